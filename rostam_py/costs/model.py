@@ -1,0 +1,40 @@
+"""What every cost model answers: how long one kernel takes on one accelerator."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from rostam_py.graph import Op
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One kernel as one device runs it: a main op and the element-wise ops fused into it.
+
+    ops: main op first, then the fused ones; never empty. Optimizer kernels hold one op of phase
+        "optimizer" (op_type "optimizer.sgd", "optimizer.momentum", "optimizer.adam").
+    flops, bytes_read, bytes_written: local amounts, after the split and in ``precision``'s dtypes;
+        tensors that pass between fused ops are not counted.
+    batch: samples of the micro-batch. degree: members that share the main op (1 = not split).
+    split_kind: one of graph.SPLIT_KINDS, or "" where degree is 1.
+    """
+
+    ops: tuple[Op, ...]
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    batch: float
+    precision: str = "fp32"
+    degree: int = 1
+    split_kind: str = ""
+
+
+class CostModel(Protocol):
+    """A cost model; implementations are registered in ``COST_MODELS``."""
+
+    def duration_s(self, call: KernelCall) -> float:
+        """Return the kernel's duration [s], never below the model's minimum kernel time."""
+        ...
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the result should know (fallbacks used, unverified figures)."""
+        ...

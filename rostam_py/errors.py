@@ -1,0 +1,44 @@
+"""Errors that rostam raises; the C++ core's errors map onto these one to one.
+
+A ``ConfigError`` is the user's to mend: its message names the key, the value and what is allowed.
+"""
+
+
+class RostamError(Exception):
+    """Base of every error that rostam raises on purpose."""
+
+
+class ConfigError(RostamError, ValueError):
+    """A setting, argument or file that the user can correct."""
+
+
+class UnitError(ConfigError):
+    """A quantity without a unit, or with an unknown one."""
+
+
+class UnknownNameError(ConfigError):
+    """A name that is not registered; the message lists the names that are."""
+
+
+class MemoryCapacityError(ConfigError):
+    """A plan that needs more memory than an accelerator has."""
+
+
+class DegreeError(ConfigError):
+    """Parallelism degrees that do not fit the machine or the batch."""
+
+
+class TracingError(ConfigError):
+    """A module that cannot be traced into an OperatorGraph."""
+
+
+class NoRouteError(RostamError):
+    """Two endpoints that must communicate have no path left between them."""
+
+
+class DeadlockError(RostamError):
+    """Tasks remain but nothing can happen any more."""
+
+
+class InternalError(RostamError):
+    """A broken invariant inside rostam: a bug, never the user's fault."""

@@ -1,0 +1,216 @@
+"""OperatorGraph: the immutable graph of operators that everything behind the tracer works on.
+
+Legend: an ``Affine`` is a quantity that is linear in the batch, ``constant + per_sample * batch``, so
+one trace serves every batch. Tensor bytes are those of the traced dtype; precision scales them later.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rostam_py.errors import ConfigError
+
+PHASES = ("forward", "backward", "optimizer")
+TENSOR_KINDS = ("input", "parameter", "buffer", "activation", "constant", "gradient", "loss")
+SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
+PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
+WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A quantity ``constant + per_sample * batch``."""
+
+    constant: float = 0
+    per_sample: float = 0
+
+    def at(self, batch: float) -> float:
+        """Return the value at a batch of ``batch`` samples."""
+        return self.constant + self.per_sample * batch
+
+    def __add__(self, other: "Affine") -> "Affine":
+        return Affine(self.constant + other.constant, self.per_sample + other.per_sample)
+
+    def scaled(self, factor: float) -> "Affine":
+        """Return this quantity times ``factor``."""
+        return Affine(self.constant * factor, self.per_sample * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value that flows along the graph's edges.
+
+    shape: one Affine a dimension. dtype: torch's name without the prefix, e.g. "float32".
+    kind: one of TENSOR_KINDS; "gradient" is the final gradient of the parameter named ``name``.
+    name: the parameter's or buffer's (first) fully qualified name, the input's name, else "".
+    producer: id of the op that writes it; None for inputs, parameters, buffers and constants.
+    is_saved: produced (or read) in forward, kept for backward (MODEL D15's activation memory).
+    storage: tensors with the same id share memory (views); counted once.
+    """
+
+    id: int
+    shape: tuple[Affine, ...]
+    dtype: str
+    kind: str
+    name: str = ""
+    producer: int | None = None
+    is_saved: bool = False
+    storage: int = -1
+
+    def num_elements(self, batch: float) -> float:
+        """Return the number of elements at ``batch`` samples."""
+        count = 1.0
+        for dim in self.shape:
+            count *= dim.at(batch)
+        return count
+
+    def num_bytes(self, batch: float) -> float:
+        """Return the bytes in the traced dtype at ``batch`` samples."""
+        return self.num_elements(batch) * DTYPE_BYTES[self.dtype]
+
+
+DTYPE_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8,
+}  # fmt: skip
+FLOATING_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One legal way to split an op over the members of a group (one iteration-space axis).
+
+    kind: one of SPLIT_KINDS.
+    input_dims: for each tensor input (``Op.inputs`` order) the dimension that is split, or WHOLE.
+    output_dims: for each output (``Op.outputs`` order) the split dimension, WHOLE, or PARTIAL.
+    size: extent of the axis; a degree is legal if it divides it.
+    comm_bytes: extra bytes all-reduced ("all_reduce") or exchanged with neighbours ("halo") inside
+        the group while the op runs, e.g. the softmax statistics of a split vocabulary.
+    """
+
+    kind: str
+    input_dims: tuple[int | None, ...]
+    output_dims: tuple[int | None, ...]
+    size: Affine
+    comm_kind: str = ""
+    comm_bytes: Affine = Affine()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator call.
+
+    op_type: canonical ATen name, e.g. "aten.mm.default"; optimizer kernels are "optimizer.adam".
+    inputs / outputs: tensor ids. Every tensor argument appears in ``inputs`` in call order.
+    arguments: JSON value that rebuilds the call, ``{"args": [...], "kwargs": {...}}``, in which
+        {"tensor": k} stands for input k, {"affine": [constant, per_sample]} for a batch-dependent
+        integer, {"dtype": "float32"} for a dtype; other values stand for themselves.
+    is_metadata: only changes how a tensor is seen (view, transpose, ...): costs nothing.
+    is_elementwise: may be fused into the kernel that produces its input (MODEL B7).
+    forward_op: for a backward op, the id of the forward op it differentiates, if known.
+    is_accumulation: a backward add that sums gradients of one tensor from several users.
+    block: index of the repeated block this op belongs to, or -1. Blocks are structurally equal.
+    """
+
+    id: int
+    name: str
+    module: str
+    phase: str
+    op_type: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    arguments: Any = None
+    flops: Affine = Affine()
+    bytes_read: Affine = Affine()
+    bytes_written: Affine = Affine()
+    is_metadata: bool = False
+    is_elementwise: bool = False
+    forward_op: int | None = None
+    is_accumulation: bool = False
+    block: int = -1
+    splits: tuple[Split, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperatorGraph:
+    """A traced model: ops in a valid execution order (forward, then backward) over tensors.
+
+    The optimizer step is not traced: costs add it from ``parameters`` and the chosen optimizer.
+
+    name: model name. route: how it was traced, "joint" or "dispatch".
+    default_optimizer / default_precision / sequence_length: what the model declares, may be "" / 0.
+    block_names: module paths of the repeated blocks, in order (``Op.block`` indexes it).
+    notes: what a reader should know (ops without FLOP formula, clean-up counts, fallbacks).
+    """
+
+    name: str
+    ops: tuple[Op, ...]
+    tensors: tuple[Tensor, ...]
+    route: str = "joint"
+    default_optimizer: str = "sgd"
+    default_precision: str = "fp32"
+    sequence_length: int = 0
+    block_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for index, op in enumerate(self.ops):
+            if op.id != index or op.phase not in PHASES:
+                raise ConfigError(f"graph {self.name!r}: op {op.name!r} has id {op.id} at place {index}, phase {op.phase!r}")
+        for index, tensor in enumerate(self.tensors):
+            if tensor.id != index or tensor.kind not in TENSOR_KINDS:
+                raise ConfigError(f"graph {self.name!r}: tensor {index} has id {tensor.id}, kind {tensor.kind!r}")
+
+    @cached_property
+    def parameters(self) -> tuple[Tensor, ...]:
+        """The parameter tensors, each once (tied weights count once)."""
+        return tuple(t for t in self.tensors if t.kind == "parameter")
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of trainable scalars."""
+        return round(sum(t.num_elements(1) for t in self.parameters))
+
+    def flops(self, phase: str, batch: float = 1) -> float:
+        """Return the FLOPs of a phase (a multiply-add counts as two) at ``batch`` samples."""
+        return sum(op.flops.at(batch) for op in self.ops if op.phase == phase)
+
+    def forward_flops(self, batch: float = 1) -> float:
+        """Return the FLOPs of the forward pass at ``batch`` samples."""
+        return self.flops("forward", batch)
+
+    def backward_flops(self, batch: float = 1) -> float:
+        """Return the FLOPs of the backward pass at ``batch`` samples."""
+        return self.flops("backward", batch)
+
+    def saved_bytes(self, batch: float = 1) -> float:
+        """Return the bytes of activations kept for backward, shared storage counted once."""
+        seen: dict[int, float] = {}
+        for t in self.tensors:
+            if t.is_saved and t.kind not in ("parameter", "buffer"):
+                key = t.storage if t.storage >= 0 else -2 - t.id
+                seen[key] = max(seen.get(key, 0.0), t.num_bytes(batch))
+        return sum(seen.values())
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the ids of the ops that read it, in order."""
+        users: list[list[int]] = [[] for _ in self.tensors]
+        for op in self.ops:
+            for tensor in dict.fromkeys(op.inputs):
+                users[tensor].append(op.id)
+        return tuple(tuple(u) for u in users)
+
+    def save(self, path: str) -> None:
+        """Write the graph as JSON (gzip if the path ends in .gz); readable without torch."""
+        from rostam_py.graph.storage import save_graph
+
+        save_graph(self, path)
+
+    @staticmethod
+    def load(path: str) -> "OperatorGraph":
+        """Read a graph that ``save`` wrote. Raises: ConfigError for another format or version."""
+        from rostam_py.graph.storage import load_graph
+
+        return load_graph(path)

@@ -1,0 +1,55 @@
+"""Registries of named components, filled with lazy ``"module:attribute"`` strings.
+
+Example:
+    FABRICS = Registry("fabric")
+    FABRICS.add("torus", "rostam_py.fabrics.torus:Torus")
+    FABRICS.get("torus")          # imports the module now
+"""
+
+import difflib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from rostam_py.errors import ConfigError, UnknownNameError
+
+
+class Registry:
+    """Map names of one kind of component to the objects that implement them."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._targets: dict[str, str] = {}
+
+    def add(self, name: str, target: str) -> None:
+        """Register ``name`` for the object at ``target`` ("package.module:attribute").
+
+        Raises: ConfigError if the name is taken by another target.
+        """
+        if self._targets.get(name, target) != target:
+            raise ConfigError(f"{self.kind} {name!r} is already registered as {self._targets[name]}")
+        self._targets[name] = target
+
+    def get(self, name: str) -> Any:
+        """Import and return the object registered as ``name``.
+
+        Raises: UnknownNameError, listing the registered names and the nearest one.
+        """
+        if name not in self._targets:
+            near = difflib.get_close_matches(name, self._targets, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise UnknownNameError(
+                f"unknown {self.kind} {name!r}{hint}; registered: {', '.join(sorted(self._targets))}"
+            )
+        module, _, attribute = self._targets[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+    def names(self) -> list[str]:
+        """Return the registered names, sorted."""
+        return sorted(self._targets)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._targets
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
