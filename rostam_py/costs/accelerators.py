@@ -1,0 +1,142 @@
+"""Accelerators: data-sheet peaks and capacities, each figure with where it comes from.
+
+Peaks are dense (no structured sparsity). ``memory_bytes`` is what the driver reports, in bytes, so
+that a plan which fits here fits there but for the framework's own context (about 1 GB, not modelled).
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+from rostam_py.errors import ConfigError, UnknownNameError
+
+UNVERIFIED = "from memory, unverified"
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One accelerator type.
+
+    name: exact, memory size included (MODEL D15). memory_bandwidth_bytes_per_s: read plus write.
+    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16" (matrix units); a type
+        without an entry is not supported by the matrix units.
+    sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
+    """
+
+    name: str
+    memory_bytes: int
+    memory_bandwidth_bytes_per_s: float
+    peak_flops_per_s: dict[str, float]
+    sources: dict[str, str]
+
+    def __post_init__(self) -> None:
+        figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
+        figures["memory_bandwidth_bytes_per_s"] = self.memory_bandwidth_bytes_per_s
+        for key, value in figures.items():
+            if not value > 0:
+                raise ConfigError(f"accelerator {self.name!r}: {key} is {value}; it must be > 0")
+        if "fp32" not in self.peak_flops_per_s:
+            raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
+
+    def peak(self, kind: str) -> float:
+        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16" or "fp16".
+
+        Raises: ConfigError if the accelerator has no such peak.
+        """
+        if kind not in self.peak_flops_per_s:
+            raise ConfigError(f"{self.name} has no {kind} peak; it has: {', '.join(self.peak_flops_per_s)}")
+        return self.peak_flops_per_s[kind]
+
+    def unverified(self) -> list[str]:
+        """Return the figures whose source is memory only."""
+        return [key for key, source in self.sources.items() if UNVERIFIED in source]
+
+    def with_overrides(self, name: str, **changes: Any) -> "Accelerator":
+        """Return a hypothetical accelerator that differs in the given fields.
+
+        Args: name: of the new one, not that of a known one. changes: fields of Accelerator;
+            ``peak_flops_per_s`` is merged entry by entry.
+        Raises: ConfigError for an unknown field or a name that is taken.
+        """
+        if name in ACCELERATORS:
+            raise ConfigError(f"accelerator name {name!r} is taken by a real one; choose another")
+        allowed = ("memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s")
+        for key in changes:
+            if key not in allowed:
+                raise ConfigError(f"accelerator override {key!r} is unknown; allowed: {', '.join(allowed)}")
+        sources = dict(self.sources)
+        peaks = dict(changes.pop("peak_flops_per_s", {}))
+        for key in list(changes) + [f"peak_flops_per_s.{kind}" for kind in peaks]:
+            sources[key] = f"hypothetical, set by the user (based on {self.name})"
+        merged = self.peak_flops_per_s | peaks
+        return dataclasses.replace(self, name=name, peak_flops_per_s=merged, sources=sources, **changes)
+
+
+def _accelerator(
+    name: str, memory: tuple[int, str], bandwidth: tuple[float, str], **peaks: tuple[float, str]
+) -> Accelerator:
+    """Build an Accelerator from (figure, source) pairs."""
+    sources = {"memory_bytes": memory[1], "memory_bandwidth_bytes_per_s": bandwidth[1]}
+    sources |= {f"peak_flops_per_s.{kind}": source for kind, (_, source) in peaks.items()}
+    return Accelerator(name, memory[0], bandwidth[0], {kind: value for kind, (value, _) in peaks.items()}, sources)
+
+
+_V100 = "NVIDIA V100 data sheet, SXM2 column; checked against a public catalogue that quotes it"
+_V100_TENSOR = "NVIDIA, Programming Tensor Cores in CUDA 9 (developer.nvidia.com): 125 tensor TFLOPS"
+_A100 = "NVIDIA A100 data sheet (SXM4), as quoted by glennklockwood.com/garden/processors/A100"
+_H100 = "NVIDIA H100 architecture white paper (SXM5), as quoted by glennklockwood.com/garden/processors/h100"
+_H200 = "NVIDIA H200 data sheet, as quoted by aiwiki.ai/wiki/nvidia_h200; same GH100 die as H100"
+_B200 = "NVIDIA Blackwell data sheet, HGX B200 at 1,000 W, as quoted by glennklockwood.com/garden/processors/B200"
+_B200_MEMORY = "180 GB per GPU: server-parts.eu B200 comparison; docs.vultr.com reads 179 GB from the driver"
+_DRIVER = "total memory read from the driver of one such device"
+
+ACCELERATORS = {
+    a.name: a
+    for a in (
+        _accelerator(
+            "v100_32gb", (32768 * _MIB, f"32 GiB of HBM2; driver figure {UNVERIFIED}"), (900e9, _V100),
+            fp32=(15.7e12, _V100), fp16=(125e12, _V100_TENSOR),
+        ),
+        _accelerator(
+            "a100_40gb", (40960 * _MIB, f"40 GiB of HBM2; driver figure {UNVERIFIED}"), (1555e9, _A100),
+            fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
+        ),
+        _accelerator(
+            "a100_80gb", (81920 * _MIB, f"80 GiB of HBM2e; driver figure {UNVERIFIED}"), (2039e9, _A100),
+            fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
+        ),
+        _accelerator(
+            "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
+            fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
+        ),
+        _accelerator(
+            "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
+            fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
+        ),
+        _accelerator(
+            "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
+            fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
+        ),
+        _accelerator(
+            "cpu_local", (16 * 2**30, "assumed; only profiles describe the local machine"),
+            (20e9, "assumed: two channels of server DDR4, one socket shared"),
+            fp32=(100e9, "assumed: two cores with 512-bit vectors near 3 GHz"),
+            tf32=(100e9, "assumed: computed as fp32"), bf16=(100e9, "assumed: computed as fp32"),
+            fp16=(100e9, "assumed: computed as fp32"),
+        ),
+    )
+}  # fmt: skip
+
+
+def get_accelerator(name: str) -> Accelerator:
+    """Return the accelerator called ``name``.
+
+    Raises: UnknownNameError, listing the known ones.
+    """
+    if name not in ACCELERATORS:
+        near = difflib.get_close_matches(name, ACCELERATORS, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise UnknownNameError(f"unknown accelerator {name!r}{hint}; known: {', '.join(ACCELERATORS)}")
+    return ACCELERATORS[name]

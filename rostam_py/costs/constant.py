@@ -1,0 +1,100 @@
+"""Constant: published times, spread over a model's ops; for reproducing papers.
+
+Example: 31.8 ms forward and backward per micro-batch of one sample, of which a third is forward:
+    make_cost_model("constant", "a100_80gb", graph=graph, forward_s=10.6e-3, backward_s=21.2e-3)
+"""
+
+from dataclasses import dataclass, field
+
+from rostam_py.costs.accelerators import Accelerator
+from rostam_py.costs.model import KernelCall
+from rostam_py.errors import ConfigError
+from rostam_py.graph import Op, OperatorGraph
+
+
+class ConstantCost:
+    """Spread published times over ops in proportion to their FLOPs.
+
+    Model: an op's time is looked up by module prefix (longest wins), else by op type, else by phase.
+        Module and phase times are spread over the ops they cover by FLOPs, so splits and other
+        batches scale linearly; ops without FLOPs are part of the published time and take 0.
+    Source: MODEL J27 for how the HammingMesh rows are read; the times are the user's.
+    """
+
+    @dataclass(kw_only=True, slots=True)
+    class Config:
+        """Published times, in seconds for ``reference_batch`` samples on one device, unsplit.
+
+        forward_s, backward_s: the whole phase. optimizer_s: one step over all parameters.
+        modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds a call.
+        """
+
+        forward_s: float = 0.0
+        backward_s: float = 0.0
+        optimizer_s: float = 0.0
+        reference_batch: float = 1.0
+        modules: dict[str, list[float]] = field(default_factory=dict)
+        op_types: dict[str, float] = field(default_factory=dict)
+
+        def __post_init__(self) -> None:
+            times = {key: getattr(self, key) for key in ("forward_s", "backward_s", "optimizer_s")}
+            times |= {f"op_types.{key}": value for key, value in self.op_types.items()}
+            for prefix, pair in self.modules.items():
+                if len(pair) != 2:
+                    raise ConfigError(f"modules.{prefix} is {list(pair)}; it must be [forward_s, backward_s]")
+                times |= {f"modules.{prefix}[{index}]": value for index, value in enumerate(pair)}
+            for key, value in times.items():
+                if not value >= 0:
+                    raise ConfigError(f"{key} is {value}; a time must be >= 0 s")
+            if not self.reference_batch > 0:
+                raise ConfigError(f"reference_batch is {self.reference_batch}; it must be > 0")
+
+        def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "ConstantCost":
+            """Return the cost model; ``graph`` is the model that the published times belong to."""
+            return ConstantCost(self, graph)
+
+    def __init__(self, config: Config, graph: OperatorGraph | None) -> None:
+        if graph is None:
+            raise ConfigError("cost model 'constant' needs the graph whose ops share the published times")
+        self.config = config
+        self._flops: dict[tuple[str, str], float] = {}
+        for op in graph.ops:
+            if op.op_type not in config.op_types or self._prefix(op.module):
+                key = (self._prefix(op.module), op.phase)
+                self._flops[key] = self._flops.get(key, 0.0) + op.flops.at(config.reference_batch)
+        self._num_parameters = max(1, graph.num_parameters)
+        self._free: set[str] = set()
+        for prefix in config.modules:
+            if not any(key[0] == prefix for key in self._flops):
+                raise ConfigError(f"modules.{prefix} covers no op of graph {graph.name!r}")
+
+    def duration_s(self, call: KernelCall) -> float:
+        """Return the kernel's share of the published times [s]; there is no minimum."""
+        op = call.ops[0]
+        if op.phase == "optimizer":
+            return self.config.optimizer_s * op.arguments["num_parameters"] / self._num_parameters
+        prefix = self._prefix(op.module)
+        if not prefix and op.op_type in self.config.op_types:
+            share = call.batch / self.config.reference_batch / call.degree
+            return self.config.op_types[op.op_type] * share
+        return self._spread_s(op, prefix, call.flops)
+
+    def notes(self) -> list[str]:
+        """Return which phases had ops that no published time covers."""
+        return [f"constant costs: no published time for the {phase} pass" for phase in sorted(self._free)]
+
+    def _spread_s(self, op: Op, prefix: str, flops: float) -> float:
+        is_forward = op.phase == "forward"
+        if prefix:
+            total_s = self.config.modules[prefix][0 if is_forward else 1]
+        else:
+            total_s = self.config.forward_s if is_forward else self.config.backward_s
+        if total_s == 0 and flops > 0:
+            self._free.add(op.phase)
+        covered = self._flops.get((prefix, op.phase), 0.0)
+        return total_s * flops / covered if covered > 0 else 0.0
+
+    def _prefix(self, module: str) -> str:
+        """Return the longest configured prefix of a module path, or ""."""
+        found = [p for p in self.config.modules if module == p or module.startswith(p + ".")]
+        return max(found, key=len, default="")

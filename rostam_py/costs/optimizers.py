@@ -1,0 +1,80 @@
+"""Optimizer kernels: their bytes, FLOPs and state, all per parameter.
+
+Model: one fused kernel that reads gradients, state and (in mixed precision) fp32 master parameters
+once and writes state, master and 2-byte parameters once; bound by memory. No weight decay, no clipping.
+"""
+
+from dataclasses import dataclass
+
+from rostam_py.costs.model import KernelCall
+from rostam_py.costs.precision import get_precision
+from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.graph import Affine, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """state_tensors: fp32 values kept per parameter. flops: operations per parameter and step."""
+
+    name: str
+    state_tensors: int
+    flops: int
+
+
+# FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
+# and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update.
+OPTIMIZERS = {
+    "sgd": Optimizer("sgd", 0, 2),
+    "momentum": Optimizer("momentum", 1, 4),
+    "adam": Optimizer("adam", 2, 12),
+}
+
+
+def get_optimizer(name: str) -> Optimizer:
+    """Return the optimizer called ``name``.
+
+    Raises: UnknownNameError, listing the known ones.
+    """
+    if name not in OPTIMIZERS:
+        raise UnknownNameError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[name]
+
+
+def optimizer_state_bytes(optimizer: str, precision: str) -> int:
+    """Return bytes per parameter beside parameter and gradient: fp32 states and the fp32 master copy.
+
+    Example: adam is 8 in fp32 and 12 in bf16_mixed (Rajbhandari et al. 2020, section 3.1: K = 12).
+    """
+    master = 1 if get_precision(precision).has_master_parameters else 0
+    return 4 * (get_optimizer(optimizer).state_tensors + master)
+
+
+def optimizer_traffic_bytes(optimizer: str, precision: str) -> tuple[int, int]:
+    """Return (bytes read, bytes written) per parameter by one step.
+
+    Model: reads gradient, states and the parameter that is updated (the master copy if there is
+        one); writes states, that parameter and, in mixed precision, its 2-byte copy.
+    """
+    chosen = get_precision(precision)
+    states = 4 * get_optimizer(optimizer).state_tensors
+    copy = chosen.parameter_bytes if chosen.has_master_parameters else 0
+    return chosen.gradient_bytes + states + 4, states + 4 + copy
+
+
+def optimizer_call(name: str, num_parameters_local: float, precision: str) -> KernelCall:
+    """Return the optimizer step of one device as one kernel.
+
+    Args: num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
+    Returns: a KernelCall whose op has type "optimizer.<name>" and ``arguments["num_parameters"]``.
+    Raises: UnknownNameError for the name; ConfigError for a negative count.
+    """
+    if num_parameters_local < 0:
+        raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
+    read, written = optimizer_traffic_bytes(name, precision)
+    flops = get_optimizer(name).flops * num_parameters_local
+    op = Op(
+        id=0, name=f"optimizer.{name}", module="", phase="optimizer", op_type=f"optimizer.{name}",
+        inputs=(), outputs=(), arguments={"num_parameters": num_parameters_local}, flops=Affine(flops),
+        bytes_read=Affine(read * num_parameters_local), bytes_written=Affine(written * num_parameters_local),
+    )  # fmt: skip
+    return KernelCall((op,), flops, op.bytes_read.constant, op.bytes_written.constant, 1, precision)

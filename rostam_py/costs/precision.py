@@ -1,0 +1,66 @@
+"""Precisions: which peak a kernel runs at and how many bytes its tensors take (MODEL D15).
+
+Mixed precision follows Megatron: parameters and gradients of 2 bytes, an fp32 master copy of the
+parameters with the optimizer's state (see ``optimizers.optimizer_state_bytes``).
+"""
+
+from dataclasses import dataclass
+
+from rostam_py.errors import UnknownNameError
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What a precision fixes.
+
+    matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
+    parameter_bytes, gradient_bytes: bytes of one parameter and of one gradient element.
+    tensor_bytes: bytes of one traced float32 activation element.
+    has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
+    """
+
+    name: str
+    matrix_peak: str
+    parameter_bytes: int
+    gradient_bytes: int
+    tensor_bytes: int
+    has_master_parameters: bool
+
+
+PRECISIONS = {
+    "fp32": Precision("fp32", "fp32", 4, 4, 4, False),
+    "tf32": Precision("tf32", "tf32", 4, 4, 4, False),
+    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, 2, 2, True),
+    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, 2, 2, True),
+}
+VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage
+
+
+def get_precision(name: str) -> Precision:
+    """Return the precision called ``name``.
+
+    Raises: UnknownNameError, listing the known ones.
+    """
+    if name not in PRECISIONS:
+        raise UnknownNameError(f"unknown precision {name!r}; known: {', '.join(PRECISIONS)}")
+    return PRECISIONS[name]
+
+
+def parameter_bytes(precision: str) -> int:
+    """Return the bytes of one parameter as the kernels read it (4, 4, 2, 2)."""
+    return get_precision(precision).parameter_bytes
+
+
+def gradient_bytes(precision: str) -> int:
+    """Return the bytes of one gradient element, stored and all-reduced (4, 4, 2, 2; MODEL D15)."""
+    return get_precision(precision).gradient_bytes
+
+
+def tensor_bytes_factor(precision: str, dtype: str) -> float:
+    """Return by how much ``precision`` scales the bytes of a tensor traced as ``dtype``.
+
+    Model: mixed precision stores traced float32 tensors in 2 bytes; integers, booleans and other
+        floating types keep their size. Ignores what autocast keeps in fp32 (norm statistics, loss).
+    """
+    chosen = get_precision(precision)
+    return chosen.tensor_bytes / 4 if dtype == "float32" else 1.0

@@ -1,0 +1,44 @@
+import pytest
+
+from rostam_py.costs import gradient_bytes, optimizer_call, optimizer_state_bytes, parameter_bytes, tensor_bytes_factor
+from rostam_py.errors import ConfigError, UnknownNameError
+
+
+def test_parameter_and_gradient_bytes_follow_model_d15():
+    names = ("fp32", "tf32", "bf16_mixed", "fp16_mixed")
+    assert [gradient_bytes(p) for p in names] == [4, 4, 2, 2]
+    assert [parameter_bytes(p) for p in names] == [4, 4, 2, 2]
+
+
+def test_mixed_precision_adam_keeps_sixteen_bytes_a_parameter():
+    # Rajbhandari et al.: 2 (parameter) + 2 (gradient) + 12 (master, mean, variance)
+    assert optimizer_state_bytes("adam", "bf16_mixed") == 12
+    assert parameter_bytes("bf16_mixed") + gradient_bytes("bf16_mixed") + 12 == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "fp32", "mixed"),
+    [("sgd", (0, 8, 4), (4, 6, 6)), ("momentum", (4, 12, 8), (8, 10, 10)), ("adam", (8, 16, 12), (12, 14, 14))],
+)
+def test_optimizer_state_and_traffic_per_parameter(name, fp32, mixed):
+    for precision, (state, read, written) in (("fp32", fp32), ("bf16_mixed", mixed)):
+        call = optimizer_call(name, 1000, precision)
+        assert optimizer_state_bytes(name, precision) == state
+        assert (call.bytes_read, call.bytes_written) == (1000 * read, 1000 * written)
+        assert call.ops[0].op_type == f"optimizer.{name}" and call.ops[0].phase == "optimizer"
+
+
+def test_only_float32_tensors_shrink_in_mixed_precision():
+    assert tensor_bytes_factor("bf16_mixed", "float32") == 0.5
+    assert tensor_bytes_factor("fp32", "float32") == tensor_bytes_factor("bf16_mixed", "int64") == 1.0
+
+
+@pytest.mark.parametrize("call", [lambda: gradient_bytes("bf16"), lambda: optimizer_call("lamb", 1, "fp32")])
+def test_unknown_names_list_the_known_ones(call):
+    with pytest.raises(UnknownNameError, match="known: "):
+        call()
+
+
+def test_negative_parameter_count_is_refused():
+    with pytest.raises(ConfigError, match="must be >= 0"):
+        optimizer_call("adam", -1, "fp32")

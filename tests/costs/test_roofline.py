@@ -1,0 +1,109 @@
+import pytest
+
+from rostam_py.costs import KernelCall, get_accelerator, make_cost_model, optimizer_call
+from rostam_py.costs.families import op_family
+from rostam_py.costs.roofline import MEMORY_EFFICIENCY, RAMP_TIME_S
+from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.graph import Op
+
+A100 = get_accelerator("a100_80gb")
+
+
+def kernel(op_type="aten.mm.default", flops=0.0, num_bytes=0.0, precision="bf16_mixed"):
+    op = Op(0, "op", "", "forward", op_type, (), ())
+    return KernelCall((op,), flops, num_bytes, 0.0, 1, precision)
+
+
+def test_large_matmul_takes_flops_over_peak_times_efficiency_plus_ramp():
+    # t / (t + r) saturation: flops / (p e t/(t+r)) = (t + r) / e with t = flops / p
+    flops = 2.0 * 8192**3
+    expected = (flops / 312e12 + RAMP_TIME_S) / 0.74
+    assert make_cost_model("roofline", A100).duration_s(kernel(flops=flops)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_small_matmul_is_less_efficient_than_a_large_one():
+    cost = make_cost_model("roofline", A100)
+    assert cost.compute_rate("matmul", "bf16_mixed", 1e9) < 0.5 * cost.compute_rate("matmul", "bf16_mixed", 1e12)
+
+
+@pytest.mark.parametrize(
+    ("precision", "peak"), [("fp32", 19.5e12), ("tf32", 156e12), ("bf16_mixed", 312e12), ("fp16_mixed", 312e12)]
+)
+def test_precision_selects_the_matrix_peak(precision, peak):
+    cost = make_cost_model("roofline", A100, ramp_time=0.0, compute_efficiency={"matmul": 1.0})
+    assert cost.duration_s(kernel(flops=1e15, precision=precision)) == pytest.approx(1e15 / peak, rel=1e-12)
+
+
+def test_vector_kernels_run_at_the_fp32_vector_peak_in_every_precision():
+    cost = make_cost_model("roofline", A100, compute_efficiency={"elementwise": 1.0})
+    assert cost.duration_s(kernel("aten.gelu.default", flops=1e13)) == pytest.approx(1e13 / 19.5e12, rel=1e-12)
+
+
+def test_elementwise_kernel_takes_bytes_over_bandwidth():
+    expected = 1e9 / (2039e9 * MEMORY_EFFICIENCY["elementwise"].value)
+    assert make_cost_model("roofline", A100).duration_s(kernel("aten.add.Tensor", num_bytes=1e9)) == pytest.approx(
+        expected
+    )
+
+
+def test_adam_step_is_bound_by_memory():
+    call = optimizer_call("adam", 1e9, "bf16_mixed")
+    expected = 28e9 / (2039e9 * MEMORY_EFFICIENCY["optimizer"].value)
+    assert make_cost_model("roofline", A100).duration_s(call) == pytest.approx(expected)
+
+
+def test_no_kernel_is_shorter_than_min_kernel_time():
+    assert make_cost_model("roofline", A100).duration_s(kernel()) == 1e-6
+    assert make_cost_model("roofline", A100, min_kernel_time="7 us").duration_s(kernel(num_bytes=8)) == 7e-6
+    assert make_cost_model("roofline", A100, min_kernel_time=0.0).duration_s(kernel()) == 0.0
+
+
+def test_precision_without_a_peak_is_refused():
+    with pytest.raises(ConfigError, match="no tf32 peak"):
+        make_cost_model("roofline", "v100_32gb").duration_s(kernel(flops=1.0, precision="tf32"))
+
+
+def test_unverified_figures_are_listed():
+    cost = make_cost_model("roofline", A100)
+    cost.duration_s(kernel("aten.embedding.default", num_bytes=1e6))
+    assert any("embedding" in note and "unverified" in note for note in cost.notes())
+    assert any("a100_80gb: memory_bytes" in note for note in cost.notes())
+
+
+@pytest.mark.parametrize(
+    ("op_type", "family"),
+    [
+        ("aten.addmm.default", "matmul"),
+        ("aten.convolution_backward.default", "convolution"),
+        ("aten._scaled_dot_product_flash_attention_for_cpu.default", "attention"),
+        ("aten.native_batch_norm_backward.default", "normalization"),
+        ("aten._log_softmax_backward_data.default", "reduction"),
+        ("aten.max_pool2d_with_indices.default", "reduction"),
+        ("aten.embedding_dense_backward.default", "embedding"),
+        ("aten.mul.Tensor", "elementwise"),
+        ("optimizer.adam", "optimizer"),
+    ],
+)
+def test_op_types_belong_to_their_family(op_type, family):
+    assert op_family(op_type) == family
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"compute_efficiency": {"matmul": 0.0}},
+        {"memory_efficiency": {"mat": 0.5}},
+        {"min_kernel_time": "1"},
+        {"floor": 1},
+    ],
+)
+def test_bad_settings_are_refused(config):
+    with pytest.raises(ConfigError):
+        make_cost_model("roofline", A100, **config)
+
+
+def test_unknown_cost_model_and_accelerator_list_the_known_ones():
+    with pytest.raises(UnknownNameError, match="constant, profiled, roofline"):
+        make_cost_model("rooflines", A100)
+    with pytest.raises(UnknownNameError, match="known: v100_32gb"):
+        make_cost_model("roofline", "tpu")
