@@ -1,0 +1,144 @@
+"""GPT: a decoder-only Transformer with learned positions, a tied head and no dropout.
+
+Shapes: B batch, S sequence, D width, H heads, V vocabulary.
+Source: Brown et al. 2020, Table 2.1 (head counts of 1.3B and 13B's width rounded as is usual).
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rostam_py.models.spec import InputSpec, ModelSpec
+
+
+@dataclass(kw_only=True, slots=True)
+class Config:
+    """Shape of a GPT."""
+
+    num_layers: int
+    width: int
+    num_heads: int
+    sequence_length: int = 2048
+    vocabulary: int = 50257
+
+
+class Attention(nn.Module):
+    """Causal self-attention; the rows of ``qkv`` are grouped by head, so that heads can be split."""
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, sequence, width = x.shape
+        head_dim = width // self.num_heads
+        qkv = self.qkv(x).view(batch, sequence, self.num_heads, 3 * head_dim).transpose(1, 2)
+        query, key, value = qkv.split(head_dim, dim=-1)
+        y = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.proj(y.transpose(1, 2).reshape(batch, sequence, width))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers around a GELU."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(functional.gelu(self.up(x)))
+
+
+class Block(nn.Module):
+    """Pre-norm Transformer block."""
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = Attention(width, num_heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = FeedForward(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class GPT(nn.Module):
+    """Token ids (B, S) to logits (B, S, V)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocabulary, config.width)
+        self.positions = nn.Embedding(config.sequence_length, config.width)
+        self.blocks = nn.ModuleList(Block(config.width, config.num_heads) for _ in range(config.num_layers))
+        self.norm = nn.LayerNorm(config.width)
+        self.head = nn.Linear(config.width, config.vocabulary, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy over all tokens."""
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec:
+    """Return the specification of a GPT of this shape."""
+
+    def make(num_layers: Mapping[str, int]) -> nn.Module:
+        return GPT(
+            Config(
+                num_layers=num_layers["blocks"],
+                width=config.width,
+                num_heads=config.num_heads,
+                sequence_length=config.sequence_length,
+                vocabulary=config.vocabulary,
+            )
+        )
+
+    tokens = (config.sequence_length,)
+    return ModelSpec(
+        name=name,
+        make=make,
+        inputs=(InputSpec("ids", tokens, "int64"),),
+        targets=(InputSpec("targets", tokens, "int64"),),
+        loss=token_loss,
+        default_optimizer="adam",
+        default_precision="fp16_mixed",
+        sequence_length=config.sequence_length,
+        stacks={"blocks": config.num_layers},
+        assumed=assumed,
+    )
+
+
+def _preset(name: str, num_layers: int, width: int, num_heads: int) -> ModelSpec:
+    return build(name, Config(num_layers=num_layers, width=width, num_heads=num_heads))
+
+
+build_gpt_125m = functools.partial(_preset, "gpt_125m", 12, 768, 12)
+build_gpt_350m = functools.partial(_preset, "gpt_350m", 24, 1024, 16)
+build_gpt_760m = functools.partial(_preset, "gpt_760m", 24, 1536, 16)
+build_gpt_1_3b = functools.partial(_preset, "gpt_1_3b", 24, 2048, 16)
+build_gpt_2_7b = functools.partial(_preset, "gpt_2_7b", 32, 2560, 32)
+build_gpt_6_7b = functools.partial(_preset, "gpt_6_7b", 32, 4096, 32)
+build_gpt_13b = functools.partial(_preset, "gpt_13b", 40, 5120, 40)
+build_gpt3_175b = functools.partial(_preset, "gpt3_175b", 96, 12288, 96)
+
+
+def build_megatron_18b() -> ModelSpec:
+    """Return the 18 B parameter GPT that MODEL J26 settles."""
+    config = Config(num_layers=40, width=6144, num_heads=48, sequence_length=1024, vocabulary=51200)
+    return build("megatron_18b", config, ("megatron_18b: the shape is assumed (MODEL J26)",))
