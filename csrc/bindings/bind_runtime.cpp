@@ -1,0 +1,207 @@
+// Task graphs go in as arrays, one session runs without the GIL, arrays of integers come out.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <cstring>
+
+#include "bindings/bindings.h"
+#include "runtime/session.h"
+#include "runtime/task_graph.h"
+
+namespace py = pybind11;
+
+namespace rostam::bindings {
+
+namespace {
+
+using runtime::PathNode;
+using runtime::SessionResult;
+using runtime::TaskGraph;
+using runtime::TimelineEntry;
+template <typename T>
+using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
+
+template <typename T>
+py::array_t<T> to_array(const std::vector<T>& values) {
+  return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<int32_t>& slot,
+                     const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
+                     const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
+                     const Array<int64_t>& dep_offset, const Array<int32_t>& dep) {
+  runtime::Template body;
+  for (py::ssize_t t = 0; t < kind.size(); ++t) {
+    runtime::Task task;
+    task.kind = static_cast<runtime::TaskKind>(kind.at(t));
+    task.slot = static_cast<int16_t>(slot.at(t));
+    task.category = static_cast<int16_t>(category.at(t));
+    task.schedule = schedule.at(t);
+    task.channel = channel.at(t);
+    task.bytes = num_bytes.at(t);
+    task.duration = SimTime::from_ps(duration_ps.at(t));
+    for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
+    body.tasks.push_back(std::move(task));
+  }
+  graph.templates.push_back(std::move(body));
+  return static_cast<int32_t>(graph.templates.size()) - 1;
+}
+
+int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const Array<int32_t>& microbatch) {
+  runtime::Program program;
+  for (py::ssize_t k = 0; k < template_id.size(); ++k) program.entries.push_back({template_id.at(k), microbatch.at(k)});
+  graph.programs.push_back(std::move(program));
+  return static_cast<int32_t>(graph.programs.size()) - 1;
+}
+
+// slots has shape (devices, slots, 3): group, rank, peer device; -1 where unused.
+void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Array<int32_t>& program,
+                 const Array<int32_t>& job, const Array<double>& slowdown, const Array<int64_t>& start_ps,
+                 const Array<int32_t>& slots) {
+  for (py::ssize_t d = 0; d < accelerator.size(); ++d) {
+    runtime::Device device;
+    device.accelerator = accelerator.at(d);
+    device.program = program.at(d);
+    device.job = job.at(d);
+    device.slowdown = slowdown.at(d);
+    device.start = SimTime::from_ps(start_ps.at(d));
+    for (py::ssize_t s = 0; s < slots.shape(1); ++s) {
+      device.slots.push_back({slots.at(d, s, 0), slots.at(d, s, 1), slots.at(d, s, 2)});
+    }
+    graph.devices.push_back(std::move(device));
+  }
+}
+
+py::dict path_arrays(const std::vector<PathNode>& nodes) {
+  std::vector<int64_t> start, end;
+  std::vector<int32_t> device, template_id, task, microbatch;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (node->is_join) continue;
+    start.push_back(node->start.ps());
+    end.push_back(node->end.ps());
+    device.push_back(node->device);
+    template_id.push_back(node->template_id);
+    task.push_back(node->task);
+    microbatch.push_back(node->microbatch);
+  }
+  using namespace py::literals;
+  return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
+                  "template"_a = to_array(template_id), "task"_a = to_array(task), "microbatch"_a = to_array(microbatch));
+}
+
+py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
+  std::vector<int64_t> start, end;
+  std::vector<int32_t> device, stream, template_id, task, microbatch, iteration;
+  for (const TimelineEntry& entry : entries) {
+    start.push_back(entry.start.ps());
+    end.push_back(entry.end.ps());
+    device.push_back(entry.device);
+    stream.push_back(entry.stream);
+    template_id.push_back(entry.template_id);
+    task.push_back(entry.task);
+    microbatch.push_back(entry.microbatch);
+    iteration.push_back(entry.iteration);
+  }
+  using namespace py::literals;
+  return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
+                  "stream"_a = to_array(stream), "template"_a = to_array(template_id), "task"_a = to_array(task),
+                  "microbatch"_a = to_array(microbatch), "iteration"_a = to_array(iteration));
+}
+
+py::list job_list(const SessionResult& result) {
+  using namespace py::literals;
+  py::list jobs;
+  for (const runtime::JobResult& job : result.jobs) {
+    std::vector<int64_t> ends;
+    for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
+    jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
+                         "critical_path"_a = path_arrays(job.critical_path)));
+  }
+  return jobs;
+}
+
+py::dict result_dict(const SessionResult& result) {
+  using namespace py::literals;
+  const auto num_devices = static_cast<py::ssize_t>(result.device_end_ps.size());
+  py::array_t<int64_t> breakdown({num_devices, static_cast<py::ssize_t>(result.num_buckets)});
+  std::memcpy(breakdown.mutable_data(), result.breakdown_ps.data(), result.breakdown_ps.size() * sizeof(int64_t));
+  return py::dict("jobs"_a = job_list(result), "breakdown_ps"_a = breakdown, "sent_bytes"_a = to_array(result.sent_bytes),
+                  "received_bytes"_a = to_array(result.received_bytes),
+                  "num_messages"_a = to_array(result.num_messages), "link_bytes"_a = to_array(result.link_bytes),
+                  "link_busy_s"_a = to_array(result.link_busy_s), "device_end_ps"_a = to_array(result.device_end_ps),
+                  "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
+                  "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline));
+}
+
+py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
+                     int64_t launch_latency_ps, int64_t min_collective_ps, int32_t num_planes, int32_t min_iterations,
+                     int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
+                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     const std::vector<int32_t>& timeline_devices) {
+  runtime::SessionOptions options;
+  options.launch_latency = SimTime::from_ps(launch_latency_ps);
+  options.min_collective_time = SimTime::from_ps(min_collective_ps);
+  options.num_planes = num_planes;
+  options.min_iterations = min_iterations;
+  options.max_iterations = max_iterations;
+  options.steady_tolerance = steady_tolerance;
+  options.seed = seed;
+  options.enable_folding = fold;
+  options.timeline_devices = timeline_devices;
+  for (const auto& [time_ps, link, capacity] : link_events) {
+    options.events.push_back({SimTime::from_ps(time_ps), link, capacity});
+  }
+  SessionResult result;
+  {
+    py::gil_scoped_release release;
+    result = runtime::Session(graph, router, options).run();
+  }
+  return result_dict(result);
+}
+
+}  // namespace
+
+void bind_runtime(py::module_& module) {
+  py::class_<TaskGraph, std::shared_ptr<TaskGraph>>(module, "TaskGraph",
+                                                    "Templates, programs, groups and devices of a simulation.")
+      .def(py::init([](std::vector<std::string> categories, int32_t num_jobs) {
+             auto graph = std::make_shared<TaskGraph>();
+             graph->categories = std::move(categories);
+             graph->num_jobs = num_jobs;
+             return graph;
+           }),
+           py::arg("categories"), py::arg("num_jobs") = 1)
+      .def(
+          "add_schedule",
+          [](TaskGraph& graph, const std::string& collective, const std::string& algorithm, int32_t num_ranks,
+             int32_t group_size) {
+            graph.schedules.push_back(collectives::make_schedule(collective, algorithm, num_ranks, group_size));
+            return static_cast<int32_t>(graph.schedules.size()) - 1;
+          },
+          py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
+          "Returns the schedule's index.")
+      .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
+           py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
+           "One entry a task; dependencies in CSR form. Returns the template's index.")
+      .def("add_program", &add_program, py::arg("template"), py::arg("microbatch"), "Returns the program's index.")
+      .def(
+          "add_group",
+          [](TaskGraph& graph, std::vector<int32_t> devices) {
+            graph.groups.push_back(std::move(devices));
+            return static_cast<int32_t>(graph.groups.size()) - 1;
+          },
+          py::arg("devices"), "Devices of a process group in rank order. Returns the group's index.")
+      .def("add_devices", &add_devices, py::arg("accelerator"), py::arg("program"), py::arg("job"),
+           py::arg("slowdown"), py::arg("start_ps"), py::arg("slots"),
+           "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
+      .def("freeze", &TaskGraph::freeze, "Checks and derives; nothing may be added after it.");
+  module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
+             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("num_planes") = 1,
+             py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
+             py::arg("seed") = 0, py::arg("fold") = true,
+             py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
+             py::arg("timeline_devices") = std::vector<int32_t>{},
+             "Runs a frozen task graph over a router's links without the GIL and returns arrays.");
+}
+
+}  // namespace rostam::bindings

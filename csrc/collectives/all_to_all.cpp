@@ -1,0 +1,70 @@
+// All-to-all and send_recv. Chunk k of the input goes to rank k; the output's chunk k comes from rank k.
+// direct: all p - 1 messages at once: (p-1)/p S/B + alpha. balanced_shift: in step i rank j sends to j + i mod p
+// (HammingMesh V-A2): (p-1) (alpha + ceil(S/p)/B). send_recv: rank 0 sends its buffer to rank 1: alpha + S/B.
+#include "collectives/schedule.h"
+#include "sim/errors.h"
+
+namespace rostam::collectives {
+
+namespace {
+
+Shape exchange_shape(int32_t p, int32_t num_steps, bool needs_ready_receiver) {
+  Shape shape;
+  shape.num_ranks = p;
+  shape.num_steps = p > 1 ? num_steps : 0;
+  shape.num_chunks = p;
+  shape.is_in_place = false;
+  shape.needs_ready_receiver = needs_ready_receiver;
+  return shape;
+}
+
+class DirectAllToAll : public Schedule {
+ public:
+  explicit DirectAllToAll(int32_t p) : Schedule(exchange_shape(p, 1, false)) {}
+  void sends(int32_t rank, int32_t, std::vector<Transfer>& out) const override {
+    const int32_t p = shape().num_ranks;
+    for (int32_t shift = 1; shift < p; ++shift) {
+      const int32_t peer = (rank + shift) % p;
+      out.push_back({peer, peer, rank, 1, false});
+    }
+  }
+  int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * (shape().num_ranks - 1); }
+  int32_t num_receives(int32_t, int32_t) const override { return shape().num_ranks - 1; }
+};
+
+class BalancedShift : public Schedule {
+ public:
+  explicit BalancedShift(int32_t p) : Schedule(exchange_shape(p, p - 1, true)) {}
+  void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
+    const int32_t peer = (rank + step + 1) % shape().num_ranks;
+    out.push_back({peer, peer, rank, 1, false});
+  }
+  int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * (shape().num_ranks - 1); }
+  int32_t num_receives(int32_t, int32_t) const override { return 1; }
+};
+
+class SendRecv : public Schedule {
+ public:
+  explicit SendRecv(Shape shape) : Schedule(shape) {}
+  void sends(int32_t rank, int32_t, std::vector<Transfer>& out) const override {
+    if (rank == 0) out.push_back({1, 0, 0, 1, false});
+  }
+  int64_t total_chunks_sent() const override { return 1; }
+  int32_t num_receives(int32_t rank, int32_t) const override { return rank == 1; }
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_all_to_all_direct(int32_t p, int32_t) { return std::make_unique<DirectAllToAll>(p); }
+std::unique_ptr<Schedule> make_all_to_all_balanced_shift(int32_t p, int32_t) { return std::make_unique<BalancedShift>(p); }
+
+std::unique_ptr<Schedule> make_send_recv_direct(int32_t p, int32_t) {
+  if (p != 2) ROSTAM_THROW(ConfigError, "send_recv over " << p << " ranks; it takes exactly 2");
+  Shape shape;
+  shape.num_ranks = 2;
+  shape.num_steps = 1;
+  shape.num_chunks = 1;
+  return std::make_unique<SendRecv>(shape);
+}
+
+}  // namespace rostam::collectives

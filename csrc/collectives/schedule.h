@@ -1,0 +1,66 @@
+// Schedule: a collective algorithm as a generator (step, rank) -> messages; it never stores the whole exchange.
+// A rank begins step k + 1 when its sends of step k have left it and the messages it awaits in step k have come.
+// Buffers are num_chunks chunks of ceil(S / num_chunks) bytes (MODEL A4); the same transfers move real integers
+// in tests, which shows that every algorithm computes what its name says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rostam::collectives {
+
+// Chunks [source_chunk, source_chunk + num_chunks) modulo the buffer go to `peer`, into target_chunk onwards,
+// added to what is there (reduces) or overwriting it.
+struct Transfer {
+  int32_t peer = 0;
+  int32_t source_chunk = 0;
+  int32_t target_chunk = 0;
+  int32_t num_chunks = 1;
+  bool reduces = false;
+};
+
+struct Shape {
+  int32_t num_ranks = 0;
+  int32_t num_steps = 0;
+  int32_t num_chunks = 0;
+  bool is_in_place = true;  // false: transfers read the input buffer and write another (all_to_all)
+  // Arrivals come from one peer in step order, so that counting them is enough.
+  bool has_ordered_arrivals = false;
+  // A send waits until the receiver has reached the same step (no early arrival into a busy port). Rings send
+  // eagerly instead: their receive slots are taken as deep enough.
+  bool needs_ready_receiver = false;
+};
+
+class Schedule {
+ public:
+  explicit Schedule(Shape shape) : shape_(shape) {}
+  virtual ~Schedule() = default;
+
+  const Shape& shape() const { return shape_; }
+
+  // Appends what `rank` sends in `step` to `out`. REQUIRES: 0 <= rank < num_ranks, 0 <= step < num_steps.
+  virtual void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const = 0;
+
+  // Number of messages that `rank` must have received in `step` before it goes on.
+  virtual int32_t num_receives(int32_t rank, int32_t step) const = 0;
+
+  // Closed form of the chunks that all ranks together send; sessions check what they moved against it.
+  virtual int64_t total_chunks_sent() const = 0;
+
+ private:
+  Shape shape_;
+};
+
+// Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks. `group_size` is what
+// `hierarchical` calls a server: consecutive ranks that are close; others ignore it.
+// Throws: ConfigError for an unknown pair (lists the known ones) or a group_size that does not divide.
+std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm,
+                                        int32_t num_ranks, int32_t group_size);
+
+// All (collective, algorithm) pairs, in the order of builtin.inc.
+std::vector<std::pair<std::string, std::string>> schedule_names();
+
+}  // namespace rostam::collectives

@@ -1,0 +1,274 @@
+#include "flow/flow_network.h"
+
+#include <algorithm>
+
+namespace rostam::flow {
+
+using network::FlowId;
+using network::RouteId;
+
+FlowNetwork::FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client)
+    : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
+  links_.resize(capacities.size());
+  for (size_t l = 0; l < capacities.size(); ++l) links_[l].capacity = capacities[l];
+}
+
+RouteId FlowNetwork::add_route(const routing::Route& route) {
+  for (const routing::LinkShare& hop : route.links) {
+    ROSTAM_CHECK(hop.link >= 0 && hop.link < num_links() && hop.share > 0,
+                 "route over link " << hop.link << " with share " << hop.share);
+  }
+  routes_.push_back({route.links, route.latency, 0});
+  return static_cast<RouteId>(routes_.size() - 1);
+}
+
+FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
+  uint32_t id;
+  if (free_flows_.empty()) {
+    id = static_cast<uint32_t>(flows_.size());
+    flows_.emplace_back();
+  } else {
+    id = free_flows_.back();
+    free_flows_.pop_back();
+  }
+  FlowState& flow = flows_[id];
+  flow.bytes = flow.remaining = static_cast<double>(bytes);
+  flow.rate = 0;
+  flow.rate_cap = rate_cap;
+  flow.token = token;
+  flow.updated = queue_.now();
+  flow.route = route;
+  flow.is_active = true;
+  ++num_active_;
+  if (bytes <= 0) {
+    // Nothing to send: no links, but the client hears of it after this call like of any other flow.
+    queue_.schedule(queue_.now(), Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
+    return id;
+  }
+  attach(id);
+  new_flows_.push_back(id);
+  request_solve();
+  return id;
+}
+
+void FlowNetwork::attach(uint32_t id) {
+  FlowState& flow = flows_[id];
+  const auto& hops = routes_[flow.route].links;
+  flow.places.resize(hops.size());
+  for (uint32_t h = 0; h < hops.size(); ++h) {
+    LinkState& link = links_[hops[h].link];
+    if (link.members.empty()) link.busy_since = queue_.now();
+    flow.places[h] = static_cast<uint32_t>(link.members.size());
+    link.members.push_back({id, h});
+  }
+}
+
+void FlowNetwork::detach(uint32_t id) {
+  FlowState& flow = flows_[id];
+  const auto& hops = routes_[flow.route].links;
+  for (uint32_t h = 0; h < flow.places.size(); ++h) {
+    LinkState& link = links_[hops[h].link];
+    const Member moved = link.members.back();
+    link.members[flow.places[h]] = moved;
+    flows_[moved.flow].places[moved.hop] = flow.places[h];
+    link.members.pop_back();
+    if (link.members.empty()) {
+      link.busy_ps += (queue_.now() - link.busy_since).ps();
+    } else {
+      mark_dirty(hops[h].link);
+    }
+  }
+  flow.places.clear();
+}
+
+void FlowNetwork::mark_dirty(int32_t link) {
+  if (links_[link].is_dirty) return;
+  links_[link].is_dirty = true;
+  dirty_links_.push_back(link);
+  request_solve();
+}
+
+void FlowNetwork::request_solve() {
+  if (is_solve_pending_) return;
+  is_solve_pending_ = true;
+  queue_.schedule(queue_.now(), Priority::kSolve, &solves_, 0);
+}
+
+// After it: every active flow has its max-min rate and a completion event that fits it.
+void FlowNetwork::solve() {
+  is_solve_pending_ = false;
+  ++num_solves_;
+  ++epoch_;
+  for (const uint32_t id : new_flows_) {
+    if (!flows_[id].is_active || flows_[id].seen == epoch_) continue;
+    if (is_alone(id)) {
+      solve_alone(id);
+    } else if (!routes_[flows_[id].route].links.empty()) {
+      collect_component(routes_[flows_[id].route].links.front().link);
+      solve_component();
+    }
+  }
+  new_flows_.clear();
+  for (const int32_t link : dirty_links_) {
+    links_[link].is_dirty = false;
+    if (links_[link].seen == epoch_ || links_[link].members.empty()) continue;
+    collect_component(link);
+    solve_component();
+  }
+  dirty_links_.clear();
+}
+
+bool FlowNetwork::is_alone(uint32_t id) const {
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    if (links_[hop.link].members.size() != 1) return false;
+  }
+  return true;
+}
+
+void FlowNetwork::solve_alone(uint32_t id) {
+  double rate = flows_[id].rate_cap;
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    rate = std::min(rate, links_[hop.link].capacity / hop.share);
+    links_[hop.link].seen = epoch_;
+  }
+  flows_[id].seen = epoch_;
+  set_rate(id, rate);
+}
+
+// Breadth-first over links and their flows; after it component_flows_ / component_links_ hold the component.
+void FlowNetwork::collect_component(int32_t first_link) {
+  component_links_.assign(1, first_link);
+  component_flows_.clear();
+  problem_.clear();
+  links_[first_link].seen = epoch_;
+  links_[first_link].local = 0;
+  problem_.capacity.push_back(links_[first_link].capacity);
+  for (size_t next = 0; next < component_links_.size(); ++next) {
+    for (const Member& member : links_[component_links_[next]].members) {
+      FlowState& flow = flows_[member.flow];
+      if (flow.seen == epoch_) continue;
+      flow.seen = epoch_;
+      component_flows_.push_back(member.flow);
+      problem_.add_flow(flow.rate_cap);
+      for (const routing::LinkShare& hop : routes_[flow.route].links) {
+        LinkState& link = links_[hop.link];
+        if (link.seen != epoch_) {
+          link.seen = epoch_;
+          link.local = static_cast<int32_t>(component_links_.size());
+          component_links_.push_back(hop.link);
+          problem_.capacity.push_back(link.capacity);
+        }
+        problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
+      }
+    }
+  }
+}
+
+void FlowNetwork::solve_component() {
+  problem_.solve();
+  for (size_t k = 0; k < component_flows_.size(); ++k) set_rate(component_flows_[k], problem_.rate[k]);
+}
+
+// An unchanged rate leaves the flow untouched, so that its completion time does not drift by rounding.
+void FlowNetwork::set_rate(uint32_t id, double rate) {
+  FlowState& flow = flows_[id];
+  if (rate == flow.rate) return;
+  settle(flow);
+  flow.rate = rate;
+  ++flow.version;
+  if (rate > 0) {
+    const SimTime end = queue_.now() + transmit_time(std::max(flow.remaining, 1e-9), rate);
+    queue_.schedule(end, Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
+  }
+}
+
+void FlowNetwork::settle(FlowState& flow) const {
+  flow.remaining = std::max(0.0, flow.remaining - flow.rate * (queue_.now() - flow.updated).seconds());
+  flow.updated = queue_.now();
+}
+
+void FlowNetwork::complete(uint64_t payload) {
+  const uint32_t id = static_cast<uint32_t>(payload);
+  FlowState& flow = flows_[id];
+  if (flow.version != static_cast<uint32_t>(payload >> 32) || !flow.is_active) return;
+  routes_[flow.route].bytes += flow.bytes;
+  const uint64_t token = flow.token;
+  const SimTime latency = routes_[flow.route].latency;
+  finish(id);
+  // A delivery without latency still follows `sent`, at the same instant.
+  queue_.schedule(queue_.now() + latency, Priority::kNormal, &deliveries_, token);
+  client_.on_sent(token);
+}
+
+void FlowNetwork::finish(uint32_t id) {
+  detach(id);
+  flows_[id].is_active = false;
+  ++flows_[id].version;
+  free_flows_.push_back(id);
+  --num_active_;
+}
+
+void FlowNetwork::cancel(FlowId id) {
+  FlowState& flow = flows_[id];
+  settle(flow);
+  routes_[flow.route].bytes += flow.bytes - flow.remaining;
+  finish(id);
+}
+
+void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
+  if (link < 0 || link >= num_links() || !(bytes_per_s >= 0)) {
+    ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s << "; the link must be in [0, "
+                                                  << num_links() << ") and the capacity >= 0");
+  }
+  links_[link].capacity = bytes_per_s;
+  mark_dirty(link);
+}
+
+void FlowNetwork::set_path(FlowId id, RouteId route) {
+  FlowState& flow = flows_[id];
+  ROSTAM_CHECK(flow.is_active && route < routes_.size(), "flow " << id << " onto route " << route);
+  settle(flow);
+  routes_[flow.route].bytes += flow.bytes - flow.remaining;
+  flow.bytes = flow.remaining;
+  if (flow.remaining <= 0) return;
+  detach(id);
+  flow.route = route;
+  attach(id);
+  new_flows_.push_back(id);
+  request_solve();
+}
+
+double FlowNetwork::backlog(FlowId id) const {
+  FlowState flow = flows_[id];
+  settle(flow);
+  return flow.remaining;
+}
+
+std::vector<double> FlowNetwork::link_bytes() const {
+  std::vector<double> bytes(links_.size(), 0);
+  for (const RouteState& route : routes_) {
+    if (route.bytes == 0) continue;
+    for (const routing::LinkShare& hop : route.links) bytes[hop.link] += route.bytes * hop.share;
+  }
+  for (const FlowState& flow : flows_) {
+    if (!flow.is_active) continue;
+    FlowState now = flow;
+    settle(now);
+    for (const routing::LinkShare& hop : routes_[flow.route].links) {
+      bytes[hop.link] += (now.bytes - now.remaining) * hop.share;
+    }
+  }
+  return bytes;
+}
+
+std::vector<double> FlowNetwork::link_busy_seconds() const {
+  std::vector<double> seconds(links_.size(), 0);
+  for (size_t l = 0; l < links_.size(); ++l) {
+    int64_t ps = links_[l].busy_ps;
+    if (!links_[l].members.empty()) ps += (queue_.now() - links_[l].busy_since).ps();
+    seconds[l] = static_cast<double>(ps) * 1e-12;
+  }
+  return seconds;
+}
+
+}  // namespace rostam::flow

@@ -1,0 +1,123 @@
+// FlowNetwork: the flow tier. Rates are max-min fair over weighted links and change only when a flow starts or
+// ends, a capacity or a path changes; work per change is proportional to the connected component it touches.
+// Changes of one instant are solved together. Capacity is checked after every solve (1e-9 relative).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "flow/max_min.h"
+#include "network/network.h"
+
+namespace rostam::flow {
+
+class FlowNetwork : public network::Network {
+ public:
+  // Units: capacities [bytes/s], one per link. `queue` and `client` must outlive the network.
+  FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client);
+
+  network::RouteId add_route(const routing::Route& route) override;
+  network::FlowId start(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap) override;
+  void cancel(network::FlowId flow) override;
+  void set_capacity(int32_t link, double bytes_per_s) override;
+  void set_path(network::FlowId flow, network::RouteId route) override;
+  double backlog(network::FlowId flow) const override;
+  std::vector<double> link_bytes() const override;
+  std::vector<double> link_busy_seconds() const override;
+  int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
+  int64_t num_active_flows() const override { return num_active_; }
+  int64_t num_solves() const { return num_solves_; }
+
+ private:
+  struct Member {  // one appearance of a flow on a link
+    uint32_t flow;
+    uint32_t hop;
+  };
+  struct LinkState {
+    double capacity = 0;
+    std::vector<Member> members;
+    SimTime busy_since;
+    int64_t busy_ps = 0;
+    uint32_t seen = 0;  // epoch of the last component search that reached it
+    int32_t local = 0;  // its index in that component's problem
+    bool is_dirty = false;
+  };
+  struct RouteState {
+    std::vector<routing::LinkShare> links;
+    SimTime latency;
+    double bytes = 0;  // sent over this route so far
+  };
+  struct FlowState {
+    double bytes = 0;      // size on the current route: sent = bytes - remaining
+    double remaining = 0;  // as of `updated`
+    double rate = 0;
+    double rate_cap = 0;
+    uint64_t token = 0;
+    SimTime updated;
+    network::RouteId route = 0;
+    uint32_t version = 0;  // completion events of older versions are stale
+    uint32_t seen = 0;
+    bool is_active = false;
+    std::vector<uint32_t> places;  // per hop: index in that link's members
+  };
+  class Completions : public EventHandler {
+   public:
+    explicit Completions(FlowNetwork& owner) : owner_(owner) {}
+    void on_event(uint64_t payload) override { owner_.complete(payload); }
+
+   private:
+    FlowNetwork& owner_;
+  };
+  class Deliveries : public EventHandler {
+   public:
+    explicit Deliveries(FlowNetwork& owner) : owner_(owner) {}
+    void on_event(uint64_t payload) override { owner_.client_.on_delivered(payload); }
+
+   private:
+    FlowNetwork& owner_;
+  };
+  class Solves : public EventHandler {
+   public:
+    explicit Solves(FlowNetwork& owner) : owner_(owner) {}
+    void on_event(uint64_t) override { owner_.solve(); }
+
+   private:
+    FlowNetwork& owner_;
+  };
+
+  void attach(uint32_t flow);
+  void detach(uint32_t flow);
+  void mark_dirty(int32_t link);
+  void request_solve();
+  void solve();
+  bool is_alone(uint32_t flow) const;
+  void solve_alone(uint32_t flow);
+  void collect_component(int32_t first_link);
+  void solve_component();
+  void set_rate(uint32_t flow, double rate);
+  void settle(FlowState& flow) const;
+  void complete(uint64_t payload);
+  void finish(uint32_t flow);
+
+  EventQueue& queue_;
+  network::FlowClient& client_;
+  Completions completions_;
+  Deliveries deliveries_;
+  Solves solves_;
+  std::vector<LinkState> links_;
+  std::vector<RouteState> routes_;
+  std::vector<FlowState> flows_;
+  std::vector<uint32_t> free_flows_;
+  std::vector<int32_t> dirty_links_;
+  std::vector<uint32_t> new_flows_;
+  bool is_solve_pending_ = false;
+  uint32_t epoch_ = 0;
+  int64_t num_active_ = 0;
+  int64_t num_solves_ = 0;
+  std::vector<int32_t> component_links_;
+  std::vector<uint32_t> component_flows_;
+  MaxMinProblem problem_;
+};
+
+}  // namespace rostam::flow

@@ -1,0 +1,179 @@
+// Session, third part: where every device's time went, conservation checks, errors and results.
+#include <algorithm>
+
+#include "runtime/session.h"
+
+namespace rostam::runtime {
+
+// Adds [from, to] to a bucket, cut at the iteration ends known by now: to <= now, so all that matter are known.
+void Session::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
+  if (to <= from) return;
+  const std::vector<SimTime>& ends = jobs_[device_of(d).job].ends;
+  const size_t num_buckets = graph_->categories.size() + kFirstCategoryBucket;
+  // Window w lies between ends[w] and ends[w + 1]; the last one is open.
+  for (size_t w = ends.size(); w-- > 0 && from < to;) {
+    const SimTime begin = std::max(from, ends[w]);
+    if (begin >= to) continue;
+    if (breakdown_.size() <= w) breakdown_.resize(w + 1);
+    if (breakdown_[w].empty()) breakdown_[w].assign(devices_.size() * num_buckets, 0);
+    breakdown_[w][static_cast<size_t>(d) * num_buckets + static_cast<size_t>(bucket)] += (to - begin).ps();
+    to = begin;
+  }
+}
+
+void Session::account_compute(int32_t d, SimTime start, SimTime end) { account(d, kComputeBucket, start, end); }
+
+// The compute stream idled from `from` until `start` (now). Until `ready` it waited for the dependency that ended
+// last: a message is exposed from the moment it was sent, before that nothing was pending (bubble); a collective is
+// exposed while this rank is in it. After `ready` the launch is what is left.
+void Session::account_idle(int32_t d, SimTime from, const TaskState& task, SimTime start) {
+  SimTime cursor = from;
+  if (!task.cause.is_empty() && task.ready > from) {
+    const PathNode& cause = *task.cause;
+    const Task& awaited = graph_->templates[cause.template_id].tasks[cause.task];
+    const SimTime ready = std::min(task.ready, start);
+    if (awaited.kind == TaskKind::kRecv) {
+      const SimTime sent = std::min(std::max(cursor, cause.start), ready);
+      account(d, kBubbleBucket, cursor, sent);
+      cursor = sent;
+    }
+    if (awaited.kind != TaskKind::kCompute) account(d, kFirstCategoryBucket + awaited.category, cursor, ready);
+    cursor = ready;
+  }
+  account(d, kLaunchBucket, cursor, start);
+}
+
+void Session::snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const {
+  bytes = network_->link_bytes();
+  busy = network_->link_busy_seconds();
+}
+
+// Bytes sent = bytes received in every finished iteration, and what a collective sent is its closed form.
+void Session::check_conservation() const {
+  for (const Job& job : jobs_) {
+    ROSTAM_CHECK(jobs_.size() > 1 || job.num_devices == 0 || job.ends.size() >= 2, "a job ended without an iteration");
+  }
+  const size_t finished = jobs_.size() == 1 ? jobs_[0].ends.size() - 1 : traffic_.size();
+  for (size_t i = 0; i < std::min(finished, traffic_.size()); ++i) {
+    for (size_t c = 0; c < traffic_[i].size(); ++c) {
+      ROSTAM_CHECK(traffic_[i][c].sent_bytes == traffic_[i][c].received_bytes,
+                   "iteration " << i << ", " << graph_->categories[c] << ": " << traffic_[i][c].sent_bytes
+                                << " bytes sent, " << traffic_[i][c].received_bytes << " received");
+    }
+  }
+  for (size_t i = 0; i < std::min(finished, completed_.size()); ++i) {
+    for (size_t k = 0; k < completed_[i].size(); ++k) {
+      const Participants& all = completed_[i][k];
+      const collectives::Schedule& schedule = *graph_->schedules[k];
+      // Every group completes whole, so ranks / p groups sent the closed form each.
+      ROSTAM_CHECK(all.chunks_sent * schedule.shape().num_ranks == all.num_ranks * schedule.total_chunks_sent(),
+                   "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
+                               << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
+    }
+  }
+}
+
+std::string Session::describe(int32_t d, const Instance& instance, int32_t index) const {
+  const Task& task = graph_->templates[instance.template_id].tasks[index];
+  static const char* const kNames[] = {"compute", "collective", "send", "recv"};
+  std::ostringstream text;
+  text << kNames[static_cast<int>(task.kind)] << " task " << index << " of template " << instance.template_id
+       << ", micro-batch " << instance.microbatch << ", iteration " << instance.iteration << ", on accelerator "
+       << device_of(d).accelerator;
+  if (task.kind != TaskKind::kCompute) text << " (" << graph_->categories[task.category] << ")";
+  return text.str();
+}
+
+void Session::throw_deadlock() const {
+  std::ostringstream text;
+  text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
+  if (network_->num_active_flows() > 0) {
+    text << "; " << network_->num_active_flows() << " messages are stalled on links of capacity 0";
+  }
+  int32_t num_listed = 0;
+  for (int32_t d = 0; d < static_cast<int32_t>(devices_.size()) && num_listed < 10; ++d) {
+    for (const auto& instance : devices_[d].live) {
+      for (int32_t t = 0; t < static_cast<int32_t>(instance->tasks.size()) && num_listed < 10; ++t) {
+        const TaskState& state = instance->tasks[t];
+        if (state.is_done) continue;
+        text << "\n  " << describe(d, *instance, t) << " awaits "
+             << (state.num_waiting > 0 ? std::to_string(state.num_waiting) + " dependencies"
+                                       : std::string("its stream, its peers or its bytes"));
+        ++num_listed;
+      }
+    }
+  }
+  throw DeadlockError(text.str());
+}
+
+SessionResult Session::collect() {
+  SessionResult result;
+  // A stage may be inside its next iteration's first kernel when the last stage ends this one.
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    const Stream& stream = devices_[d].streams[0];
+    if (stream.has_begun) account_compute(static_cast<int32_t>(d), stream.task_start, queue_.now());
+  }
+  for (const Job& job : jobs_) {
+    JobResult one;
+    one.iteration_ends = job.ends;
+    const size_t n = job.ends.size();
+    if (n >= 3) {
+      const double last = (job.ends[n - 1] - job.ends[n - 2]).seconds();
+      const double before = (job.ends[n - 2] - job.ends[n - 3]).seconds();
+      one.is_steady = std::abs(last - before) <= options_.steady_tolerance * last;
+    }
+    one.critical_path = path_.chain(job.last);
+    result.jobs.push_back(std::move(one));
+  }
+  const size_t num_buckets = graph_->categories.size() + kFirstCategoryBucket;
+  result.num_buckets = static_cast<int32_t>(num_buckets);
+  result.breakdown_ps.assign(graph_->devices.size() * num_buckets, 0);
+  for (size_t full = 0; full < graph_->devices.size(); ++full) {
+    const auto d = static_cast<size_t>(folding_.class_of_device[full]);
+    const std::vector<SimTime>& ends = jobs_[graph_->devices[full].job].ends;
+    const size_t window = ends.size() - 2;
+    int64_t* const row = &result.breakdown_ps[full * num_buckets];
+    if (window < breakdown_.size() && !breakdown_[window].empty()) {
+      std::copy_n(&breakdown_[window][d * num_buckets], num_buckets, row);
+    }
+    // What the device spent after its last task, waiting for the others to end the iteration, is bubble.
+    int64_t accounted = 0;
+    for (size_t b = 0; b < num_buckets; ++b) accounted += row[b];
+    const int64_t length = (ends[window + 1] - ends[window]).ps();
+    ROSTAM_CHECK(accounted <= length, "device " << full << " accounts for " << accounted << " ps of an iteration of "
+                                                << length << " ps");
+    row[kBubbleBucket] += length - accounted;
+    result.device_end_ps.push_back(devices_[d].streams.empty() ? 0 : last_end(static_cast<int32_t>(d)).ps());
+  }
+  const size_t last_iteration = jobs_[0].ends.size() >= 2 ? jobs_[0].ends.size() - 2 : 0;
+  for (size_t c = 0; c < graph_->categories.size(); ++c) {
+    const Traffic traffic = last_iteration < traffic_.size() ? traffic_[last_iteration][c] : Traffic{};
+    result.sent_bytes.push_back(traffic.sent_bytes);
+    result.received_bytes.push_back(traffic.received_bytes);
+    result.num_messages.push_back(traffic.num_messages);
+  }
+  for (const int32_t link : folding_.class_of_link) {
+    const bool has_before = !link_bytes_before_.empty();
+    result.link_bytes.push_back(link_bytes_now_[link] - (has_before ? link_bytes_before_[link] : 0));
+    result.link_busy_s.push_back(link_busy_now_[link] - (has_before ? link_busy_before_[link] : 0));
+  }
+  for (TimelineEntry& entry : timeline_) entry.device = folding_.representative[entry.device];
+  result.timeline = std::move(timeline_);
+  for (JobResult& job : result.jobs) {
+    for (PathNode& node : job.critical_path) {
+      if (!node.is_join) node.device = folding_.representative[node.device];
+    }
+  }
+  result.num_simulated_devices = static_cast<int32_t>(devices_.size());
+  result.num_events = queue_.num_events();
+  result.num_solves = network_->num_solves();
+  return result;
+}
+
+SimTime Session::last_end(int32_t d) const {
+  SimTime end;
+  for (const Stream& stream : devices_[d].streams) end = std::max(end, stream.free_since);
+  return end;
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,284 @@
+#include "runtime/folding.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "sim/random.h"
+
+namespace rostam::runtime {
+
+namespace {
+
+constexpr size_t kMaxHops = size_t{1} << 22;  // beyond it refinement costs more memory than it saves
+constexpr int kMaxRounds = 256;
+
+uint64_t bits_of(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// A directed pair of devices that exchange messages on a slot.
+struct Channel {
+  int32_t source;
+  int32_t destination;
+  int32_t slot;
+  uint64_t label;  // what is sent when, apart from who sends it
+  uint32_t route;  // index into System::routes
+};
+
+struct System {
+  std::vector<Channel> channels;
+  std::vector<routing::Route> routes;  // one a pair of accelerators
+  size_t num_hops = 0;
+};
+
+class SystemBuilder {
+ public:
+  SystemBuilder(const TaskGraph& graph, const routing::Router& router) : graph_(graph), router_(router) {}
+
+  // False if the system is too large to refine.
+  bool build() {
+    for (int32_t d = 0; d < static_cast<int32_t>(graph_.devices.size()); ++d) {
+      if (!add_device(d)) return false;
+    }
+    return true;
+  }
+  System system;
+
+ private:
+  // Distinct communication tasks of a program, per slot: (schedule or -1 for sends).
+  const std::vector<std::vector<int32_t>>& uses_of(int32_t program) {
+    auto [entry, is_new] = uses_.try_emplace(program);
+    if (is_new) {
+      entry->second.resize(graph_.programs[program].num_slots);
+      for (const ProgramEntry& step : graph_.programs[program].entries) {
+        for (const Task& task : graph_.templates[step.template_id].tasks) {
+          if (task.kind != TaskKind::kCollective && task.kind != TaskKind::kSend) continue;
+          auto& list = entry->second[task.slot];
+          if (std::find(list.begin(), list.end(), task.schedule) == list.end()) list.push_back(task.schedule);
+        }
+      }
+    }
+    return entry->second;
+  }
+
+  bool add_device(int32_t d) {
+    const Device& device = graph_.devices[d];
+    const auto& uses = uses_of(device.program);
+    for (int32_t slot = 0; slot < static_cast<int32_t>(uses.size()); ++slot) {
+      if (uses[slot].empty()) continue;
+      peers_.clear();
+      for (const int32_t schedule : uses[slot]) collect_peers(device.slots[slot], schedule);
+      for (const auto& [peer, label] : peers_) {
+        if (!add_channel(d, peer, slot, label)) return false;
+      }
+    }
+    return true;
+  }
+
+  void collect_peers(const SlotBinding& binding, int32_t schedule_id) {
+    if (schedule_id < 0) {
+      peers_.emplace_back(binding.peer, mix(1));
+      return;
+    }
+    const collectives::Schedule& schedule = *graph_.schedules[schedule_id];
+    std::unordered_map<int32_t, uint64_t> labels;
+    for (int32_t step = 0; step < schedule.shape().num_steps; ++step) {
+      transfers_.clear();
+      schedule.sends(binding.rank, step, transfers_);
+      for (const collectives::Transfer& transfer : transfers_) {
+        labels[transfer.peer] += mix(mix(uint64_t(step) << 32 | uint32_t(transfer.num_chunks)) + uint64_t(schedule_id));
+      }
+    }
+    for (const auto& [rank, label] : labels) peers_.emplace_back(graph_.groups[binding.group][rank], label);
+  }
+
+  bool add_channel(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
+    const int32_t from = graph_.devices[source].accelerator, to = graph_.devices[destination].accelerator;
+    auto [entry, is_new] = route_of_.try_emplace(uint64_t(uint32_t(from)) << 32 | uint32_t(to), 0);
+    if (is_new) {
+      entry->second = static_cast<uint32_t>(system.routes.size());
+      system.routes.push_back(router_.route(from, to, 0));
+    }
+    const routing::Route& route = system.routes[entry->second];
+    system.num_hops += route.links.size();
+    label = mix(label + mix(uint64_t(route.latency.ps())) + uint64_t(slot));
+    system.channels.push_back({source, destination, slot, label, entry->second});
+    return system.num_hops <= kMaxHops;
+  }
+
+  const TaskGraph& graph_;
+  const routing::Router& router_;
+  std::unordered_map<int32_t, std::vector<std::vector<int32_t>>> uses_;
+  std::unordered_map<uint64_t, uint32_t> route_of_;
+  std::vector<std::pair<int32_t, uint64_t>> peers_;
+  std::vector<collectives::Transfer> transfers_;
+};
+
+size_t count_distinct(std::vector<uint64_t> colours) {
+  std::sort(colours.begin(), colours.end());
+  return static_cast<size_t>(std::unique(colours.begin(), colours.end()) - colours.begin());
+}
+
+struct Colours {
+  std::vector<uint64_t> device, link, channel;
+};
+
+Colours initial_colours(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events) {
+  Colours colours;
+  for (const Device& device : graph.devices) {
+    colours.device.push_back(mix(mix(uint64_t(device.program) << 32 | uint32_t(device.job)) + bits_of(device.slowdown) +
+                                 mix(uint64_t(device.start.ps()))));
+  }
+  for (const double capacity : router.capacities()) colours.link.push_back(mix(bits_of(capacity)));
+  for (const LinkEvent& event : events) {
+    colours.link[event.link] += mix(mix(uint64_t(event.time.ps())) + bits_of(event.bytes_per_s));
+  }
+  return colours;
+}
+
+// One round: channels from ends and links, links from channels, devices from channels. Sums commute, so the order
+// in which channels are listed does not matter.
+void refine_once(const System& system, Colours& colours) {
+  const Colours old = colours;
+  colours.channel.resize(system.channels.size());
+  for (uint64_t& c : colours.link) c = mix(c);
+  for (uint64_t& c : colours.device) c = mix(c);
+  for (size_t k = 0; k < system.channels.size(); ++k) {
+    const Channel& channel = system.channels[k];
+    uint64_t colour = mix(channel.label + mix(old.device[channel.source]) + 3 * mix(old.device[channel.destination] + 7));
+    const auto& hops = system.routes[channel.route].links;
+    for (const routing::LinkShare& hop : hops) colour += mix(old.link[hop.link] + bits_of(hop.share));
+    colour = mix(colour);
+    colours.channel[k] = colour;
+    for (const routing::LinkShare& hop : hops) colours.link[hop.link] += mix(colour + bits_of(hop.share));
+    colours.device[channel.source] += mix(colour + 11);
+    colours.device[channel.destination] += mix(colour + 13);
+  }
+}
+
+// Numbers the colours 0, 1, ... in order of first appearance.
+std::vector<int32_t> number_classes(const std::vector<uint64_t>& colours, int32_t& num_classes) {
+  std::unordered_map<uint64_t, int32_t> index;
+  std::vector<int32_t> classes;
+  classes.reserve(colours.size());
+  for (const uint64_t colour : colours) {
+    classes.push_back(index.try_emplace(colour, static_cast<int32_t>(index.size())).first->second);
+  }
+  num_classes = static_cast<int32_t>(index.size());
+  return classes;
+}
+
+// Share of each link's capacity that one flow of each class takes in the quotient: the sum over the class's flows
+// on that link. Verifies that it is the same on every link of a class.
+class QuotientWeights {
+ public:
+  QuotientWeights(const System& system, const std::vector<int32_t>& class_of_channel,
+                  const std::vector<int32_t>& class_of_link) {
+    std::unordered_map<uint64_t, double> on_link;
+    for (size_t k = 0; k < system.channels.size(); ++k) {
+      for (const routing::LinkShare& hop : system.routes[system.channels[k].route].links) {
+        on_link[key(class_of_channel[k], hop.link)] += hop.share;
+      }
+    }
+    for (const auto& [pair, weight] : on_link) {
+      const auto channel_class = static_cast<int32_t>(pair >> 32);
+      const int32_t link_class = class_of_link[static_cast<uint32_t>(pair)];
+      auto [entry, is_new] = weights_.try_emplace(key(channel_class, link_class), weight);
+      ROSTAM_CHECK(is_new || std::abs(entry->second - weight) <= 1e-9 * weight,
+                   "folding is not equitable: links of class " << link_class << " carry " << entry->second << " and "
+                                                               << weight << " of flow class " << channel_class);
+    }
+  }
+  double weight(int32_t channel_class, int32_t link_class) const { return weights_.at(key(channel_class, link_class)); }
+
+ private:
+  static uint64_t key(int32_t high, int32_t low) { return uint64_t(uint32_t(high)) << 32 | uint32_t(low); }
+  std::unordered_map<uint64_t, double> weights_;
+};
+
+// Routes of the representatives' channels on link classes.
+void add_quotient_routes(const System& system, const std::vector<int32_t>& class_of_channel, Folding& folding) {
+  const QuotientWeights weights(system, class_of_channel, folding.class_of_link);
+  // A representative may send several flows of one class at once; together they stand for the class.
+  std::unordered_map<uint64_t, int32_t> flows_of_class;
+  for (size_t k = 0; k < system.channels.size(); ++k) {
+    const int32_t source = system.channels[k].source;
+    if (folding.representative[folding.class_of_device[source]] != source) continue;
+    ++flows_of_class[uint64_t(uint32_t(source)) << 32 | uint32_t(class_of_channel[k])];
+  }
+  for (size_t k = 0; k < system.channels.size(); ++k) {
+    const Channel& channel = system.channels[k];
+    const int32_t source_class = folding.class_of_device[channel.source];
+    if (folding.representative[source_class] != channel.source) continue;
+    const int32_t flows = flows_of_class[uint64_t(uint32_t(channel.source)) << 32 | uint32_t(class_of_channel[k])];
+    routing::Route route;
+    route.latency = system.routes[channel.route].latency;
+    for (const routing::LinkShare& hop : system.routes[channel.route].links) {
+      const int32_t link = folding.class_of_link[hop.link];
+      const auto is_same = [link](const routing::LinkShare& other) { return other.link == link; };
+      if (std::any_of(route.links.begin(), route.links.end(), is_same)) continue;
+      route.links.push_back({link, weights.weight(class_of_channel[k], link) / flows});
+    }
+    folding.routes[channel_key(source_class, channel.slot, channel.destination)] = std::move(route);
+  }
+}
+
+Folding make_folding(const System& system, const Colours& colours, const routing::Router& router) {
+  Folding folding;
+  folding.is_folded = true;
+  int32_t num_devices = 0, num_links = 0, num_channels = 0;
+  folding.class_of_device = number_classes(colours.device, num_devices);
+  folding.class_of_link = number_classes(colours.link, num_links);
+  const std::vector<int32_t> class_of_channel = number_classes(colours.channel, num_channels);
+  folding.representative.assign(num_devices, -1);
+  folding.multiplicity.assign(num_devices, 0);
+  for (size_t d = 0; d < folding.class_of_device.size(); ++d) {
+    const int32_t c = folding.class_of_device[d];
+    if (folding.representative[c] < 0) folding.representative[c] = static_cast<int32_t>(d);
+    ++folding.multiplicity[c];
+  }
+  folding.capacities.assign(num_links, 0);
+  for (size_t l = 0; l < folding.class_of_link.size(); ++l) {
+    folding.capacities[folding.class_of_link[l]] = router.capacities()[l];
+  }
+  add_quotient_routes(system, class_of_channel, folding);
+  return folding;
+}
+
+}  // namespace
+
+uint64_t channel_key(int32_t source, int32_t slot, int32_t destination) {
+  return uint64_t(uint32_t(source)) << 40 | uint64_t(uint32_t(slot)) << 32 | uint32_t(destination);
+}
+
+Folding unfolded(const TaskGraph& graph, const routing::Router& router) {
+  Folding folding;
+  folding.class_of_device.resize(graph.devices.size());
+  std::iota(folding.class_of_device.begin(), folding.class_of_device.end(), 0);
+  folding.representative = folding.class_of_device;
+  folding.multiplicity.assign(graph.devices.size(), 1);
+  folding.capacities = router.capacities();
+  folding.class_of_link.resize(folding.capacities.size());
+  std::iota(folding.class_of_link.begin(), folding.class_of_link.end(), 0);
+  return folding;
+}
+
+Folding fold(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events) {
+  SystemBuilder builder(graph, router);
+  if (!router.is_hash_free() || !builder.build()) return unfolded(graph, router);
+  Colours colours = initial_colours(graph, router, events);
+  size_t num_classes = 0;
+  for (int round = 0; round < kMaxRounds; ++round) {
+    refine_once(builder.system, colours);
+    const size_t found =
+        count_distinct(colours.device) + count_distinct(colours.link) + count_distinct(colours.channel);
+    if (found == num_classes) return make_folding(builder.system, colours, router);
+    num_classes = found;
+  }
+  return unfolded(graph, router);
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,264 @@
+// Session, second part: ranks that take part in collectives, and point-to-point messages.
+#include <algorithm>
+
+#include "runtime/session.h"
+#include "sim/random.h"
+
+namespace rostam::runtime {
+
+namespace {
+
+uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(device)) << 32 | uint32_t(index); }
+int32_t high(uint64_t payload) { return static_cast<int32_t>(payload >> 32); }
+int32_t low(uint64_t payload) { return static_cast<int32_t>(payload & 0xFFFFFFFFu); }
+
+}  // namespace
+
+// The part of `device` in the `occurrence`-th collective on its slot, made if it is the first to be heard of.
+Session::Participation& Session::participation(int32_t device, int32_t slot, uint32_t occurrence) {
+  SlotState& state = devices_[device].slots[slot];
+  ROSTAM_CHECK(occurrence >= state.first_occurrence, "a message for a collective that has ended");
+  const size_t place = occurrence - state.first_occurrence;
+  while (state.queue.size() <= place) state.queue.emplace_back();
+  return state.queue[place];
+}
+
+void Session::join_collective(int32_t d, int64_t sequence, int32_t index, CriticalPath::Ref cause) {
+  const Instance& instance = instance_of(d, sequence);
+  const Task& task = graph_->templates[instance.template_id].tasks[index];
+  SlotState& slot = devices_[d].slots[task.slot];
+  const uint32_t occurrence = slot.num_joined++;
+  Participation& part = participation(d, task.slot, occurrence);
+  part.is_joined = true;
+  part.instance = sequence;
+  part.task = index;
+  part.joined = queue_.now();
+  PathNode node;
+  node.start = node.end = queue_.now();
+  node.is_join = true;
+  part.origin = path_.add(node, cause);
+  advance(d, task.slot, occurrence);
+}
+
+// Moves a rank through as many steps as its sends and arrivals allow.
+void Session::advance(int32_t d, int32_t slot, uint32_t occurrence) {
+  Participation& part = participation(d, slot, occurrence);
+  if (!part.is_joined) return;
+  const Instance& instance = instance_of(d, part.instance);
+  const Task& task = graph_->templates[instance.template_id].tasks[part.task];
+  const collectives::Schedule& schedule = *graph_->schedules[task.schedule];
+  const collectives::Shape& shape = schedule.shape();
+  const int32_t rank = device_of(d).slots[slot].rank;
+  while (part.step < shape.num_steps) {
+    if (!part.is_step_started) start_step(d, slot, occurrence);
+    if (part.pending_sends > 0) return;
+    if (shape.has_ordered_arrivals) {
+      if (part.ordered_arrivals <= part.step) return;
+    } else {
+      const bool has_any = static_cast<int32_t>(part.arrivals.size()) > part.step;
+      if ((has_any ? part.arrivals[part.step] : 0) < schedule.num_receives(rank, part.step)) return;
+    }
+    ++part.step;
+    part.is_step_started = false;
+  }
+  const SimTime earliest = part.joined + options_.min_collective_time;
+  if (earliest > queue_.now()) {
+    queue_.schedule(earliest, Priority::kNormal, &collective_ends_, pack(d, slot));
+  } else {
+    complete_collective(pack(d, slot));
+  }
+}
+
+void Session::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
+  Participation& part = participation(d, slot, occurrence);
+  part.is_step_started = true;
+  const Instance& instance = instance_of(d, part.instance);
+  const Task& task = graph_->templates[instance.template_id].tasks[part.task];
+  const collectives::Schedule& schedule = *graph_->schedules[task.schedule];
+  const SlotBinding& binding = device_of(d).slots[slot];
+  const std::vector<int32_t>& members = graph_->groups[binding.group];
+  const int64_t chunk_bytes = graph_->chunk_bytes(task);
+  transfers_.clear();
+  schedule.sends(binding.rank, part.step, transfers_);
+  part.pending_sends = static_cast<int32_t>(transfers_.size());
+  for (const collectives::Transfer& transfer : transfers_) {
+    const int32_t index = new_message();
+    Message& message = messages_[index];
+    message.source = d;
+    message.peer = members[transfer.peer];
+    message.destination = folding_.class_of_device[message.peer];
+    message.slot = slot;
+    message.step = part.step;
+    message.occurrence = occurrence;
+    message.bytes = chunk_bytes * transfer.num_chunks;
+    message.mailbox = 0;
+    message.origin = part.origin;
+    message.category = task.category;
+    message.iteration = instance.iteration;
+    part.chunks_sent += transfer.num_chunks;
+    if (schedule.shape().needs_ready_receiver) {
+      Participation& receiver = participation(message.destination, slot, occurrence);
+      const bool is_ready = receiver.is_joined && (receiver.step > part.step ||
+                                                   (receiver.step == part.step && receiver.is_step_started));
+      if (!is_ready) {
+        receiver.deferred.push_back({index, part.step});
+        continue;
+      }
+    }
+    send_message(index);
+  }
+  // The receiver may be this very rank (folded): `part` stays valid, deque elements do not move on push_back.
+  for (size_t k = 0; k < part.deferred.size();) {
+    if (part.deferred[k].step > part.step) {
+      ++k;
+      continue;
+    }
+    const int32_t index = part.deferred[k].message;
+    part.deferred.erase(part.deferred.begin() + static_cast<std::ptrdiff_t>(k));
+    messages_[index].origin = part.origin;
+    send_message(index);
+  }
+}
+
+void Session::complete_collective(uint64_t payload) {
+  const int32_t d = high(payload), slot = low(payload);
+  SlotState& state = devices_[d].slots[slot];
+  const Participation part = std::move(state.queue.front());
+  state.queue.pop_front();
+  ++state.first_occurrence;
+  const Instance& instance = instance_of(d, part.instance);
+  const Task& task = graph_->templates[instance.template_id].tasks[part.task];
+  const auto iteration = static_cast<size_t>(instance.iteration);
+  if (completed_.size() <= iteration) {
+    completed_.resize(iteration + 1, std::vector<Participants>(graph_->schedules.size()));
+  }
+  Participants& all = completed_[iteration][task.schedule];
+  all.chunks_sent += part.chunks_sent * folding_.multiplicity[d];
+  all.num_ranks += folding_.multiplicity[d];
+  finish_task(d, part.instance, part.task, part.origin->start, part.origin);
+}
+
+int32_t Session::new_message() {
+  if (free_messages_.empty()) {
+    messages_.emplace_back();
+    return static_cast<int32_t>(messages_.size()) - 1;
+  }
+  const int32_t index = free_messages_.back();
+  free_messages_.pop_back();
+  return index;
+}
+
+void Session::send_message(int32_t index) {
+  const Message& message = messages_[index];
+  const int64_t planes = options_.num_planes;
+  const int64_t wire_bytes = (message.bytes + planes - 1) / planes;
+  network_->start(route_of(message.source, message.slot, message.peer), wire_bytes, static_cast<uint64_t>(index),
+                  std::numeric_limits<double>::infinity());
+}
+
+// The route of a channel; hashed once a channel, as a connection's five-tuple is.
+network::RouteId Session::route_of(int32_t d, int32_t slot, int32_t peer) {
+  SlotState& state = devices_[d].slots[slot];
+  if (state.last_peer == peer) return state.last_route;
+  const uint64_t key = channel_key(d, slot, peer);
+  auto [entry, is_new] = routes_.try_emplace(key, 0);
+  if (is_new) {
+    if (folding_.is_folded) {
+      entry->second = network_->add_route(folding_.routes.at(key));
+    } else {
+      const int32_t from = device_of(d).accelerator, to = graph_->devices[peer].accelerator;
+      if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
+      const uint64_t hash = mix(mix(options_.seed + uint64_t(slot)) + pack(from, to));
+      entry->second = network_->add_route(router_->route(from, to, hash));
+    }
+  }
+  state.last_peer = peer;
+  state.last_route = entry->second;
+  return entry->second;
+}
+
+void Session::on_sent(uint64_t token) {
+  const Message& message = messages_[token];
+  const auto iteration = static_cast<size_t>(message.iteration);
+  if (traffic_.size() <= iteration) traffic_.resize(iteration + 1, std::vector<Traffic>(graph_->categories.size()));
+  Traffic& traffic = traffic_[iteration][message.category];
+  traffic.sent_bytes += message.bytes * folding_.multiplicity[message.source];
+  traffic.num_messages += folding_.multiplicity[message.source];
+  if (message.mailbox != 0) {
+    finish_task(message.source, message.instance, message.task, message.origin->start, message.origin);
+    return;
+  }
+  const int32_t d = message.source, slot = message.slot;
+  const uint32_t occurrence = message.occurrence;
+  --participation(d, slot, occurrence).pending_sends;
+  advance(d, slot, occurrence);
+}
+
+void Session::on_delivered(uint64_t token) {
+  // Out of the pool first: what follows may start new messages.
+  Message message = std::move(messages_[token]);
+  free_messages_.push_back(static_cast<int32_t>(token));
+  traffic_[message.iteration][message.category].received_bytes += message.bytes * folding_.multiplicity[message.source];
+  if (message.mailbox != 0) {
+    const auto waiting = awaited_.find(message.mailbox);
+    if (waiting == awaited_.end()) {
+      arrived_.emplace(message.mailbox, std::move(message.origin));
+      return;
+    }
+    const auto [sequence, task] = waiting->second;
+    awaited_.erase(waiting);
+    finish_task(message.destination, sequence, task, message.origin->start, message.origin);
+    return;
+  }
+  Participation& part = participation(message.destination, message.slot, message.occurrence);
+  ++part.ordered_arrivals;
+  if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
+  ++part.arrivals[message.step];
+  // The arrival decides when the rank goes on if it is what the rank's current step waited for.
+  if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
+  advance(message.destination, message.slot, message.occurrence);
+}
+
+uint64_t Session::mailbox_key(int32_t device, const Task& task, const Instance& instance) const {
+  const uint64_t address = mix(uint64_t(uint32_t(device)) << 32 | uint32_t(task.channel));
+  return mix(address + (uint64_t(uint32_t(instance.iteration)) << 32 | uint32_t(instance.microbatch))) | 1;
+}
+
+void Session::start_send(int32_t d, int64_t sequence, int32_t index, const CriticalPath::Ref& cause) {
+  const Instance& instance = instance_of(d, sequence);
+  const Task& task = graph_->templates[instance.template_id].tasks[index];
+  PathNode node;
+  node.start = node.end = queue_.now();
+  node.is_join = true;
+  const int32_t number = new_message();
+  Message& message = messages_[number];
+  message.source = d;
+  message.peer = device_of(d).slots[task.slot].peer;
+  message.destination = folding_.class_of_device[message.peer];
+  message.slot = task.slot;
+  message.bytes = task.bytes;
+  message.instance = sequence;
+  message.task = index;
+  message.mailbox = mailbox_key(message.destination, task, instance);
+  message.origin = path_.add(node, cause);
+  message.category = task.category;
+  message.iteration = instance.iteration;
+  send_message(number);
+}
+
+// Called when the recv's instance is made: the message may have come before.
+void Session::await_message(int32_t d, int64_t sequence, int32_t index) {
+  const Instance& instance = instance_of(d, sequence);
+  const Task& task = graph_->templates[instance.template_id].tasks[index];
+  const uint64_t key = mailbox_key(d, task, instance);
+  const auto early = arrived_.find(key);
+  if (early == arrived_.end()) {
+    awaited_.emplace(key, std::make_pair(sequence, index));
+    return;
+  }
+  const CriticalPath::Ref origin = std::move(early->second);
+  arrived_.erase(early);
+  finish_task(d, sequence, index, origin->start, origin);
+}
+
+}  // namespace rostam::runtime

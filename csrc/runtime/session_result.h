@@ -1,0 +1,45 @@
+// SessionResult: what a session measured, as plain arrays. Times in ps, bytes over all planes and devices.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/critical_path.h"
+
+namespace rostam::runtime {
+
+struct TimelineEntry {
+  int32_t device = 0;
+  int32_t stream = 0;
+  int32_t template_id = 0;
+  int32_t task = 0;
+  int32_t microbatch = 0;
+  int32_t iteration = 0;
+  SimTime start;
+  SimTime end;
+};
+
+// Buckets of the breakdown: compute, launch, bubble, then exposed communication by category.
+enum Bucket : int32_t { kComputeBucket = 0, kLaunchBucket = 1, kBubbleBucket = 2, kFirstCategoryBucket = 3 };
+
+struct JobResult {
+  std::vector<SimTime> iteration_ends;  // T_0 = start, T_1, ...
+  bool is_steady = false;
+  std::vector<PathNode> critical_path;  // to the last iteration's end, latest first
+};
+
+struct SessionResult {
+  std::vector<JobResult> jobs;
+  int32_t num_buckets = 0;
+  std::vector<int64_t> breakdown_ps;  // last iteration, [device][bucket], all devices
+  // Last iteration, by category.
+  std::vector<int64_t> sent_bytes, received_bytes, num_messages;
+  std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
+  std::vector<int64_t> device_end_ps;           // last task of each device
+  int32_t num_simulated_devices = 0;
+  int64_t num_events = 0;
+  int64_t num_solves = 0;
+  std::vector<TimelineEntry> timeline;
+};
+
+}  // namespace rostam::runtime
