@@ -1,0 +1,148 @@
+"""CostTable: measured durations of ops, keyed by what was run rather than by which model ran it.
+
+Invariant: a key depends on the op type, its arguments and its inputs' shapes (affine in the batch),
+dtypes and layouts, so one table serves every batch, and any model with the same layer.
+"""
+
+import bisect
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.graph import Op, OperatorGraph, Tensor
+
+FORMAT = "rostam cost table"
+VERSION = 1
+
+
+@dataclass(slots=True)
+class Entry:
+    """Measurements of one distinct op.
+
+    seconds: batch -> duration [s]. flops, bytes: [constant, per_sample] of the op as traced.
+    num_parameters: parameters updated (optimizer entries only).
+    """
+
+    op_type: str
+    seconds: dict[int, float] = field(default_factory=dict)
+    flops: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    bytes: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    num_parameters: int = 0
+
+    def at(self, batch: float) -> tuple[float, bool]:
+        """Return (duration [s], whether ``batch`` lies outside the measured range).
+
+        Model: piecewise linear between measured batches; beyond them the outermost segment goes on,
+            kept between proportional scaling and the nearest measurement; one batch alone scales
+            in proportion.
+        """
+        batches = sorted(self.seconds)
+        if batch in self.seconds:
+            return self.seconds[batch], False
+        if len(batches) == 1:
+            return self.seconds[batches[0]] * batch / batches[0], True
+        upper = min(max(bisect.bisect_left(batches, batch), 1), len(batches) - 1)
+        low, high = batches[upper - 1], batches[upper]
+        slope = (self.seconds[high] - self.seconds[low]) / (high - low)
+        value = self.seconds[low] + slope * (batch - low)
+        is_outside = batch < batches[0] or batch > batches[-1]
+        if is_outside:
+            nearest = batches[0] if batch < batches[0] else batches[-1]
+            bounds = sorted((self.seconds[nearest], self.seconds[nearest] * batch / nearest))
+            value = min(max(value, bounds[0]), bounds[1])
+        return value, is_outside
+
+
+@dataclass
+class CostTable:
+    """Measured ops with provenance.
+
+    provenance: device, accelerator, torch version, threads, precision, batches, date, command, clock.
+    entries: key (``op_key`` or ``optimizer_key``) -> Entry.
+    """
+
+    provenance: dict[str, Any]
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def save(self, path: str | Path) -> None:
+        """Write the table as JSON; the file appears whole or not at all."""
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "provenance": self.provenance,
+            "entries": {key: asdict(entry) for key, entry in sorted(self.entries.items())},
+        }
+        temporary = Path(f"{path}.writing")
+        temporary.write_text(json.dumps(document, indent=0) + "\n")
+        os.replace(temporary, path)
+
+    @staticmethod
+    def load(path: str | Path) -> "CostTable":
+        """Read a table that ``save`` wrote.
+
+        Raises: ConfigError if the file is missing or not a cost table of this version.
+        """
+        try:
+            document = json.loads(Path(path).read_text())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cost table {str(path)!r} cannot be read: {error}") from error
+        if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+            raise ConfigError(f"{str(path)!r} is not a {FORMAT} of version {VERSION}")
+        return CostTable(document["provenance"], {k: entry_from(v) for k, v in document["entries"].items()})
+
+
+def entry_from(value: Mapping[str, Any]) -> Entry:
+    """Return the Entry of its JSON form, whose batches are text."""
+    fields = dict(value)
+    fields["seconds"] = {int(batch): seconds for batch, seconds in fields["seconds"].items()}
+    return Entry(**fields)
+
+
+def op_key(op: Op, graph: OperatorGraph, precision: str = "fp32") -> str:
+    """Return the key of an op of ``graph``: op type and a digest of all that its duration depends on."""
+    parts = [op.op_type, op.arguments, [tensor_signature(graph, graph.tensors[t]) for t in op.inputs]]
+    # An op in the backward pass finds its inputs in another state of the caches than in the forward pass.
+    parts += [precision, op.phase]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+    return f"{op.op_type}:{digest}"
+
+
+def tensor_signature(graph: OperatorGraph, tensor: Tensor) -> list[Any]:
+    """Return shape, dtype and how the tensor was viewed (its layout) since the op that wrote it."""
+    shape = [[dim.constant, dim.per_sample] for dim in tensor.shape]
+    views = [[op.op_type, op.arguments, place] for op, place in view_chain(graph, tensor)]
+    # A weight is read from memory, an activation often from a cache: see profile_timing.
+    return [shape, tensor.dtype, views, owner_of(graph, tensor).producer is None]
+
+
+def view_chain(graph: OperatorGraph, tensor: Tensor) -> list[tuple[Op, int]]:
+    """Return the metadata-only ops between ``tensor`` and the tensor that owns its memory, latest first.
+
+    Returns: pairs of an op and which of its outputs the chain goes through.
+    """
+    chain: list[tuple[Op, int]] = []
+    while tensor.producer is not None and graph.ops[tensor.producer].is_metadata:
+        op = graph.ops[tensor.producer]
+        if not op.inputs:
+            break
+        chain.append((op, op.outputs.index(tensor.id)))
+        tensor = graph.tensors[op.inputs[0]]
+    return chain
+
+
+def owner_of(graph: OperatorGraph, tensor: Tensor) -> Tensor:
+    """Return the tensor that owns the memory that ``tensor`` is a view of, maybe itself."""
+    chain = view_chain(graph, tensor)
+    return graph.tensors[chain[-1][0].inputs[0]] if chain else tensor
+
+
+def optimizer_key(optimizer: str, graph: OperatorGraph, precision: str = "fp32") -> str:
+    """Return the key of an optimizer step over all parameters of ``graph``."""
+    shapes = sorted([round(dim.at(1)) for dim in p.shape] for p in graph.parameters)
+    digest = hashlib.sha256(json.dumps([optimizer, shapes, precision]).encode()).hexdigest()[:24]
+    return f"optimizer.{optimizer}:{digest}"
