@@ -8,13 +8,13 @@ namespace rostam::collectives {
 
 namespace {
 
-Shape exchange_shape(int32_t p, int32_t num_steps, bool needs_ready_receiver) {
+Shape exchange_shape(int32_t p, int32_t num_steps, bool is_synchronous) {
   Shape shape;
   shape.num_ranks = p;
   shape.num_steps = p > 1 ? num_steps : 0;
   shape.num_chunks = p;
   shape.is_in_place = false;
-  shape.needs_ready_receiver = needs_ready_receiver;
+  shape.is_synchronous = is_synchronous;
   return shape;
 }
 

@@ -17,7 +17,7 @@ Shape tree_shape(int32_t p, int32_t num_steps) {
   shape.num_ranks = p;
   shape.num_steps = num_steps;
   shape.num_chunks = 1;
-  shape.needs_ready_receiver = true;  // otherwise subtrees cut short by p would run ahead into busy ports
+  shape.is_synchronous = true;  // otherwise subtrees cut short by p would run ahead into busy ports
   return shape;
 }
 

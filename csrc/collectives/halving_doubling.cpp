@@ -64,7 +64,7 @@ std::unique_ptr<Schedule> make_all_reduce_halving_doubling(int32_t p, int32_t) {
   shape.num_ranks = p;
   shape.num_steps = 2 * levels + ((1 << levels) < p ? 2 : 0);
   shape.num_chunks = 1 << levels;
-  shape.needs_ready_receiver = true;
+  shape.is_synchronous = true;
   return std::make_unique<HalvingDoubling>(p, shape);
 }
 

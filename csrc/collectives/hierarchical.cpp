@@ -61,7 +61,7 @@ std::unique_ptr<Schedule> make_all_reduce_hierarchical(int32_t p, int32_t group_
   shape.num_ranks = p;
   shape.num_steps = 2 * (group_size - 1) + 2 * (m - 1);
   shape.num_chunks = p;
-  shape.needs_ready_receiver = true;
+  shape.is_synchronous = true;
   return std::make_unique<Hierarchical>(shape, group_size);
 }
 

@@ -29,9 +29,10 @@ struct Shape {
   bool is_in_place = true;  // false: transfers read the input buffer and write another (all_to_all)
   // Arrivals come from one peer in step order, so that counting them is enough.
   bool has_ordered_arrivals = false;
-  // A send waits until the receiver has reached the same step (no early arrival into a busy port). Rings send
-  // eagerly instead: their receive slots are taken as deep enough.
-  bool needs_ready_receiver = false;
+  // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
+  // that a step costs alpha + bytes/B for every rank (MODEL A5). Rings send eagerly instead: their receive slots are
+  // taken as deep enough, and a sender is free when its last byte has left.
+  bool is_synchronous = false;
 };
 
 class Schedule {

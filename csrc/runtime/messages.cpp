@@ -95,8 +95,9 @@ void Session::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
     message.origin = part.origin;
     message.category = task.category;
     message.iteration = instance.iteration;
+    message.is_synchronous = schedule.shape().is_synchronous;
     part.chunks_sent += transfer.num_chunks;
-    if (schedule.shape().needs_ready_receiver) {
+    if (message.is_synchronous) {
       Participation& receiver = participation(message.destination, slot, occurrence);
       const bool is_ready = receiver.is_joined && (receiver.step > part.step ||
                                                    (receiver.step == part.step && receiver.is_step_started));
@@ -188,8 +189,10 @@ void Session::on_sent(uint64_t token) {
     finish_task(message.source, message.instance, message.task, message.origin->start, message.origin);
     return;
   }
-  const int32_t d = message.source, slot = message.slot;
-  const uint32_t occurrence = message.occurrence;
+  if (!message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
+}
+
+void Session::end_send(int32_t d, int32_t slot, uint32_t occurrence) {
   --participation(d, slot, occurrence).pending_sends;
   advance(d, slot, occurrence);
 }
@@ -217,6 +220,7 @@ void Session::on_delivered(uint64_t token) {
   // The arrival decides when the rank goes on if it is what the rank's current step waited for.
   if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
   advance(message.destination, message.slot, message.occurrence);
+  if (message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
 }
 
 uint64_t Session::mailbox_key(int32_t device, const Task& task, const Instance& instance) const {
@@ -243,6 +247,7 @@ void Session::start_send(int32_t d, int64_t sequence, int32_t index, const Criti
   message.origin = path_.add(node, cause);
   message.category = task.category;
   message.iteration = instance.iteration;
+  message.is_synchronous = false;
   send_message(number);
 }
 

@@ -119,6 +119,7 @@ class Session : public network::FlowClient {
     CriticalPath::Ref origin;
     int16_t category = 0;
     int32_t iteration = 0;
+    bool is_synchronous = false;
   };
   struct Job {
     int32_t num_devices = 0;
@@ -159,6 +160,7 @@ class Session : public network::FlowClient {
   Participation& participation(int32_t device, int32_t slot, uint32_t occurrence);
   void advance(int32_t device, int32_t slot, uint32_t occurrence);
   void start_step(int32_t device, int32_t slot, uint32_t occurrence);
+  void end_send(int32_t device, int32_t slot, uint32_t occurrence);
   void complete_collective(uint64_t device_and_slot);
   void send_message(int32_t message);
   void start_send(int32_t device, int64_t sequence, int32_t task, const CriticalPath::Ref& cause);
