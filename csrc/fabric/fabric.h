@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,146 @@
 namespace rostam::fabric {
 
 // A directed link. `bundle` joins parallel equal links that always carry equal load under spray
-// (MODEL H24), e.g. all uplinks of one leaf; -1 where the link stands alone.
+// (MODEL H24), e.g. all uplinks of one leaf; -1 where the link stands alone. Links of one cable share `cable`.
 struct Link {
   int32_t src = 0;
   int32_t dst = 0;
   double capacity_bytes_per_s = 0;
   SimTime latency;
   int32_t bundle = -1;
+  int32_t cable = 0;
+};
+
+// Distance between vertices that nothing connects.
+constexpr int32_t kUnreachable = 1 << 30;
+
+// Hop counts of an intact fabric in closed form, so that no table grows with the square of accelerators.
+class DistanceFunction {
+ public:
+  virtual ~DistanceFunction() = default;
+
+  // Links on a shortest path from any vertex to an accelerator.
+  virtual int32_t distance(int32_t vertex, int32_t accelerator) const = 0;
+
+  // Links on the longest shortest path between two accelerators.
+  virtual int32_t diameter() const = 0;
+
+  // Optional short cut: true if the neighbours of `vertex` (!= accelerator) on minimal paths are exactly those
+  // numbered first..last-1. Switches with thousands of ports need it.
+  virtual bool next_range(int32_t /*vertex*/, int32_t /*accelerator*/, int32_t& /*first*/, int32_t& /*last*/) const {
+    return false;
+  }
+};
+
+// What one fabric's file fills in. `forward_latency` is paid at every vertex that a path goes through, its ends
+// excluded. `bundles_collapse` says that wherever all minimal links out of a vertex are one bundle, the far
+// ends go on over the same bundles with equal weights, so that one of them may stand for all.
+struct Blueprint {
+  std::string name;
+  int32_t num_accelerators = 0;
+  int32_t num_switches = 0;
+  std::vector<Link> links;
+  bool accelerators_forward = false;
+  bool bundles_collapse = false;
+  SimTime forward_latency;
+  std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
+
+  // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
+  void add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth = -1,
+                 int32_t back = -1);
+  // Adds a cable of a single direction.
+  void add_link(int32_t src, int32_t dst, double capacity_bytes_per_s, SimTime latency);
+
+ private:
+  int32_t num_cables_ = 0;
+};
+
+// Failed parts by id: switches counted from 0, cables, accelerators; sorted and unique inside a Fabric.
+struct Failures {
+  std::vector<int32_t> switches;
+  std::vector<int32_t> cables;
+  std::vector<int32_t> accelerators;
+};
+
+// One way out of a vertex (or into it): the link and the vertex at its other end.
+struct Hop {
+  int32_t link = 0;
+  int32_t neighbour = 0;
+};
+
+struct HopSpan {
+  const Hop* first = nullptr;
+  const Hop* last = nullptr;
+  const Hop* begin() const { return first; }
+  const Hop* end() const { return last; }
+  int64_t size() const { return last - first; }
+};
+
+class Fabric {
+ public:
+  // Throws: ConfigError for link ends out of range or capacities not above zero.
+  explicit Fabric(Blueprint blueprint);
+
+  const std::string& name() const { return blueprint_.name; }
+  int32_t num_accelerators() const { return blueprint_.num_accelerators; }
+  int32_t num_switches() const { return blueprint_.num_switches; }
+  int32_t num_vertices() const { return num_accelerators() + num_switches(); }
+  int32_t num_cables() const { return num_cables_; }
+  // Failed links stay listed, so that ids never move; `out` and `in` leave them out.
+  const std::vector<Link>& links() const { return blueprint_.links; }
+  bool is_link_failed(int32_t link) const { return link_failed_[static_cast<size_t>(link)] != 0; }
+  bool is_vertex_failed(int32_t vertex) const { return vertex_failed_[static_cast<size_t>(vertex)] != 0; }
+  const Failures& failures() const { return failures_; }
+  std::vector<int32_t> healthy_accelerators() const;
+
+  // Working links from or to `vertex`, sorted by neighbour, then by link.
+  HopSpan out(int32_t vertex) const { return span(out_, out_begin_, vertex); }
+  HopSpan in(int32_t vertex) const { return span(in_, in_begin_, vertex); }
+
+  bool can_forward(int32_t vertex) const { return vertex >= num_accelerators() || blueprint_.accelerators_forward; }
+  SimTime forward_latency() const { return blueprint_.forward_latency; }
+  bool bundles_collapse() const { return blueprint_.bundles_collapse; }
+
+  // The closed form, or null where failures (or a custom fabric) leave only search.
+  const DistanceFunction* closed_form() const { return is_closed_form_valid_ ? blueprint_.distance.get() : nullptr; }
+
+  // Hops from every vertex to `accelerator` over working parts, kUnreachable where there is no path.
+  // Cost: O(links).
+  std::vector<int32_t> search_distances(int32_t accelerator) const;
+
+  // Longest shortest path between working accelerators [links].
+  // Throws: NoRouteError if two of them are cut apart. Cost: O(1), or O(accelerators x links) after failures.
+  int32_t diameter() const;
+
+  // The same fabric with these parts failed in addition. A failed link or switch that touches a bundle splits
+  // all bundles: loads inside them are no longer equal.
+  // Throws: ConfigError for ids that do not exist.
+  std::shared_ptr<const Fabric> with_failures(const Failures& more) const;
+
+  // Fails `count` more working parts of `kind` ("switches", "links" or "accelerators"), drawn with `seed`.
+  // Throws: ConfigError for another kind or more parts than work.
+  std::shared_ptr<const Fabric> with_random_failures(const std::string& kind, int32_t count, uint64_t seed) const;
+
+ private:
+  static HopSpan span(const std::vector<Hop>& hops, const std::vector<int64_t>& begin, int32_t vertex) {
+    const size_t v = static_cast<size_t>(vertex);
+    return {hops.data() + begin[v], hops.data() + begin[v + 1]};
+  }
+  void validate() const;
+  void index_links();
+  void fail_parts();
+  void split_bundles();
+
+  Blueprint blueprint_;
+  Failures failures_;
+  int32_t num_cables_ = 0;
+  bool is_closed_form_valid_ = true;
+  std::vector<uint8_t> link_failed_;
+  std::vector<uint8_t> vertex_failed_;
+  std::vector<Hop> out_;
+  std::vector<Hop> in_;
+  std::vector<int64_t> out_begin_;
+  std::vector<int64_t> in_begin_;
 };
 
 }  // namespace rostam::fabric

@@ -1,0 +1,98 @@
+#include "analytic/closed_forms.h"
+
+namespace rostam::analytic {
+
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int32_t log2_up(int32_t p) {
+  int32_t rounds = 0;
+  while ((int64_t{1} << rounds) < p) ++rounds;
+  return rounds;
+}
+
+SimTime times(int64_t count, SimTime step) { return SimTime::from_ps(count * step.ps()); }
+
+SimTime message(const CollectiveCase& given, int64_t num_bytes) {
+  return given.alpha + transmit_time(static_cast<double>(num_bytes), given.bytes_per_s);
+}
+
+SimTime chunk_message(const CollectiveCase& given) {
+  return message(given, divide_up(given.num_bytes, given.num_ranks));
+}
+
+SimTime ring_pass(const CollectiveCase& given) { return times(given.num_ranks - 1, chunk_message(given)); }
+
+SimTime ring_all_reduce(const CollectiveCase& given) { return times(2, ring_pass(given)); }
+
+SimTime bidirectional_ring_all_reduce(const CollectiveCase& given) {
+  CollectiveCase half = given;
+  half.num_bytes = divide_up(given.num_bytes, 2);
+  return ring_all_reduce(half);
+}
+
+SimTime binomial_tree_broadcast(const CollectiveCase& given) {
+  return times(log2_up(given.num_ranks), message(given, given.num_bytes));
+}
+
+SimTime binomial_tree_all_reduce(const CollectiveCase& given) { return times(2, binomial_tree_broadcast(given)); }
+
+SimTime halving_doubling_all_reduce(const CollectiveCase& given) {
+  int64_t power = 1;
+  while (2 * power <= given.num_ranks) power *= 2;
+  const int64_t chunk = divide_up(given.num_bytes, power);
+  SimTime total;
+  for (int64_t part = power / 2; part >= 1; part /= 2) total += times(2, message(given, part * chunk));
+  if (power < given.num_ranks) total += times(2, message(given, given.num_bytes));
+  return total;
+}
+
+SimTime direct_all_to_all(const CollectiveCase& given) {
+  return message(given, (given.num_ranks - 1) * divide_up(given.num_bytes, given.num_ranks));
+}
+
+SimTime direct_send(const CollectiveCase& given) { return message(given, given.num_bytes); }
+
+struct Entry {
+  const char* collective;
+  const char* algorithm;
+  SimTime (*time)(const CollectiveCase&);
+};
+
+constexpr Entry kEntries[] = {
+    {"all_reduce", "ring", &ring_all_reduce},
+    {"all_reduce", "bidirectional_ring", &bidirectional_ring_all_reduce},
+    {"all_reduce", "binomial_tree", &binomial_tree_all_reduce},
+    {"all_reduce", "halving_doubling", &halving_doubling_all_reduce},
+    {"reduce_scatter", "ring", &ring_pass},
+    {"all_gather", "ring", &ring_pass},
+    {"all_to_all", "direct", &direct_all_to_all},
+    {"broadcast", "binomial_tree", &binomial_tree_broadcast},
+    {"send_recv", "direct", &direct_send},
+};
+
+}  // namespace
+
+SimTime collective_time(const std::string& collective, const std::string& algorithm, const CollectiveCase& given) {
+  if (given.num_bytes < 0) ROSTAM_THROW(ConfigError, "num_bytes is " << given.num_bytes << "; it must be >= 0");
+  if (given.num_ranks < 1) ROSTAM_THROW(ConfigError, "num_ranks is " << given.num_ranks << "; it must be >= 1");
+  if (!(given.bytes_per_s > 0)) {
+    ROSTAM_THROW(ConfigError, "bandwidth is " << given.bytes_per_s << " bytes/s; it must be > 0");
+  }
+  for (const Entry& entry : kEntries) {
+    if (collective != entry.collective || algorithm != entry.algorithm) continue;
+    return given.num_ranks == 1 ? SimTime::zero() : entry.time(given);
+  }
+  std::string known;
+  for (const std::string& name : closed_form_names()) known += (known.empty() ? "" : ", ") + name;
+  ROSTAM_THROW(ConfigError, "no closed form for " << collective << "/" << algorithm << "; there are: " << known);
+}
+
+std::vector<std::string> closed_form_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kEntries) names.push_back(std::string(entry.collective) + "/" + entry.algorithm);
+  return names;
+}
+
+}  // namespace rostam::analytic

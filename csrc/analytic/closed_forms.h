@@ -1,0 +1,38 @@
+// Closed forms of collectives on an idle fabric of uniform latency (MODEL A5), exact to the picosecond per step.
+// Example: collective_time("all_reduce", "ring", 1 << 30, 8, alpha, 50e9).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/sim_time.h"
+
+namespace rostam::analytic {
+
+// What a closed form depends on. `num_bytes` is S of MODEL A4, alpha the latency of one message, and
+// `bytes_per_s` the bandwidth of the one interface (and direction) that the algorithm uses: B / interfaces used.
+struct CollectiveCase {
+  int64_t num_bytes = 0;
+  int32_t num_ranks = 1;
+  SimTime alpha;
+  double bytes_per_s = 0;
+};
+
+// Time of one collective; p ranks, chunk c = ceil(S/p), t(x) = transmit_time(x):
+//   all_reduce ring                 2 (p-1) (alpha + t(c))
+//   all_reduce bidirectional_ring   2 (p-1) (alpha + t(ceil(ceil(S/2) / p))), one interface per direction
+//   all_reduce binomial_tree        2 ceil(log2 p) (alpha + t(S))
+//   all_reduce halving_doubling     2 sum over k = 1..log2 q of (alpha + t(q / 2^k ceil(S/q))), q = largest power of
+//                                   two <= p; if q < p also 2 (alpha + t(S)) to fold the p - q ranks in and out
+//   reduce_scatter, all_gather ring (p-1) (alpha + t(c))
+//   all_to_all direct               alpha + t((p-1) c)
+//   broadcast binomial_tree         ceil(log2 p) (alpha + t(S))
+//   send_recv direct                alpha + t(S)
+// Throws: ConfigError for an unknown pair of names (lists them) or a case out of range. Source: MODEL A5.
+SimTime collective_time(const std::string& collective, const std::string& algorithm, const CollectiveCase& given);
+
+// "collective/algorithm" of every closed form.
+std::vector<std::string> closed_form_names();
+
+}  // namespace rostam::analytic

@@ -1,0 +1,62 @@
+// Binds the analytic floor: static link loads, saturation, closed forms of collectives.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "analytic/closed_forms.h"
+#include "analytic/link_loads.h"
+#include "bindings/bindings.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace rostam::bindings {
+
+namespace {
+
+using FabricPointer = std::shared_ptr<fabric::Fabric>;
+
+py::array_t<double> as_array(const std::vector<double>& values) {
+  return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::array_t<double> link_loads(const FabricPointer& fabric, const std::string& routing, std::vector<int32_t> src,
+                               std::vector<int32_t> dst, std::vector<double> num_bytes) {
+  const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
+  std::vector<double> loads;
+  {
+    py::gil_scoped_release release;
+    loads = analytic::link_loads(fabric, routing, flows);
+  }
+  return as_array(loads);
+}
+
+py::array_t<double> all_to_all_loads(const FabricPointer& fabric, const std::string& routing, double num_bytes) {
+  std::vector<double> loads;
+  {
+    py::gil_scoped_release release;
+    loads = analytic::all_to_all_loads(fabric, routing, num_bytes);
+  }
+  return as_array(loads);
+}
+
+int64_t collective_time_ps(const std::string& collective, const std::string& algorithm, int64_t num_bytes,
+                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s) {
+  const analytic::CollectiveCase given{num_bytes, num_ranks, SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s};
+  return analytic::collective_time(collective, algorithm, given).ps();
+}
+
+}  // namespace
+
+void bind_analytic(py::module_& module) {
+  module.def("link_loads", &link_loads, "fabric"_a, "routing"_a, "src"_a, "dst"_a, "num_bytes"_a,
+             "Bytes that the flows put on every directed link, shape (links,).");
+  module.def("all_to_all_loads", &all_to_all_loads, "fabric"_a, "routing"_a, "num_bytes"_a,
+             "Bytes on every directed link when each working accelerator spreads num_bytes over all others.");
+  module.def("headroom", &analytic::headroom, "fabric"_a, "loads"_a,
+             "Largest factor by which loads (as rates) may grow until the first link is full.");
+  module.def("collective_time_ps", &collective_time_ps, "collective"_a, "algorithm"_a, "num_bytes"_a, "num_ranks"_a,
+             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "Closed-form time of a collective [ps] (MODEL A5).");
+  module.def("closed_form_names", &analytic::closed_form_names, "'collective/algorithm' of every closed form.");
+}
+
+}  // namespace rostam::bindings

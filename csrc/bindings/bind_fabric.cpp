@@ -1,0 +1,99 @@
+// Binds the fabric floor: building by name, links as NumPy arrays, failures.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "fabric/registry.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace rostam::bindings {
+
+namespace {
+
+using fabric::Fabric;
+// pybind11 holds no pointers to const; the class offers Python nothing that changes a fabric.
+using FabricPointer = std::shared_ptr<Fabric>;
+using Numbers = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+FabricPointer make(const std::string& name, const std::map<std::string, Numbers>& parameters) {
+  fabric::Params params;
+  for (const auto& [key, numbers] : parameters) {
+    params.set(key, std::vector<double>(numbers.data(), numbers.data() + numbers.size()));
+  }
+  py::gil_scoped_release release;
+  return std::const_pointer_cast<Fabric>(fabric::make_fabric(name, params));
+}
+
+template <typename Value, typename Get>
+py::array_t<Value> column(const Fabric& self, Get get) {
+  py::array_t<Value> values(static_cast<py::ssize_t>(self.links().size()));
+  Value* out = values.mutable_data();
+  for (size_t i = 0; i < self.links().size(); ++i) out[i] = get(i);
+  return values;
+}
+
+py::dict link_columns(const Fabric& self) {
+  const std::vector<fabric::Link>& links = self.links();
+  return py::dict(
+      "src"_a = column<int32_t>(self, [&](size_t i) { return links[i].src; }),
+      "dst"_a = column<int32_t>(self, [&](size_t i) { return links[i].dst; }),
+      "bandwidth_bytes_per_s"_a = column<double>(self, [&](size_t i) { return links[i].capacity_bytes_per_s; }),
+      "latency_s"_a = column<double>(self, [&](size_t i) { return links[i].latency.seconds(); }),
+      "cable"_a = column<int32_t>(self, [&](size_t i) { return links[i].cable; }),
+      "bundle"_a = column<int32_t>(self, [&](size_t i) { return links[i].bundle; }),
+      "is_failed"_a = column<bool>(self, [&](size_t i) { return self.is_link_failed(static_cast<int32_t>(i)); }));
+}
+
+FabricPointer with_failures(const Fabric& self, std::vector<int32_t> switches, std::vector<int32_t> cables,
+                            std::vector<int32_t> accelerators) {
+  return std::const_pointer_cast<Fabric>(
+      self.with_failures({std::move(switches), std::move(cables), std::move(accelerators)}));
+}
+
+FabricPointer with_random_failures(const Fabric& self, const std::string& kind, int32_t count, uint64_t seed) {
+  return std::const_pointer_cast<Fabric>(self.with_random_failures(kind, count, seed));
+}
+
+py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
+  const std::vector<int32_t> hops = self.search_distances(accelerator);
+  return py::array_t<int32_t>(static_cast<py::ssize_t>(hops.size()), hops.data());
+}
+
+}  // namespace
+
+void bind_fabric(py::module_& module) {
+  module.def("fabric_names", &fabric::fabric_names, "Names of the registered fabrics.");
+  module.def("make_fabric", &make, "name"_a, "parameters"_a,
+             "Build the fabric `name` from plain arguments: {name: number or array}, in SI units.");
+  py::class_<Fabric, FabricPointer>(module, "Fabric",
+                                    "Accelerators, switches and directed links of one plane, frozen once built.")
+      .def_property_readonly("name", &Fabric::name, "Registered name.")
+      .def_property_readonly("num_accelerators", &Fabric::num_accelerators, "Accelerators, failed ones included.")
+      .def_property_readonly("num_switches", &Fabric::num_switches, "Switches, failed ones included.")
+      .def_property_readonly("num_cables", &Fabric::num_cables, "Cables of this plane, failed ones included.")
+      .def_property_readonly(
+          "failed_switches", [](const Fabric& self) { return self.failures().switches; }, "Sorted ids from 0.")
+      .def_property_readonly(
+          "failed_links", [](const Fabric& self) { return self.failures().cables; }, "Sorted cable ids.")
+      .def_property_readonly(
+          "failed_accelerators", [](const Fabric& self) { return self.failures().accelerators; }, "Sorted ids.")
+      .def("link_columns", &link_columns, "Directed links as a dict of arrays, one entry a link.")
+      .def("healthy_accelerators", &Fabric::healthy_accelerators, "Ids of the accelerators that work.")
+      .def("diameter", &Fabric::diameter, py::call_guard<py::gil_scoped_release>(),
+           "Longest shortest path between working accelerators, in links.")
+      .def("search_distances", &distances, "accelerator"_a,
+           "Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.")
+      .def("closed_form_distance",
+           [](const Fabric& self, int32_t vertex, int32_t accelerator) {
+             return self.closed_form() == nullptr ? -1 : self.closed_form()->distance(vertex, accelerator);
+           },
+           "vertex"_a, "accelerator"_a, "Hops by the distance function; -1 where only search is left.")
+      .def("with_failures", &with_failures, "switches"_a, "links"_a, "accelerators"_a,
+           "The same fabric with these switches, cables and accelerators failed in addition.")
+      .def("with_random_failures", &with_random_failures, "kind"_a, "count"_a, "seed"_a,
+           "Fail `count` more working 'switches', 'links' or 'accelerators', drawn with `seed`.");
+}
+
+}  // namespace rostam::bindings

@@ -1,0 +1,125 @@
+#include "fabric/fabric.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rostam::fabric {
+
+void Blueprint::add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth,
+                          int32_t back) {
+  links.push_back({a, b, capacity_bytes_per_s, latency, forth, num_cables_});
+  links.push_back({b, a, capacity_bytes_per_s, latency, back, num_cables_});
+  ++num_cables_;
+}
+
+void Blueprint::add_link(int32_t src, int32_t dst, double capacity_bytes_per_s, SimTime latency) {
+  links.push_back({src, dst, capacity_bytes_per_s, latency, -1, num_cables_});
+  ++num_cables_;
+}
+
+Fabric::Fabric(Blueprint blueprint) : blueprint_(std::move(blueprint)) {
+  validate();
+  for (const Link& link : links()) num_cables_ = std::max(num_cables_, link.cable + 1);
+  link_failed_.assign(links().size(), 0);
+  vertex_failed_.assign(static_cast<size_t>(num_vertices()), 0);
+  is_closed_form_valid_ = blueprint_.distance != nullptr;
+  index_links();
+}
+
+void Fabric::validate() const {
+  if (num_accelerators() < 1) ROSTAM_THROW(ConfigError, "fabric " << name() << " has no accelerator; it needs one");
+  for (size_t i = 0; i < links().size(); ++i) {
+    const Link& link = links()[i];
+    for (const int32_t end : {link.src, link.dst}) {
+      if (end < 0 || end >= num_vertices()) {
+        ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] ends at vertex " << end << "; the vertices are 0.."
+                                                  << num_vertices() - 1);
+      }
+    }
+    if (link.src == link.dst) ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] joins vertex " << link.src << " to itself");
+    if (!(link.capacity_bytes_per_s > 0)) {
+      ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] has bandwidth " << link.capacity_bytes_per_s
+                                                << " bytes/s; it must be > 0");
+    }
+    if (link.latency < SimTime::zero()) ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] has a negative latency");
+  }
+}
+
+namespace {
+
+// Fills CSR arrays with the working links of every vertex, sorted by neighbour.
+void index_by(const std::vector<Link>& links, const std::vector<uint8_t>& failed, size_t num_vertices, bool by_src,
+              std::vector<Hop>& hops, std::vector<int64_t>& begin) {
+  begin.assign(num_vertices + 1, 0);
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (!failed[i]) ++begin[static_cast<size_t>(by_src ? links[i].src : links[i].dst) + 1];
+  }
+  for (size_t v = 0; v < num_vertices; ++v) begin[v + 1] += begin[v];
+  hops.assign(static_cast<size_t>(begin.back()), Hop());
+  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+  for (size_t i = 0; i < links.size(); ++i) {
+    if (failed[i]) continue;
+    const int32_t here = by_src ? links[i].src : links[i].dst;
+    const int32_t there = by_src ? links[i].dst : links[i].src;
+    hops[static_cast<size_t>(next[static_cast<size_t>(here)]++)] = {static_cast<int32_t>(i), there};
+  }
+  for (size_t v = 0; v < num_vertices; ++v) {
+    std::sort(hops.begin() + begin[v], hops.begin() + begin[v + 1], [](const Hop& a, const Hop& b) {
+      return a.neighbour != b.neighbour ? a.neighbour < b.neighbour : a.link < b.link;
+    });
+  }
+}
+
+}  // namespace
+
+void Fabric::index_links() {
+  const size_t num = static_cast<size_t>(num_vertices());
+  index_by(links(), link_failed_, num, true, out_, out_begin_);
+  index_by(links(), link_failed_, num, false, in_, in_begin_);
+}
+
+std::vector<int32_t> Fabric::healthy_accelerators() const {
+  std::vector<int32_t> healthy;
+  for (int32_t a = 0; a < num_accelerators(); ++a) {
+    if (!is_vertex_failed(a)) healthy.push_back(a);
+  }
+  return healthy;
+}
+
+std::vector<int32_t> Fabric::search_distances(int32_t accelerator) const {
+  std::vector<int32_t> hops(static_cast<size_t>(num_vertices()), kUnreachable);
+  if (is_vertex_failed(accelerator)) return hops;
+  std::vector<int32_t> queue{accelerator};
+  hops[static_cast<size_t>(accelerator)] = 0;
+  for (size_t next = 0; next < queue.size(); ++next) {
+    const int32_t vertex = queue[next];
+    if (vertex != accelerator && !can_forward(vertex)) continue;
+    for (const Hop& hop : in(vertex)) {
+      int32_t& there = hops[static_cast<size_t>(hop.neighbour)];
+      if (there != kUnreachable) continue;
+      there = hops[static_cast<size_t>(vertex)] + 1;
+      queue.push_back(hop.neighbour);
+    }
+  }
+  return hops;
+}
+
+int32_t Fabric::diameter() const {
+  if (closed_form() != nullptr && failures_.accelerators.empty()) return closed_form()->diameter();
+  int32_t longest = 0;
+  const std::vector<int32_t> healthy = healthy_accelerators();
+  for (const int32_t dst : healthy) {
+    const std::vector<int32_t> hops = search_distances(dst);
+    for (const int32_t src : healthy) {
+      const int32_t here = hops[static_cast<size_t>(src)];
+      if (here == kUnreachable) {
+        ROSTAM_THROW(NoRouteError, "no path is left from accelerator " << src << " to accelerator " << dst
+                                                                       << " of fabric " << name());
+      }
+      longest = std::max(longest, here);
+    }
+  }
+  return longest;
+}
+
+}  // namespace rostam::fabric

@@ -1,0 +1,90 @@
+#include "routing/minimal_paths.h"
+
+#include <algorithm>
+
+namespace rostam::routing {
+
+using fabric::Hop;
+using fabric::HopSpan;
+
+namespace {
+
+constexpr size_t kMaxCacheBytes = size_t{64} << 20;
+
+// The hops whose neighbour is numbered first..last-1; spans are sorted by neighbour.
+HopSpan between(HopSpan hops, int32_t first, int32_t last) {
+  const auto is_before = [](const Hop& hop, int32_t vertex) { return hop.neighbour < vertex; };
+  const Hop* begin = std::lower_bound(hops.begin(), hops.end(), first, is_before);
+  return {begin, std::lower_bound(begin, hops.end(), last, is_before)};
+}
+
+}  // namespace
+
+MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric)
+    : fabric_(std::move(fabric)), function_(fabric_->closed_form()) {
+  const size_t row_bytes = sizeof(int32_t) * static_cast<size_t>(fabric_->num_vertices());
+  max_rows_ = std::max<size_t>(1, kMaxCacheBytes / row_bytes);
+}
+
+void MinimalPaths::aim(int32_t dst) {
+  if (dst == dst_) return;
+  if (dst < 0 || dst >= fabric_->num_accelerators()) {
+    ROSTAM_THROW(ConfigError, "accelerator " << dst << " does not exist; fabric " << fabric_->name() << " has 0.."
+                                             << fabric_->num_accelerators() - 1);
+  }
+  row_ = function_ != nullptr ? nullptr : search(dst);
+  dst_ = dst;
+}
+
+const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
+  const auto found = row_of_.find(dst);
+  if (found != row_of_.end()) {
+    rows_.splice(rows_.begin(), rows_, found->second);
+    return &rows_.front().second;
+  }
+  if (rows_.size() >= max_rows_) {
+    row_of_.erase(rows_.back().first);
+    rows_.pop_back();
+  }
+  rows_.emplace_front(dst, fabric_->search_distances(dst));
+  row_of_[dst] = rows_.begin();
+  return &rows_.front().second;
+}
+
+void MinimalPaths::append_next_hops(int32_t vertex, std::vector<Hop>& hops) const {
+  const HopSpan out = fabric_->out(vertex);
+  int32_t first = dst_;
+  int32_t last = dst_ + 1;
+  const bool is_range = function_ != nullptr && function_->next_range(vertex, dst_, first, last);
+  const int32_t here = is_range ? 0 : distance(vertex);
+  if (is_range || here == 1) {
+    const HopSpan minimal = between(out, first, last);
+    hops.insert(hops.end(), minimal.begin(), minimal.end());
+    return;
+  }
+  for (const Hop& hop : out) {
+    if (distance(hop.neighbour) == here - 1 && fabric_->can_forward(hop.neighbour)) hops.push_back(hop);
+  }
+}
+
+void MinimalPaths::check_pair(int32_t src) const {
+  if (src < 0 || src >= fabric_->num_accelerators()) {
+    ROSTAM_THROW(ConfigError, "accelerator " << src << " does not exist; fabric " << fabric_->name() << " has 0.."
+                                             << fabric_->num_accelerators() - 1);
+  }
+  for (const int32_t end : {src, dst_}) {
+    if (fabric_->is_vertex_failed(end)) {
+      ROSTAM_THROW(NoRouteError, "no path from accelerator " << src << " to accelerator " << dst_ << " of fabric "
+                                                             << fabric_->name() << ": accelerator " << end
+                                                             << " has failed");
+    }
+  }
+  if (distance(src) < fabric::kUnreachable) return;
+  const fabric::Failures& failed = fabric_->failures();
+  ROSTAM_THROW(NoRouteError, "no path is left from accelerator "
+                                 << src << " to accelerator " << dst_ << " of fabric " << fabric_->name() << " with "
+                                 << failed.switches.size() << " switches, " << failed.cables.size() << " links and "
+                                 << failed.accelerators.size() << " accelerators failed");
+}
+
+}  // namespace rostam::routing

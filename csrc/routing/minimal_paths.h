@@ -1,0 +1,52 @@
+// MinimalPaths: the minimal next hops towards one destination at a time, from the fabric's distance function.
+// After failures distances come from breadth-first searches, kept for the latest destinations only.
+// Example: paths.aim(dst); paths.append_next_hops(src, hops);
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fabric/fabric.h"
+
+namespace rostam::routing {
+
+class MinimalPaths {
+ public:
+  explicit MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric);
+
+  const fabric::Fabric& fabric() const { return *fabric_; }
+
+  // Makes accelerator `dst` the destination of the calls below. Cost: O(1), or a search after failures.
+  void aim(int32_t dst);
+
+  // Hops from `vertex` to the destination, kUnreachable where none are left. In the closed form an
+  // accelerator that failed counts as if it worked: see check_pair.
+  int32_t distance(int32_t vertex) const {
+    return row_ != nullptr ? (*row_)[static_cast<size_t>(vertex)] : function_->distance(vertex, dst_);
+  }
+
+  // Appends the hops out of `vertex` that lie on minimal paths. REQUIRES: vertex != the destination.
+  // Cost: O(hops appended) where the fabric knows their range, else O(degree).
+  void append_next_hops(int32_t vertex, std::vector<fabric::Hop>& hops) const;
+
+  // Throws: NoRouteError naming the pair if `src` cannot reach the destination.
+  void check_pair(int32_t src) const;
+
+ private:
+  using Row = std::vector<int32_t>;
+  const Row* search(int32_t dst);
+
+  std::shared_ptr<const fabric::Fabric> fabric_;
+  const fabric::DistanceFunction* function_;  // null: search
+  int32_t dst_ = -1;
+  const Row* row_ = nullptr;                  // of dst_, when searched
+  size_t max_rows_ = 1;
+  std::list<std::pair<int32_t, Row>> rows_;   // latest first
+  std::unordered_map<int32_t, std::list<std::pair<int32_t, Row>>::iterator> row_of_;
+};
+
+}  // namespace rostam::routing
