@@ -1,0 +1,15 @@
+"""Placement: a Strategy turns a model's graph and a machine into an explicit Plan.
+
+Example:
+    machine = Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = place(graph, machine, global_batch=1024, strategy=Strategy(dp=128, tp=8))
+"""
+
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.place import place
+from rostam_py.placement.plan import KernelTime, MemoryBytes, Message, Plan, Stage, Task
+from rostam_py.placement.strategy import PLACERS, Strategy
+
+__all__ = [
+    "PLACERS", "KernelTime", "Machine", "MemoryBytes", "Message", "Plan", "Stage", "Strategy", "Task", "place",
+]  # fmt: skip

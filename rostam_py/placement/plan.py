@@ -6,10 +6,12 @@ process groups and pipeline peers. Within a template compute tasks run in list o
 compute stream, and communication tasks in list order on one stream per axis (MODEL B8).
 """
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.strategy import Strategy
 
@@ -81,7 +83,9 @@ class Stage:
     templates: name -> tasks. Names: "forward", "backward" and "backward_last" (the last micro-batch's
         backward with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer).
     program: (template name, micro-batch) in execution order, one iteration.
-    flops: model FLOPs one device computes in one iteration (no recomputation); hardware_flops: with.
+    flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no
+        padding); the devices of a job sum to the model. hardware_flops: what it really computes, with
+        recomputation, padding and work that its tp group replicates; without the optimizer.
     """
 
     index: int
@@ -116,3 +120,80 @@ class Plan:
     algorithms: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     cost: str = "roofline"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory the fullest device needs [bytes]."""
+        return max(stage.memory.total for stage in self.stages)
+
+    def on(self, machine: Machine) -> "Plan":
+        """Return this plan on another machine of the same size and accelerator.
+
+        Raises: DegreeError for another number of accelerators; ConfigError for another accelerator.
+        """
+        from rostam_py.placement.ranks import assign_accelerators
+
+        if machine.num_accelerators != self.machine.num_accelerators:
+            raise DegreeError(
+                f"the machine has {machine.num_accelerators} accelerators, but the plan was made for"
+                f" {self.machine.num_accelerators}; place the graph again"
+            )
+        if machine.accelerator != self.machine.accelerator:
+            raise ConfigError(
+                f"the machine has accelerators of type {machine.accelerator.name!r}, but the plan's times are for"
+                f" {self.machine.accelerator.name!r}; place the graph again"
+            )
+        return replace(self, machine=machine, accelerators=assign_accelerators(self.strategy, machine))
+
+    def groups(self, axis: str) -> list[np.ndarray]:
+        """Return the accelerators of every process group of an axis, in rank order.
+
+        Args: axis: "tp", "dp", "pp" (one whole pipeline a group) or "tied<k>" (k indexes ``tied``).
+        """
+        ids = self.accelerators
+        num_dp, num_pp, num_tp = ids.shape
+        if axis == "tp":
+            return [ids[d, s, :] for d in range(num_dp) for s in range(num_pp)]
+        if axis == "dp":
+            return [ids[:, s, t] for s in range(num_pp) for t in range(num_tp)]
+        if axis == "pp":
+            return [ids[d, :, t] for d in range(num_dp) for t in range(num_tp)]
+        known = [f"tied{k}" for k in range(len(self.tied))]
+        if axis not in known:
+            raise ConfigError(f"axis is {axis!r}; it must be one of: {', '.join(['tp', 'pp', 'dp', *known])}")
+        stages = list(self.tied[known.index(axis)])
+        return [ids[d, stages, t] for d in range(num_dp) for t in range(num_tp)]
+
+    def messages(self) -> list["Message"]:
+        """Return what one device of every stage communicates in one iteration, equal messages counted."""
+        found: Counter[tuple] = Counter()
+        for stage in self.stages:
+            runs = Counter(name for name, _ in stage.program)
+            for name, count in runs.items():
+                for task in stage.templates[name]:
+                    if task.kind != "compute":
+                        found[_message_key(self, stage.index, task)] += count
+        return [Message(*key, count) for key, count in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Equal messages of one device of a stage, per iteration.
+
+    kind: the collective's name, "send" or "recv". stages: the stage (tp, dp), the stages of a tied
+    group, or (from, to) of a send or recv. num_bytes: of one, as in MODEL A4.
+    """
+
+    kind: str
+    axis: str
+    stages: tuple[int, ...]
+    num_bytes: int
+    count: int
+
+
+def _message_key(plan: Plan, stage: int, task: Task) -> tuple:
+    if task.kind == "collective":
+        stages = plan.tied[int(task.axis[4:])] if task.axis.startswith("tied") else (stage,)
+        return task.collective, task.axis, stages, task.num_bytes
+    peer = stage + task.stage_offset
+    return task.kind, "pp", (stage, peer) if task.kind == "send" else (peer, stage), task.num_bytes

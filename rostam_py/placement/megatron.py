@@ -1,0 +1,230 @@
+"""The megatron placer: tensor parallelism by sharding propagation, pipelines by graph cuts (MODEL D13)."""
+
+import math
+from collections import Counter
+
+from rostam_py.costs import make_cost_model, optimizer_call
+from rostam_py.costs.model import CostModel
+from rostam_py.costs.precision import gradient_bytes
+from rostam_py.graph import Op, OperatorGraph
+from rostam_py.placement.kernels import KernelBuilder, fused_groups
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.pipeline import StageAssignment, assign_stages
+from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.placement.ranks import assign_accelerators
+from rostam_py.placement.recompute import attention_core, dropped_by_core, replay_points
+from rostam_py.placement.schedule import microbatches_in_flight, stage_program
+from rostam_py.placement.sharding import Sharding, propagate
+from rostam_py.placement.strategy import Strategy
+from rostam_py.placement.templates import (
+    Gradient,
+    TemplateContext,
+    TemplateWriter,
+    write_backward,
+    write_backward_last,
+    write_forward,
+)  # fmt: skip
+
+
+class MegatronPlacer:
+    """Turn a graph, a machine and a Strategy(dp, tp, pp) into a Plan."""
+
+    def __init__(self, strategy: Strategy, cost: str, cost_config: dict | None) -> None:
+        self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
+
+    def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
+        """Return the plan.
+
+        Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not.
+        Cost: linear in ops, plus pp x candidate cuts^2.
+        """
+        strategy = self.strategy
+        accelerators = assign_accelerators(strategy, machine)
+        micro_batch, num_microbatches = strategy.batches(global_batch)
+        job = _Job(graph, machine, strategy, self._cost_model(machine), micro_batch, num_microbatches)
+        stages = job.build_stages()
+        return Plan(
+            graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
+            micro_batch=micro_batch, num_microbatches=num_microbatches, stages=stages,
+            accelerators=accelerators, tied=job.tied, algorithms=strategy.resolved_algorithms(),
+            notes=(*job.notes(), *graph.notes), cost=self.cost_name,
+        )  # fmt: skip
+
+    def _cost_model(self, machine: Machine) -> CostModel:
+        config = {"min_kernel_time": self.strategy.min_kernel_time} if self.cost_name == "roofline" else {}
+        return make_cost_model(self.cost_name, machine.accelerator, **(config | self.cost_config))
+
+
+class _Job:
+    """One placement in progress: shard, cut, fuse, write templates, add up memory."""
+
+    def __init__(
+        self, graph: OperatorGraph, machine: Machine, strategy: Strategy, cost: CostModel, micro_batch: int,
+        num_microbatches: int,
+    ) -> None:  # fmt: skip
+        self.graph, self.machine, self.strategy, self.cost = graph, machine, strategy, cost
+        self.num_microbatches = num_microbatches
+        self.precision = strategy.precision or graph.default_precision
+        self.optimizer = strategy.optimizer or graph.default_optimizer
+        self.sharding: Sharding = propagate(graph, strategy.tp, micro_batch)
+        self.builder = KernelBuilder(graph, self.sharding, cost, micro_batch, self.precision)
+        self.assignment: StageAssignment = assign_stages(
+            graph, strategy.pp, self._op_seconds(), micro_batch, frozenset(self.sharding.comms)
+        )
+        self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
+        self.local_parameters = {
+            t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(graph, t.id, micro_batch) - 1e-6)
+            for t in graph.parameters
+        }
+
+    def _op_seconds(self) -> list[float]:
+        """Return a quick estimate of every op's seconds, for balancing stages."""
+        if self.strategy.pp == 1:
+            return [0.0] * len(self.graph.ops)
+        return [0.0 if op.is_metadata else self.builder.build((op.id,)).time.duration_s for op in self.graph.ops]
+
+    def build_stages(self) -> tuple[Stage, ...]:
+        context = self._context()
+        last = self.strategy.pp
+        in_flight = [
+            microbatches_in_flight(self.strategy.schedule, s, last, self.num_microbatches) for s in range(last)
+        ]
+        memory = self._memory(in_flight)
+        if self.strategy.check_memory:
+            check_capacity(self.machine, memory, in_flight)
+        return tuple(self._stage(context, s, memory[s]) for s in range(last))
+
+    def _context(self) -> TemplateContext:
+        crossing = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
+        points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages)
+        replayed = {op for ops in points.values() for op in ops}
+        barriers = frozenset(crossing | set(self.sharding.comms))
+        inner = {s.id for s in self.graph.ops if (split := self.sharding.op_splits[s.id]) and split.comm_kind}
+
+        def key(op: Op) -> tuple:
+            return (
+                self.assignment.op_stages[op.id], op.id in self.assignment.skipped,
+                op.block if self.strategy.recompute == "full" else op.id in replayed, op.id if op.id in inner else -1,
+            )  # fmt: skip
+
+        groups = fused_groups(self.graph, barriers, key)
+        self.num_fused = sum(len(g) - 1 for g in groups)
+        kernels = [self.builder.build(g) for g in groups]
+        kernel_of = {op: k for k, group in enumerate(groups) for op in group}
+        replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
+        bucket = self.strategy.bucket_bytes if self.strategy.dp > 1 else 0
+        return TemplateContext(self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket)
+
+    def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
+        parameters = self._stage_parameters(stage)
+        num_parameters = sum(self.local_parameters[name] for name in parameters)
+        forward = write_forward(context, stage)
+        backward = write_backward(context, stage)
+        last = write_backward_last(context, stage, self._gradients(stage), self._optimizer_kernel(num_parameters))
+        written: tuple[TemplateWriter, ...] = (forward, backward)
+        return Stage(
+            index=stage,
+            templates={
+                "forward": tuple(forward.tasks), "backward": tuple(backward.tasks), "backward_last": tuple(last.tasks),
+            },
+            program=stage_program(self.strategy.schedule, stage, self.strategy.pp, self.num_microbatches),
+            memory=memory,
+            num_parameters=num_parameters,
+            modules=self._modules(stage),
+            flops=sum(w.model_flops for w in written) * self.num_microbatches,
+            hardware_flops=sum(w.flops for w in written) * self.num_microbatches,
+        )  # fmt: skip
+
+    def _stage_parameters(self, stage: int) -> list[str]:
+        return [name for name, stages in self.assignment.parameter_stages.items() if stage in stages]
+
+    def _modules(self, stage: int) -> tuple[str, ...]:
+        ops = self.graph.ops
+        names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] == stage)
+        return tuple(dict.fromkeys(n for n in names if n))
+
+    def _optimizer_kernel(self, num_parameters: int) -> KernelTime | None:
+        if not num_parameters:
+            return None
+        call = optimizer_call(self.optimizer, num_parameters, self.precision)
+        return KernelTime("optimizer", "", call.ops[0].op_type, self.cost.duration_s(call), call.flops)
+
+    def _gradients(self, stage: int) -> list[Gradient]:
+        """Return the stage's parameter gradients; a tied one is what this stage contributes."""
+        size = gradient_bytes(self.precision)
+        names = set(self._stage_parameters(stage))
+        found = []
+        for t in self.graph.tensors:
+            if t.kind != "gradient" or t.name not in names or t.producer is None:
+                continue
+            stages = self.assignment.parameter_stages[t.name]
+            axis = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""
+            leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if axis else (t.id,)
+            if leaves:
+                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, axis))
+        return found
+
+    def _memory(self, in_flight: list[int]) -> list[MemoryBytes]:
+        saved = self._saved_by_stage()
+        result = []
+        for s, tensors in enumerate(saved):
+            count = sum(self.local_parameters[name] for name in self._stage_parameters(s))
+            extra = 0.0
+            if self.strategy.recompute == "full":
+                per_batch, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
+            else:
+                per_batch = stored_bytes(self.graph, self.builder, tensors)
+            memory = stage_memory(count, per_batch + extra / in_flight[s], in_flight[s], self.precision, self.optimizer)
+            result.append(memory)
+        return result
+
+    def _saved_by_stage(self) -> list[set[int]]:
+        """Return what every stage keeps for backward: the saved tensors it makes or receives."""
+        stages = self.assignment
+        dropped = (
+            dropped_by_core(self.graph, attention_core(self.graph)) if self.strategy.recompute == "selective" else set()
+        )
+        saved: list[set[int]] = [set() for _ in range(self.strategy.pp)]
+        for t in self.graph.tensors:
+            if not t.is_saved or t.kind in ("parameter", "buffer") or t.id in dropped:
+                continue
+            users = [u for u in self.graph.consumers[t.id] if self.graph.ops[u].phase == "backward"]
+            where = {stages.op_stages[u] for u in users if not self.graph.ops[u].is_metadata}
+            if not where and t.producer is not None:
+                where = {stages.op_stages[t.producer]}
+            for s in where:
+                saved[s].add(t.id)
+        return saved
+
+    def _block_inputs(self, stage: int) -> dict[int, set[int]]:
+        """Return what every block of a stage reads from outside itself."""
+        inputs: dict[int, set[int]] = {}
+        roots, local = self.assignment.roots, self.assignment.is_local
+        for op in self.graph.ops:
+            if op.phase != "forward" or op.block < 0 or self.assignment.op_stages[op.id] != stage:
+                continue
+            block = inputs.setdefault(op.block, set())
+            for t in op.inputs:
+                producer = self.graph.tensors[roots[t]].producer
+                if not local[t] and producer is not None and self.graph.ops[producer].block != op.block:
+                    block.add(roots[t])
+        return inputs
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the plan should know."""
+        found = []
+        if self.sharding.replicated:
+            counts = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
+            found.append(f"replicated over tp for want of a legal split: {counts}")
+        for size, local in sorted(self.sharding.padded.items()):
+            found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
+        vanished = sum(op.is_metadata for op in self.graph.ops)
+        found.append(f"{vanished} metadata ops vanished, {self.num_fused} element-wise ops fused into their producers")
+        if self.strategy.recompute == "selective":
+            found.append("selective recomputation replays the attention core")
+        return found + _counted(self.cost.notes())
+
+
+def _counted(notes: list[str]) -> list[str]:
+    return list(Counter(notes))

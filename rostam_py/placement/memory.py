@@ -1,0 +1,92 @@
+"""Memory of one device: parameters, gradients, optimizer state and activations in flight (MODEL D15).
+
+Model: activations are the tensors that the trace keeps for backward, memory shared between them
+counted once, in the run's precision, each divided over tp as it is sharded, times the micro-batches a
+stage holds at once. Full recomputation keeps the inputs of every block and one block's activations;
+selective recomputation drops what only the attention core produces. Ignores working buffers,
+fragmentation and the framework's context.
+"""
+
+from collections.abc import Iterable
+
+from rostam_py.costs.optimizers import optimizer_state_bytes
+from rostam_py.costs.precision import gradient_bytes, parameter_bytes
+from rostam_py.errors import MemoryCapacityError
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.kernels import KernelBuilder
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.plan import MemoryBytes
+from rostam_py.units import format_size
+
+
+def stage_memory(
+    num_parameters: int, activation_bytes: float, in_flight: int, precision: str, optimizer: str
+) -> MemoryBytes:
+    """Return the memory of one device.
+
+    Args: num_parameters: local ones. activation_bytes: of one micro-batch, see ``stage_activations``.
+        in_flight: micro-batches held at once.
+    """
+    return MemoryBytes(
+        parameters=num_parameters * parameter_bytes(precision),
+        gradients=num_parameters * gradient_bytes(precision),
+        optimizer_state=num_parameters * optimizer_state_bytes(optimizer, precision),
+        activations=round(activation_bytes * in_flight),
+    )
+
+
+def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable[int]) -> float:
+    """Return the local bytes of a set of tensors, shared storage counted once."""
+    by_storage: dict[int, float] = {}
+    for t in tensors:
+        tensor = graph.tensors[t]
+        if tensor.kind in ("parameter", "buffer"):
+            continue
+        key = tensor.storage if tensor.storage >= 0 else -2 - t
+        comm = builder.sharding.comms.get(t)
+        size = builder.tensor_bytes(t, comm is not None and comm.kind == "all_gather")
+        by_storage[key] = max(by_storage.get(key, 0.0), size)
+    return sum(by_storage.values())
+
+
+def full_recompute_bytes(
+    graph: OperatorGraph, builder: KernelBuilder, saved: set[int], block_inputs: dict[int, set[int]]
+) -> tuple[float, float]:
+    """Return (bytes kept for every micro-batch, bytes of the block being recomputed).
+
+    Args: saved: saved tensors of the stage. block_inputs: block -> tensors it reads from outside.
+    """
+    own_block = {t: _only_block(graph, t) for t in saved}
+    kept = {t for t, block in own_block.items() if block not in block_inputs}
+    kept = kept.union(*block_inputs.values())
+    inner = (
+        stored_bytes(graph, builder, {t for t, b in own_block.items() if b == block} - kept) for block in block_inputs
+    )
+    return stored_bytes(graph, builder, kept), max(inner, default=0.0)
+
+
+def _only_block(graph: OperatorGraph, tensor: int) -> int:
+    """Return the block that alone makes the tensor and reads it in backward, else -1."""
+    producer = graph.tensors[tensor].producer
+    if producer is None:
+        return -1
+    users = [graph.ops[u] for u in graph.consumers[tensor]]
+    blocks = {op.block for op in users if op.phase == "backward" and not op.is_metadata} | {graph.ops[producer].block}
+    return blocks.pop() if len(blocks) == 1 else -1
+
+
+def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[int]) -> None:
+    """Raise MemoryCapacityError if a stage needs more than one accelerator has."""
+    capacity = machine.accelerator.memory_bytes
+    worst = max(range(len(stages)), key=lambda s: stages[s].total)
+    need = stages[worst]
+    if need.total <= capacity:
+        return
+    raise MemoryCapacityError(
+        f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.accelerator.name}"
+        f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
+        f" {format_size(need.parameters)} of parameters, {format_size(need.gradients)} of gradients,"
+        f" {format_size(need.optimizer_state)} of optimizer state and {format_size(need.activations)} of activations"
+        f" ({in_flight[worst]} micro-batches in flight). Raise strategy.tp or pp, lower micro_batch,"
+        " or set strategy.recompute=full"
+    )

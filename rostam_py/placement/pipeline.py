@@ -1,0 +1,301 @@
+"""Pipeline cuts: which stage runs every op, and which tensors cross which boundary (MODEL D13).
+
+Model: the forward ops in execution order are cut into ``pp`` runs so that the slowest stage is as fast
+as possible, by dynamic programming over candidate cuts: between repeated blocks, or, in a graph without
+enough of them, where the fewest live bytes cross. A backward op belongs to the stage of its forward op;
+an add that accumulates gradients to the lowest stage among its inputs, so that one tensor flows on.
+Views, and what each stage derives for itself from inputs and constants, never cross a boundary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rostam_py.errors import DegreeError, InternalError
+from rostam_py.graph import Op, OperatorGraph
+
+_MAX_CANDIDATES = 512
+
+
+@dataclass(slots=True)
+class StageAssignment:
+    """Where everything runs.
+
+    op_stages: per op its stage; views and locally derived ops hold the stage of their first user.
+    is_local: per tensor, available on every stage without communication (inputs, parameters, masks).
+    roots: per tensor the tensor it is a view of, which is what crosses boundaries.
+    crossings: stage -> root tensors that leave it upwards (forward) or downwards (backward), in order.
+    tied_gradients: parameter name -> {stage: the gradients that stage contributes}.
+    skipped: accumulation ops that the all-reduce of tied gradients replaces.
+    """
+
+    num_stages: int
+    op_stages: list[int]
+    is_local: list[bool]
+    roots: list[int]
+    up: list[list[int]] = field(default_factory=list)
+    down: list[list[int]] = field(default_factory=list)
+    parameter_stages: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tied_gradients: dict[str, dict[int, list[int]]] = field(default_factory=dict)
+    skipped: set[int] = field(default_factory=set)
+
+
+def assign_stages(
+    graph: OperatorGraph,
+    num_stages: int,
+    weights: Sequence[float],
+    batch: float,
+    collected: frozenset[int] = frozenset(),
+) -> StageAssignment:
+    """Cut the graph into stages.
+
+    Args: weights: seconds of every op on one device. batch: samples of a micro-batch.
+        collected: tensors that a collective makes whole; views do not stand in for one another across it.
+    Raises: DegreeError if the graph has fewer pieces than stages.
+    """
+    is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
+    result = StageAssignment(num_stages, [0] * len(graph.ops), is_local, roots)
+    if num_stages > 1:
+        _assign_forward(graph, result, weights, batch)
+        _assign_backward(graph, result)
+    _find_parameter_stages(graph, result)
+    _find_tied_gradients(graph, result)
+    _find_crossings(graph, result)
+    return result
+
+
+def _local_tensors(graph: OperatorGraph) -> list[bool]:
+    """Return per tensor whether every stage has it, or can derive it, without communication."""
+    local = [t.producer is None and t.kind != "gradient" for t in graph.tensors]
+    from_parameter = [t.kind == "parameter" for t in graph.tensors]
+    for op in graph.ops:
+        if op.phase != "forward" or not all(local[t] for t in op.inputs):
+            continue
+        uses_parameter = any(from_parameter[t] for t in op.inputs)
+        if op.is_metadata or (not uses_parameter and op.flops.constant == 0 and op.flops.per_sample == 0):
+            for t in op.outputs:
+                local[t], from_parameter[t] = True, uses_parameter
+    return local
+
+
+def _view_roots(graph: OperatorGraph, collected: frozenset[int]) -> list[int]:
+    """Return per tensor the tensor of the same size that it is a view of."""
+    roots = list(range(len(graph.tensors)))
+    for op in graph.ops:
+        if op.is_metadata and len(op.inputs) == 1 and len(op.outputs) == 1:
+            source, view = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
+            if view.id not in collected and abs(source.num_bytes(2) - view.num_bytes(2)) < 1:
+                roots[view.id] = roots[source.id]
+    return roots
+
+
+# Forward: cut the op sequence
+
+
+def _assign_forward(graph: OperatorGraph, result: StageAssignment, weights: Sequence[float], batch: float) -> None:
+    forward = [op for op in graph.ops if op.phase == "forward"]
+    is_free = {op.id: all(result.is_local[t] for t in op.outputs) for op in forward}
+    sequence = [op for op in forward if not is_free[op.id]]
+    live = _live_bytes(graph, sequence, result, batch)
+    cuts = _candidate_cuts(graph, sequence, live, result.num_stages)
+    seconds = _work_by_forward_op(graph, sequence, weights)
+    bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
+    stage = 0
+    for position, op in enumerate(sequence):
+        while stage < len(bounds) and position >= bounds[stage]:
+            stage += 1
+        result.op_stages[op.id] = stage
+    for op in reversed(forward):
+        if is_free[op.id]:
+            users = [
+                result.op_stages[u] for t in op.outputs for u in graph.consumers[t] if graph.ops[u].phase == "forward"
+            ]
+            result.op_stages[op.id] = min(users, default=0)
+
+
+def _live_bytes(graph: OperatorGraph, sequence: list[Op], result: StageAssignment, batch: float) -> list[float]:
+    """Return the bytes alive just before each position of the sequence."""
+    place = {op.id: i for i, op in enumerate(sequence)}
+    delta = np.zeros(len(sequence) + 1)
+    last: dict[int, int] = {}
+    for op in sequence:
+        for t in op.inputs:
+            if not result.is_local[t]:
+                last[result.roots[t]] = place[op.id]
+    for root, end in last.items():
+        producer = graph.tensors[root].producer
+        if producer in place:
+            size = graph.tensors[root].num_bytes(batch)
+            delta[place[producer] + 1] += size
+            delta[end + 1 if end < len(sequence) else end] -= size
+    return np.cumsum(delta)[: len(sequence)].tolist()
+
+
+def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float], num_stages: int) -> list[int]:
+    """Return the positions before which a stage may begin."""
+    cuts = [i for i in range(1, len(sequence)) if sequence[i].block != sequence[i - 1].block]
+    if len(cuts) >= num_stages - 1:
+        return cuts
+    fine = [
+        i
+        for i in range(1, len(sequence))
+        if not sequence[i].is_metadata and not sequence[i].is_elementwise
+        and live[i] <= min(live[i - 1] if i > 1 else np.inf, live[i + 1] if i + 1 < len(live) else np.inf) * 1.000001
+    ]  # fmt: skip
+    cuts = sorted(set(cuts) | set(fine))
+    if len(cuts) < num_stages - 1:
+        raise DegreeError(
+            f"strategy.pp is {num_stages}, but {graph.name!r} can be cut into at most {len(cuts) + 1} stages;"
+            f" it must be in 1 to {len(cuts) + 1}"
+        )
+    if len(cuts) > max(_MAX_CANDIDATES, 2 * num_stages):
+        keep = max(_MAX_CANDIDATES, 2 * num_stages)
+        cuts = sorted(sorted(cuts, key=lambda i: (live[i], i))[:keep])
+    return cuts
+
+
+def _work_by_forward_op(graph: OperatorGraph, sequence: list[Op], weights: Sequence[float]) -> np.ndarray:
+    """Return the seconds of each op of the sequence, its backward ops included."""
+    place = {op.id: i for i, op in enumerate(sequence)}
+    seconds = np.array([weights[op.id] for op in sequence], dtype=float)
+    for op in graph.ops:
+        if op.phase == "backward" and op.forward_op in place:
+            seconds[place[op.forward_op]] += weights[op.id]
+    return seconds
+
+
+def _best_cuts(seconds: np.ndarray, cuts: list[int], live: list[float], num_stages: int) -> list[int]:
+    """Return the cuts that make the slowest stage fastest, fewest live bytes among equals.
+
+    Cost: stages x candidates^2, vectorised over one candidate axis.
+    """
+    ends = [0, *cuts, len(seconds)]
+    prefix = np.concatenate([[0.0], np.cumsum(seconds)])[ends]
+    quantum = max(prefix[-1], 1e-30) * 1e-9  # stages closer than this are equal
+    crossing = np.concatenate([[0.0], np.array(live, dtype=float), [0.0]])
+    n = len(ends)
+    slowest = np.full((num_stages + 1, n), np.inf)
+    moved = np.full((num_stages + 1, n), np.inf)
+    choice = np.zeros((num_stages + 1, n), dtype=int)
+    slowest[0, 0] = moved[0, 0] = 0.0
+    for k in range(1, num_stages + 1):
+        for j in range(k, n):
+            worst = np.round(np.maximum(slowest[k - 1, :j], prefix[j] - prefix[:j]) / quantum)
+            cost = moved[k - 1, :j] + crossing[j]
+            best = np.lexsort((np.arange(j), cost, worst))[0]
+            slowest[k, j], moved[k, j], choice[k, j] = worst[best] * quantum, cost[best], best
+    path, j = [], n - 1
+    for k in range(num_stages, 1, -1):
+        j = int(choice[k, j])
+        path.append(ends[j])
+    return path[::-1]
+
+
+# Backward
+
+
+def _assign_backward(graph: OperatorGraph, result: StageAssignment) -> None:
+    stages = result.op_stages
+    for op in graph.ops:
+        if op.phase != "backward":
+            continue
+        producers = [graph.tensors[t].producer for t in op.inputs if not result.is_local[t]]
+        backward = [stages[p] for p in producers if p is not None and graph.ops[p].phase == "backward"]
+        forward = [stages[p] for p in producers if p is not None and graph.ops[p].phase == "forward"]
+        lowest = min(backward, default=result.num_stages - 1)
+        if op.is_accumulation or op.forward_op is None:
+            stages[op.id] = lowest if backward else max(forward, default=lowest)
+        else:
+            stages[op.id] = min(lowest, stages[op.forward_op])
+
+
+def _find_parameter_stages(graph: OperatorGraph, result: StageAssignment) -> None:
+    """Record the stages whose ops read each parameter, through its views."""
+    source = {t.id: {t.name} for t in graph.parameters}
+    found: dict[str, set[int]] = {t.name: set() for t in graph.parameters}
+    for op in graph.ops:
+        names = set().union(*(source.get(t, set()) for t in op.inputs)) if op.inputs else set()
+        if not names or op.phase != "forward":
+            continue
+        if op.is_metadata:
+            for t in op.outputs:
+                source[t] = names
+            continue
+        for name in names:
+            found[name].add(result.op_stages[op.id])
+    result.parameter_stages = {name: tuple(sorted(s)) or (0,) for name, s in found.items()}
+
+
+def _find_tied_gradients(graph: OperatorGraph, result: StageAssignment) -> None:
+    """Split the gradient sums of parameters that several stages hold into one part a stage."""
+    for t in graph.tensors:
+        stages = result.parameter_stages.get(t.name, ()) if t.kind == "gradient" else ()
+        if len(stages) < 2 or t.producer is None:
+            continue
+        leaves, adds = _sum_leaves(graph, t.id)
+        parts: dict[int, list[int]] = {s: [] for s in stages}
+        for leaf in leaves:
+            parts.setdefault(_producer_stage(graph, result, leaf), []).append(leaf)
+        result.tied_gradients[t.name] = parts
+        result.skipped |= adds
+
+
+def _sum_leaves(graph: OperatorGraph, tensor: int) -> tuple[list[int], set[int]]:
+    """Return the summands of a gradient and the ops that add them (views in between included)."""
+    pending, leaves, adds = [tensor], [], set()
+    while pending:
+        current = pending.pop()
+        ops, t = [], current
+        while True:
+            producer = graph.tensors[t].producer
+            op = None if producer is None else graph.ops[producer]
+            if op is None or op.phase != "backward" or not (op.is_metadata or op.is_accumulation):
+                break
+            if op.is_accumulation:
+                adds.update(o.id for o in [*ops, op])
+                pending += op.inputs
+                break
+            ops.append(op)
+            t = op.inputs[0]
+        if op is None or not op.is_accumulation:
+            leaves.append(current)
+    return leaves[::-1], adds
+
+
+def _producer_stage(graph: OperatorGraph, result: StageAssignment, tensor: int) -> int:
+    producer = graph.tensors[result.roots[tensor]].producer
+    return 0 if producer is None else result.op_stages[producer]
+
+
+def _find_crossings(graph: OperatorGraph, result: StageAssignment) -> None:
+    """List what leaves each stage: upwards in forward, downwards in backward, neighbour to neighbour."""
+    reach: dict[int, int] = {}
+    for op in graph.ops:
+        if op.id in result.skipped or (
+            op.is_metadata and len(op.inputs) == 1 and result.roots[op.outputs[0]] != op.outputs[0]
+        ):
+            continue
+        for t in op.inputs:
+            root = result.roots[t]
+            producer = graph.tensors[root].producer
+            if result.is_local[t] or producer is None:
+                continue
+            target = result.op_stages[op.id]
+            if graph.ops[producer].phase == "forward":
+                reach[root] = max(reach.get(root, 0), target)
+            else:
+                reach[root] = min(reach.get(root, result.num_stages), target)
+    result.up = [[] for _ in range(result.num_stages)]
+    result.down = [[] for _ in range(result.num_stages)]
+    for root, target in reach.items():
+        producer = graph.ops[graph.tensors[root].producer]
+        start = result.op_stages[producer.id]
+        if producer.phase == "forward":
+            for s in range(start, target):
+                result.up[s].append(root)
+        elif target > start:
+            raise InternalError(f"gradient {root} of {producer.name!r} flows up from stage {start} to {target}")
+        else:
+            for s in range(start, target, -1):
+                result.down[s].append(root)

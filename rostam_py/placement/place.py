@@ -1,0 +1,27 @@
+"""place: one graph, one machine, one strategy -> one plan."""
+
+from typing import Any
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.plan import Plan
+from rostam_py.placement.strategy import PLACERS, Strategy
+
+
+def place(
+    graph: OperatorGraph,
+    machine: Machine,
+    *,
+    global_batch: int,
+    strategy: Strategy,
+    cost: str = "roofline",
+    cost_config: dict[str, Any] | None = None,
+) -> Plan:
+    """Place one training iteration of a model on a machine.
+
+    Args: global_batch: samples of one iteration. cost: a name in COST_MODELS. cost_config: its settings.
+    Returns: the plan, with every device's tasks, messages and memory.
+    Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not.
+    """
+    placer = PLACERS.get(strategy.placer)
+    return placer(strategy, cost, cost_config).place(graph, machine, global_batch)

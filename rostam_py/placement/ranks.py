@@ -1,0 +1,77 @@
+"""Ranks: which accelerator every rank of a job runs on (MODEL C11)."""
+
+import numpy as np
+
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.strategy import Strategy, random_seed
+
+
+def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
+    """Return the accelerator id of every rank, int64 array of shape (dp, pp, tp).
+
+    Model: ranks are numbered with the first axis of ``rank_order`` fastest; rank r runs on the r-th
+        accelerator of the mapping. Linear and random mappings use ids 0 to n - 1, a failed one among
+        them replaced by the lowest healthy id left over.
+    Raises: DegreeError if the degrees do not fit; ConfigError if the mapping names a failed or
+        unknown accelerator.
+    """
+    check_fits(strategy, machine)
+    chosen = np.array(_accelerators_by_rank(strategy, machine), dtype=np.int64)
+    degrees = {"dp": strategy.dp, "pp": strategy.pp, "tp": strategy.tp}
+    slowest_first = tuple(reversed(strategy.order))
+    by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
+    return np.ascontiguousarray(by_axis.transpose([slowest_first.index(axis) for axis in ("dp", "pp", "tp")]))
+
+
+def check_fits(strategy: Strategy, machine: Machine) -> None:
+    """Raise DegreeError unless dp x tp x pp fits the machine."""
+    ranks, healthy, total = strategy.num_ranks, len(machine.healthy_accelerators), machine.num_accelerators
+    product = f"strategy.dp x tp x pp = {strategy.dp} x {strategy.tp} x {strategy.pp} = {ranks}"
+    size = f"{healthy} healthy accelerators" + (f" of {total}" if healthy != total else "")
+    if ranks > healthy:
+        raise DegreeError(f"{product}, but the machine has {size}; lower the degrees or take a larger fabric")
+    explicit = strategy.accelerators is not None or not isinstance(strategy.mapping, str)
+    if ranks < healthy and not strategy.allow_idle and not explicit:
+        raise DegreeError(
+            f"{product}, but the machine has {size}; raise the degrees, or set strategy.allow_idle=true"
+            " or strategy.accelerators"
+        )
+    for key in ("accelerators", "mapping"):
+        value = getattr(strategy, key)
+        if isinstance(value, list) and len(value) != ranks:
+            raise DegreeError(f"strategy.{key} has {len(value)} entries, but {product}; it needs one for every rank")
+
+
+def _accelerators_by_rank(strategy: Strategy, machine: Machine) -> list[int]:
+    if isinstance(strategy.mapping, list):
+        return _checked("mapping", strategy.mapping, machine)
+    if strategy.accelerators is not None:
+        slots = _checked("accelerators", strategy.accelerators, machine)
+    else:
+        slots = _first_healthy(strategy.num_ranks, machine)
+    if strategy.mapping == "linear":
+        return slots
+    seed = random_seed(strategy.mapping)
+    rng = np.random.default_rng(strategy.mapping_seed if seed is None else seed)
+    return [slots[i] for i in rng.permutation(len(slots))]
+
+
+def _first_healthy(count: int, machine: Machine) -> list[int]:
+    """Return ids 0 to count - 1, each failed one replaced by a spare."""
+    healthy = machine.healthy_accelerators
+    alive = set(healthy)
+    spares = iter([a for a in healthy if a >= count])
+    return [a if a in alive else next(spares) for a in range(count)]
+
+
+def _checked(key: str, ids: list[int], machine: Machine) -> list[int]:
+    alive = set(machine.healthy_accelerators)
+    for a in ids:
+        if not 0 <= a < machine.num_accelerators:
+            raise ConfigError(
+                f"strategy.{key} names accelerator {a}; it must be in 0 to {machine.num_accelerators - 1}"
+            )
+        if a not in alive:
+            raise ConfigError(f"strategy.{key} names accelerator {a}, which has failed; name a healthy one")
+    return list(ids)

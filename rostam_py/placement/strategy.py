@@ -1,0 +1,179 @@
+"""Strategy: one explicit way to train a model on many accelerators.
+
+Example:
+    Strategy(dp=128, tp=8)                                # 1,024 accelerators, no pipeline
+    Strategy(pp=96, tp=4, recompute="full", schedule="1f1b")
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.costs.optimizers import get_optimizer
+from rostam_py.costs.precision import get_precision
+from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.registry import Registry
+from rostam_py.units import parse_size, parse_time
+
+AXES = ("tp", "pp", "dp")
+SCHEDULES = ("1f1b", "gpipe")
+RECOMPUTE = ("none", "selective", "full")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+DEFAULT_ALGORITHMS = {
+    "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct",
+    "broadcast": "binomial_tree",
+}  # fmt: skip
+PLACERS = Registry("placer")
+PLACERS.add("megatron", "rostam_py.placement.megatron:MegatronPlacer")
+
+
+@dataclass(kw_only=True, slots=True)
+class Strategy:
+    """Degrees, schedule and numerics of one training job.
+
+    dp, tp, pp: data-, tensor- and pipeline-parallel degrees.
+    micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
+        pipeline, 1 with one.
+    schedule: one of SCHEDULES. bucket_size: gradient bytes that start one dp all-reduce.
+    precision, optimizer: None takes the model's own. recompute: one of RECOMPUTE.
+    shard: ZeRO level; only 0 (no sharding) is modelled.
+    placer: a name in PLACERS. rank_order: the axes, fastest first.
+    mapping: "linear", "random" (with mapping_seed), "random(3)" or the accelerator of every rank.
+    allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
+    algorithms: collective -> algorithm name; the ones left out are DEFAULT_ALGORITHMS.
+    launch_latency, min_kernel_time: per kernel or collective (MODEL B7).
+    comm_compute_fraction: share of compute that a running collective takes away.
+    check_memory: refuse a plan that does not fit (MODEL D15).
+    """
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    micro_batch: int | None = None
+    schedule: str = "1f1b"
+    bucket_size: Any = "25 MB"
+    precision: str | None = None
+    optimizer: str | None = None
+    recompute: str = "none"
+    shard: int = 0
+    placer: str = "megatron"
+    rank_order: str = "tp,pp,dp"
+    mapping: Any = "linear"
+    mapping_seed: int = 0
+    allow_idle: bool = False
+    accelerators: list[int] | None = None
+    algorithms: dict[str, str] = field(default_factory=dict)
+    launch_latency: Any = "1 us"
+    min_kernel_time: Any = "1 us"
+    comm_compute_fraction: float = 0.0
+    check_memory: bool = True
+
+    def __post_init__(self) -> None:
+        for key in AXES:
+            _check_degree(key, getattr(self, key))
+        if self.micro_batch is not None:
+            _check_degree("micro_batch", self.micro_batch)
+        _check_choice("schedule", self.schedule, SCHEDULES)
+        _check_choice("recompute", self.recompute, RECOMPUTE)
+        if self.placer not in PLACERS:
+            PLACERS.get(self.placer)
+        if self.shard != 0:
+            raise ConfigError(f"strategy.shard is {self.shard!r}; only 0 (no ZeRO sharding) is modelled so far")
+        if sorted(self.order) != sorted(AXES):
+            raise ConfigError(
+                f"strategy.rank_order is {self.rank_order!r}; it must list tp, pp and dp once each, fastest first"
+            )
+        if self.precision is not None:
+            get_precision(self.precision)
+        if self.optimizer is not None:
+            get_optimizer(self.optimizer)
+        self._check_mapping()
+        self._check_quantities()
+        for name in self.algorithms:
+            _check_choice("algorithms key", name, COLLECTIVES)
+
+    def _check_mapping(self) -> None:
+        if isinstance(self.mapping, str):
+            if self.mapping not in ("linear", "random") and random_seed(self.mapping) is None:
+                raise ConfigError(
+                    f"strategy.mapping is {self.mapping!r}; it must be 'linear', 'random', 'random(SEED)' or a list"
+                    " with the accelerator of every rank"
+                )
+        else:
+            self.mapping = _id_list("mapping", self.mapping)
+            if self.accelerators is not None:
+                raise ConfigError("strategy.accelerators and a list in strategy.mapping exclude each other; give one")
+        if self.accelerators is not None:
+            self.accelerators = _id_list("accelerators", self.accelerators)
+
+    def _check_quantities(self) -> None:
+        if parse_size(self.bucket_size, "strategy.bucket_size") <= 0:
+            raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
+        parse_time(self.launch_latency, "strategy.launch_latency")
+        parse_time(self.min_kernel_time, "strategy.min_kernel_time")
+        if not 0 <= self.comm_compute_fraction < 1:
+            raise ConfigError(f"strategy.comm_compute_fraction is {self.comm_compute_fraction!r}; it must be in [0, 1)")
+
+    @property
+    def num_ranks(self) -> int:
+        """Accelerators the job uses."""
+        return self.dp * self.tp * self.pp
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The axes of ``rank_order``, fastest first."""
+        return tuple(part.strip() for part in str(self.rank_order).split(","))
+
+    @property
+    def bucket_bytes(self) -> int:
+        """``bucket_size`` [bytes]."""
+        return parse_size(self.bucket_size, "strategy.bucket_size")
+
+    def resolved_algorithms(self) -> dict[str, str]:
+        """Return the algorithm of every collective, defaults filled in."""
+        return DEFAULT_ALGORITHMS | dict(self.algorithms)
+
+    def batches(self, global_batch: int) -> tuple[int, int]:
+        """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).
+
+        Raises: DegreeError if global_batch is not micro_batch x num_microbatches x dp.
+        """
+        _check_degree("global_batch", global_batch)
+        if global_batch % self.dp:
+            raise DegreeError(f"global_batch is {global_batch}; it must be divisible by strategy.dp = {self.dp}")
+        local = global_batch // self.dp
+        micro = self.micro_batch if self.micro_batch is not None else (local if self.pp == 1 else 1)
+        if local % micro:
+            raise DegreeError(
+                f"global_batch is {global_batch}, so a replica (strategy.dp = {self.dp}) gets {local} samples;"
+                f" that must be divisible by strategy.micro_batch = {micro}"
+            )
+        return micro, local // micro
+
+
+def random_seed(mapping: str) -> int | None:
+    """Return the seed of "random(SEED)", None for any other text."""
+    match = re.fullmatch(r"random\(\s*(\d+)\s*\)", mapping)
+    return int(match.group(1)) if match else None
+
+
+def _check_degree(key: str, value: object) -> None:
+    where = key if key == "global_batch" else f"strategy.{key}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DegreeError(f"{where} is {value!r}; it must be an integer >= 1")
+
+
+def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"strategy.{key} is {value!r}; it must be one of: {', '.join(allowed)}")
+
+
+def _id_list(key: str, value: Any) -> list[int]:
+    try:
+        ids = [int(v) for v in value]
+    except (TypeError, ValueError):
+        raise ConfigError(f"strategy.{key} is {value!r}; it must be a list of accelerator ids") from None
+    if len(set(ids)) != len(ids):
+        twice = next(i for i in ids if ids.count(i) > 1)
+        raise ConfigError(f"strategy.{key} names accelerator {twice} more than once; every id may occur once")
+    return ids

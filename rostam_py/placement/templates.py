@@ -1,0 +1,283 @@
+"""Templates: the task list of one stage's forward, backward and last backward.
+
+Compute is fused between communication points: a segment ends where a collective, a send or a full
+gradient bucket needs what it has just produced, and a new one begins where a kernel needs a message that
+no earlier segment awaited. What does not need a message in flight overlaps with it.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.pipeline import StageAssignment
+from rostam_py.placement.plan import KernelTime, Task
+from rostam_py.placement.sharding import Sharding, inner_all_reduce_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """A parameter's gradient on one stage: the tensors it is summed from and its local bytes."""
+
+    name: str
+    leaves: tuple[int, ...]
+    num_bytes: int
+    tied_axis: str = ""
+
+
+@dataclass(slots=True)
+class TemplateContext:
+    """What all templates of a plan share."""
+
+    graph: OperatorGraph
+    sharding: Sharding
+    stages: StageAssignment
+    kernels: list[Kernel]
+    builder: KernelBuilder
+    replays: dict[int, list[int]] = field(default_factory=dict)  # kernel -> kernels replayed before it
+    bucket_bytes: int = 0  # 0: no data parallelism
+
+
+class TemplateWriter:
+    """Append kernels and messages in execution order; ``tasks`` is the template."""
+
+    def __init__(self, context: TemplateContext, phase: str) -> None:
+        self.context, self.phase = context, phase
+        self.tasks: list[Task] = []
+        self._segment: list[KernelTime] = []
+        self._segment_deps: set[int] = set()
+        self._provider: dict[int, int] = {}  # tensor -> task that makes it available
+        self._awaited: set[int] = set()  # messages that some segment waits for already
+        self.flops = self.model_flops = 0.0
+
+    def receive(self, tensor: int, num_bytes: int, offset: int) -> None:
+        """Receive a tensor from the stage at ``offset``."""
+        name = f"recv.{self._label(tensor)}"
+        task = Task("recv", name, axis="pp", num_bytes=num_bytes, tensor=self._label(tensor), stage_offset=offset)
+        self._provider[tensor] = self._append(task)
+
+    def send(self, tensor: int, num_bytes: int, offset: int) -> None:
+        """Send a tensor to the stage at ``offset`` as soon as it is ready."""
+        label = self._label(tensor)
+        task = Task(
+            "send",
+            f"send.{label}",
+            self._deps_on([tensor]),
+            "pp",
+            num_bytes=num_bytes,
+            tensor=label,
+            stage_offset=offset,
+        )
+        self._append(task)
+
+    def collective(self, name: str, axis: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
+        """Append a collective and return its index."""
+        return self._append(Task("collective", name, deps, axis, collective=kind, num_bytes=num_bytes))
+
+    def run(self, kernel: Kernel, is_replay: bool = False) -> None:
+        """Run a kernel, then the collectives its outputs ask for."""
+        graph, sharding = self.context.graph, self.context.sharding
+        if all(graph.ops[i].is_metadata for i in kernel.ops):
+            known = [self._provider[t] for t in kernel.inputs if t in self._provider]
+            if not known:
+                return
+            self._provider.update(dict.fromkeys(kernel.outputs, max(known)))
+        else:
+            self._await(kernel.inputs)
+            self._segment.append(kernel.time)
+            self.flops += kernel.flops
+            self.model_flops += 0.0 if is_replay else kernel.model_flops
+            self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
+        for index in kernel.ops:
+            inner = inner_all_reduce_bytes(sharding.op_splits[index], self.context.builder.batch)
+            if inner:
+                op = graph.ops[index]
+                task = self.collective(
+                    f"all_reduce.{op.name}", "tp", "all_reduce", inner, self._deps_on(kernel.outputs)
+                )
+                self._provider.update(dict.fromkeys(kernel.outputs, task))
+        for t in kernel.outputs:
+            if t in sharding.comms:
+                self._make_whole(t)
+
+    def _make_whole(self, tensor: int) -> None:
+        comm = self.context.sharding.comms[tensor]
+        size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
+        deps = self._deps_on([tensor])
+        self._provider[tensor] = self.collective(f"{comm.kind}.{self._label(tensor)}", "tp", comm.kind, size, deps)
+
+    def _await(self, tensors: tuple[int, ...]) -> None:
+        """Open a new segment if a message is needed that no segment waits for yet."""
+        needed = {self._provider[t] for t in tensors if t in self._provider}
+        needed = {i for i in needed if i < len(self.tasks) and self.tasks[i].kind != "compute"} - self._awaited
+        if needed:
+            self.close()
+            self._segment_deps |= needed
+            self._awaited |= needed
+
+    def _deps_on(self, tensors: tuple[int, ...] | list[int]) -> tuple[int, ...]:
+        """Return the tasks that make the tensors available, closing the open segment if it is one."""
+        providers = {self._provider[t] for t in tensors if t in self._provider}
+        if len(self.tasks) in providers:
+            self.close()
+        return tuple(sorted(providers))
+
+    def close(self) -> None:
+        """End the open compute segment."""
+        if not self._segment:
+            return
+        name = f"{self.phase}.{sum(t.kind == 'compute' for t in self.tasks)}"
+        task = Task("compute", name, tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
+        self._segment, self._segment_deps = [], set()
+        self.tasks.append(task)
+
+    def _append(self, task: Task) -> int:
+        self.close()
+        self.tasks.append(task)
+        return len(self.tasks) - 1
+
+    def available_from(self, tensors: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tasks that end when the tensors are ready (public form for gradient buckets)."""
+        return self._deps_on(tensors)
+
+    def _label(self, tensor: int) -> str:
+        producer = self.context.graph.tensors[tensor].producer
+        return f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+
+
+def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:
+    """Return the forward template of a stage."""
+    return _write(context, stage, "forward")
+
+
+def write_backward(context: TemplateContext, stage: int) -> TemplateWriter:
+    """Return the backward template of a stage for every micro-batch but the last."""
+    return _write(context, stage, "backward")
+
+
+def write_backward_last(
+    context: TemplateContext, stage: int, gradients: list[Gradient], optimizer: KernelTime | None
+) -> TemplateWriter:
+    """Return the last micro-batch's backward: buckets, tied gradients and the optimizer at its end.
+
+    As in Megatron, tied gradients are summed over the replicas (their bucket) first, then over the
+    stages that hold them; the optimizer waits for all of it.
+    """
+    writer = _write(context, stage, "backward", gradients)
+    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.axis != "tp"}
+    finals |= {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and not _is_awaited(writer, t)}
+    kernels = () if optimizer is None else (optimizer,)
+    writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
+    return writer
+
+
+def _is_awaited(writer: TemplateWriter, index: int) -> bool:
+    return any(index in task.deps for task in writer.tasks)
+
+
+def _write(context: TemplateContext, stage: int, phase: str, gradients: list[Gradient] | None = None) -> TemplateWriter:
+    writer = TemplateWriter(context, phase)
+    is_forward = phase == "forward"
+    flow = context.stages.up if is_forward else context.stages.down
+    offset = 1 if is_forward else -1
+    before, after = stage - offset, stage
+    arriving = flow[before] if 0 <= before < context.stages.num_stages else []
+    leaving = set(flow[after])
+    size = {t: _message_bytes(context, t) for t in set(arriving) | leaving}
+    for t in arriving:
+        writer.receive(t, size[t], -offset)
+        if t in leaving:
+            writer.send(t, size[t], offset)
+    leaving -= set(arriving)
+    buckets = _Buckets(context, writer, gradients) if gradients is not None else None
+    for index in _stage_kernels(context, stage, phase):
+        for replayed in context.replays.get(index, ()) if not is_forward else ():
+            writer.run(context.kernels[replayed], is_replay=True)
+        kernel = context.kernels[index]
+        writer.run(kernel)
+        for t in kernel.outputs:
+            if t in leaving:
+                writer.send(t, size[t], offset)
+        if buckets is not None:
+            buckets.add(kernel.outputs)
+    if buckets is not None:
+        buckets.flush()
+    writer.close()
+    return writer
+
+
+def _message_bytes(context: TemplateContext, tensor: int) -> int:
+    return math.ceil(context.builder.tensor_bytes(tensor, tensor in context.sharding.comms))
+
+
+def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int]:
+    """Return the kernels of a stage and phase in execution order; views belong to every stage."""
+    graph, stages = context.graph, context.stages
+    chosen = []
+    for index, kernel in enumerate(context.kernels):
+        main = graph.ops[kernel.ops[0]]
+        is_here = stages.op_stages[main.id] == stage or main.is_metadata
+        if main.phase == phase and is_here and main.id not in stages.skipped:
+            chosen.append(index)
+    return chosen
+
+
+class _Buckets:
+    """Fill gradient buckets in the order in which gradients become ready and start their all-reduces."""
+
+    def __init__(self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient]) -> None:
+        self.context, self.writer = context, writer
+        self.waiting = {g.name: set(g.leaves) for g in gradients}
+        self.by_leaf: dict[int, list[Gradient]] = {}
+        for g in gradients:
+            for leaf in g.leaves:
+                self.by_leaf.setdefault(leaf, []).append(g)
+        self.open: list[Gradient] = []
+        self.open_bytes = self.count = 0
+        self.tied: dict[str, list[Gradient]] = {}
+        self.reduced_by: dict[str, int] = {}
+
+    def add(self, tensors: tuple[int, ...]) -> None:
+        """Note that the tensors are final; start the bucket they fill."""
+        for t in tensors:
+            for gradient in self.by_leaf.get(t, ()):
+                waiting = self.waiting[gradient.name]
+                waiting.discard(t)
+                if not waiting:
+                    self._ready(gradient)
+
+    def _ready(self, gradient: Gradient) -> None:
+        if gradient.tied_axis:
+            self.tied.setdefault(gradient.tied_axis, []).append(gradient)
+        if not self.context.bucket_bytes:
+            return
+        self.open.append(gradient)
+        self.open_bytes += gradient.num_bytes
+        if self.open_bytes >= self.context.bucket_bytes:
+            self._start()
+
+    def _start(self) -> None:
+        leaves = tuple(t for g in self.open for t in g.leaves)
+        deps = self.writer.available_from(leaves)
+        task = self.writer.collective(
+            f"gradients.{self.count}", "dp", "all_reduce", self.open_bytes, _latest(self.writer, deps)
+        )
+        self.reduced_by.update({g.name: task for g in self.open})
+        self.open, self.open_bytes, self.count = [], 0, self.count + 1
+
+    def flush(self) -> None:
+        """Start what is left: the last bucket, then the all-reduce of tied gradients."""
+        if self.open:
+            self._start()
+        for axis, gradients in sorted(self.tied.items()):
+            leaves = tuple(t for g in gradients for t in g.leaves)
+            size = sum(g.num_bytes for g in gradients)
+            deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
+            waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
+            self.writer.collective(f"tied_gradients.{axis}", axis, "all_reduce", size, waits)
+
+
+def _latest(writer: TemplateWriter, deps: tuple[int, ...]) -> tuple[int, ...]:
+    """Drop all compute tasks but the last: they run in order."""
+    compute = [d for d in deps if writer.tasks[d].kind == "compute"]
+    return tuple(sorted({d for d in deps if writer.tasks[d].kind != "compute"} | set(compute[-1:])))

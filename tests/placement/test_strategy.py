@@ -1,0 +1,62 @@
+"""Strategy: defaults, batches and one clear message for every wrong setting."""
+
+import pytest
+
+from rostam_py.errors import ConfigError, DegreeError, UnitError, UnknownNameError
+from rostam_py.placement import Strategy
+
+
+def test_micro_batch_is_the_whole_local_batch_without_a_pipeline_and_one_with():
+    assert Strategy(dp=4).batches(64) == (16, 1)
+    assert Strategy(dp=4, pp=2).batches(64) == (1, 16)
+    assert Strategy(dp=4, pp=2, micro_batch=4).batches(64) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "words"),
+    [
+        ({"dp": 3}, 64, ["global_batch is 64", "strategy.dp = 3"]),
+        ({"dp": 4, "micro_batch": 3}, 64, ["16 samples", "strategy.micro_batch = 3"]),
+        ({}, 0, ["global_batch is 0", ">= 1"]),
+    ],
+)
+def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
+    with pytest.raises(DegreeError) as error:
+        Strategy(**settings).batches(batch)
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"tp": 0}, DegreeError, ["strategy.tp is 0", ">= 1"]),
+        ({"dp": 2.5}, DegreeError, ["strategy.dp is 2.5"]),
+        ({"pp": True}, DegreeError, ["strategy.pp is True"]),
+        ({"micro_batch": -1}, DegreeError, ["strategy.micro_batch is -1"]),
+        ({"schedule": "zigzag"}, ConfigError, ["strategy.schedule is 'zigzag'", "1f1b, gpipe"]),
+        ({"recompute": "some"}, ConfigError, ["strategy.recompute is 'some'", "none, selective, full"]),
+        ({"shard": 2}, ConfigError, ["strategy.shard is 2", "only 0"]),
+        ({"placer": "megatrn"}, UnknownNameError, ["megatrn", "did you mean 'megatron'"]),
+        ({"rank_order": "tp,dp"}, ConfigError, ["strategy.rank_order is 'tp,dp'", "fastest first"]),
+        ({"precision": "fp8"}, UnknownNameError, ["fp8", "bf16_mixed"]),
+        ({"optimizer": "lion"}, UnknownNameError, ["lion", "adam"]),
+        ({"mapping": "spiral"}, ConfigError, ["strategy.mapping is 'spiral'", "linear"]),
+        ({"mapping": [0, 1, 0]}, ConfigError, ["strategy.mapping", "accelerator 0 more than once"]),
+        ({"mapping": [0], "accelerators": [0]}, ConfigError, ["exclude each other"]),
+        ({"bucket_size": "25"}, UnitError, ["strategy.bucket_size is '25'", "without a unit"]),
+        ({"bucket_size": "0 MB"}, UnitError, ["strategy.bucket_size", "> 0"]),
+        ({"launch_latency": "1 parsec"}, UnitError, ["strategy.launch_latency", "parsec"]),
+        ({"comm_compute_fraction": 1.0}, ConfigError, ["comm_compute_fraction is 1.0", "[0, 1)"]),
+        ({"algorithms": {"all_reduc": "ring"}}, ConfigError, ["all_reduc", "all_reduce"]),
+    ],
+)
+def test_wrong_setting_names_key_value_and_what_is_allowed(settings, error, words):
+    with pytest.raises(error) as raised:
+        Strategy(**settings)
+    assert all(word in str(raised.value) for word in words), str(raised.value)
+
+
+def test_algorithms_left_out_take_their_defaults():
+    resolved = Strategy(algorithms={"all_reduce": "halving_doubling"}).resolved_algorithms()
+    assert resolved["all_reduce"] == "halving_doubling"
+    assert resolved["all_gather"] == "ring"
