@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "bindings/bindings.h"
+#include "runtime/flow_run.h"
 #include "runtime/session.h"
 #include "runtime/task_graph.h"
 
@@ -159,6 +160,28 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   return result_dict(result);
 }
 
+py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelerators, const Array<int32_t>& src,
+                   const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
+                   uint64_t seed, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                   const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes) {
+  std::vector<runtime::FlowSpec> flows;
+  for (py::ssize_t f = 0; f < src.size(); ++f) {
+    flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f))});
+  }
+  std::vector<runtime::LinkEvent> links;
+  for (const auto& [time_ps, link, capacity] : link_events) links.push_back({SimTime::from_ps(time_ps), link, capacity});
+  std::vector<runtime::RerouteEvent> moves;
+  for (const auto& [time_ps, flow, hash] : reroutes) moves.push_back({SimTime::from_ps(time_ps), flow, hash});
+  runtime::FlowRunResult result;
+  {
+    py::gil_scoped_release release;
+    result = runtime::FlowRun(router, num_accelerators, flows, links, moves, seed).run();
+  }
+  using namespace py::literals;
+  return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
+                  "link_bytes"_a = to_array(result.link_bytes), "num_solves"_a = result.num_solves);
+}
+
 }  // namespace
 
 void bind_runtime(py::module_& module) {
@@ -195,6 +218,11 @@ void bind_runtime(py::module_& module) {
            py::arg("slowdown"), py::arg("start_ps"), py::arg("slots"),
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
       .def("freeze", &TaskGraph::freeze, "Checks and derives; nothing may be added after it.");
+  module.def("run_flows", &run_flows, py::arg("router"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
+             py::arg("num_bytes"), py::arg("start_ps"), py::kw_only(), py::arg("seed") = 0,
+             py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
+             py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
+             "Runs given flows without the GIL; returns when each was sent and delivered.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("num_planes") = 1,
              py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,

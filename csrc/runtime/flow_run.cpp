@@ -1,0 +1,90 @@
+#include "runtime/flow_run.h"
+
+#include "sim/random.h"
+
+namespace rostam::runtime {
+
+FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
+                 std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed)
+    : router_(std::move(router)),
+      flows_(std::move(flows)),
+      link_events_(std::move(link_events)),
+      reroutes_(std::move(reroutes)),
+      seed_(seed),
+      events_(*this),
+      network_(queue_, router_->capacities(), *this),
+      ids_(flows_.size(), 0),
+      is_active_(flows_.size(), 0) {
+  result_.sent_ps.assign(flows_.size(), -1);
+  result_.delivered_ps.assign(flows_.size(), -1);
+  const auto num_flows = static_cast<int32_t>(flows_.size());
+  const auto num_links = static_cast<int32_t>(router_->capacities().size());
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    const FlowSpec& flow = flows_[f];
+    const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 &&
+                         flow.dst < num_accelerators && flow.src != flow.dst;
+    if (!is_pair || flow.bytes < 0 || flow.start < SimTime::zero()) {
+      ROSTAM_THROW(ConfigError, "flow " << f << " goes from " << flow.src << " to " << flow.dst << " with " << flow.bytes
+                                        << " bytes from " << flow.start.seconds()
+                                        << " s; ends must differ and lie in 0 to " << num_accelerators - 1
+                                        << ", bytes and start must be >= 0");
+    }
+  }
+  for (size_t e = 0; e < link_events_.size(); ++e) {
+    if (link_events_[e].link < 0 || link_events_[e].link >= num_links) {
+      ROSTAM_THROW(ConfigError, "an event names link " << link_events_[e].link << "; links are 0 to " << num_links - 1);
+    }
+    schedule(link_events_[e].time, Kind::kLink, e);
+  }
+  for (size_t e = 0; e < reroutes_.size(); ++e) {
+    if (reroutes_[e].flow < 0 || reroutes_[e].flow >= num_flows) {
+      ROSTAM_THROW(ConfigError, "a reroute names flow " << reroutes_[e].flow << "; flows are 0 to " << num_flows - 1);
+    }
+    schedule(reroutes_[e].time, Kind::kReroute, e);
+  }
+  for (size_t f = 0; f < flows_.size(); ++f) schedule(flows_[f].start, Kind::kStart, f);
+}
+
+void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
+  queue_.schedule(time, Priority::kNormal, &events_, static_cast<uint64_t>(kind) << 60 | index);
+}
+
+network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
+  return network_.add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash));
+}
+
+void FlowRun::on_event(uint64_t payload) {
+  const size_t index = payload & ((uint64_t{1} << 60) - 1);
+  const Kind kind = static_cast<Kind>(payload >> 60);
+  if (kind == Kind::kLink) {
+    network_.set_capacity(link_events_[index].link, link_events_[index].bytes_per_s);
+  } else if (kind == Kind::kReroute) {
+    const RerouteEvent& event = reroutes_[index];
+    if (is_active_[event.flow]) network_.set_path(ids_[event.flow], add_route(event.flow, event.hash));
+  } else {
+    const network::RouteId route = add_route(static_cast<int32_t>(index), mix(seed_ + index));
+    ids_[index] = network_.start(route, flows_[index].bytes, index, std::numeric_limits<double>::infinity());
+    is_active_[index] = 1;
+  }
+}
+
+void FlowRun::on_sent(uint64_t token) {
+  is_active_[token] = 0;
+  result_.sent_ps[token] = queue_.now().ps();
+}
+
+void FlowRun::on_delivered(uint64_t token) { result_.delivered_ps[token] = queue_.now().ps(); }
+
+FlowRunResult FlowRun::run() {
+  while (!queue_.is_empty()) queue_.run_next();
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    if (result_.delivered_ps[f] >= 0) continue;
+    ROSTAM_THROW(DeadlockError, network_.num_active_flows() << " flows are stalled on links of capacity 0; the first is flow "
+                                                            << f << ", " << flows_[f].src << " to " << flows_[f].dst);
+  }
+  result_.link_bytes = network_.link_bytes();
+  result_.num_solves = network_.num_solves();
+  return std::move(result_);
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,74 @@
+// FlowRun: given flows over a router's links, without devices or dependencies; capacities and paths may change.
+// Example: FlowRun(router, flows, {}, {}, 0).run() gives when every flow was sent and delivered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "flow/flow_network.h"
+#include "runtime/folding.h"
+
+namespace rostam::runtime {
+
+struct FlowSpec {
+  int32_t src = 0;
+  int32_t dst = 0;
+  int64_t bytes = 0;
+  SimTime start;
+};
+
+// From `time` on the rest of `flow` takes the path that `hash` selects.
+struct RerouteEvent {
+  SimTime time;
+  int32_t flow = 0;
+  uint64_t hash = 0;
+};
+
+struct FlowRunResult {
+  std::vector<int64_t> sent_ps;       // last byte has left
+  std::vector<int64_t> delivered_ps;  // sent + alpha
+  std::vector<double> link_bytes;     // per engine link
+  int64_t num_solves = 0;
+};
+
+class FlowRun : public network::FlowClient {
+ public:
+  // Throws: ConfigError for accelerators, links, flows or bytes out of range, NoRouteError for a cut pair.
+  FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
+          std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed);
+
+  // Throws: DeadlockError if flows are left on links of capacity 0.
+  FlowRunResult run();
+
+  void on_sent(uint64_t token) override;
+  void on_delivered(uint64_t token) override;
+
+ private:
+  enum class Kind : uint64_t { kStart = 0, kLink = 1, kReroute = 2 };
+  class Events : public EventHandler {
+   public:
+    explicit Events(FlowRun& owner) : owner_(owner) {}
+    void on_event(uint64_t payload) override { owner_.on_event(payload); }
+
+   private:
+    FlowRun& owner_;
+  };
+  void on_event(uint64_t payload);
+  void schedule(SimTime time, Kind kind, size_t index);
+  network::RouteId add_route(int32_t flow, uint64_t hash);
+
+  std::shared_ptr<const routing::Router> router_;
+  std::vector<FlowSpec> flows_;
+  std::vector<LinkEvent> link_events_;
+  std::vector<RerouteEvent> reroutes_;
+  uint64_t seed_;
+  EventQueue queue_;
+  Events events_;
+  flow::FlowNetwork network_;
+  std::vector<network::FlowId> ids_;
+  std::vector<uint8_t> is_active_;
+  FlowRunResult result_;
+};
+
+}  // namespace rostam::runtime
