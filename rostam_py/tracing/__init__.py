@@ -1,0 +1,16 @@
+"""Tracing: PyTorch modules to OperatorGraphs. Importing this package loads torch on first use only."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rostam_py.tracing.tracer import trace
+
+__all__ = ["trace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "trace":
+        from rostam_py.tracing.tracer import trace
+
+        return trace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,229 @@
+"""Pair two raw traces at different batches into ops and tensors whose quantities are Affine."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+
+from rostam_py.errors import TracingError
+from rostam_py.graph import Affine, Op, Split, Tensor
+from rostam_py.graph.operator_graph import DTYPE_BYTES
+from rostam_py.tracing.flops import op_name
+from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
+from rostam_py.tracing.splits import RawSplit, SplitCall, find_splits
+from rostam_py.tracing.splits.call import Slot
+
+_COPYING = frozenset("_to_copy native_dropout native_dropout_backward leaky_relu_backward copy".split())
+_METADATA = frozenset("_unsafe_view lift_fresh detach alias".split())
+_GATHERS = frozenset("embedding _embedding_bag _embedding_bag_forward_only index_select gather index".split())
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Ops and tensors under construction: tensors by provisional id, ops in execution order."""
+
+    ops: list[Op]
+    tensors: dict[int, Tensor]
+    notes: list[str]
+
+
+def pair_traces(first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> Draft:
+    """Return the ops and tensors both traces agree on, with each quantity Affine in the batch.
+
+    Raises: TracingError where the traces differ in more than sizes.
+    """
+    if len(first.ops) != len(second.ops):
+        raise TracingError(
+            f"tracing at batch {batches[0]} gives {len(first.ops)} ops and at batch {batches[1]} {len(second.ops)}: "
+            "the module's structure depends on the batch"
+        )
+    return _Pairing(first, second, batches).run()
+
+
+class _Pairing:
+    def __init__(self, first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> None:
+        self.first, self.second, self.batches = first, second, batches
+        self.notes: list[str] = []
+
+    def run(self) -> Draft:
+        tensors = {index: self._tensor(index) for index in range(len(self.first.values))}
+        ops = []
+        for index in range(len(self.first.ops)):
+            try:
+                ops.append(self._op(index))
+            except _Mismatch as mismatch:
+                op = self.first.ops[index]
+                raise TracingError(
+                    f"the traces at batches {self.batches[0]} and {self.batches[1]} do not match at op {op.target} of "
+                    f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
+                ) from None
+        self._note_formulas(tensors)
+        return Draft(ops, tensors, self.notes)
+
+    def _note_formulas(self, tensors: dict[int, Tensor]) -> None:
+        unknown = sorted(self.first.unknown_flops)
+        if unknown:
+            self.notes.append(f"no FLOP formula, counted as 0: {', '.join(unknown)}")
+        if any(sum(dim.per_sample != 0 for dim in t.shape) > 1 for t in tensors.values()):
+            self.notes.append("some tensors grow with the square of the batch: FLOPs and bytes are linear fits")
+
+    def _affine(self, first: float, second: float) -> Affine:
+        if first == second:
+            return Affine(first, 0)
+        slope = (second - first) / (self.batches[1] - self.batches[0])
+        slope = int(slope) if slope == int(slope) else slope
+        return Affine(first - slope * self.batches[0], slope)
+
+    def _tensor(self, index: int) -> Tensor:
+        a = self.first.values[index]
+        if index >= len(self.second.values):
+            raise TracingError("the two traces have different numbers of tensors")
+        b = self.second.values[index]
+        if len(a.shape) != len(b.shape) or a.dtype != b.dtype:
+            raise TracingError(
+                f"a tensor has shape {a.shape} ({a.dtype}) at batch {self.batches[0]} and {b.shape} ({b.dtype}) at "
+                f"batch {self.batches[1]}: the module's structure depends on the batch"
+            )
+        if a.dtype not in DTYPE_BYTES:
+            raise TracingError(f"tensors of dtype {a.dtype} are not supported; known: {', '.join(DTYPE_BYTES)}")
+        return Tensor(
+            id=index,
+            shape=tuple(self._affine(x, y) for x, y in zip(a.shape, b.shape, strict=True)),
+            dtype=a.dtype,
+            kind="loss" if index == self.first.loss else a.kind,
+            name=a.name,
+            producer=a.producer,
+            storage=a.storage,
+        )
+
+    def _op(self, index: int) -> Op:
+        a, b = self.first.ops[index], self.second.ops[index]
+        if str(a.target) != str(b.target) or a.inputs != b.inputs or a.outputs != b.outputs:
+            raise _Mismatch(f"the second trace has {b.target} there")
+        slots = iter(range(len(a.inputs)))
+        arguments = {
+            "args": [self._argument(x, y, slots) for x, y in zip(a.args, b.args, strict=True)],
+            "kwargs": {k: v for k, v in self._keywords(a, b, slots).items() if v is not _DROPPED},
+        }
+        name = op_name(a.target)
+        is_metadata = name in _METADATA or _is_view(a.target)
+        is_pointwise = torch.Tag.pointwise in getattr(a.target, "tags", ()) or name in _COPYING
+        moved = [_bytes(name, op, raw.values) for op, raw in ((a, self.first), (b, self.second))]
+        is_adding = a.phase == "backward" and a.module is None and name == "add"
+        return Op(
+            id=index,
+            name=name,
+            module=a.module or "",
+            phase=a.phase,
+            op_type=str(a.target),
+            inputs=a.inputs,
+            outputs=tuple(value for _, value in a.outputs),
+            arguments=arguments,
+            flops=self._affine(a.flops, b.flops),
+            bytes_read=Affine() if is_metadata else self._affine(moved[0][0], moved[1][0]),
+            bytes_written=Affine() if is_metadata else self._affine(moved[0][1], moved[1][1]),
+            is_metadata=is_metadata,
+            is_elementwise=is_pointwise and not is_metadata,
+            is_accumulation=is_adding,
+            splits=self._splits(name, index, is_pointwise),
+        )
+
+    def _keywords(self, a: RawOp, b: RawOp, slots: Any) -> dict[str, Any]:
+        if a.kwargs.keys() != b.kwargs.keys():
+            raise _Mismatch("keyword arguments differ")
+        return {key: self._argument(a.kwargs[key], b.kwargs[key], slots) for key in a.kwargs}
+
+    def _argument(self, a: Any, b: Any, slots: Any) -> Any:
+        """Return the JSON form of an argument (see graph.Op.arguments)."""
+        if isinstance(a, Ref):
+            return {"tensor": next(slots)}
+        if isinstance(a, (list, tuple)):
+            if not isinstance(b, (list, tuple)) or len(a) != len(b):
+                raise _Mismatch(f"arguments {a} and {b}")
+            return [self._argument(x, y, slots) for x, y in zip(a, b, strict=True)]
+        if isinstance(a, torch.dtype):
+            return {"dtype": str(a).removeprefix("torch.")}
+        if isinstance(a, torch.memory_format):
+            return {"memory_format": str(a).removeprefix("torch.")}
+        if isinstance(a, int) and not isinstance(a, bool) and a != b:
+            affine = self._affine(a, b)
+            return {"affine": [affine.constant, affine.per_sample]}
+        if a is None or isinstance(a, (bool, int, float, str)):
+            return a
+        return _DROPPED  # devices, layouts, generators: the caller's to choose
+
+    def _splits(self, name: str, index: int, is_pointwise: bool) -> tuple[Split, ...]:
+        found = [
+            find_splits(_split_call(name, raw.ops[index], raw.values, is_pointwise)) for raw in (self.first, self.second)
+        ]
+        others = {(s.kind, s.input_dims, s.output_dims): s for s in found[1]}
+        splits = []
+        for a in found[0]:
+            b = others.get((a.kind, a.input_dims, a.output_dims))
+            if b is not None:
+                splits.append(self._split(a, b))
+        return tuple(splits)
+
+    def _split(self, a: RawSplit, b: RawSplit) -> Split:
+        size = self._affine(a.size, b.size)
+        return Split(
+            kind="sample" if size.per_sample else ("feature" if a.kind == "sample" else a.kind),
+            input_dims=a.input_dims,
+            output_dims=a.output_dims,
+            size=size,
+            comm_kind=a.comm_kind,
+            comm_bytes=self._affine(a.comm_bytes, b.comm_bytes),
+        )
+
+
+class _Mismatch(Exception):
+    """What differs between the two traces."""
+
+
+class _Dropped:
+    """An argument that is not stored."""
+
+
+_DROPPED = _Dropped()
+
+
+def _is_view(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.returns:
+        return False
+    return all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+
+
+def _split_call(name: str, op: RawOp, values: list[RawValue], is_pointwise: bool) -> SplitCall:
+    slots = iter(range(len(op.inputs)))
+
+    def slotted(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return Slot(next(slots))
+        if isinstance(argument, (list, tuple)):
+            return [slotted(item) for item in argument]
+        return argument
+
+    return SplitCall(
+        name=name,
+        args=tuple(slotted(a) for a in op.args),
+        kwargs={k: slotted(v) for k, v in op.kwargs.items()},
+        inputs=tuple(values[i].shape for i in op.inputs),
+        outputs=tuple(values[v].shape for _, v in op.outputs),
+        positions=tuple(p for p, _ in op.outputs),
+        is_pointwise=is_pointwise,
+    )
+
+
+def _bytes(name: str, op: RawOp, values: list[RawValue]) -> tuple[int, int]:
+    """Return (bytes read, bytes written): unique inputs and outputs; a gather reads what it returns."""
+    written = sum(prod(values[v].shape) * DTYPE_BYTES[values[v].dtype] for _, v in op.outputs)
+    sources = list(dict.fromkeys(op.inputs))
+    read = 0
+    if name in _GATHERS and len(sources) > 1:
+        table, ids = values[sources[0]], values[sources[1]]
+        width = table.shape[-1] if name.startswith("_embedding_bag") else 0
+        read = (prod(ids.shape) * width or prod(values[op.outputs[0][1]].shape)) * DTYPE_BYTES[table.dtype]
+        sources = sources[1:]
+    return read + sum(values[v].num_distinct * DTYPE_BYTES[values[v].dtype] for v in sources), written

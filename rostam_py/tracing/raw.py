@@ -1,0 +1,125 @@
+"""Raw traces: what one run of a tracing route saw at one batch size, before two runs are paired."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from rostam_py.tracing.flops import count_flops
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Stands for a value inside ``RawOp.args`` and ``RawOp.kwargs``."""
+
+    value: int
+
+
+@dataclass(slots=True)
+class RawValue:
+    """A tensor of one trace. num_distinct: elements in memory (an expanded dimension counts once)."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    storage: int
+    kind: str = "activation"
+    name: str = ""
+    producer: int | None = None
+    num_distinct: int = 0
+
+
+@dataclass(slots=True)
+class RawOp:
+    """An operator call of one trace; ``outputs`` holds (position in the op's returns, value)."""
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    phase: str
+    module: str | None
+    sequence_number: int | None = None
+    flops: float = 0.0
+
+
+@dataclass
+class RawTrace:
+    """One run: ops in execution order over values, the loss, and the gradients by parameter name."""
+
+    values: list[RawValue] = field(default_factory=list)
+    ops: list[RawOp] = field(default_factory=list)
+    loss: int = -1
+    gradients: dict[str, list[int]] = field(default_factory=dict)
+    unknown_flops: set[str] = field(default_factory=set)
+
+    def add_value(self, tensor: torch.Tensor, kind: str = "activation", name: str = "") -> int:
+        """Record a tensor and return its id."""
+        distinct = 1
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+            distinct *= int(size) if stride != 0 else 1
+        self.values.append(
+            RawValue(
+                shape=tuple(int(s) for s in tensor.shape),
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                storage=tensor.untyped_storage()._cdata,
+                kind=kind,
+                name=name,
+                num_distinct=distinct,
+            )
+        )
+        return len(self.values) - 1
+
+    def add_op(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: "Call") -> list[int | None]:
+        """Record an op whose tensors in ``args`` and ``kwargs`` are already Refs; return its output ids."""
+        index = len(self.ops)
+        outputs: list[tuple[int, int]] = []
+        ids: list[int | None] = []
+        for position, tensor in enumerate(call.outputs):
+            if tensor is None:
+                ids.append(None)
+                continue
+            value = self.add_value(tensor)
+            self.values[value].producer = index
+            outputs.append((position, value))
+            ids.append(value)
+        leaves = pytree.tree_leaves((args, kwargs))
+        flops = count_flops(target, call.args, call.kwargs, call.result)
+        if flops is None:
+            self.unknown_flops.add(str(target))
+        self.ops.append(
+            RawOp(
+                target=target,
+                args=args,
+                kwargs=kwargs,
+                inputs=tuple(leaf.value for leaf in leaves if isinstance(leaf, Ref)),
+                outputs=tuple(outputs),
+                phase=call.phase,
+                module=call.module,
+                sequence_number=call.sequence_number,
+                flops=flops or 0.0,
+            )
+        )
+        return ids
+
+
+@dataclass(frozen=True)
+class Call:
+    """The concrete (fake) call behind a RawOp: real arguments, result, and where it happened."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    phase: str
+    module: str | None
+    sequence_number: int | None = None
+
+    @property
+    def outputs(self) -> list[torch.Tensor | None]:
+        """The result as a flat list; None where the op returned none."""
+        if isinstance(self.result, torch.Tensor):
+            return [self.result]
+        if isinstance(self.result, (list, tuple)):
+            return [item if isinstance(item, torch.Tensor) else None for item in self.result]
+        return []

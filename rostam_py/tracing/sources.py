@@ -1,0 +1,147 @@
+"""Where a traced model comes from: the registry, a user's file, or a module in hand.
+
+A file "path/to/file.py:Name" defines Name as a module class built without arguments, a function that
+returns a module, or one that returns a ModelSpec. Example inputs come from ``example_inputs(batch)``
+on the class or in the file, the loss from ``loss_fn`` in either place.
+"""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rostam_py.errors import ConfigError, TracingError, UnknownNameError
+from rostam_py.models import MODELS, get_spec
+from rostam_py.models.spec import ModelSpec
+from rostam_py.registry import Registry
+from rostam_py.tracing.step import num_positional
+from rostam_py.tracing.subject import InputSlot, Subject
+
+_EXAMPLE_BATCH = 2
+
+
+@dataclass(frozen=True)
+class LoadedModule:
+    """A module from a user's file, with what the file declares beside it."""
+
+    name: str
+    module: nn.Module
+    inputs: Any
+    loss: Callable[..., Any] | None
+
+
+def load_source(text: str) -> ModelSpec | LoadedModule:
+    """Return what a registered name or "file.py:Name" stands for.
+
+    Raises: UnknownNameError for a name that is not registered; ConfigError for a file without it.
+    """
+    if text in MODELS:
+        return get_spec(text)
+    path, colon, attribute = text.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        registry = Registry("model")
+        for name, target in MODELS.items():
+            registry.add(name, target)
+        try:
+            registry.get(text)
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{error}, or path/to/file.py:Class") from None
+    return _load_file(Path(path), attribute)
+
+
+def _load_file(path: Path, attribute: str) -> ModelSpec | LoadedModule:
+    if not path.is_file():
+        raise ConfigError(f"model file {str(path)!r} does not exist")
+    spec = importlib.util.spec_from_file_location(f"rostam_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"model file {str(path)!r} cannot be imported")
+    file = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = file  # dataclasses and pickling look the module up by name
+    try:
+        spec.loader.exec_module(file)
+    except Exception as error:
+        raise ConfigError(f"model file {str(path)!r} fails on import: {type(error).__name__}: {error}") from error
+    if not hasattr(file, attribute):
+        known = [n for n, v in vars(file).items() if isinstance(v, type) and issubclass(v, nn.Module)]
+        raise ConfigError(f"{str(path)!r} has no {attribute!r}; module classes there: {', '.join(known) or 'none'}")
+    factory = getattr(file, attribute)
+    try:
+        with torch.device("meta"):
+            built = factory()
+    except Exception as error:
+        raise ConfigError(f"{attribute}() in {str(path)!r} fails: {type(error).__name__}: {error}") from error
+    if isinstance(built, ModelSpec):
+        return built
+    if not isinstance(built, nn.Module):
+        raise ConfigError(f"{attribute}() in {str(path)!r} returns a {type(built).__name__}, not a module")
+    inputs = getattr(factory, "example_inputs", None) or getattr(file, "example_inputs", None)
+    if inputs is None:
+        raise ConfigError(f"{str(path)!r} needs a function example_inputs(batch), in the file or on {attribute}")
+    with torch.device("meta"):
+        made = inputs(_EXAMPLE_BATCH)
+    loss = getattr(factory, "loss_fn", None) or getattr(file, "loss_fn", None)
+    return LoadedModule(attribute, built, made, loss)
+
+
+def user_subject(
+    module: nn.Module, example_inputs: Any, loss: Callable[..., Any] | None, targets: Any, name: str
+) -> Subject:
+    """Return a module in hand as a Subject. Raises: TracingError if inputs or parameters are missing."""
+    if not any(p.requires_grad for p in module.parameters()):
+        raise TracingError(f"{name} has no trainable parameters: there is no training step to trace")
+    if example_inputs is None:
+        raise TracingError(f"{name} needs example_inputs: a tensor, a sequence of tensors, or keyword inputs")
+    names, values = _flat(example_inputs)
+    extra = list(_flat(targets)[1]) if targets is not None else []
+    taken = num_positional(module)
+    if loss is not None and not extra and taken is not None and not any(names) and len(values) > taken:
+        values, extra, names = values[:taken], values[taken:], names[:taken]
+    tensors = [v for v in (*values, *extra) if isinstance(v, torch.Tensor) and v.dim() > 0]
+    if not tensors:
+        raise TracingError(f"{name}: no example input has a batch dimension (dim 0 of the first tensor)")
+    _check_loss(loss, len(extra), name)
+    batch = tensors[0].shape[0]
+    slots = tuple(_slot(value, batch) for value in (*values, *extra))
+    first = max(2, batch)
+    return Subject(
+        name, module, slots, tuple(names), loss, (first, 2 * first), notes=_no_loss_note(module, loss)
+    )
+
+
+def _no_loss_note(module: nn.Module, loss: Callable[..., Any] | None) -> tuple[str, ...]:
+    return () if loss is not None else ("no loss_fn: the module's own loss, or the mean of its outputs",)
+
+
+def _check_loss(loss: Callable[..., Any] | None, num_targets: int, name: str) -> None:
+    """Reject a loss that needs more targets than there are, before the tracer stumbles over it."""
+    if loss is None:
+        return
+    try:
+        inspect.signature(loss).bind(*range(1 + num_targets))
+    except TypeError as error:
+        raise TracingError(
+            f"{name}: loss_fn cannot be called with the output and {num_targets} targets ({error}); "
+            "pass targets=(...) or append them to example_inputs"
+        ) from None
+    except ValueError:
+        return  # a builtin without a signature
+
+
+def _flat(inputs: Any) -> tuple[list[str | None], list[Any]]:
+    if isinstance(inputs, Mapping):
+        return list(inputs), list(inputs.values())
+    values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    return [None] * len(values), values
+
+
+def _slot(value: Any, batch: int) -> InputSlot:
+    if isinstance(value, torch.Tensor):
+        shape = tuple(value.shape)
+        return InputSlot(shape, value.dtype, scales=bool(shape) and shape[0] == batch)
+    return InputSlot(None, value=value)

@@ -1,0 +1,68 @@
+"""Which split rule belongs to which op."""
+
+from collections.abc import Callable
+
+from rostam_py.tracing.splits import attention, convolution, elementwise, embedding, matmul, normalization
+from rostam_py.tracing.splits import reduction, views
+from rostam_py.tracing.splits.call import RawSplit, SplitCall
+
+Rule = Callable[[SplitCall], list[RawSplit]]
+
+
+def _each(names: str, rule: Rule) -> dict[str, Rule]:
+    return {name: rule for name in names.split()}
+
+
+RULES: dict[str, Rule] = {
+    "mm": matmul.mm, "addmm": matmul.addmm, "bmm": matmul.bmm, "baddbmm": matmul.baddbmm,
+    "mv": matmul.mv, "dot": matmul.dot,
+    **_each("view reshape _unsafe_view squeeze unsqueeze _reshape_alias", views.view),
+    **_each("permute transpose t", views.permute),
+    "expand": views.expand,
+    **_each("slice", views.along_others(1)),
+    **_each("split split_with_sizes chunk", views.along_others(2)),
+    **_each("select unbind", views.removes(1)),
+    "select_backward": views.select_backward, "slice_backward": views.slice_backward,
+    "cat": views.cat, "stack": views.stack,
+    **_each("constant_pad_nd tril triu", views.same_shape_dims),
+    **_each("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward "
+            "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
+            "_scaled_dot_product_efficient_attention_backward "
+            "_scaled_dot_product_flash_attention_backward", attention.attention),
+    **_each("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data", elementwise.softmax),
+    "native_layer_norm": normalization.layer_norm, "native_layer_norm_backward": normalization.layer_norm_backward,
+    "_fused_rms_norm": normalization.rms_norm, "_fused_rms_norm_backward": normalization.rms_norm_backward,
+    "native_group_norm": normalization.group_norm, "native_group_norm_backward": normalization.group_norm_backward,
+    **_each("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional "
+            "_native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_with_update_functional "
+            "cudnn_batch_norm", normalization.batch_norm),
+    **_each("native_batch_norm_backward batch_norm_backward", normalization.batch_norm_backward),
+    "embedding": embedding.embedding, "embedding_dense_backward": embedding.embedding_backward,
+    **_each("_embedding_bag _embedding_bag_forward_only", embedding.embedding_bag),
+    **_each("_embedding_bag_backward _embedding_bag_dense_backward", embedding.embedding_bag_backward),
+    "convolution": convolution.convolution, "convolution_backward": convolution.convolution_backward,
+    **_each("max_pool2d_with_indices max_pool3d_with_indices", convolution.max_pool),
+    **_each("max_pool2d_with_indices_backward max_pool3d_with_indices_backward avg_pool2d avg_pool3d "
+            "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "
+            "upsample_nearest2d upsample_bilinear2d", elementwise.leading(2)),
+    **_each("sum mean amax amin max min argmax argmin var var_mean std prod any all logsumexp", reduction.reduction),
+    "nll_loss_forward": reduction.nll_loss, "nll_loss_backward": reduction.nll_loss_backward,
+    "nll_loss2d_forward": reduction.nll_loss, "nll_loss2d_backward": reduction.nll_loss_backward,
+    **_each("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits",
+            elementwise.pointwise_loss),
+    **_each("mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward "
+            "_to_copy detach alias lift_fresh lift_fresh_copy native_dropout native_dropout_backward "
+            "leaky_relu_backward copy zeros_like ones_like full_like empty_like rand_like randn_like masked_fill",
+            elementwise.elementwise),
+    **_each("arange zeros ones full empty new_zeros new_ones new_full new_empty empty_strided rand randn "
+            "new_empty_strided scalar_tensor linspace", elementwise.creation),
+    **_each("cumsum gather scatter scatter_add sort topk flip", elementwise.independent_along(1)),
+}  # fmt: skip
+
+
+def find_splits(call: SplitCall) -> list[RawSplit]:
+    """Return the legal splits of a call; none where no rule is known (the op is then replicated)."""
+    rule = RULES.get(call.name)
+    if rule is None and call.is_pointwise:
+        rule = elementwise.elementwise
+    return rule(call) if rule is not None else []

@@ -1,0 +1,67 @@
+"""Subject: a module ready to be traced, with inputs that can be made at any batch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from rostam_py.models.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class InputSlot:
+    """One input: a tensor's shape and dtype (``scales``: dim 0 is the batch), or a plain value."""
+
+    shape: tuple[int, ...] | None
+    dtype: torch.dtype | None = None
+    scales: bool = False
+    value: Any = None
+
+    def at(self, batch: int) -> Any:
+        """Return the input at ``batch`` samples, a tensor of the current (fake) mode."""
+        if self.shape is None:
+            return self.value
+        shape = (batch, *self.shape[1:]) if self.scales else self.shape
+        return torch.empty(shape, dtype=self.dtype, device="cpu")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is traced. names: keyword names of the module's inputs (None: positional); slots: all inputs."""
+
+    name: str
+    module: nn.Module
+    slots: tuple[InputSlot, ...]
+    names: tuple[str | None, ...]
+    loss: Callable[..., Any] | None
+    batches: tuple[int, int] = (2, 4)
+    optimizer: str = "sgd"
+    precision: str = "fp32"
+    sequence_length: int = 0
+    notes: tuple[str, ...] = ()
+
+    def inputs_at(self, batch: int) -> tuple[Any, ...]:
+        """Return the step's inputs at ``batch`` samples."""
+        return tuple(slot.at(batch) for slot in self.slots)
+
+    @staticmethod
+    def of_spec(spec: ModelSpec, depth: Mapping[str, int], build: bool = True) -> "Subject":
+        """Return a registered model at a given depth, its weights on the meta device."""
+        module = nn.Module()
+        if build:
+            with torch.device("meta"):
+                module = spec.build(depth)
+        shapes = spec.example_inputs(1) + spec.example_targets(1)
+        return Subject(
+            name=spec.name,
+            module=module,
+            slots=tuple(InputSlot(shape, getattr(torch, dtype), scales=True) for shape, dtype in shapes),
+            names=(None,) * len(spec.inputs),
+            loss=spec.loss,
+            optimizer=spec.default_optimizer,
+            precision=spec.default_precision,
+            sequence_length=spec.sequence_length,
+            notes=tuple(f"assumed: {note}" for note in spec.assumed),
+        )
