@@ -41,7 +41,8 @@ class KernelBuilder:
         """Return one member's bytes of a tensor in the run's precision."""
         t = self.graph.tensors[tensor]
         share = self.sharding.tensor_fraction(self.graph, tensor, self.batch, whole)
-        return t.num_bytes(self.batch) * share * tensor_bytes_factor(self.precision, t.dtype)
+        factor = 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
+        return t.num_bytes(self.batch) * share * factor
 
     def build(self, op_ids: Sequence[int]) -> Kernel:
         """Return the kernel that runs ``op_ids`` (execution order, first real op is the main one)."""

@@ -142,9 +142,9 @@ class _Propagation:
                 self._settle(t, want)
             have = self._held(t)
             is_mismatch = have is not WHOLE and have != want
-            if is_mismatch:
-                result.comms.setdefault(t, TensorComm(t, "all_reduce" if have == PARTIAL else "all_gather"))
-            whole.append(t in result.comms and (is_mismatch or have is WHOLE))
+            if is_mismatch and t not in result.comms:
+                self._make_whole(t, have)
+            whole.append(is_mismatch or (t in result.comms and have is WHOLE))
         result.uses_whole[op.id] = tuple(whole)
         for t, out in zip(op.outputs, split.output_dims if split is not None else (), strict=False):
             result.states[t] = out
@@ -154,6 +154,17 @@ class _Propagation:
                 result.padded[size] = local_extent(size, self.degree)
         elif op.flops.at(self.batch) > 0 and not op.is_elementwise:
             result.replicated[op.op_type] += 1
+
+    def _make_whole(self, tensor: int, have: State) -> None:
+        """Collect a tensor; a partial sum where it is computed, before any view of it, to start early."""
+        states, graph = self.result.states, self.graph
+        while have == PARTIAL and (producer := graph.tensors[tensor].producer) is not None:
+            op = graph.ops[producer]
+            if not op.is_metadata or len(op.inputs) != 1 or len(graph.consumers[op.inputs[0]]) != 1:
+                break
+            states[tensor] = WHOLE
+            tensor = op.inputs[0]
+        self.result.comms[tensor] = TensorComm(tensor, "all_reduce" if have == PARTIAL else "all_gather")
 
     # Choosing a split
 
@@ -293,16 +304,16 @@ class _Propagation:
         return -1 if producer is None else self.graph.ops[producer].block
 
     def _match_gradients(self) -> None:
-        """Make every final gradient spread like its parameter."""
+        """Make every final gradient spread like its parameter, and the loss whole."""
         states = {t.name: self.result.states[t.id] for t in self.graph.parameters}
         for t in self.graph.tensors:
             state = self.result.states[t.id]
+            if t.kind == "loss" and state == PARTIAL and t.id not in self.result.comms:
+                self._make_whole(t.id, state)
             if t.kind != "gradient" or t.name not in states or t.id in self.result.comms:
                 continue
             if state == PARTIAL or (state is not WHOLE and state != states[t.name]):
-                self.result.comms[t.id] = TensorComm(t.id, "all_reduce" if state == PARTIAL else "all_gather")
-            elif state is WHOLE:
-                continue
+                self._make_whole(t.id, state)
 
 
 def _follows(op: Op) -> bool:
