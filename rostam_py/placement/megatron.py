@@ -7,6 +7,7 @@ from rostam_py.costs import make_cost_model, optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import Op, OperatorGraph
+from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, fused_groups
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
@@ -42,6 +43,7 @@ class MegatronPlacer:
         strategy = self.strategy
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
+        graph = regroup_gradient_sums(graph)
         job = _Job(graph, machine, strategy, self._cost_model(machine), micro_batch, num_microbatches)
         stages = job.build_stages()
         return Plan(
@@ -216,7 +218,7 @@ class _Job:
         found = []
         if self.sharding.replicated:
             counts = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
-            found.append(f"replicated over tp for want of a legal split: {counts}")
+            found.append(f"run whole on every member of a tp group: {counts}")
         for size, local in sorted(self.sharding.padded.items()):
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
         vanished = sum(op.is_metadata for op in self.graph.ops)

@@ -87,6 +87,6 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
         f" {format_size(need.parameters)} of parameters, {format_size(need.gradients)} of gradients,"
         f" {format_size(need.optimizer_state)} of optimizer state and {format_size(need.activations)} of activations"
-        f" ({in_flight[worst]} micro-batches in flight). Raise strategy.tp or pp, lower micro_batch,"
+        f" (micro-batches in flight: {in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
         " or set strategy.recompute=full"
     )
