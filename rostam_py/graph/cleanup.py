@@ -1,0 +1,185 @@
+"""Clean-up before costing (MODEL B7): metadata ops vanish, element-wise chains fuse into their producer.
+
+Example:
+    fusion = fuse(graph, barriers)                # barriers: tensors that are communicated
+    for kernel, traffic in zip(fusion.kernels, kernel_traffic(graph, fusion)):
+        read, written = kernel_bytes(graph, traffic, batch)
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from rostam_py.graph.operator_graph import Op, OperatorGraph
+
+_GATHERS = ("aten.embedding.", "aten._embedding_bag.", "aten.index_select.", "aten.gather.", "aten.index.")
+_OUTCOMES = ("gradient", "loss")
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Kernels as op ids, main op first, in a valid execution order; and what the clean-up did."""
+
+    kernels: tuple[tuple[int, ...], ...]
+    num_metadata_removed: int
+    num_fused: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTraffic:
+    """What a kernel moves to and from memory, as tensor ids.
+
+    reads, writes: whole tensors; tensors that live only inside the kernel are in neither.
+    gathered: (table, result): of the table only as many bytes are read as the result holds.
+    """
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    gathered: tuple[tuple[int, int], ...] = ()
+
+
+def fuse(graph: OperatorGraph, barriers: Collection[int] = frozenset(), ops: Collection[int] | None = None) -> Fusion:
+    """Return the kernels of ``graph``.
+
+    Model: an element-wise op joins the kernel, created last, of those that make its inputs, if phase
+        and block are the same and none of its inputs is reached through a barrier. Kernels run in the
+        order of their first ops, so all other inputs of the op exist by then.
+    Args: barriers: ids of tensors that need communication before they are read; views count.
+        ops: ids of the ops to consider, all by default.
+    Cost: linear in ops and edges.
+    """
+    barriers = frozenset(barriers)
+    roots = resolve_views(graph)
+    crossing = _behind_barrier(graph, barriers)
+    kernels: list[list[int]] = []
+    made_by: dict[int, int] = {}  # root tensor -> kernel
+    num_metadata = num_fused = 0
+    for op in graph.ops:
+        if ops is not None and op.id not in ops:
+            continue
+        if op.is_metadata:
+            num_metadata += 1
+            continue
+        place = _host(graph, op, kernels, made_by, roots, crossing) if op.is_elementwise else None
+        if place is None:
+            place = len(kernels)
+            kernels.append([])
+        else:
+            num_fused += 1
+        kernels[place].append(op.id)
+        for output in op.outputs:
+            made_by[output] = place
+    return Fusion(tuple(tuple(k) for k in kernels), num_metadata, num_fused)
+
+
+def _host(
+    graph: OperatorGraph,
+    op: Op,
+    kernels: list[list[int]],
+    made_by: dict[int, int],
+    roots: tuple[int, ...],
+    crossing: frozenset[int],
+) -> int | None:
+    """Return the kernel that an element-wise op may join, None if it must start its own."""
+    if any(tensor in crossing for tensor in op.inputs):
+        return None
+    makers = [made_by[roots[tensor]] for tensor in op.inputs if roots[tensor] in made_by]
+    if not makers:
+        return None
+    place = max(makers)
+    last = graph.ops[kernels[place][-1]]
+    return place if (last.phase, last.block) == (op.phase, op.block) else None
+
+
+def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:
+    """Return, for each tensor, the tensor a computing op made that it is a view of (or itself)."""
+    roots = list(range(len(graph.tensors)))
+    for op in graph.ops:
+        if op.is_metadata and op.inputs:
+            for output in op.outputs:
+                roots[output] = roots[op.inputs[0]]
+    return tuple(roots)
+
+
+def _resolve_regions(graph: OperatorGraph) -> tuple[int, ...]:
+    """As ``resolve_views``, but a view of a part (slice, split, select) is a region of its own."""
+    regions = list(range(len(graph.tensors)))
+    for op in graph.ops:
+        if op.is_metadata and op.inputs:
+            whole = graph.tensors[op.inputs[0]].num_elements(1)
+            for output in op.outputs:
+                if graph.tensors[output].num_elements(1) >= whole:
+                    regions[output] = regions[op.inputs[0]]
+    return tuple(regions)
+
+
+def _behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset[int]:
+    """Return barriers and all views of them."""
+    crossing = set(barriers)
+    for op in graph.ops:
+        if op.is_metadata and any(tensor in crossing for tensor in op.inputs):
+            crossing.update(op.outputs)
+    return frozenset(crossing)
+
+
+def kernel_traffic(
+    graph: OperatorGraph, fusion: Fusion, kept: Collection[int] = frozenset()
+) -> tuple[KernelTraffic, ...]:
+    """Return each kernel's traffic, in the order of ``fusion.kernels``.
+
+    Args: kept: tensors that must reach memory even if only this kernel reads them (communicated ones).
+    """
+    roots, regions = resolve_views(graph), _resolve_regions(graph)
+    kernel_of = {op: place for place, kernel in enumerate(fusion.kernels) for op in kernel}
+    readers: dict[int, set[int]] = {}  # root -> kernels that read it
+    needed = {roots[t] for t in kept}
+    for op in graph.ops:
+        if not op.is_metadata:
+            for tensor in op.inputs:
+                readers.setdefault(roots[tensor], set()).add(kernel_of.get(op.id, -1))
+    for tensor in graph.tensors:
+        if tensor.is_saved or tensor.kind in _OUTCOMES:
+            needed.add(roots[tensor.id])
+    traffics = []
+    for place, kernel in enumerate(fusion.kernels):
+        made = {output for index in kernel for output in graph.ops[index].outputs}
+        outside = {t for t in made if t in needed or not readers.get(t) or readers[t] - {place}}
+        reads, gathered = _kernel_reads(graph, kernel, roots, regions, made)
+        traffics.append(KernelTraffic(reads, tuple(sorted(outside)), gathered))
+    return tuple(traffics)
+
+
+def _kernel_reads(
+    graph: OperatorGraph, kernel: tuple[int, ...], roots: tuple[int, ...], regions: tuple[int, ...], made: set[int]
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Return the tensors a kernel reads from memory, each region once, and its gathers."""
+    reads: dict[int, int] = {}  # region -> the tensor as it is read first
+    gathered = []
+    for index in kernel:
+        op = graph.ops[index]
+        inputs = op.inputs
+        if op.op_type.startswith(_GATHERS) and len(inputs) > 1:
+            gathered.append((inputs[0], op.outputs[0]))
+            inputs = inputs[1:]
+        for tensor in inputs:
+            if roots[tensor] not in made:
+                reads.setdefault(regions[tensor], tensor)
+    return tuple(reads.values()), tuple(gathered)
+
+
+def kernel_bytes(graph: OperatorGraph, traffic: KernelTraffic, batch: float) -> tuple[float, float]:
+    """Return (bytes read, bytes written) of a kernel at ``batch`` samples, unsplit, in traced dtypes."""
+    tensors = graph.tensors
+    read = sum(_distinct_bytes(graph, t, batch) for t in traffic.reads)
+    read += sum(tensors[result].num_bytes(batch) for _, result in traffic.gathered)
+    return read, sum(tensors[t].num_bytes(batch) for t in traffic.writes)
+
+
+def _distinct_bytes(graph: OperatorGraph, tensor: int, batch: float) -> float:
+    """Bytes of a tensor in memory: an expanded view is no larger than what it expands."""
+    seen = graph.tensors[tensor].num_bytes(batch)
+    producer = graph.tensors[tensor].producer
+    while producer is not None and graph.ops[producer].is_metadata:
+        source = graph.ops[producer].inputs[0]
+        seen = min(seen, graph.tensors[source].num_bytes(batch))
+        producer = graph.tensors[source].producer
+    return seen
