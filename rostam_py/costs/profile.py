@@ -70,7 +70,7 @@ def profile(
     """Time each distinct op of ``graph`` at each batch, and one optimizer step.
 
     Model: an op runs alone, on inputs that are out of the caches unless the same pass wrote them;
-        the median of its repeats counts. Eager dispatch is part of an op's time; autograd's own
+        its median time counts (on CPUs the lower quartile). Eager dispatch is part of an op's time; autograd's own
         bookkeeping is not.
     Args: batches: samples, at least one, each >= 1. out: where to save the table; "" saves nothing.
         changes: fields of ProfileOptions.
@@ -247,9 +247,9 @@ def _provenance(graph: OperatorGraph, batches: list[int], device: str, options: 
 
     if device == "cuda":
         name = torch.cuda.get_device_name(0)
-        accelerator, clock = _ACCELERATOR_BY_DEVICE.get(name, ""), "device events"
+        accelerator, clock = _ACCELERATOR_BY_DEVICE.get(name, ""), "device events, median"
     else:
-        name, accelerator, clock = _cpu_name(), "cpu_local", "time.perf_counter"
+        name, accelerator, clock = _cpu_name(), "cpu_local", "time.perf_counter, lower quartile"
     return {
         "model": graph.name,
         "device": f"1x {name}",
@@ -259,7 +259,7 @@ def _provenance(graph: OperatorGraph, batches: list[int], device: str, options: 
         "precision": options.precision,
         "optimizer": options.optimizer,
         "batches": batches,
-        "clock": f"{clock}, median",
+        "clock": clock,
         "date": options.date,
         "command": options.command,
     }

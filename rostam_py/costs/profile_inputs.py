@@ -64,7 +64,7 @@ class CallBuilder:
                 made[index] = self._tensor(op, self._graph.tensors[index])
         views = [made[index][0] for index in op.inputs]
         args = self._value(op.arguments["args"], views)
-        kwargs = {k: self._value(v, views) for k, v in op.arguments["kwargs"].items() if k not in _IGNORED_KEYWORDS}
+        kwargs = self._keywords(op, views)
         if not op.inputs:
             kwargs["device"] = self._device
         recent = [self._is_recent(op, self._graph.tensors[index]) for index in made]
@@ -83,18 +83,22 @@ class CallBuilder:
         chain = view_chain(self._graph, tensor)
         if chain:
             owner = self._fresh(op, self._graph.tensors[chain[-1][0].inputs[0]])
-            view = owner
-            for step, place in reversed(chain):
-                view = self._apply_view(step, view, place)
-            if tuple(view.shape) == self._shape(tensor):
+            try:
+                view = owner
+                for step, place in reversed(chain):
+                    view = self._apply_view(step, view, place)
+            except RuntimeError:  # the owner was not contiguous in the step (fused attention's output)
+                view = None
+            if view is not None and tuple(view.shape) == self._shape(tensor):
                 return view, owner
         owner = self._fresh(op, tensor)
         return owner, owner
 
     def _apply_view(self, step: Op, value: Any, place: int) -> Any:
         views = [value] * len(step.inputs)
-        kwargs = {k: self._value(v, views) for k, v in step.arguments["kwargs"].items() if k not in _IGNORED_KEYWORDS}
-        result = self._function(step.op_type)(*self._value(step.arguments["args"], views), **kwargs)
+        result = self._function(step.op_type)(
+            *self._value(step.arguments["args"], views), **self._keywords(step, views)
+        )
         return result[place] if isinstance(result, (list, tuple)) else result
 
     def _fresh(self, op: Op, tensor: Tensor) -> Any:
@@ -136,6 +140,10 @@ class CallBuilder:
         if "embedding" in op.op_type or "index" in op.op_type:
             return max(1, shapes[0][0])
         return 2
+
+    def _keywords(self, op: Op, views: list[Any]) -> dict[str, Any]:
+        kwargs = op.arguments["kwargs"].items()
+        return {key: self._value(value, views) for key, value in kwargs if key not in _IGNORED_KEYWORDS}
 
     def _value(self, value: Any, views: list[Any]) -> Any:
         if isinstance(value, list):
