@@ -1,0 +1,49 @@
+"""rostam: how long a PyTorch model trains on a machine that may not exist yet, and why.
+
+Example:
+    import rostam_py as rostam
+    graph = rostam.trace("gpt_1_3b")
+    fabric = rostam.fabric("fat_tree", num_accelerators=64, accelerator_bandwidth="400 Gb/s")
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = rostam.place(graph, machine, global_batch=64, strategy=rostam.Strategy(dp=8, tp=8))
+    print(rostam.simulate(plan).iteration_time_s)
+
+Importing it loads nothing heavy: each name is imported when it is first used.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "LinkBandwidth": "rostam_py.simulation",
+    "Machine": "rostam_py.placement",
+    "OperatorGraph": "rostam_py.graph",
+    "Plan": "rostam_py.placement",
+    "Reroute": "rostam_py.simulation",
+    "RunResult": "rostam_py.simulation",
+    "Strategy": "rostam_py.placement",
+    "place": "rostam_py.placement",
+    "run_collective": "rostam_py.simulation",
+    "run_flows": "rostam_py.simulation",
+    "saturation_throughput": "rostam_py.fabrics.throughput",
+    "simulate": "rostam_py.simulation",
+    "trace": "rostam_py.tracing",
+}
+_RENAMED = {"fabric": ("rostam_py.fabrics", "build_fabric"), "profile": ("rostam_py.costs.profile", "profile")}
+
+__all__ = sorted([*_EXPORTS, *_RENAMED])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    if name in _RENAMED:
+        module, attribute = _RENAMED[name]
+        return getattr(importlib.import_module(module), attribute)
+    raise AttributeError(f"module 'rostam_py' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

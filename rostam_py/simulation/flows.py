@@ -1,0 +1,69 @@
+"""Run given flows on a fabric: who sends how much to whom, from when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
+from rostam_py.simulation.network import check_fidelity, make_router
+from rostam_py.units import parse_size, parse_time
+
+
+@dataclass(frozen=True)
+class FlowsResult:
+    """When flows ended. sent_s, finish_s: last byte left the source, arrived [s], float arrays (num_flows,).
+
+    link_bytes: per directed link of one plane, float array.
+    """
+
+    sent_s: np.ndarray
+    finish_s: np.ndarray
+    link_bytes: np.ndarray
+
+
+def run_flows(
+    fabric: Any,
+    *,
+    src: Sequence[int],
+    dst: Sequence[int],
+    num_bytes: Sequence[int | str],
+    start_s: Sequence[float | str] | None = None,
+    fidelity: str = "flow",
+    routing: str = "hash",
+    seed: int = 0,
+    events: Sequence[Any] = (),
+) -> FlowsResult:
+    """Run flows with max-min sharing and return when each was sent and had arrived.
+
+    Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
+        takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
+        events: LinkBandwidth and Reroute.
+    Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links
+        of bandwidth 0.
+    """
+    check_fidelity(fidelity, ("flow",))
+    check_events(events, (LinkBandwidth, Reroute), "run_flows")
+    sizes = [-(-parse_size(value, "num_bytes") // fabric.planes) for value in num_bytes]
+    starts = [0.0] * len(sizes) if start_s is None else [parse_time(value, "start_s") for value in start_s]
+    if not len(src) == len(dst) == len(sizes) == len(starts):
+        raise ConfigError(f"src, dst, num_bytes, start_s have lengths {len(src)}, {len(dst)}, {len(sizes)}, {len(starts)}")
+    _check_healthy(fabric, [*src, *dst])
+    router = make_router(fabric, routing, has_events=bool(events))
+    reroutes = [(time_ps(e.time, "events.time"), e.flow, e.path_hash) for e in events if isinstance(e, Reroute)]
+    raw = _core.run_flows(
+        router, fabric.num_accelerators, np.asarray(src, np.int32), np.asarray(dst, np.int32),
+        np.asarray(sizes, np.int64), np.asarray([round(s * 1e12) for s in starts], np.int64),
+        seed=seed, link_events=link_event_list(events, router), reroutes=reroutes,
+    )  # fmt: skip
+    return FlowsResult(
+        raw["sent_ps"] * 1e-12, raw["delivered_ps"] * 1e-12, expand_links(raw["link_bytes"], router, len(fabric.links))
+    )
+
+
+def _check_healthy(fabric: Any, accelerators: Sequence[int]) -> None:
+    for accelerator in set(accelerators) & set(fabric.failures.accelerators):
+        raise ConfigError(f"a flow names accelerator {accelerator}, which has failed")

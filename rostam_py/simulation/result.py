@@ -1,0 +1,205 @@
+"""RunResult: what a simulated iteration took, and why."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError, InternalError
+from rostam_py.placement.plan import Plan
+from rostam_py.simulation.network import link_name
+from rostam_py.simulation.task_graph import CompiledGraph
+from rostam_py.simulation.timeline import write_perfetto
+
+PS = 1e-12
+RESULT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One stretch of the critical path.
+
+    kind: "compute", a communication axis ("tp", "dp", "pp", "tied") or "launch" (latency, waiting for a stream).
+    device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
+    """
+
+    kind: str
+    name: str
+    stage: int
+    device: int
+    microbatch: int
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """Load of one directed link in the last iteration.
+
+    name: "source -> destination" vertices. num_bytes: over one plane. busy_fraction: share of the iteration in
+    which it carried a flow. utilization: num_bytes / (bandwidth x iteration).
+    """
+
+    link: int
+    name: str
+    num_bytes: float
+    busy_fraction: float
+    utilization: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Times, traffic and their reasons for one job.
+
+    iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
+    first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
+    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed "tp", "dp", "pp", "tied";
+        sums to iteration_time_s.
+    breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
+    bytes_sent, bytes_received, num_messages: of one iteration by axis, all devices and planes.
+    link_bytes, link_busy_s: per directed link of one plane, last iteration.
+    mfu: model FLOPs, hfu: hardware FLOPs (with recomputation) over peak x devices x time.
+    checks: conservation checks that ran, all passed.
+    """
+
+    plan: Plan
+    fidelity: str
+    routing: str
+    seed: int
+    iteration_times_s: tuple[float, ...]
+    is_steady: bool
+    breakdown: dict[str, float]
+    breakdown_by_device: np.ndarray
+    devices: np.ndarray
+    bytes_sent: dict[str, int]
+    bytes_received: dict[str, int]
+    num_messages: dict[str, int]
+    link_bytes: np.ndarray
+    link_busy_s: np.ndarray
+    mfu: float
+    hfu: float
+    num_simulated_devices: int
+    checks: tuple[str, ...]
+    notes: tuple[str, ...]
+    _path: dict[str, np.ndarray] = field(repr=False)
+    _ends_ps: np.ndarray = field(repr=False)
+    _timeline: dict[str, np.ndarray] = field(repr=False)
+    _graph: CompiledGraph = field(repr=False)
+
+    @property
+    def iteration_time_s(self) -> float:
+        """Steady-state time of one iteration [s]."""
+        return self.iteration_times_s[-1]
+
+    @property
+    def first_iteration_s(self) -> float:
+        """Time of the first iteration, from a cold start [s]."""
+        return self.iteration_times_s[0]
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples trained per second."""
+        return self.plan.global_batch / self.iteration_time_s
+
+    def critical_path(self) -> list[Segment]:
+        """Return the chain of tasks that decided the last iteration's time, earliest first.
+
+        Durations sum to ``iteration_time_s``: the path is cut at the previous iteration's end, and gaps between
+        tasks (launch latency) are segments of their own.
+        """
+        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        segments: list[Segment] = []
+        cursor = begin
+        columns = [self._path[key].tolist() for key in ("start_ps", "end_ps", "device", "template", "task", "microbatch")]
+        for start, stop, device, template, task, microbatch in zip(*columns, strict=True):
+            if stop <= cursor:
+                continue
+            start = max(start, cursor)
+            info = self._graph.templates[template]
+            entry = info.tasks[task]
+            where = (info.stage, int(self._graph.accelerators[device]), microbatch)
+            if start > cursor:
+                segments.append(Segment("launch", "launch", *where, (cursor - begin) * PS, (start - cursor) * PS))
+            kind = "compute" if entry.kind == "compute" else entry.axis.rstrip("0123456789") or "pp"
+            segments.append(Segment(kind, entry.name, *where, (start - begin) * PS, (stop - start) * PS))
+            cursor = stop
+        if cursor != end:
+            raise InternalError(f"the critical path ends at {cursor} ps, the iteration at {end} ps")
+        return segments
+
+    def critical_path_by_kind(self) -> dict[str, float]:
+        """Return seconds of the critical path by kind; they sum to the iteration time."""
+        totals: dict[str, float] = {}
+        for segment in self.critical_path():
+            totals[segment.kind] = totals.get(segment.kind, 0.0) + segment.duration_s
+        return totals
+
+    def busiest_links(self, count: int = 10) -> list[LinkLoad]:
+        """Return the ``count`` links that carried the most bytes in relation to their bandwidth."""
+        links = self.plan.machine.fabric.links
+        bandwidth = links["bandwidth_bytes_per_s"]
+        utilization = self.link_bytes / (bandwidth * self.iteration_time_s)
+        order = np.lexsort((np.arange(len(utilization)), -utilization))[:count]
+        return [
+            LinkLoad(
+                int(k), link_name(self.plan.machine.fabric, links, int(k)), float(self.link_bytes[k]),
+                float(self.link_busy_s[k] / self.iteration_time_s), float(utilization[k]),
+            )
+            for k in order if self.link_bytes[k] > 0
+        ]  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready summary; equal runs give equal values, to the byte."""
+        plan = self.plan
+        return {
+            "version": RESULT_VERSION,
+            "model": plan.graph_name,
+            "fabric": plan.machine.fabric.describe(),
+            "accelerator": plan.machine.accelerator.name,
+            "num_accelerators": int(plan.accelerators.size),
+            "strategy": {"dp": plan.strategy.dp, "tp": plan.strategy.tp, "pp": plan.strategy.pp},
+            "global_batch": plan.global_batch,
+            "micro_batch": plan.micro_batch,
+            "fidelity": self.fidelity,
+            "routing": self.routing,
+            "seed": self.seed,
+            "iteration_time_s": self.iteration_time_s,
+            "first_iteration_s": self.first_iteration_s,
+            "iteration_times_s": list(self.iteration_times_s),
+            "is_steady": self.is_steady,
+            "samples_per_s": self.samples_per_s,
+            "breakdown_s": self.breakdown,
+            "critical_path_s": self.critical_path_by_kind(),
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+            "num_messages": self.num_messages,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "memory_bytes": max(stage.memory.total for stage in plan.stages),
+            "busiest_links": [
+                {"link": load.link, "name": load.name, "num_bytes": load.num_bytes,
+                 "busy_fraction": load.busy_fraction, "utilization": load.utilization}
+                for load in self.busiest_links()
+            ],
+            "num_simulated_devices": self.num_simulated_devices,
+            "checks": list(self.checks),
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    def to_json(self, path: str | None = None) -> str:
+        """Return the summary as JSON text, and write it to ``path`` if given."""
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def save_timeline(self, path: str) -> None:
+        """Write the recorded devices' last iteration as a Perfetto / Chrome trace (JSON, gzip if it ends in .gz).
+
+        Raises: ConfigError if the run recorded none (``simulate(..., timeline=True)``).
+        """
+        if len(self._timeline["start_ps"]) == 0:
+            raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
+        write_perfetto(path, self._graph, self._timeline, int(self._ends_ps[-2]), int(self._ends_ps[-1]))

@@ -1,0 +1,166 @@
+"""Simulate plans: placed training jobs in, times and their reasons out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.costs.precision import get_precision
+from rostam_py.errors import ConfigError, InternalError
+from rostam_py.placement.plan import Plan
+from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
+from rostam_py.simulation.network import check_fidelity, make_router
+from rostam_py.simulation.result import PS, RunResult
+from rostam_py.simulation.task_graph import CATEGORIES, CompiledGraph, compile_plans, seconds_to_ps
+from rostam_py.units import parse_time
+
+STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
+_BUCKETS = ("compute", "launch", "bubble", *CATEGORIES)
+
+
+def simulate(
+    plan: Plan | Sequence[Plan],
+    *,
+    fidelity: str = "flow",
+    routing: str = "spray",
+    seed: int = 0,
+    fold: bool = True,
+    fuse: bool = True,
+    timeline: bool | Sequence[int] = False,
+    events: Sequence[Any] = (),
+    start_times: Sequence[str | float] | None = None,
+    max_iterations: int | None = None,
+) -> Any:
+    """Simulate one plan, or several that share a fabric, until the iteration time is steady.
+
+    Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
+        nothing. Collectives take no compute.
+    Args: fidelity: "flow". routing: "spray" or "hash" (seeded by ``seed``). fold: simulate devices that must
+        behave alike once (same numbers, see MODEL H24). fuse: False keeps every kernel a task (same times,
+        slower). timeline: True records one device of every stage, or a list of accelerators. events:
+        LinkBandwidth changes. start_times: of each plan [s or text]. max_iterations: upper bound; default 10
+        for one plan; with several plans each runs exactly that many, default 3.
+    Returns: RunResult, or a list of them for a list of plans.
+    Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
+    Cost: messages in one iteration x iterations, at about a microsecond each; folding divides it.
+    """
+    check_fidelity(fidelity, ("flow",))
+    check_events(events, (LinkBandwidth,), "simulate")
+    plans = [plan] if isinstance(plan, Plan) else list(plan)
+    starts_ps = _starts(plans, start_times)
+    graph = compile_plans(plans, starts_ps=starts_ps, fuse=fuse)
+    machine = plans[0].machine
+    router = make_router(machine.fabric, routing, has_events=bool(events))
+    is_mix = len(plans) > 1
+    limit = max_iterations if max_iterations is not None else (3 if is_mix else 10)
+    if limit < 1:
+        raise ConfigError(f"max_iterations is {limit}; it must be >= 1")
+    strategy = plans[0].strategy
+    raw = _core.run_session(
+        graph.core,
+        router,
+        launch_latency_ps=seconds_to_ps(parse_time(strategy.launch_latency)),
+        min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
+        num_planes=machine.fabric.planes,
+        min_iterations=1,
+        max_iterations=limit,
+        steady_tolerance=STEADY_TOLERANCE,
+        seed=seed,
+        fold=fold,
+        link_events=link_event_list(events, router),
+        timeline_devices=_recorded(graph, timeline),
+    )
+    common = {"fidelity": fidelity, "routing": routing, "seed": seed}
+    results = [_result(number, graph, one, raw, router, common) for number, one in enumerate(plans)]
+    return results[0] if isinstance(plan, Plan) else results
+
+
+def _starts(plans: Sequence[Plan], start_times: Sequence[str | float] | None) -> list[int]:
+    if start_times is None:
+        return [0] * len(plans)
+    if len(start_times) != len(plans):
+        raise ConfigError(f"start_times has {len(start_times)} entries for {len(plans)} plans; give one a plan")
+    return [seconds_to_ps(parse_time(value, "start_times")) for value in start_times]
+
+
+def _recorded(graph: CompiledGraph, timeline: bool | Sequence[int]) -> list[int]:
+    """Return device indices whose tasks are recorded."""
+    if timeline is False:
+        return []
+    if timeline is True:
+        _, first = np.unique(np.stack([graph.plan_of, graph.stage_of]), axis=1, return_index=True)
+        return sorted(int(d) for d in first)
+    device_of = {int(a): d for d, a in enumerate(graph.accelerators)}
+    for accelerator in timeline:
+        if accelerator not in device_of:
+            raise ConfigError(f"timeline names accelerator {accelerator}, which the job does not use")
+    return [device_of[int(a)] for a in timeline]
+
+
+def _result(
+    number: int, graph: CompiledGraph, plan: Plan, raw: dict[str, Any], router: Any, common: dict[str, Any]
+) -> RunResult:
+    job = raw["jobs"][number]
+    ends = job["iteration_ends_ps"]
+    intervals = np.diff(ends)
+    own = graph.plan_of == number
+    by_device = raw["breakdown_ps"][own] * PS
+    _check_sums(raw["breakdown_ps"][own], int(intervals[-1]))
+    num_links = len(plan.machine.fabric.links["src"])
+    iteration_s = float(intervals[-1]) * PS
+    mfu, hfu = _utilization(plan, iteration_s)
+    return RunResult(
+        plan=plan,
+        **common,
+        iteration_times_s=tuple(float(t) * PS for t in intervals),
+        is_steady=bool(job["is_steady"]),
+        breakdown=dict(zip(_BUCKETS, by_device.mean(axis=0).tolist(), strict=True)),
+        breakdown_by_device=by_device,
+        devices=graph.accelerators[own],
+        bytes_sent=_by_axis(raw["sent_bytes"]),
+        bytes_received=_by_axis(raw["received_bytes"]),
+        num_messages=_by_axis(raw["num_messages"]),
+        link_bytes=expand_links(raw["link_bytes"], router, num_links),
+        link_busy_s=_busy(raw["link_busy_s"], router, num_links),
+        mfu=mfu,
+        hfu=hfu,
+        num_simulated_devices=raw["num_simulated_devices"],
+        checks=(
+            "bytes sent = bytes received", "collective bytes = closed form", "no link above capacity",
+            "breakdown sums to the iteration", "critical path sums to the iteration",
+        ),
+        notes=plan.notes,
+        _path=job["critical_path"],
+        _ends_ps=ends,
+        _timeline=raw["timeline"],
+        _graph=graph,
+    )  # fmt: skip
+
+
+def _by_axis(values: np.ndarray) -> dict[str, int]:
+    return {axis: int(v) for axis, v in zip(CATEGORIES, values, strict=True)}
+
+
+def _busy(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:
+    busy = np.zeros(num_links)
+    for value, links in zip(values, router.members, strict=True):
+        busy[links] = value
+    return busy
+
+
+def _check_sums(breakdown_ps: np.ndarray, interval_ps: int) -> None:
+    wrong = np.flatnonzero(breakdown_ps.sum(axis=1) != interval_ps)
+    if wrong.size:
+        row = int(wrong[0])
+        raise InternalError(f"breakdown of device {row} sums to {breakdown_ps[row].sum()} ps, not {interval_ps}")
+
+
+def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:
+    """Return MFU and HFU: model and hardware FLOPs over peak x devices x time."""
+    peak = plan.machine.accelerator.peak(get_precision(plan.strategy.precision or "fp32").matrix_peak)
+    per_stage = plan.accelerators.shape[0] * plan.accelerators.shape[2]
+    available = peak * plan.accelerators.size * iteration_s
+    model = sum(stage.flops for stage in plan.stages) * per_stage
+    hardware = sum(stage.hardware_flops for stage in plan.stages) * per_stage
+    return model / available, hardware / available
