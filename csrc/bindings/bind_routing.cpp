@@ -39,7 +39,8 @@ void bind_routing(py::module_& module) {
   module.def("routing_names", &routing::routing_names, "Names of the registered routings.");
   module.def("make_router", &make, "name"_a, "fabric"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
              "Build the routing `name` over `fabric`; the router keeps the fabric alive.");
-  py::class_<Router, std::shared_ptr<Router>>(module, "Router", "Routes of accelerator pairs over engine links (links or bundles of them).")
+  py::class_<Router, std::shared_ptr<Router>>(module, "Router",
+                                              "Routes of accelerator pairs over engine links (links or bundles).")
       .def("route", &route, "src"_a, "dst"_a, "message_hash"_a = 0,
            "Return (engine links, share of the flow on each, latency in ps) of a message.")
       .def_property_readonly("is_hash_free", &Router::is_hash_free, "True if routes depend on the pair alone.")

@@ -28,20 +28,23 @@ Fabric::Fabric(Blueprint blueprint) : blueprint_(std::move(blueprint)) {
 
 void Fabric::validate() const {
   if (num_accelerators() < 1) ROSTAM_THROW(ConfigError, "fabric " << name() << " has no accelerator; it needs one");
-  for (size_t i = 0; i < links().size(); ++i) {
-    const Link& link = links()[i];
+  for (const Link& link : links()) {
     for (const int32_t end : {link.src, link.dst}) {
       if (end < 0 || end >= num_vertices()) {
-        ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] ends at vertex " << end << "; the vertices are 0.."
+  if (num_accelerators() < 1) ROSTAM_THROW(ConfigError, "fabric " << name() << " has no accelerator; it needs one");
                                                   << num_vertices() - 1);
       }
     }
-    if (link.src == link.dst) ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] joins vertex " << link.src << " to itself");
+    if (link.src == link.dst) {
+      ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] joins vertex " << link.src << " to itself");
+    }
     if (!(link.capacity_bytes_per_s > 0)) {
-      ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] has bandwidth " << link.capacity_bytes_per_s
+      ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] has bandwidth " << link.capacity_bytes_per_s
                                                 << " bytes/s; it must be > 0");
     }
-    if (link.latency < SimTime::zero()) ROSTAM_THROW(ConfigError, "fabric.links[" << i << "] has a negative latency");
+    if (link.latency < SimTime::zero()) {
+      ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] has a negative latency");
+    }
   }
 }
 

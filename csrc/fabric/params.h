@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -34,7 +35,9 @@ class Params {
  private:
   double single(const std::string& key) const {
     const std::vector<double>& values = numbers(key);
-    if (values.size() != 1) ROSTAM_THROW(ConfigError, "fabric." << key << " has " << values.size() << " values, not one");
+    if (values.size() != 1) {
+      ROSTAM_THROW(ConfigError, "fabric." << key << " has " << values.size() << " values, not one");
+    }
     return values[0];
   }
   std::map<std::string, std::vector<double>> values_;

@@ -1,0 +1,36 @@
+"""Fabrics: one file each with its dataclass (the only schema), built into a frozen core fabric.
+
+Example:
+    from rostam_py.fabrics import build_fabric
+    fabric = build_fabric("torus", dims=(32, 32), accelerator_bandwidth="6400 Gb/s", planes=4)
+    fabric.num_links, fabric.diameter()
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from rostam_py.registry import Registry
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.fabric import Fabric
+
+FABRICS = Registry("fabric")
+FABRICS.add("custom", "rostam_py.fabrics.custom:CustomConfig")
+FABRICS.add("electrical_cluster", "rostam_py.fabrics.electrical_cluster:ElectricalClusterConfig")
+FABRICS.add("electrical_flat", "rostam_py.fabrics.electrical_flat:ElectricalFlatConfig")
+FABRICS.add("fat_tree", "rostam_py.fabrics.fat_tree:FatTreeConfig")
+FABRICS.add("torus", "rostam_py.fabrics.torus:TorusConfig")
+
+
+def build_fabric(name: str, **params: Any) -> "Fabric":
+    """Build the registered fabric ``name`` from its parameters.
+
+    Args: name: one of ``FABRICS.names()``. params: fields of that fabric's Config.
+    Raises: UnknownNameError for another name; ConfigError for an unknown, missing or bad parameter.
+    """
+    from rostam_py.fabrics.config import make_config
+    from rostam_py.fabrics.fabric import Fabric
+
+    return Fabric(name, make_config(name, FABRICS.get(name), params))
+
+
+__all__ = ["FABRICS", "build_fabric"]

@@ -1,0 +1,26 @@
+"""Bills of materials: what switches and cables of a fabric cost.
+
+Source: HammingMesh, section III-C and appendix E, prices of April 2022; NICs, boards and packaging not counted.
+"""
+
+from dataclasses import dataclass
+
+SWITCH_USD = 14_280.0
+CABLE_USD = {"DAC": 272.0, "AoC": 603.0}
+
+
+@dataclass(frozen=True, slots=True)
+class BillOfMaterials:
+    """Parts of a fabric over all planes.
+
+    num_cables: medium ("DAC", 5 m copper; "AoC", 20 m active optical) -> cables.
+    """
+
+    num_switches: int
+    num_cables: dict[str, int]
+
+    @property
+    def total_usd(self) -> float:
+        """Price of all parts [US dollars of April 2022]."""
+        cables = sum(CABLE_USD[medium] * count for medium, count in self.num_cables.items())
+        return self.num_switches * SWITCH_USD + cables

@@ -1,0 +1,129 @@
+"""What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.units import parse_bandwidth, parse_time
+
+# HammingMesh, section III: 16 ports of 400 Gb/s (800 GB/s) into every accelerator package, on every fabric.
+DEFAULT_ACCELERATOR_BANDWIDTH = "6400 Gb/s"
+
+
+# Vertices and directed links are int32 in the core; a link count stays below some hundred times this.
+MAX_COUNT = 2**24
+
+
+def check_integer(key: str, value: Any, minimum: int) -> int:
+    """Return ``value`` as an int.
+
+    Raises: ConfigError naming key, value and the allowed range.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < minimum:
+        raise ConfigError(f"{key} is {value!r}; it must be an integer >= {minimum}")
+    if int(value) > MAX_COUNT:
+        raise ConfigError(f"{key} is {value!r}; it must be <= {MAX_COUNT}")
+    return int(value)
+
+
+def check_dims(key: str, values: Any, minimum: int, what: str) -> tuple[int, ...]:
+    """Return a list or tuple of integers as a tuple; a list is what Hydra hands down.
+
+    Raises: ConfigError naming the first bad entry.
+    """
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ConfigError(f"{key} is {values!r}; it must be a list of integers such as [4, 4]")
+    checked = tuple(values)
+    for i, value in enumerate(checked):
+        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < minimum:
+            raise ConfigError(f"{key}[{i}] is {value!r}; every {what} must be >= {minimum}")
+    if not checked:
+        raise ConfigError(f"{key} is empty; it needs at least one {what}")
+    return tuple(int(value) for value in checked)
+
+
+@dataclass(kw_only=True, slots=True)
+class FabricConfig:
+    """Parameters of every fabric; each fabric's Config adds its own.
+
+    Model: B = planes x ports per plane x link bandwidth, in each direction (MODEL A1). Messages stripe equally
+        over the planes and one plane is simulated: a message of S bytes puts S / planes on it.
+    Args:
+        link_bandwidth: bandwidth of a link and direction ["400 Gb/s", or bytes/s as a number].
+        accelerator_bandwidth: B [as above]; give at most one of the two. Default "6400 Gb/s", the 16 ports of
+            400 Gb/s of HammingMesh, section III.
+        link_latency: latency of one link ["20 ns", or seconds as a number].
+        planes: identical planes side by side, >= 1.
+    """
+
+    link_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
+    accelerator_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
+    link_latency: Any = field(default="20 ns", metadata={"unit": "time"})
+    planes: int = 1
+
+    def __post_init__(self) -> None:
+        self.planes = check_integer("fabric.planes", self.planes, 1)
+        if self.link_bandwidth is not None and self.accelerator_bandwidth is not None:
+            raise ConfigError(
+                f"fabric.link_bandwidth is {self.link_bandwidth!r} and fabric.accelerator_bandwidth is "
+                f"{self.accelerator_bandwidth!r}; give one of them, the other follows"
+            )
+        for entry in fields(self):
+            self._check_quantity(entry.name, entry.metadata.get("unit"))
+
+    def _check_quantity(self, name: str, unit: str | None) -> None:
+        value = getattr(self, name)
+        if unit == "bandwidth" and value is not None and parse_bandwidth(value, f"fabric.{name}") == 0:
+            raise ConfigError(f"fabric.{name} is {value!r}; it must be > 0")
+        if unit == "time" and value is not None:
+            parse_time(value, f"fabric.{name}")
+
+    @property
+    def ports_per_plane(self) -> int:
+        """Links that an accelerator has in one plane."""
+        return 1
+
+    @property
+    def injection_bandwidth_bytes_per_s(self) -> float:
+        """B: what one accelerator can send, and receive, over all planes [bytes/s]."""
+        if self.link_bandwidth is not None:
+            bandwidth = parse_bandwidth(self.link_bandwidth, "fabric.link_bandwidth")
+            return self.planes * self.ports_per_plane * bandwidth
+        given = self.accelerator_bandwidth
+        return parse_bandwidth(
+            DEFAULT_ACCELERATOR_BANDWIDTH if given is None else given, "fabric.accelerator_bandwidth"
+        )
+
+    @property
+    def link_bandwidth_bytes_per_s(self) -> float:
+        """Bandwidth of one accelerator link of one plane, in each direction [bytes/s]."""
+        if self.link_bandwidth is not None:
+            return parse_bandwidth(self.link_bandwidth, "fabric.link_bandwidth")
+        return self.injection_bandwidth_bytes_per_s / (self.planes * self.ports_per_plane)
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units: {name: number or array}."""
+        raise NotImplementedError
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price switches and cables of all planes.
+
+        Raises: ConfigError for a fabric that nobody can buy.
+        """
+        raise ConfigError(f"{type(self).__name__} describes an ideal or unpriced fabric: no bill of materials exists")
+
+
+def make_config(name: str, schema: type[FabricConfig], params: dict[str, Any]) -> FabricConfig:
+    """Return ``schema(**params)``.
+
+    Raises: ConfigError for unknown or missing parameters, listing those there are.
+    """
+    known = {entry.name: entry for entry in fields(schema)}
+    for key in params:
+        if key not in known:
+            raise ConfigError(f"fabric {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+    for key, entry in known.items():
+        if key not in params and entry.default is MISSING and entry.default_factory is MISSING:
+            raise ConfigError(f"fabric.{key} is missing; fabric {name!r} needs it")
+    return schema(**params)

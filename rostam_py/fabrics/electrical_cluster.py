@@ -1,0 +1,55 @@
+"""electrical_cluster: fast servers joined by a slower ideal network."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.units import parse_bandwidth, parse_time
+
+
+@dataclass(kw_only=True, slots=True)
+class ElectricalClusterConfig(FabricConfig):
+    """Servers whose accelerators have B each, joined by an ideal switch over one uplink per server.
+
+    Model: one port of B per accelerator inside the server, used for all its traffic; ``server_bandwidth`` per
+        server and direction between servers (MODEL A2), over all planes together.
+    Args:
+        num_accelerators: >= 1; they fill servers consecutively, and the last may stay part full.
+        server_size: accelerators of one server; 8 in the paper.
+        server_bandwidth: per server and direction ["400 Gb/s", the paper's; it also tries 200].
+        server_latency: end to end inside a server.
+        network_latency: end to end between servers, >= server_latency. Both default to the 1 us that the paper
+            gives every electrical fabric, so that comparisons with electrical_flat are at equal latency.
+        link_latency: added by each link of a path (2 inside a server, 4 between servers).
+    Source: SiP-ML, section 4.1 (Elect-Cluster), table 1.
+    """
+
+    num_accelerators: int
+    server_size: int = 8
+    server_bandwidth: Any = field(default="400 Gb/s", metadata={"unit": "bandwidth"})
+    server_latency: Any = field(default="1 us", metadata={"unit": "time"})
+    network_latency: Any = field(default="1 us", metadata={"unit": "time"})
+    link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        FabricConfig.__post_init__(self)
+        self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
+        self.server_size = check_integer("fabric.server_size", self.server_size, 1)
+        if parse_time(self.network_latency) < parse_time(self.server_latency):
+            raise ConfigError(
+                f"fabric.network_latency is {self.network_latency!r}; it must be >= fabric.server_latency "
+                f"({self.server_latency!r}), since paths between servers cross two of them"
+            )
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units."""
+        return {
+            "num_accelerators": self.num_accelerators,
+            "server_size": self.server_size,
+            "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) / self.planes,
+            "server_latency_s": parse_time(self.server_latency),
+            "network_latency_s": parse_time(self.network_latency),
+            "link_latency_s": parse_time(self.link_latency),
+        }

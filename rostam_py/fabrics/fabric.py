@@ -1,0 +1,202 @@
+"""Fabric: the Python face of one frozen core fabric, with its failures and prices."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.config import FabricConfig
+from rostam_py.units import format_bandwidth, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Failed parts by id, each tuple sorted: switches from 0, cables of one plane, accelerators."""
+
+    switches: tuple[int, ...] = ()
+    links: tuple[int, ...] = ()
+    accelerators: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.switches or self.links or self.accelerators)
+
+
+class Fabric:
+    """A built fabric; nothing about it changes. Copies with failed parts come from ``with_failures``.
+
+    Model: one plane is held; ``planes`` identical ones stand side by side and a message of S bytes puts
+        S / planes on each (MODEL A1). Failures name no plane, so they hit every one.
+    Args: name: registered name. config: its Config. failures: parts that do not work.
+    """
+
+    def __init__(self, name: str, config: FabricConfig, failures: Failures | None = None) -> None:
+        self._name = name
+        self._config = config
+        self._core = _core.make_fabric(name, config.core_parameters())
+        if failures:
+            self._core = self._core.with_failures(failures.switches, failures.links, failures.accelerators)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._name, self._config, self.failures)
+
+    def __repr__(self) -> str:
+        return f"Fabric({self.describe()})"
+
+    @property
+    def name(self) -> str:
+        """Registered name."""
+        return self._name
+
+    @property
+    def config(self) -> FabricConfig:
+        """The parameters it was built from."""
+        return self._config
+
+    @property
+    def core(self) -> "_core.Fabric":
+        """The core's fabric (one plane), as routers and sessions take it."""
+        return self._core
+
+    @property
+    def num_accelerators(self) -> int:
+        """Accelerators, failed ones included."""
+        return int(self._core.num_accelerators)
+
+    @property
+    def num_switches(self) -> int:
+        """Switches of all planes, failed ones included."""
+        return self.planes * int(self._core.num_switches)
+
+    @property
+    def num_links(self) -> int:
+        """Cables of all planes (each two directed links), failed ones included."""
+        return self.planes * int(self._core.num_cables)
+
+    @property
+    def planes(self) -> int:
+        """Identical planes; a message stripes equally over them."""
+        return self._config.planes
+
+    @property
+    def injection_bandwidth_bytes_per_s(self) -> float:
+        """B: what one accelerator can send, and receive, over all planes [bytes/s]."""
+        return self._config.injection_bandwidth_bytes_per_s
+
+    @property
+    def plane_bandwidth_bytes_per_s(self) -> float:
+        """What one accelerator can send, and receive, in the one plane that is simulated: B / planes [bytes/s]."""
+        return self.injection_bandwidth_bytes_per_s / self.planes
+
+    @property
+    def links(self) -> np.ndarray:
+        """Directed links of one plane, a structured array of shape (directed links,).
+
+        Fields: src, dst (vertices: accelerators first, then switches), bandwidth_bytes_per_s, latency_s, cable,
+        bundle (-1: none), is_failed.
+        """
+        columns = self._core.link_columns()
+        table = np.empty(len(columns["src"]), dtype=[(key, values.dtype) for key, values in columns.items()])
+        for key, values in columns.items():
+            table[key] = values
+        return table
+
+    @property
+    def failures(self) -> Failures:
+        """The parts that have failed."""
+        core = self._core
+        return Failures(tuple(core.failed_switches), tuple(core.failed_links), tuple(core.failed_accelerators))
+
+    @property
+    def healthy_accelerators(self) -> np.ndarray:
+        """Ids of the accelerators that work, ascending."""
+        return np.asarray(self._core.healthy_accelerators(), dtype=np.int64)
+
+    def diameter(self) -> int:
+        """Return the longest shortest path between working accelerators, in links.
+
+        Raises: NoRouteError if failures cut two of them apart.
+        Cost: constant where a closed form holds, else accelerators x links.
+        """
+        return int(self._core.diameter())
+
+    def router(
+        self,
+        routing: str = "spray",
+        *,
+        message_overhead: str | float = 0.0,
+        enable_bundling: bool = True,
+    ) -> "_core.Router":
+        """Return a core router over this fabric; each session needs its own.
+
+        Args: routing: "spray" or "hash". message_overhead: added to every message's latency [s]. enable_bundling:
+            false makes every link an engine link of its own.
+        Raises: ConfigError for an unknown routing, listing those there are.
+        """
+        overhead_s = parse_time(message_overhead, "message_overhead")
+        return _core.make_router(routing, self._core, overhead_s, enable_bundling)
+
+    def with_failures(
+        self,
+        *,
+        switches: Iterable[int] = (),
+        links: Iterable[int] = (),
+        accelerators: Iterable[int] = (),
+    ) -> "Fabric":
+        """Return this fabric with more parts failed, in every plane.
+
+        Args: switches: ids from 0. links: cable ids, the field ``cable`` of ``links``. accelerators: ids.
+        Raises: ConfigError for ids that do not exist. A pair that is cut apart raises NoRouteError when routed.
+        """
+        core = self._core.with_failures(
+            _ids("switches", switches), _ids("links", links), _ids("accelerators", accelerators)
+        )
+        return self._with_core(core)
+
+    def with_random_failures(self, kind: str = "links", count: int = 1, seed: int = 0) -> "Fabric":
+        """Return this fabric with ``count`` more working parts failed, drawn with ``seed``.
+
+        Args: kind: "switches", "links" or "accelerators".
+        Raises: ConfigError for another kind or more parts than work.
+        """
+        (checked_count,), (checked_seed,) = _ids("count", [count]), _ids("seed", [seed])
+        return self._with_core(self._core.with_random_failures(kind, checked_count, checked_seed))
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price switches and cables of all planes.
+
+        Raises: ConfigError for ideal fabrics, which nobody can buy.
+        """
+        try:
+            return self._config.bill_of_materials()
+        except ConfigError as error:
+            raise ConfigError(f"fabric {self._name!r} has no bill of materials: it is ideal or unpriced") from error
+
+    def describe(self) -> str:
+        """Return one line for tables: name, size, bandwidth and failures."""
+        parts = [f"{self._name}, {self.num_accelerators:,} accelerators"]
+        parts.append(f"{format_bandwidth(self.injection_bandwidth_bytes_per_s)} each")
+        if self.planes > 1:
+            parts.append(f"{self.planes} planes")
+        for entry in fields(Failures):
+            count = len(getattr(self.failures, entry.name))
+            if count:
+                parts.append(f"{count} {entry.name} failed")
+        return ", ".join(parts)
+
+    def _with_core(self, core: "_core.Fabric") -> "Fabric":
+        changed = object.__new__(type(self))
+        changed._name, changed._config, changed._core = self._name, self._config, core
+        return changed
+
+
+def _ids(kind: str, values: Iterable[int]) -> list[int]:
+    ids = []
+    for value in values:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= int(value) < 2**31:
+            raise ConfigError(f"failures.{kind} holds {value!r}; it must be an integer >= 0")
+        ids.append(int(value))
+    return ids

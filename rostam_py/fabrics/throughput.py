@@ -1,0 +1,100 @@
+"""Static link loads and saturation throughput of traffic patterns (no time, no engine).
+
+Legend: N = directed links of one plane, F = flows.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.fabric import Fabric
+
+PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
+
+
+def link_loads(
+    fabric: Fabric,
+    src: Sequence[int] | np.ndarray,
+    dst: Sequence[int] | np.ndarray,
+    num_bytes: Sequence[float] | np.ndarray,
+    routing: str = "spray",
+) -> np.ndarray:
+    """Return the bytes that flows put on every directed link of one plane.
+
+    Model: a flow's bytes stripe equally over the planes; flow i is hashed with i where the routing hashes.
+    Args: src, dst: accelerators, shape (F,). num_bytes: bytes of each flow over all planes, shape (F,).
+    Returns: bytes, shape (N,), in the order of ``fabric.links``.
+    Raises: NoRouteError for a pair without a path; ConfigError for an unknown accelerator or routing.
+    Cost: spray: destinations x links; other routings: flows x path length.
+    """
+    sizes = np.asarray(num_bytes, dtype=float)
+    ends = [np.asarray(side, dtype=np.int32) for side in (src, dst)]
+    if not ends[0].shape == ends[1].shape == sizes.shape or sizes.ndim != 1:
+        raise ConfigError(
+            f"src, dst and num_bytes have shapes {ends[0].shape}, {ends[1].shape}, {sizes.shape}; "
+            "they must be equally long lists"
+        )
+    if sizes.size and not (np.isfinite(sizes).all() and sizes.min() >= 0):
+        raise ConfigError("num_bytes must be finite and >= 0")
+    return np.asarray(_core.link_loads(fabric.core, routing, ends[0], ends[1], sizes / fabric.planes))
+
+
+def saturation_throughput(
+    fabric: Fabric,
+    pattern: str | Sequence[int] | np.ndarray = "all_to_all",
+    routing: str = "spray",
+    *,
+    shift: int = 1,
+) -> float:
+    """Return the share of injection bandwidth that every working accelerator can offer at once to a pattern.
+
+    Model: x = min over links of capacity / load, where load is the rate on the link when each sender offers
+        all of B (static routes, no congestion control); > 1 is cut to 1, the port itself. An accelerator
+        sends nothing to itself: all_to_all gives B / (p-1) to each of p-1 peers, so an ideal fabric reaches
+        exactly 1; counted with self-traffic (1/p each), as some authors do, the same fabric would read the
+        same x with B (p-1)/p of it on the wire.
+    Args:
+        pattern: "all_to_all"; "bisection", where each accelerator of the lower half of ids sends equally to all of
+            the upper half, and back; "neighbour", to the next id round a ring; "shift", by ``shift`` ids; or an
+            array: entry i is where the i-th working accelerator sends, itself for nothing.
+        routing: "spray" or "hash".
+        shift: for "shift", any integer.
+    Returns: share in (0, 1].
+    Raises: ConfigError for an unknown pattern or routing; NoRouteError where failures cut a pair apart.
+    Cost: spray: accelerators x links.
+    Source: own; tests/analytic/test_throughput.py derives trees and tori by hand.
+    """
+    port = fabric.plane_bandwidth_bytes_per_s
+    healthy = fabric.healthy_accelerators
+    if isinstance(pattern, str) and pattern == "all_to_all":
+        loads = _core.all_to_all_loads(fabric.core, routing, port)
+    else:
+        src, dst, share = _flows(healthy, pattern, shift)
+        loads = _core.link_loads(fabric.core, routing, src.astype(np.int32), dst.astype(np.int32), share * port)
+    return min(1.0, float(_core.headroom(fabric.core, loads)))
+
+
+def _flows(
+    healthy: np.ndarray, pattern: str | Sequence[int] | np.ndarray, shift: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (src, dst, share of B) of a pattern's flows."""
+    count = len(healthy)
+    if not isinstance(pattern, str):
+        targets = np.asarray(pattern)
+        if targets.shape != (count,) or not np.isin(targets, healthy).all():
+            raise ConfigError(
+                f"pattern is an array of shape {targets.shape}; it needs one working accelerator for each "
+                f"of the {count} working ones"
+            )
+        return healthy, targets, np.ones(count)
+    if pattern in ("neighbour", "shift"):
+        return healthy, np.roll(healthy, -1 if pattern == "neighbour" else -shift), np.ones(count)
+    if pattern == "bisection":
+        lower, upper = healthy[: count // 2], healthy[count // 2 :]
+        src = np.concatenate([np.repeat(lower, len(upper)), np.repeat(upper, len(lower))])
+        dst = np.concatenate([np.tile(upper, len(lower)), np.tile(lower, len(upper))])
+        share = np.where(np.arange(len(src)) < len(lower) * len(upper), 1 / max(1, len(upper)), 1 / max(1, len(lower)))
+        return src, dst, share
+    raise ConfigError(f"unknown pattern {pattern!r}; allowed: {', '.join(PATTERNS)}, or an array of destinations")

@@ -1,0 +1,69 @@
+"""torus: a wrapped grid of accelerators that forward, without switches."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
+from rostam_py.units import parse_time
+
+
+@dataclass(kw_only=True, slots=True)
+class TorusConfig(FabricConfig):
+    """A torus of any number of dimensions; each dimension of size > 1 takes two ports of an accelerator.
+
+    Model: a dimension of size 2 is two parallel cables, so that every accelerator has as many ports.
+        Accelerators are numbered row-major within a board, boards row-major (MODEL C11); the last dimension
+        runs fastest. All links have one latency, on boards too, as closed forms of rings need (MODEL A5).
+    Args:
+        dims: sizes, each >= 1, not all 1.
+        board: sizes of a board, each a divisor of the same dimension; None numbers the torus as one board and
+            prices every link as a cable. Links on a board are traces: counted as links, not priced.
+        link_latency: of every link; 20 ns in the paper.
+        switch_latency: of every accelerator that a path goes through; 40 ns, the paper's buffer latency.
+    Source: HammingMesh, appendices C (counts) and F (latencies).
+    """
+
+    dims: tuple[int, ...]
+    board: tuple[int, ...] | None = None
+    switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        self.dims = check_dims("fabric.dims", self.dims, 1, "dimension")
+        if max(self.dims) == 1:
+            raise ConfigError(f"fabric.dims is {list(self.dims)}; at least one dimension must be >= 2")
+        check_integer(f"the product of fabric.dims {list(self.dims)}", math.prod(self.dims), 2)
+        FabricConfig.__post_init__(self)
+        if self.board is None:
+            return
+        self.board = check_dims("fabric.board", self.board, 1, "size")
+        if len(self.board) != len(self.dims):
+            raise ConfigError(f"fabric.board is {list(self.board)}; it needs {len(self.dims)} sizes, one a dimension")
+        for i, (size, part) in enumerate(zip(self.dims, self.board, strict=True)):
+            if size % part:
+                raise ConfigError(f"fabric.board[{i}] is {part}; it must divide fabric.dims[{i}], which is {size}")
+
+    @property
+    def ports_per_plane(self) -> int:
+        """Links that an accelerator has in one plane: two a dimension."""
+        return 2 * sum(size > 1 for size in self.dims)
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units."""
+        return {
+            "dims": self.dims,
+            "board": self.dims if self.board is None else self.board,
+            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
+            "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
+        }
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
+        board = (1,) * len(self.dims) if self.board is None else self.board
+        count = math.prod(self.dims)
+        # Of every part links in a row along a dimension, part - 1 stay on the board.
+        cables = sum(count // part for size, part in zip(self.dims, board, strict=True) if size > 1)
+        return BillOfMaterials(0, {"DAC": self.planes * cables})
