@@ -5,6 +5,7 @@ order autograd finds the parts. Summed as (v2 + k2) + (v1 + k1) a tensor-paralle
 block, as Megatron does with fused key and value projections, and no more adds are needed.
 """
 
+import itertools
 from dataclasses import replace
 
 from rostam_py.graph import Op, OperatorGraph
@@ -20,10 +21,12 @@ def regroup_gradient_sums(graph: OperatorGraph) -> OperatorGraph:
             first, last = group[0], group[-1]
             accumulated = chain[chain.index(first) - 1].outputs[0]
             partial = _leaf(graph, first)
-            for before, op in zip(group[:-1], group[1:], strict=True):
+            for before, op in itertools.pairwise(group):
                 changed[op.id] = replace(op, inputs=(partial, _leaf(graph, op)), outputs=before.outputs)
                 partial = before.outputs[0]
-            joined = replace(first, inputs=(accumulated, partial), outputs=last.outputs, block=last.block, module=last.module)
+            joined = replace(
+                first, inputs=(accumulated, partial), outputs=last.outputs, block=last.block, module=last.module
+            )
             moved.add(first.id)
             moved_behind.setdefault(last.id, []).append(joined)
     if not moved:

@@ -6,9 +6,9 @@ from collections import Counter
 from rostam_py.costs import make_cost_model, optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.precision import gradient_bytes
-from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.kernels import KernelBuilder, fused_groups
+from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.pipeline import StageAssignment, assign_stages
@@ -71,20 +71,15 @@ class _Job:
         self.optimizer = strategy.optimizer or graph.default_optimizer
         self.sharding: Sharding = propagate(graph, strategy.tp, micro_batch)
         self.builder = KernelBuilder(graph, self.sharding, cost, micro_batch, self.precision)
+        seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, self._op_seconds(), micro_batch, frozenset(self.sharding.comms)
+            graph, strategy.pp, seconds, micro_batch, frozenset(self.sharding.comms)
         )
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
         self.local_parameters = {
             t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(graph, t.id, micro_batch) - 1e-6)
             for t in graph.parameters
         }
-
-    def _op_seconds(self) -> list[float]:
-        """Return a quick estimate of every op's seconds, for balancing stages."""
-        if self.strategy.pp == 1:
-            return [0.0] * len(self.graph.ops)
-        return [0.0 if op.is_metadata else self.builder.build((op.id,)).time.duration_s for op in self.graph.ops]
 
     def build_stages(self) -> tuple[Stage, ...]:
         context = self._context()
@@ -98,25 +93,27 @@ class _Job:
         return tuple(self._stage(context, s, memory[s]) for s in range(last))
 
     def _context(self) -> TemplateContext:
-        crossing = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages)
-        replayed = {op for ops in points.values() for op in ops}
-        barriers = frozenset(crossing | set(self.sharding.comms))
-        inner = {s.id for s in self.graph.ops if (split := self.sharding.op_splits[s.id]) and split.comm_kind}
-
-        def key(op: Op) -> tuple:
-            return (
-                self.assignment.op_stages[op.id], op.id in self.assignment.skipped,
-                op.block if self.strategy.recompute == "full" else op.id in replayed, op.id if op.id in inner else -1,
-            )  # fmt: skip
-
-        groups = fused_groups(self.graph, barriers, key)
-        self.num_fused = sum(len(g) - 1 for g in groups)
-        kernels = [self.builder.build(g) for g in groups]
-        kernel_of = {op: k for k, group in enumerate(groups) for op in group}
+        kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}))
+        kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
         bucket = self.strategy.bucket_bytes if self.strategy.dp > 1 else 0
         return TemplateContext(self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket)
+
+    def _barriers(self, replayed: set[int]) -> set[int]:
+        """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
+        barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
+        barriers |= set(self.sharding.comms)
+        for op in self.graph.ops:
+            split = self.sharding.op_splits[op.id]
+            if (split is not None and split.comm_kind) or op.id in self.assignment.skipped:
+                barriers.update(op.outputs)
+            if self.strategy.recompute == "selective" and op.id in replayed:
+                barriers.update(op.outputs)
+                barriers.update(op.inputs)
+            if op.id in self.assignment.skipped:
+                barriers.update(op.inputs)
+        return barriers
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
         parameters = self._stage_parameters(stage)
@@ -217,12 +214,14 @@ class _Job:
         """Return what a reader of the plan should know."""
         found = []
         if self.sharding.replicated:
-            counts = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
-            found.append(f"run whole on every member of a tp group: {counts}")
+            whole = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
+            found.append(f"run whole on every member of a tp group: {whole}")
         for size, local in sorted(self.sharding.padded.items()):
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
-        vanished = sum(op.is_metadata for op in self.graph.ops)
-        found.append(f"{vanished} metadata ops vanished, {self.num_fused} element-wise ops fused into their producers")
+        counts = self.builder
+        found.append(
+            f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into their producers"
+        )
         if self.strategy.recompute == "selective":
             found.append("selective recomputation replays the attention core")
         return found + _counted(self.cost.notes())

@@ -12,18 +12,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rostam_py.graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split
+from rostam_py.graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split, passes_partial
 
 FREE = -2  # state of a parameter (or a view of one) whose split nobody has asked for yet
 State = int | None
 MAX_PADDING = 0.01  # share of an axis that padding may add, e.g. vocabulary 50,257 to 50,264 for 8
 _LOOKAHEAD_OPS = 64
 _SUMMING = ("aten.add.Tensor", "aten.sub.Tensor", "aten.add_.Tensor")
-_SCALING = (
-    "aten.mul.Scalar", "aten.div.Scalar", "aten._to_copy.default", "aten.clone.default", "aten.neg.default",
-    "aten.alias.default", "aten.detach.default", "aten.split.Tensor", "aten.split_with_sizes.default",
-    "aten.slice.Tensor", "aten.select.int", "aten.unbind.int",
-)  # fmt: skip
+_MOVING = ("aten._to_copy.default", "aten.clone.default", "aten.cat.default", "aten.neg.default", "aten.div.Scalar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +289,13 @@ class _Propagation:
     # Partial sums and gradients
 
     def _stays_partial(self, op: Op, held: list[State]) -> bool:
-        """Tell whether the op is linear in its partial inputs and in them alone."""
+        """Tell whether a collective may wait until behind this op: a sum within one block, a view or a copy."""
+        places = frozenset(i for i, h in enumerate(held) if h == PARTIAL)
+        if not passes_partial(op, places):
+            return False
         if op.op_type in _SUMMING or op.is_accumulation:
-            same_block = len({self._block(t) for t in op.inputs}) == 1
-            return all(h == PARTIAL for h in held) and same_block
-        return held == [PARTIAL] and (op.is_metadata or op.op_type in _SCALING)
+            return len({self._block(t) for t in op.inputs}) == 1
+        return op.is_metadata or op.op_type in _MOVING
 
     def _block(self, tensor: int) -> int:
         producer = self.graph.tensors[tensor].producer

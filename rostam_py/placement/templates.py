@@ -77,7 +77,7 @@ class TemplateWriter:
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, then the collectives its outputs ask for."""
         graph, sharding = self.context.graph, self.context.sharding
-        if all(graph.ops[i].is_metadata for i in kernel.ops):
+        if kernel.is_view:
             known = [self._provider[t] for t in kernel.inputs if t in self._provider]
             if not known:
                 return
