@@ -5,6 +5,7 @@ Example: 31.8 ms forward and backward per micro-batch of one sample, of which a 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.model import KernelCall
@@ -33,15 +34,15 @@ class ConstantCost:
         backward_s: float = 0.0
         optimizer_s: float = 0.0
         reference_batch: float = 1.0
-        modules: dict[str, list[float]] = field(default_factory=dict)
+        modules: dict[str, Any] = field(default_factory=dict)
         op_types: dict[str, float] = field(default_factory=dict)
 
         def __post_init__(self) -> None:
             times = {key: getattr(self, key) for key in ("forward_s", "backward_s", "optimizer_s")}
             times |= {f"op_types.{key}": value for key, value in self.op_types.items()}
             for prefix, pair in self.modules.items():
-                if len(pair) != 2:
-                    raise ConfigError(f"modules.{prefix} is {list(pair)}; it must be [forward_s, backward_s]")
+                if not isinstance(pair, list | tuple) or len(pair) != 2:
+                    raise ConfigError(f"modules.{prefix} is {pair}; it must be [forward_s, backward_s]")
                 times |= {f"modules.{prefix}[{index}]": value for index, value in enumerate(pair)}
             for key, value in times.items():
                 if not value >= 0:

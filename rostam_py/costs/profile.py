@@ -164,12 +164,23 @@ class _Runner:
             with self._torch.no_grad():
                 if job.op is None:
                     return self._optimizer_s()
+                self._check_memory(job)
                 builder = self._builders.setdefault(
                     job.batch, CallBuilder(self._graph, job.batch, self._device, self._options.precision)
                 )
                 return self._timer.time_call(builder.build(job.op))
         except (RuntimeError, TypeError, ValueError, IndexError, ConfigError) as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+    def _check_memory(self, job: _Job) -> None:
+        """Refuse an op whose tensors would not fit: the system would kill the whole run."""
+        need = (job.op.bytes_read + job.op.bytes_written).at(job.batch) if job.op else 0.0
+        if self._device == "cuda":
+            free = self._torch.cuda.mem_get_info()[0]
+        else:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if 2 * need > free:  # twice: workspaces and the copies a random tensor is made from
+            raise ConfigError(f"needs about {2 * need / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
 
     def _optimizer_s(self) -> float:
         torch = self._torch

@@ -59,7 +59,7 @@ MEMORY_EFFICIENCY = {
     "normalization": Efficiency(0.80, f"as reductions, {UNVERIFIED}"),
     "embedding": Efficiency(0.50, f"rows gathered at random, {UNVERIFIED}"),
 }
-RAMP_TIME_S = 5e-6
+RAMP_TIME = "5 us"
 RAMP_SOURCE = (
     f"{_TABLE}: 512^3 and 2048^3 against 8192^3 in fp16 give 3.6 and 15 us on a consumer part; "
     f"for data-centre parts {UNVERIFIED}"
@@ -82,7 +82,7 @@ class RooflineCost:
         """
 
         min_kernel_time: str | float = "1 us"
-        ramp_time: str | float = RAMP_TIME_S
+        ramp_time: str | float = RAMP_TIME
         compute_efficiency: dict[str, float] = field(default_factory=dict)
         memory_efficiency: dict[str, float] = field(default_factory=dict)
 
@@ -135,11 +135,11 @@ class RooflineCost:
         return peak * best * ideal_s / (ideal_s + self._ramp_s)
 
     def notes(self) -> list[str]:
-        """Return the unverified figures that durations so far depended on."""
-        sources = self.accelerator.sources
-        notes = [f"accelerator {self.accelerator.name}: {key}: {sources[key]}" for key in self.accelerator.unverified()]
-        notes += [f"roofline {what}: {source}" for what, source in self._used.items() if UNVERIFIED in source]
-        return notes + [f"roofline ramp_time: {RAMP_SOURCE}"]
+        """Return which figures behind the durations so far are from memory only."""
+        unverified = self.accelerator.unverified()
+        notes = [f"accelerator {self.accelerator.name}, {UNVERIFIED}: {', '.join(unverified)}"] if unverified else []
+        used = [what for what, source in self._used.items() if UNVERIFIED in source]
+        return notes + [f"roofline, {UNVERIFIED}: {', '.join([*sorted(used), 'ramp_time'])}"]
 
     def _compute_s(self, family: str, call: KernelCall) -> float:
         if call.flops <= 0:

@@ -42,8 +42,8 @@ class Entry:
             in proportion.
         """
         batches = sorted(self.seconds)
-        if batch in self.seconds:
-            return self.seconds[batch], False
+        if int(batch) == batch and int(batch) in self.seconds:
+            return self.seconds[int(batch)], False
         if len(batches) == 1:
             return self.seconds[batches[0]] * batch / batches[0], True
         upper = min(max(bisect.bisect_left(batches, batch), 1), len(batches) - 1)

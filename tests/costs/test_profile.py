@@ -68,6 +68,12 @@ def test_op_that_cannot_run_is_skipped_with_its_reason(linear_graph):
     assert len(table.provenance["skipped"]) == 1 and "no op aten.no_such_op.default" in table.provenance["skipped"][0]
 
 
+def test_op_that_does_not_fit_in_memory_is_skipped_not_tried(linear_graph):
+    table = profile(linear_graph(), batches=(2, 10**12), **SETTINGS)
+    assert len(table.provenance["skipped"]) == 4 and all("GB are free" in text for text in table.provenance["skipped"])
+    assert all(set(entry.seconds) == {2} for entry in table.entries.values())
+
+
 def test_killed_run_resumes_without_timing_anything_twice(linear_graph, tmp_path, monkeypatch):
     graph, out = linear_graph(), tmp_path / "table.json"
     measure, seen = profile_module._Runner.measure, []
