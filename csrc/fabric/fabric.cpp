@@ -31,7 +31,8 @@ void Fabric::validate() const {
   for (const Link& link : links()) {
     for (const int32_t end : {link.src, link.dst}) {
       if (end < 0 || end >= num_vertices()) {
-  if (num_accelerators() < 1) ROSTAM_THROW(ConfigError, "fabric " << name() << " has no accelerator; it needs one");
+        ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] ends at vertex " << end
+                                                  << "; the vertices are 0.."
                                                   << num_vertices() - 1);
       }
     }
