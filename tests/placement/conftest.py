@@ -1,8 +1,13 @@
-"""A fabric with nothing but accelerators: placement looks at no link."""
+"""Graphs traced once, and a fabric with nothing but accelerators: placement looks at no link."""
 
 from dataclasses import dataclass, field
 
 import pytest
+import torch
+from torch import nn
+
+from rostam_py.placement import Machine, place
+from rostam_py.tracing import trace
 
 
 @dataclass
@@ -19,7 +24,52 @@ class FlatFabric:
         return [a for a in range(self.num_accelerators) if a not in self.failed]
 
 
+class TiedAutoencoder(nn.Module):
+    """(B, 64) -> (B, 64); the output layer is the transpose of the input layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode = nn.Linear(64, 256, bias=False)
+        self.up = nn.Linear(256, 512)
+        self.down = nn.Linear(512, 256)
+
+    def forward(self, x):
+        """Encode, transform, decode."""
+        x = torch.relu(self.encode(x))
+        x = torch.relu(self.down(torch.relu(self.up(x))))
+        return x @ self.encode.weight
+
+
 @pytest.fixture
 def flat_fabric():
     """Return a maker of fabrics: flat_fabric(8, failed={3})."""
     return lambda count, failed=(): FlatFabric(count, set(failed))
+
+
+@pytest.fixture
+def placed():
+    """Return place() on a stand-in machine of just the size that the strategy needs."""
+
+    def run(graph, strategy, global_batch, accelerator="a100_80gb", **options):
+        machine = Machine(fabric=FlatFabric(strategy.num_ranks), accelerator=accelerator)
+        return place(graph, machine, global_batch=global_batch, strategy=strategy, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def gpt():
+    """Four layers of gpt_125m: h 768, 12 heads, s 2,048, V 50,257."""
+    return trace("gpt_125m", num_layers=4)
+
+
+@pytest.fixture(scope="session")
+def encoder_decoder():
+    """Three encoder and three decoder layers of transformer_350m: h 1,024, s 64 + 64, V 32,768."""
+    return trace("transformer_350m", num_layers=3)
+
+
+@pytest.fixture(scope="session")
+def tied_autoencoder():
+    """A user's module whose first and last layers share a weight."""
+    return trace(TiedAutoencoder(), torch.randn(4, 64), loss_fn=lambda y: (y * y).mean(), name="tied_autoencoder")
