@@ -106,6 +106,10 @@ class FabricConfig:
         """Return the core's plain arguments in SI units: {name: number or array}."""
         raise NotImplementedError
 
+    def ring_order(self) -> list[int] | None:
+        """Return all accelerators in the order of a ring over neighbours, or None where numbering serves."""
+        return None
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes.
 

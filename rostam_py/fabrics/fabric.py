@@ -115,6 +115,19 @@ class Fabric:
         """Ids of the accelerators that work, ascending."""
         return np.asarray(self._core.healthy_accelerators(), dtype=np.int64)
 
+    def ring_order(self) -> np.ndarray:
+        """Return the working accelerators in an order that suits rings.
+
+        On a torus it is a Hamiltonian cycle, so that every step of a ring is one link (longer beside failed
+        accelerators); elsewhere it is the numbering, which fills leaves and servers consecutively.
+        """
+        order = self._config.ring_order()
+        healthy = self.healthy_accelerators
+        if order is None:
+            return healthy
+        ring = np.asarray(order, dtype=np.int64)
+        return ring[np.isin(ring, healthy)]
+
     def diameter(self) -> int:
         """Return the longest shortest path between working accelerators, in links.
 

@@ -60,6 +60,11 @@ class TorusConfig(FabricConfig):
             "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
         }
 
+    def ring_order(self) -> list[int]:
+        """Return all accelerators on a Hamiltonian cycle: each, and the last to the first, next to one another."""
+        board = self.dims if self.board is None else self.board
+        return [_number(cell, self.dims, board) for cell in _hamiltonian_cycle(self.dims)]
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
         board = (1,) * len(self.dims) if self.board is None else self.board
@@ -67,3 +72,41 @@ class TorusConfig(FabricConfig):
         # Of every part links in a row along a dimension, part - 1 stay on the board.
         cables = sum(count // part for size, part in zip(self.dims, board, strict=True) if size > 1)
         return BillOfMaterials(0, {"DAC": self.planes * cables})
+
+
+def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]) -> int:
+    """Return the number of the accelerator at ``cell``: row-major within a board, boards row-major."""
+    number = 0
+    for x, size, part in zip(cell, dims, board, strict=True):
+        number = number * (size // part) + x // part
+    for x, part in zip(cell, board, strict=True):
+        number = number * part + x % part
+    return number
+
+
+def _hamiltonian_cycle(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the cells of a torus so that neighbours in the list, and its ends, differ by one step."""
+    cycle: list[tuple[int, ...]] = [()]
+    for size in dims:
+        if size == 1 or len(cycle) == 1:
+            cycle = [(*cell, x) for cell in cycle for x in range(size)]
+        elif len(cycle) % 2 == 0 or (size % 2 == 1 and len(cycle) >= size):
+            cycle = [(*cycle[column], row) for column, row in _columns_cycle(len(cycle), size)]
+        else:
+            cycle = [(*cycle[row], column) for column, row in _columns_cycle(size, len(cycle))]
+    return cycle
+
+
+def _columns_cycle(num_columns: int, num_rows: int) -> list[tuple[int, int]]:
+    """Return (column, row) pairs of a cycle on a torus that goes once round each column in turn.
+
+    A turn upwards leaves a column one row before, a turn downwards one row after it was entered; the cycle closes
+    since upward less downward turns are 0 (even columns) or num_rows (both odd, columns >= rows).
+    """
+    num_up = (num_columns + (num_rows if num_columns % 2 else 0)) // 2
+    cells, row = [], 0
+    for column in range(num_columns):
+        step = 1 if column < num_up else -1
+        cells += [(column, (row + step * i) % num_rows) for i in range(num_rows)]
+        row = (row - step) % num_rows
+    return cells
