@@ -1,0 +1,77 @@
+# rostam's chores; `make` alone lists them. Needs python >= 3.11, a C++17 compiler and make.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow test-asan bench lint format clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS ?= constraints.txt
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+ASAN_TESTS ?= $(wildcard tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
+  tests/runtime tests/bindings)
+
+CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')
+PACKAGE_FILES := pyproject.toml setup.py $(wildcard $(CONSTRAINTS))
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c $(CONSTRAINTS)
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+install: $(VENV)/.core ## Make .venv, install rostam (editable) and build the C++ core; repeat it after any change
+
+$(VENV)/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rostam needs python >= 3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# Build tools first and no build isolation: every build of the core uses the same ones, and needs no index again.
+$(VENV)/.installed: $(PACKAGE_FILES) | $(VENV)/bin/pip
+	$(PIP) 'setuptools>=77' 'pybind11>=3.1,<4' wheel
+	$(PIP) 'torch>=2.13,<2.14'
+	$(PIP) --no-build-isolation -e '.[test,dev]'
+	touch $@
+
+$(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	touch $@
+
+demo: install ## Simulate small jobs on several fabrics (DEMO_ARGS="short=true out=DIR")
+	$(BIN)/rostam demo $(DEMO_ARGS)
+
+test: install ## Run the tests, but slow and gpu ones (TEST_ARGS="-k ring")
+	$(BIN)/python -m pytest -q $(TEST_ARGS)
+
+test-slow: install ## Run the slow tests: published figures, long runs
+	$(BIN)/python -m pytest -q -m 'slow and not gpu' $(TEST_ARGS)
+
+# A second copy of the package with a sanitized core in build/asan; it goes before the editable one on the path.
+test-asan: install ## Run the tests of the C++ core under the address and undefined-behaviour sanitizers
+	rm -rf build/asan/lib
+	ROSTAM_SANITIZE=1 $(BIN)/python setup.py --quiet build --build-base build/asan --build-lib build/asan/lib \
+	  build_ext --build-temp build/asan/core
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_ASAN=1 \
+	  $(BIN)/pytest -q -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
+
+bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
+	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)
+
+lint: install ## Check style and types: ruff, mypy, clang-format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+
+format: install ## Format Python and C++
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	find csrc -name '*.cpp' -o -name '*.h' | xargs $(BIN)/clang-format -i
+
+clean: ## Remove what was built, the virtual environment included
+	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f rostam_py/_core*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
