@@ -1,7 +1,8 @@
 """Acceptance: op-by-op profiles at two batches predict the real eager training step at a third.
 
 Figures are taken with one thread, so that another process on the machine disturbs them least; both
-sides use the lower quartile of their repeats.
+sides use the lower quartile of their repeats. The real step is timed before and after the profile:
+where those two differ by more than 15%, the machine is busy and the comparison says nothing.
 """
 
 import time
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.slow
 THREADS = 1
 MEASURED, HELD_OUT = (2, 8), 4
 TOLERANCE = 0.20
+DISTURBED = 0.15
 
 
 @pytest.fixture
@@ -89,13 +91,17 @@ def test_profile_predicts_the_real_step_of_a_held_out_batch_within_20_percent(ma
     module, loss, data, optimizer = make()
     inputs, target = data(2)
     graph = trace(module, inputs, loss_fn=loss, targets=target, name=make.__name__)
+    before = real_step_s(module, loss, *data(HELD_OUT), optimizer)
     out = tmp_path / "table.json"
     profile(graph, MEASURED, out=out, device="cpu", threads=THREADS, optimizer=optimizer, show_progress=False)
     cost = ProfiledCost(CostTable.load(out), get_accelerator("cpu_local"), graph)
     predicted = predicted_step_s(graph, cost, HELD_OUT, optimizer)
-    real = real_step_s(module, loss, *data(HELD_OUT), optimizer)
+    after = real_step_s(module, loss, *data(HELD_OUT), optimizer)
+    real = min(before, after)
     with capsys.disabled():
-        print(f"\n{make.__name__}: batch {HELD_OUT} from {MEASURED}: predicted {predicted:.3f} s, real {real:.3f} s, "
+        print(f"\n{make.__name__}: batch {HELD_OUT} from {MEASURED}: predicted {predicted:.3f} s, real {before:.3f} and {after:.3f} s, "
               f"error {predicted / real - 1:+.1%}")  # fmt: skip
     assert cost.notes()[1:] == []  # every op measured: no fallback, no extrapolation
+    if abs(before / after - 1) > DISTURBED:
+        pytest.skip(f"the machine is busy: the real step took {before:.3f} s, then {after:.3f} s")
     assert abs(predicted / real - 1) < TOLERANCE
