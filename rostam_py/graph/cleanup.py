@@ -136,9 +136,7 @@ def kernel_traffic(
         if not op.is_metadata:
             for tensor in op.inputs:
                 readers.setdefault(roots[tensor], set()).add(kernel_of.get(op.id, -1))
-    for tensor in graph.tensors:
-        if tensor.is_saved or tensor.kind in _OUTCOMES:
-            needed.add(roots[tensor.id])
+    needed |= {roots[t.id] for t in graph.tensors if t.is_saved or t.kind in _OUTCOMES}
     traffics = []
     for place, kernel in enumerate(fusion.kernels):
         made = {output for index in kernel for output in graph.ops[index].outputs}

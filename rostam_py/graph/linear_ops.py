@@ -6,12 +6,18 @@ addmm or a convolution) stay WHOLE and are added by one member only.
 
 from rostam_py.graph.operator_graph import Op
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Linear in all tensor inputs taken together: every one of them must be PARTIAL.
-_ADDITIVE = frozenset("add sub cat stack".split())
+_ADDITIVE = _names("add sub cat stack")
 
 # Linear in the first input; further inputs, if any, must be WHOLE.
-_FIRST = frozenset(
-    """view _unsafe_view reshape _reshape_alias t transpose permute expand squeeze unsqueeze slice select split
+_FIRST = _names(
+    """
+    view _unsafe_view reshape _reshape_alias t transpose permute expand squeeze unsqueeze slice select split
     split_with_sizes unbind chunk detach alias clone _to_copy neg sum mean cumsum tril triu flip repeat div
     slice_backward select_backward constant_pad_nd gather index index_select scatter_add unfold_backward
     embedding_dense_backward _embedding_bag_backward _embedding_bag_dense_backward gelu_backward silu_backward
@@ -23,8 +29,8 @@ _FIRST = frozenset(
     max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _scaled_dot_product_flash_attention_for_cpu_backward
     upsample_nearest2d upsample_nearest2d_backward
-    """.split()
-)  # fmt: skip
+    """
+)
 
 # Linear in each of these inputs while the others are WHOLE.
 _BILINEAR: dict[str, tuple[int, ...]] = {

@@ -47,7 +47,9 @@ def load_graph(path: str) -> OperatorGraph:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigError(f"{path} is not an operator graph saved by rostam")
     if document.get("version") != VERSION:
-        raise ConfigError(f"{path} has graph version {document.get('version')}; this rostam reads {VERSION}: trace again")
+        raise ConfigError(
+            f"{path} has graph version {document.get('version')}; this rostam reads {VERSION}: trace again"
+        )
     try:
         splits = [_split(record) for record in document["splits"]]
         return OperatorGraph(
@@ -98,8 +100,10 @@ def _tensor(record: list[Any]) -> Tensor:
     return Tensor(index, tuple(Affine(*dim) for dim in shape), dtype, kind, name, producer, is_saved, storage)
 
 
-_OP_PLAIN = ("id", "name", "module", "phase", "op_type", "arguments", "is_metadata", "is_elementwise", "forward_op")
-_OP_PLAIN += ("is_accumulation", "block")
+_OP_PLAIN = (
+    "id", "name", "module", "phase", "op_type", "arguments", "is_metadata", "is_elementwise", "forward_op",
+    "is_accumulation", "block",
+)  # fmt: skip
 _OP_AFFINE = ("flops", "bytes_read", "bytes_written")
 
 
@@ -115,9 +119,10 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
 
 def _op(record: list[Any], splits: list[Split]) -> Op:
     plain, affine, inputs, outputs, split_ids = record
+    fields: dict[str, Any] = dict(zip(_OP_PLAIN, plain, strict=True))
+    fields.update((key, Affine(*value)) for key, value in zip(_OP_AFFINE, affine, strict=True))
     return Op(
-        **dict(zip(_OP_PLAIN, plain, strict=True)),
-        **{key: Affine(*value) for key, value in zip(_OP_AFFINE, affine, strict=True)},
+        **fields,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         splits=tuple(splits[i] for i in split_ids),

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rostam_py.errors import TracingError
+from rostam_py.tracing.flops import op_name
 from rostam_py.tracing.raw import Call, RawTrace, Ref
 from rostam_py.tracing.step import ModuleTrail, Step, module_path, parameter_names
 
@@ -83,7 +84,7 @@ class _Recorder(TorchDispatchMode):
         result = func(*args, **kwargs)
         if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(result)):
             return result
-        module, number = self._place()
+        module, number = (None, None) if self._is_accumulation(func, refs[0]) else self._place()
         call = Call(tuple(args), dict(kwargs), result, self.phase, module, number)
         ids = self.raw.add_op(func, refs[0], refs[1], call)
         for tensor, value in zip(call.outputs, ids, strict=True):
@@ -91,6 +92,13 @@ class _Recorder(TorchDispatchMode):
                 self._values[self._key(tensor)] = value
                 self._alive.append(tensor)
         return result
+
+    def _is_accumulation(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Return whether a backward add sums two gradients: autograd runs it between its own ops."""
+        if self.phase != "backward" or op_name(func) != "add":
+            return False
+        made = [self.raw.values[a.value].producer for a in args[:2] if isinstance(a, Ref)]
+        return len(made) == 2 and all(m is not None and self.raw.ops[m].phase == "backward" for m in made)
 
     def _place(self) -> tuple[str | None, int | None]:
         """Return (module, autograd sequence number) of the call under way; (None, None) if unknown."""

@@ -13,7 +13,7 @@ _STORED = ("parameter", "buffer", "input", "constant")
 
 def finish(draft: Draft, raw: RawTrace) -> Draft:
     """Return the draft with modules, forward ops, gradients and saved marks filled in."""
-    ops = _place_accumulations(draft.ops)
+    ops = _place_accumulations(draft.ops, {i for i, op in enumerate(raw.ops) if op.module is None})
     ops = _link_forward(ops, [op.sequence_number for op in raw.ops])
     tensors = dict(draft.tensors)
     _mark_saved(ops, tensors)
@@ -21,8 +21,8 @@ def finish(draft: Draft, raw: RawTrace) -> Draft:
     return Draft(ops, tensors, draft.notes)
 
 
-def _place_accumulations(ops: list[Op]) -> list[Op]:
-    """Give ops without a module the module of their latest computed operand.
+def _place_accumulations(ops: list[Op], homeless: set[int]) -> list[Op]:
+    """Give ops that no module ran the module of their latest computed operand.
 
     A gradient sum is complete when its last part is: it belongs where that part is computed, so that
     a cut behind that module carries one tensor.
@@ -30,9 +30,9 @@ def _place_accumulations(ops: list[Op]) -> list[Op]:
     producer = {value: op.id for op in ops for value in op.outputs}
     placed: list[Op] = []
     for op in ops:
-        if op.phase == "backward" and not op.module:
+        if op.id in homeless:
             made = [producer[v] for v in op.inputs if v in producer]
-            if made and (op.is_accumulation or placed[max(made)].module):
+            if made:
                 op = replace(op, module=placed[max(made)].module)
         placed.append(op)
     return placed

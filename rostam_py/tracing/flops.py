@@ -11,6 +11,11 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # FLOPs per element of the largest tensor among arguments and results.
 _PER_ELEMENT = {
     "_softmax": 5, "_log_softmax": 5, "_softmax_backward_data": 4, "_log_softmax_backward_data": 4,
@@ -29,18 +34,19 @@ _PER_ELEMENT = {
 }  # fmt: skip
 
 # Ops that move, create or look at data.
-_FREE = frozenset(
-    """clone _to_copy copy detach alias view _unsafe_view reshape t transpose permute expand slice select split
-    split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange zeros
-    ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty scalar_tensor fill
-    zero lift_fresh lift_fresh_copy constant_pad_nd index index_select index_put gather scatter scatter_add
-    slice_backward select_backward slice_scatter select_scatter tril triu flip roll repeat nll_loss_forward
-    nll_loss_backward nll_loss2d_forward nll_loss2d_backward unfold unfold_backward _reshape_alias empty_strided
-    bernoulli rand randn rand_like randn_like uniform normal eye linspace masked_fill where sort topk one_hot
-    view_as_real view_as_complex chunk diagonal narrow movedim bitwise_not logical_not isin empty_permuted
-    upsample_nearest2d upsample_nearest2d_backward new_empty_strided randint
-    """.split()
-)  # fmt: skip
+_FREE = _names(
+    """
+    clone _to_copy copy detach alias view _unsafe_view reshape t transpose permute expand slice select split
+    split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange
+    zeros ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty
+    scalar_tensor fill zero lift_fresh lift_fresh_copy constant_pad_nd index index_select index_put gather
+    scatter scatter_add slice_backward select_backward slice_scatter select_scatter tril triu flip roll repeat
+    nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward unfold unfold_backward
+    _reshape_alias empty_strided bernoulli rand randn rand_like randn_like uniform normal eye linspace
+    masked_fill where sort topk one_hot view_as_real view_as_complex chunk diagonal narrow movedim bitwise_not
+    logical_not isin empty_permuted upsample_nearest2d upsample_nearest2d_backward new_empty_strided randint
+    """
+)
 
 
 def op_name(target: Any) -> str:
@@ -81,7 +87,7 @@ def _largest(args: Any, result: Any) -> int:
     return max((t.numel() for t in _tensors(args) + _tensors(result)), default=0)
 
 
-def _convolution_backward(args: tuple[Any, ...], result: Any) -> float:
+def _convolution_backward(args: tuple[Any, ...], result: Any) -> Any:
     # torch's own formula ignores groups: each gradient asked for costs what the forward pass costs.
     grad_out, x, weight, transposed, mask = args[0], args[1], args[2], args[7], args[10]
     one = conv_flop_count(list(x.shape), list(weight.shape), list(grad_out.shape), transposed)
@@ -89,27 +95,27 @@ def _convolution_backward(args: tuple[Any, ...], result: Any) -> float:
     return one * (int(mask[0]) + int(mask[1])) + bias
 
 
-def _attention(args: tuple[Any, ...], result: Any) -> float:
+def _attention(args: tuple[Any, ...], result: Any) -> Any:
     return sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape)
 
 
-def _attention_backward(args: tuple[Any, ...], result: Any) -> float:
+def _attention_backward(args: tuple[Any, ...], result: Any) -> Any:
     return sdpa_backward_flop_count(args[0].shape, args[1].shape, args[2].shape, args[3].shape)
 
 
-def _embedding_bag(args: tuple[Any, ...], result: Any) -> float:
+def _embedding_bag(args: tuple[Any, ...], result: Any) -> Any:
     return args[1].numel() * args[0].shape[1]
 
 
-def _embedding_bag_backward(args: tuple[Any, ...], result: Any) -> float:
+def _embedding_bag_backward(args: tuple[Any, ...], result: Any) -> Any:
     return args[1].numel() * args[0].shape[1]
 
 
-def _dot(args: tuple[Any, ...], result: Any) -> float:
+def _dot(args: tuple[Any, ...], result: Any) -> Any:
     return 2 * math.prod(args[0].shape)
 
 
-_SPECIAL: dict[str, Callable[[tuple[Any, ...], Any], float]] = {
+_SPECIAL: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     "convolution_backward": _convolution_backward,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,

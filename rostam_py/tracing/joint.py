@@ -79,7 +79,8 @@ class _GraphReader:
         elif node.op == "get_attr":  # a tensor the module keeps as a plain attribute
             self._ids[node] = self.raw.add_value(node.meta["val"], "constant", str(node.target))
         elif node.target is operator.getitem:
-            self._ids[node] = self._ids[node.args[0]][node.args[1]]
+            source, place = node.args
+            self._ids[node] = self._ids[source][place]  # type: ignore[index]
         else:
             self._call(node)
 
@@ -119,7 +120,8 @@ class _GraphReader:
         return [Ref(v) for v in value] if isinstance(value, list) else Ref(value)
 
     def _output(self, node: fx.Node) -> None:
-        for described, result in zip(node.meta["desc"], node.args[0], strict=True):
+        results: Any = node.args[0]
+        for described, result in zip(node.meta["desc"], results, strict=True):
             if result is None:
                 continue
             if isinstance(described, PlainAOTOutput):

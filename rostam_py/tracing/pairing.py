@@ -14,9 +14,14 @@ from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
 from rostam_py.tracing.splits import RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot
 
-_COPYING = frozenset("_to_copy native_dropout native_dropout_backward leaky_relu_backward copy".split())
-_METADATA = frozenset("_unsafe_view lift_fresh detach alias".split())
-_GATHERS = frozenset("embedding _embedding_bag _embedding_bag_forward_only index_select gather index".split())
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_COPYING = _names("_to_copy native_dropout native_dropout_backward leaky_relu_backward copy")
+_METADATA = _names("_unsafe_view lift_fresh detach alias")
+_GATHERS = _names("embedding _embedding_bag _embedding_bag_forward_only index_select gather index")
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,8 @@ class _Pairing:
 
     def _splits(self, name: str, index: int, is_pointwise: bool) -> tuple[Split, ...]:
         found = [
-            find_splits(_split_call(name, raw.ops[index], raw.values, is_pointwise)) for raw in (self.first, self.second)
+            find_splits(_split_call(name, raw.ops[index], raw.values, is_pointwise))
+            for raw in (self.first, self.second)
         ]
         others = {(s.kind, s.input_dims, s.output_dims): s for s in found[1]}
         splits = []

@@ -109,9 +109,7 @@ def user_subject(
     batch = tensors[0].shape[0]
     slots = tuple(_slot(value, batch) for value in (*values, *extra))
     first = max(2, batch)
-    return Subject(
-        name, module, slots, tuple(names), loss, (first, 2 * first), notes=_no_loss_note(module, loss)
-    )
+    return Subject(name, module, slots, tuple(names), loss, (first, 2 * first), notes=_no_loss_note(module, loss))
 
 
 def _no_loss_note(module: nn.Module, loss: Callable[..., Any] | None) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def parameter_names(module: nn.Module) -> dict[str, str]:
 
 @contextlib.contextmanager
 def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
-    """Replace parameters, buffers and tensor attributes by fake CPU tensors of ``mode``, ties kept, then put them back."""
+    """Replace parameters, buffers and tensor attributes by fake CPU tensors of ``mode``, and put them back."""
     replaced: dict[int, torch.Tensor] = {}
     originals: list[tuple[dict[str, Any], str, torch.Tensor]] = []
 
@@ -93,7 +93,8 @@ def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     try:
         with mode:
             for module in step.modules():
-                for table in (module._parameters, module._buffers, module.__dict__):
+                tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, module.__dict__)
+                for table in tables:
                     for name, tensor in list(table.items()):
                         if isinstance(tensor, torch.Tensor):
                             originals.append((table, name, tensor))

@@ -18,7 +18,7 @@ from rostam_py.tracing.joint import trace_joint
 from rostam_py.tracing.pairing import Draft, pair_traces
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
-from rostam_py.tracing.sources import load_source, user_subject
+from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
 from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path
 from rostam_py.tracing.subject import Subject
 
@@ -26,7 +26,7 @@ _ROUTES = {"joint": trace_joint, "dispatch": trace_dispatch}
 
 
 def trace(
-    model: str | nn.Module,
+    model: str | nn.Module | ModelSpec,
     example_inputs: Any = None,
     *,
     loss_fn: Callable[..., Any] | None = None,
@@ -43,7 +43,7 @@ def trace(
     Model: two traces at different batches are paired op by op, so that every quantity is a part that
     grows with the batch and one that does not. No weights are allocated for registered models.
     Args:
-        model: a registered name, a module, or "path/to/file.py:Class" (see tracing/sources.py).
+        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a module or a ModelSpec.
         example_inputs: a tensor, a sequence of tensors, or a mapping of keyword inputs; dim 0 of the
             first tensor is the batch, and every tensor with that dim 0 scales with it. What the
             module's forward does not take goes to ``loss_fn`` after the output.
@@ -59,16 +59,16 @@ def trace(
     """
     if route != "auto" and route not in _ROUTES:
         raise ConfigError(f"route is {route!r}; allowed: auto, {', '.join(_ROUTES)}")
-    if isinstance(model, str):
-        source = load_source(model)
-        if isinstance(source, ModelSpec):
-            if example_inputs is not None or loss_fn is not None:
-                raise ConfigError(f"model {model!r} brings its own inputs and loss; pass neither")
-            graph = _trace_spec(source, num_layers, route, replicate_blocks)
-            return _declared(graph, name, optimizer, precision)
-        subject = user_subject(source.module, example_inputs or source.inputs, loss_fn or source.loss, targets, source.name)
-    elif isinstance(model, nn.Module):
-        subject = user_subject(model, example_inputs, loss_fn, targets, type(model).__name__)
+    source = load_source(model) if isinstance(model, str) else model
+    if isinstance(source, ModelSpec):
+        if example_inputs is not None or loss_fn is not None:
+            raise ConfigError(f"model {source.name!r} brings its own inputs and loss; pass neither")
+        return _declared(_trace_spec(source, num_layers, route, replicate_blocks), name, optimizer, precision)
+    if isinstance(source, LoadedModule):
+        example_inputs = source.inputs if example_inputs is None else example_inputs
+        subject = user_subject(source.module, example_inputs, loss_fn or source.loss, targets, source.name)
+    elif isinstance(source, nn.Module):
+        subject = user_subject(source, example_inputs, loss_fn, targets, type(source).__name__)
     else:
         raise ConfigError(f"model is a {type(model).__name__}; expected a module, a registered name or 'file.py:Class'")
     if num_layers is not None:

@@ -1,5 +1,6 @@
 """What split rules see (a call's shapes and arguments) and what they return."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ class SplitCall:
         argument = self.argument(position)
         return argument.index if isinstance(argument, Slot) else None
 
-    def dims(self, by_argument: dict[int, int | None]) -> tuple[int | None, ...]:
+    def dims(self, by_argument: Mapping[int, int | None]) -> tuple[int | None, ...]:
         """Return input dims (Op.inputs order) from dims by argument position; others WHOLE."""
         dims: list[int | None] = [WHOLE] * len(self.inputs)
         for position, dim in by_argument.items():
@@ -49,7 +50,7 @@ class SplitCall:
                 dims[slot] = dim
         return tuple(dims)
 
-    def results(self, by_return: dict[int, int | None]) -> tuple[int | None, ...]:
+    def results(self, by_return: Mapping[int, int | None]) -> tuple[int | None, ...]:
         """Return output dims (Op.outputs order) from dims by place among the op's returns; others WHOLE."""
         return tuple(by_return.get(position, WHOLE) for position in self.positions)
 
@@ -64,3 +65,6 @@ class RawSplit:
     size: int
     comm_kind: str = ""
     comm_bytes: int = 0
+
+
+Rule = Callable[[SplitCall], list[RawSplit]]

@@ -3,7 +3,7 @@
 from math import prod
 
 from rostam_py.graph import PARTIAL, WHOLE
-from rostam_py.tracing.splits.call import RawSplit, Shape, SplitCall
+from rostam_py.tracing.splits.call import RawSplit, Rule, Shape, SplitCall
 
 
 def _aligned(shape: Shape, output: Shape, dim: int) -> int | None:
@@ -44,7 +44,7 @@ def pointwise_loss(call: SplitCall) -> list[RawSplit]:
     return splits
 
 
-def leading(num_dims: int, kind: str = "column"):  # type: ignore[no-untyped-def]
+def leading(num_dims: int, kind: str = "column") -> Rule:
     """Return a rule for ops that work on each of the first ``num_dims`` dims' entries alone (pooling)."""
 
     def rule(call: SplitCall) -> list[RawSplit]:
@@ -59,7 +59,7 @@ def leading(num_dims: int, kind: str = "column"):  # type: ignore[no-untyped-def
     return rule
 
 
-def independent_along(position: int, default: int = -1):  # type: ignore[no-untyped-def]
+def independent_along(position: int, default: int = -1) -> Rule:
     """Return a rule for ops that mix only the dim named by argument ``position`` (cumsum, gather, sort)."""
 
     def rule(call: SplitCall) -> list[RawSplit]:

@@ -1,12 +1,16 @@
 """Which split rule belongs to which op."""
 
-from collections.abc import Callable
-
-from rostam_py.tracing.splits import attention, convolution, elementwise, embedding, matmul, normalization
-from rostam_py.tracing.splits import reduction, views
-from rostam_py.tracing.splits.call import RawSplit, SplitCall
-
-Rule = Callable[[SplitCall], list[RawSplit]]
+from rostam_py.tracing.splits import (
+    attention,
+    convolution,
+    elementwise,
+    embedding,
+    matmul,
+    normalization,
+    reduction,
+    views,
+)
+from rostam_py.tracing.splits.call import RawSplit, Rule, SplitCall
 
 
 def _each(names: str, rule: Rule) -> dict[str, Rule]:

@@ -6,7 +6,7 @@ A merged dim splits along its outermost factor only: members hold contiguous par
 from math import gcd
 
 from rostam_py.graph import WHOLE
-from rostam_py.tracing.splits.call import RawSplit, Shape, SplitCall
+from rostam_py.tracing.splits.call import RawSplit, Rule, Shape, SplitCall
 
 
 def view(call: SplitCall) -> list[RawSplit]:
@@ -65,7 +65,7 @@ def expand(call: SplitCall) -> list[RawSplit]:
     return splits
 
 
-def along_others(position: int):  # type: ignore[no-untyped-def]
+def along_others(position: int) -> Rule:
     """Return a rule for ops that cut or pad the dim at argument ``position`` and keep its place (slice, split)."""
 
     def rule(call: SplitCall) -> list[RawSplit]:
@@ -81,7 +81,7 @@ def along_others(position: int):  # type: ignore[no-untyped-def]
     return rule
 
 
-def removes(position: int):  # type: ignore[no-untyped-def]
+def removes(position: int) -> Rule:
     """Return a rule for ops that drop the dim at argument ``position`` (select, unbind)."""
 
     def rule(call: SplitCall) -> list[RawSplit]:

@@ -1,0 +1,67 @@
+"""Saved graphs load without torch, exactly, or fail with one clear message."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+from rostam_py.tracing import trace
+
+
+@pytest.fixture(scope="module")
+def graph() -> OperatorGraph:
+    blocks = [nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(2)]
+    return trace(nn.Sequential(*blocks, nn.LayerNorm(8)), torch.zeros(2, 8), name="mlp", optimizer="adam")
+
+
+@pytest.mark.parametrize("name", ["graph.json", "graph.json.gz"])
+def test_graph_survives_the_round_trip(graph: OperatorGraph, tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / name)
+    graph.save(path)
+    assert OperatorGraph.load(path) == graph
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_equal_graphs_give_equal_files(graph: OperatorGraph, tmp_path: Path) -> None:
+    for name in ("a.json.gz", "b.json.gz"):
+        graph.save(str(tmp_path / name))
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_loading_imports_no_torch(graph: OperatorGraph, tmp_path: Path) -> None:
+    path = str(tmp_path / "graph.json")
+    graph.save(path)
+    code = (
+        "import sys\nfrom rostam_py.graph import OperatorGraph, fuse\n"
+        f"graph = OperatorGraph.load({path!r})\nfuse(graph)\n"
+        "print(graph.num_parameters, graph.forward_flops(3))\nassert 'torch' not in sys.modules"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert [float(x) for x in output] == [graph.num_parameters, graph.forward_flops(3)]
+
+
+def test_wrong_files_are_explained(graph: OperatorGraph, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    with pytest.raises(ConfigError, match="cannot read graph"):
+        OperatorGraph.load(str(path))
+    path.write_text("not json")
+    with pytest.raises(ConfigError, match="not an operator graph"):
+        OperatorGraph.load(str(path))
+    path.write_text("[1]")
+    with pytest.raises(ConfigError, match="not an operator graph"):
+        OperatorGraph.load(str(path))
+    graph.save(str(path))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 99}))
+    with pytest.raises(ConfigError, match="version 99"):
+        OperatorGraph.load(str(path))
+    del document["ops"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match="damaged"):
+        OperatorGraph.load(str(path))

@@ -1,0 +1,55 @@
+"""The registry of models: importable without torch, every entry complete, parameter counts exact."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from rostam_py.models import DESCRIPTIONS, MODELS, get_spec
+from rostam_py.models.spec import ModelSpec
+
+# Published or hand-derived counts; GPT: 12 L D^2 + 13 L D + V D + S D + 2 D with a tied head.
+EXACT = {
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "cosmoflow": 8_907_556,
+    "gpt3_175b": 12 * 96 * 12288**2 + 13 * 96 * 12288 + 50257 * 12288 + 2048 * 12288 + 2 * 12288,
+    "gpt_1_3b": 12 * 24 * 2048**2 + 13 * 24 * 2048 + 50257 * 2048 + 2048 * 2048 + 2 * 2048,
+    "megatron_18b": 12 * 40 * 6144**2 + 13 * 40 * 6144 + 51200 * 6144 + 1024 * 6144 + 2 * 6144,
+}
+ROUNDED = {"gpt_125m": 125e6, "gpt_350m": 355e6, "gpt_760m": 760e6, "gpt_2_7b": 2.65e9, "gpt_6_7b": 6.66e9}
+ROUNDED |= {"gpt_13b": 12.85e9, "transformer_350m": 357e6, "dlrm": 26.15e9, "gpt3_175b": 174.6e9}
+
+
+def _num_parameters(name: str) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in get_spec(name).build().parameters())
+
+
+@pytest.mark.parametrize("name", sorted(EXACT))
+def test_parameter_count_is_exact(name: str) -> None:
+    assert _num_parameters(name) == EXACT[name]
+
+
+@pytest.mark.parametrize("name", sorted(ROUNDED))
+def test_parameter_count_is_the_named_size(name: str) -> None:
+    assert _num_parameters(name) == pytest.approx(ROUNDED[name], rel=3e-3)
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_every_model_declares_inputs_loss_and_defaults(name: str) -> None:
+    spec = get_spec(name)
+    assert isinstance(spec, ModelSpec)
+    assert spec.name == name
+    assert name in DESCRIPTIONS
+    assert all(shape[0] == 3 for shape, _ in spec.example_inputs(3) + spec.example_targets(3))
+    assert spec.default_optimizer in ("sgd", "momentum", "adam")
+    assert spec.default_precision in ("fp32", "tf32", "bf16_mixed", "fp16_mixed")
+
+
+def test_listing_models_loads_no_torch() -> None:
+    code = "import sys, rostam_py.models as m; assert m.MODELS.keys() == m.DESCRIPTIONS.keys()"
+    code += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,30 @@
+"""Small models of every family, traced once a session."""
+
+import pytest
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.models import cosmoflow, dlrm, gpt, resnet, transformer
+from rostam_py.models.spec import ModelSpec
+from rostam_py.tracing import trace
+
+
+@pytest.fixture(scope="session")
+def small_specs() -> dict[str, ModelSpec]:
+    """A specification of each family that traces in a fraction of a second."""
+    tiny_gpt = gpt.Config(num_layers=2, width=64, num_heads=4, sequence_length=32, vocabulary=128)
+    tiny_transformer = transformer.Config(
+        encoder_layers=2, decoder_layers=2, width=64, feed_forward=128, num_heads=4, vocabulary=128, sequence_length=16
+    )
+    return {
+        "gpt": gpt.build("tiny_gpt", tiny_gpt),
+        "transformer": transformer.build("tiny_transformer", tiny_transformer),
+        "resnet": resnet.build("tiny_resnet", (2, 1), image=32),
+        "cosmoflow": cosmoflow.build("tiny_cosmoflow", cosmoflow.Config(side=8, filters=(4, 8), hidden=(8, 4))),
+        "dlrm": dlrm.build("tiny_dlrm", dlrm.Config(table_rows=(64, 32), hotness=(1, 4))),
+    }
+
+
+@pytest.fixture(scope="session")
+def small_graphs(small_specs: dict[str, ModelSpec]) -> dict[str, OperatorGraph]:
+    """The graph of each small specification."""
+    return {name: trace(spec) for name, spec in small_specs.items()}

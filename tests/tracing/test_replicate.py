@@ -1,0 +1,60 @@
+"""Stacks grown from four traced blocks equal the whole trace, tensor by tensor and op by op."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from rostam_py.models.spec import InputSpec, ModelSpec
+from rostam_py.tracing import trace
+
+
+@pytest.mark.parametrize(("family", "depth"), [("gpt", 7), ("transformer", 5)])
+def test_grown_graph_equals_the_whole_trace(family: str, depth: int, small_specs: dict[str, ModelSpec]) -> None:
+    grown = trace(small_specs[family], num_layers=depth)
+    whole = trace(small_specs[family], num_layers=depth, replicate_blocks=False)
+    assert grown.ops == whole.ops
+    assert grown.tensors == whole.tensors
+    assert grown == whole
+
+
+def test_grown_dispatch_graph_equals_the_whole_trace(small_specs: dict[str, ModelSpec]) -> None:
+    grown = trace(small_specs["gpt"], num_layers=6, route="dispatch")
+    whole = trace(small_specs["gpt"], num_layers=6, route="dispatch", replicate_blocks=False)
+    assert grown == whole
+
+
+def test_uneven_stack_is_traced_whole(small_specs: dict[str, ModelSpec]) -> None:
+    # Every third block doubles its result: blocks 1 and 2 are not a shift of each other.
+    class Block(nn.Module):
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.linear = nn.Linear(64, 64)
+            self.factor = 2.0 if index % 3 == 2 else 1.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x) * self.factor
+
+    class Net(nn.Module):
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(Block(i) for i in range(count))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    spec = replace(
+        small_specs["gpt"],
+        name="uneven",
+        make=lambda num_layers: Net(num_layers["blocks"]),
+        inputs=(InputSpec("x", (64,)),),
+        targets=(),
+        loss=lambda output: output.sum(),
+        stacks={"blocks": 8},
+    )
+    graph = trace(spec)
+    assert graph == trace(spec, replicate_blocks=False)
+    assert graph.num_parameters == 8 * (64 * 64 + 64)

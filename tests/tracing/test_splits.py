@@ -1,0 +1,185 @@
+"""Every split rule against the real op: run the members' parts with torch, join them, compare."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split
+
+BATCH, DEGREE = 4, 2
+FAMILIES = ("gpt", "transformer", "resnet", "cosmoflow", "dlrm")
+# Ops whose arguments hold shapes or offsets that a member would adapt; checked apart or by hand.
+ADAPTED = ("_embedding_bag", "arange", "max_pool", "select_backward", "new_", "zeros", "ones", "full")
+VIEWS = ("view", "_unsafe_view", "expand", "slice_backward")
+MEANS = ("mean", "nll_loss_forward", "mse_loss", "binary_cross_entropy_with_logits")
+
+
+def _name(op: Op) -> str:
+    return op.op_type.split(".")[1]
+
+
+def _arguments(value: Any, tensors: list[torch.Tensor]) -> Any:
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return tensors[value["tensor"]]
+        if "affine" in value:
+            return value["affine"][0] + value["affine"][1] * BATCH
+        return getattr(torch, next(iter(value.values())))
+    return [_arguments(v, tensors) for v in value] if isinstance(value, list) else value
+
+
+def _call(op: Op, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    _, packet, overload = op.op_type.split(".")
+    target = getattr(getattr(torch.ops.aten, packet), overload)
+    kwargs = {k: _arguments(v, tensors) for k, v in op.arguments["kwargs"].items()}
+    result = target(*_arguments(op.arguments["args"], tensors), **kwargs)
+    result = [result] if isinstance(result, torch.Tensor) else list(result)
+    return [t for t in result if isinstance(t, torch.Tensor)]
+
+
+def _random_inputs(graph: OperatorGraph, op: Op) -> list[torch.Tensor]:
+    torch.manual_seed(op.id)
+    made: dict[int, torch.Tensor] = {}
+    for value in op.inputs:
+        shape = [int(dim.at(BATCH)) for dim in graph.tensors[value].shape]
+        dtype = getattr(torch, graph.tensors[value].dtype)
+        is_floating = dtype.is_floating_point
+        made[value] = torch.randn(shape, dtype=torch.float64) if is_floating else torch.randint(0, 16, shape)
+    return [made[value] for value in op.inputs]
+
+
+def _part(tensor: torch.Tensor, dim: int | None, rank: int) -> torch.Tensor:
+    return tensor if dim is WHOLE else tensor.chunk(DEGREE, dim)[rank].contiguous()
+
+
+def _member(
+    op: Op, split: Split, inputs: list[torch.Tensor], whole: list[torch.Tensor], rank: int
+) -> list[torch.Tensor]:
+    parts = [_part(t, d, rank) for t, d in zip(inputs, split.input_dims, strict=True)]
+    if _name(op) in VIEWS:
+        shape = list(whole[0].shape)
+        if split.output_dims[0] is not WHOLE:
+            shape[split.output_dims[0]] //= DEGREE
+        if _name(op) == "expand":
+            return [parts[0].expand(shape)]
+        if _name(op) == "slice_backward":
+            return [torch.ops.aten.slice_backward(parts[0], shape, *op.arguments["args"][2:])]
+        return [parts[0].reshape(shape)]
+    has_bias = _name(op) in ("addmm", "convolution") and PARTIAL in split.output_dims
+    if has_bias and rank > 0:  # the bias of a row split is added by one member only
+        bias = 0 if _name(op) == "addmm" else 2
+        if bias < len(parts):
+            parts[bias] = torch.zeros_like(parts[bias])
+    return _call(op, parts)
+
+
+def _assert_legal(op: Op, split: Split, inputs: list[torch.Tensor]) -> None:
+    whole = _call(op, inputs)
+    members = [_member(op, split, inputs, whole, rank) for rank in range(DEGREE)]
+    for place, (dim, expected) in enumerate(zip(split.output_dims, whole, strict=True)):
+        outputs = [member[place] for member in members]
+        if dim == PARTIAL:
+            joined = sum(outputs[1:], outputs[0]) / (DEGREE if _name(op) in MEANS else 1)
+            if _name(op) == "nll_loss_forward" and place == 1:
+                joined = joined * DEGREE  # the total weight is a plain sum
+        elif dim is WHOLE:
+            joined = outputs[0]
+        else:
+            joined = torch.cat(outputs, dim)
+            if _name(op) == "mse_loss_backward":
+                joined = joined / DEGREE  # the mean stays that of all samples
+        torch.testing.assert_close(joined, expected, rtol=1e-6, atol=1e-6, msg=f"{op.op_type} {split}")
+
+
+def _is_checkable(op: Op, split: Split) -> bool:
+    name = _name(op)
+    if name.startswith(ADAPTED) or split.comm_kind or split.size.at(BATCH) % DEGREE:
+        return False
+    if name == "nll_loss_forward" and split.kind == "column":
+        return False  # a member skips targets outside its classes
+    if name == "nll_loss_backward" and split.kind == "column":
+        return False
+    if name == "embedding_dense_backward" and split.kind == "embedding_row":
+        return False
+    if name == "embedding" and split.kind == "embedding_row":
+        return False
+    return not (name == "_native_batch_norm_legit_functional" and split.kind != "column")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_splits_join_to_the_unsplit_result(family: str, small_graphs: dict[str, OperatorGraph]) -> None:
+    graph = small_graphs[family]
+    seen = set()
+    num_checked = 0
+    for op in graph.ops:
+        shapes = [[int(d.at(BATCH)) for d in graph.tensors[v].shape] for v in op.inputs]
+        key = json.dumps([op.op_type, shapes, op.arguments])
+        if key in seen:
+            continue
+        seen.add(key)
+        splits = [split for split in op.splits if _is_checkable(op, split)]
+        if splits:
+            inputs = _random_inputs(graph, op)
+            for split in splits:
+                _assert_legal(op, split, inputs)
+                num_checked += 1
+    assert num_checked > 30
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_op_with_a_batch_dim_can_split_samples(family: str, small_graphs: dict[str, OperatorGraph]) -> None:
+    graph = small_graphs[family]
+    for op in graph.ops:
+        if any(dim.per_sample for value in op.inputs for dim in graph.tensors[value].shape):
+            assert any(split.kind == "sample" for split in op.splits), op.op_type
+
+
+def test_split_lists_align_with_inputs_and_outputs(small_graphs: dict[str, OperatorGraph]) -> None:
+    for graph in small_graphs.values():
+        for op in graph.ops:
+            for split in op.splits:
+                assert len(split.input_dims) == len(op.inputs)
+                assert len(split.output_dims) == len(op.outputs)
+                for value, dim in zip((*op.inputs, *op.outputs), (*split.input_dims, *split.output_dims), strict=True):
+                    assert dim in (WHOLE, PARTIAL) or 0 <= dim < len(graph.tensors[value].shape)
+
+
+def test_heads_of_gpt_split_through_the_attention_block(small_graphs: dict[str, OperatorGraph]) -> None:
+    # Megatron: a column split of qkv must arrive at the attention as a head split, and its output at
+    # proj as a split of the inner dim; follow the dims from op to op.
+    graph = small_graphs["gpt"]
+    sharded = {}
+    for op in graph.ops:
+        if op.module == "blocks.0.attention.qkv" and op.op_type == "aten.addmm.default":
+            sharded[op.outputs[0]] = 1
+            continue
+        dims = tuple(sharded.get(v, WHOLE) for v in op.inputs)
+        if all(d is WHOLE for d in dims) or op.phase == "backward":
+            continue
+        if op.op_type == "aten.addmm.default":
+            assert op.module == "blocks.0.attention.proj"
+            assert dims == (WHOLE, 1, WHOLE)
+            assert any(s.input_dims == (WHOLE, 1, 0) and s.output_dims == (PARTIAL,) for s in op.splits)
+            return
+        split = next(s for s in op.splits if s.input_dims == dims)
+        assert split.size.at(1) % 4 == 0  # four heads
+        sharded.update(zip(op.outputs, split.output_dims, strict=True))
+    pytest.fail("the split never reached proj")
+
+
+def test_split_vocabulary_all_reduces_softmax_statistics(small_graphs: dict[str, OperatorGraph]) -> None:
+    graph = small_graphs["gpt"]
+    softmax = next(op for op in graph.ops if op.op_type == "aten._log_softmax.default")
+    column = next(s for s in softmax.splits if s.kind == "column")
+    assert column.comm_kind == "all_reduce"
+    assert column.comm_bytes.at(3) == 3 * 32 * 2 * 4  # maximum and sum of 32 tokens a sample, fp32
+
+
+def test_spatial_split_of_a_convolution_exchanges_halos(small_graphs: dict[str, OperatorGraph]) -> None:
+    graph = small_graphs["cosmoflow"]
+    first = next(op for op in graph.ops if op.op_type == "aten.convolution.default")
+    spatial = next(s for s in first.splits if s.kind == "spatial")
+    assert spatial.comm_kind == "halo"
+    assert spatial.comm_bytes.at(1) == 2 * 4 * 8 * 8 * 4  # one slice of 4 channels on either side, fp32
