@@ -33,6 +33,13 @@ class Machine:
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
 
     @property
+    def device(self) -> Accelerator:
+        """The accelerator's data sheet."""
+        if isinstance(self.accelerator, str):
+            return get_accelerator(self.accelerator)
+        return self.accelerator
+
+    @property
     def num_accelerators(self) -> int:
         """Accelerators of the fabric, failed ones included."""
         return int(self.fabric.num_accelerators)

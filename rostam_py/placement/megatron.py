@@ -1,9 +1,10 @@
 """The megatron placer: tensor parallelism by sharding propagation, pipelines by graph cuts (MODEL D13)."""
 
+import dataclasses
 import math
 from collections import Counter
 
-from rostam_py.costs import make_cost_model, optimizer_call
+from rostam_py.costs import COST_MODELS, make_cost_model, optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import OperatorGraph
@@ -44,7 +45,7 @@ class MegatronPlacer:
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
-        job = _Job(graph, machine, strategy, self._cost_model(machine), micro_batch, num_microbatches)
+        job = _Job(graph, machine, strategy, self._cost_model(graph, machine), micro_batch, num_microbatches)
         stages = job.build_stages()
         return Plan(
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
@@ -53,9 +54,11 @@ class MegatronPlacer:
             notes=(*job.notes(), *graph.notes), cost=self.cost_name,
         )  # fmt: skip
 
-    def _cost_model(self, machine: Machine) -> CostModel:
-        config = {"min_kernel_time": self.strategy.min_kernel_time} if self.cost_name == "roofline" else {}
-        return make_cost_model(self.cost_name, machine.accelerator, **(config | self.cost_config))
+    def _cost_model(self, graph: OperatorGraph, machine: Machine) -> CostModel:
+        """Return the cost model, with the strategy's kernel floor if it has one and cost_config sets none."""
+        known = {f.name for f in dataclasses.fields(COST_MODELS.get(self.cost_name).Config)}
+        floor = {"min_kernel_time": self.strategy.min_kernel_time} if "min_kernel_time" in known else {}
+        return make_cost_model(self.cost_name, machine.device, graph=graph, **(floor | self.cost_config))
 
 
 class _Job:
@@ -220,7 +223,7 @@ class _Job:
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
         counts = self.builder
         found.append(
-            f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into their producers"
+            f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"
         )
         if self.strategy.recompute == "selective":
             found.append("selective recomputation replays the attention core")

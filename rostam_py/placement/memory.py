@@ -77,13 +77,13 @@ def _only_block(graph: OperatorGraph, tensor: int) -> int:
 
 def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[int]) -> None:
     """Raise MemoryCapacityError if a stage needs more than one accelerator has."""
-    capacity = machine.accelerator.memory_bytes
+    capacity = machine.device.memory_bytes
     worst = max(range(len(stages)), key=lambda s: stages[s].total)
     need = stages[worst]
     if need.total <= capacity:
         return
     raise MemoryCapacityError(
-        f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.accelerator.name}"
+        f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
         f" {format_size(need.parameters)} of parameters, {format_size(need.gradients)} of gradients,"
         f" {format_size(need.optimizer_state)} of optimizer state and {format_size(need.activations)} of activations"

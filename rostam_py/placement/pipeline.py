@@ -25,7 +25,9 @@ class StageAssignment:
     op_stages: per op its stage; views and locally derived ops hold the stage of their first user.
     is_local: per tensor, available on every stage without communication (inputs, parameters, masks).
     roots: per tensor the tensor it is a view of, which is what crosses boundaries.
-    crossings: stage -> root tensors that leave it upwards (forward) or downwards (backward), in order.
+    up, down: per stage the root tensors that leave it for the next (forward) and for the previous stage
+        (backward), in the order in which they are computed.
+    parameter_stages: parameter name -> stages that hold it.
     tied_gradients: parameter name -> {stage: the gradients that stage contributes}.
     skipped: accumulation ops that the all-reduce of tied gradients replaces.
     """
@@ -129,7 +131,7 @@ def _live_bytes(graph: OperatorGraph, sequence: list[Op], result: StageAssignmen
             size = graph.tensors[root].num_bytes(batch)
             delta[place[producer] + 1] += size
             delta[end + 1 if end < len(sequence) else end] -= size
-    return np.cumsum(delta)[: len(sequence)].tolist()
+    return [float(size) for size in np.cumsum(delta)[: len(sequence)]]
 
 
 def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float], num_stages: int) -> list[int]:
@@ -243,10 +245,11 @@ def _find_tied_gradients(graph: OperatorGraph, result: StageAssignment) -> None:
 
 def _sum_leaves(graph: OperatorGraph, tensor: int) -> tuple[list[int], set[int]]:
     """Return the summands of a gradient and the ops that add them (views in between included)."""
-    pending, leaves, adds = [tensor], [], set()
+    pending, leaves = [tensor], list[int]()
+    adds: set[int] = set()
     while pending:
         current = pending.pop()
-        ops, t = [], current
+        ops, t = list[Op](), current
         while True:
             producer = graph.tensors[t].producer
             op = None if producer is None else graph.ops[producer]
@@ -270,32 +273,43 @@ def _producer_stage(graph: OperatorGraph, result: StageAssignment, tensor: int) 
 
 def _find_crossings(graph: OperatorGraph, result: StageAssignment) -> None:
     """List what leaves each stage: upwards in forward, downwards in backward, neighbour to neighbour."""
+    reach = _farthest_users(graph, result)
+    result.up = [[] for _ in range(result.num_stages)]
+    result.down = [[] for _ in range(result.num_stages)]
+    for root in sorted(reach, key=lambda t: (_producer_of(graph, t), t)):  # the order in which they are sent
+        target = reach[root]
+        maker = graph.ops[_producer_of(graph, root)]
+        start = result.op_stages[maker.id]
+        if maker.phase == "forward":
+            for s in range(start, target):
+                result.up[s].append(root)
+        elif target > start:
+            raise InternalError(f"gradient {root} of {maker.name!r} flows up from stage {start} to {target}")
+        else:
+            for s in range(start, target, -1):
+                result.down[s].append(root)
+
+
+def _producer_of(graph: OperatorGraph, tensor: int) -> int:
+    producer = graph.tensors[tensor].producer
+    if producer is None:
+        raise InternalError(f"tensor {tensor} crosses a boundary, but nothing computes it")
+    return producer
+
+
+def _farthest_users(graph: OperatorGraph, result: StageAssignment) -> dict[int, int]:
+    """Return root tensor -> the farthest stage that reads it: upwards in forward, downwards in backward."""
     reach: dict[int, int] = {}
     for op in graph.ops:
-        if op.id in result.skipped or (
-            op.is_metadata and len(op.inputs) == 1 and result.roots[op.outputs[0]] != op.outputs[0]
-        ):
+        is_view = op.is_metadata and len(op.inputs) == 1 and result.roots[op.outputs[0]] != op.outputs[0]
+        if op.id in result.skipped or is_view:
             continue
+        target = result.op_stages[op.id]
         for t in op.inputs:
             root = result.roots[t]
             producer = graph.tensors[root].producer
             if result.is_local[t] or producer is None:
                 continue
-            target = result.op_stages[op.id]
-            if graph.ops[producer].phase == "forward":
-                reach[root] = max(reach.get(root, 0), target)
-            else:
-                reach[root] = min(reach.get(root, result.num_stages), target)
-    result.up = [[] for _ in range(result.num_stages)]
-    result.down = [[] for _ in range(result.num_stages)]
-    for root, target in reach.items():
-        producer = graph.ops[graph.tensors[root].producer]
-        start = result.op_stages[producer.id]
-        if producer.phase == "forward":
-            for s in range(start, target):
-                result.up[s].append(root)
-        elif target > start:
-            raise InternalError(f"gradient {root} of {producer.name!r} flows up from stage {start} to {target}")
-        else:
-            for s in range(start, target, -1):
-                result.down[s].append(root)
+            farther = max if graph.ops[producer].phase == "forward" else min
+            reach[root] = farther(reach.get(root, target), target)
+    return reach

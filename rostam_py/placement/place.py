@@ -24,4 +24,5 @@ def place(
     Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not.
     """
     placer = PLACERS.get(strategy.placer)
-    return placer(strategy, cost, cost_config).place(graph, machine, global_batch)
+    plan: Plan = placer(strategy, cost, cost_config).place(graph, machine, global_batch)
+    return plan

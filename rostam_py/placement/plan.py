@@ -138,10 +138,10 @@ class Plan:
                 f"the machine has {machine.num_accelerators} accelerators, but the plan was made for"
                 f" {self.machine.num_accelerators}; place the graph again"
             )
-        if machine.accelerator != self.machine.accelerator:
+        if machine.device != self.machine.device:
             raise ConfigError(
-                f"the machine has accelerators of type {machine.accelerator.name!r}, but the plan's times are for"
-                f" {self.machine.accelerator.name!r}; place the graph again"
+                f"the machine has accelerators of type {machine.device.name!r}, but the plan's times are for"
+                f" {self.machine.device.name!r}; place the graph again"
             )
         return replace(self, machine=machine, accelerators=assign_accelerators(self.strategy, machine))
 
@@ -166,14 +166,14 @@ class Plan:
 
     def messages(self) -> list["Message"]:
         """Return what one device of every stage communicates in one iteration, equal messages counted."""
-        found: Counter[tuple] = Counter()
+        found: Counter[tuple[str, str, tuple[int, ...], int]] = Counter()
         for stage in self.stages:
             runs = Counter(name for name, _ in stage.program)
             for name, count in runs.items():
                 for task in stage.templates[name]:
                     if task.kind != "compute":
                         found[_message_key(self, stage.index, task)] += count
-        return [Message(*key, count) for key, count in found.items()]
+        return [Message(*key, count=count) for key, count in found.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Message:
     count: int
 
 
-def _message_key(plan: Plan, stage: int, task: Task) -> tuple:
+def _message_key(plan: Plan, stage: int, task: Task) -> tuple[str, str, tuple[int, ...], int]:
     if task.kind == "collective":
         stages = plan.tied[int(task.axis[4:])] if task.axis.startswith("tied") else (stage,)
         return task.collective, task.axis, stages, task.num_bytes

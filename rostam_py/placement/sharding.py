@@ -104,7 +104,7 @@ class _Propagation:
         for op in self.graph.ops:
             self._visit(op)
         for op in self.graph.ops:
-            for i, t in enumerate(op.inputs):
+            for t in op.inputs:
                 if self.result.states[t] == FREE:
                     self._settle(t, WHOLE)
         self._match_gradients()
@@ -266,11 +266,11 @@ class _Propagation:
         parameter, dims = self.origin[op.inputs[0]]
         self.views.setdefault(parameter, []).append(op.id)
         for k, t in enumerate(op.outputs):
-            mapped = {
-                s.output_dims[k]: dims[s.input_dims[0]]
-                for s in op.splits
-                if s.output_dims[k] is not None and s.output_dims[k] >= 0 and s.input_dims[0] in dims
-            }
+            mapped: dict[int, int] = {}
+            for split in op.splits:
+                source, target = split.input_dims[0], split.output_dims[k]
+                if target is not None and target >= 0 and source in dims:
+                    mapped.setdefault(target, dims[source])
             self.origin[t] = (parameter, mapped)
             self.result.states[t] = FREE
 

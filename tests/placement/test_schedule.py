@@ -38,7 +38,9 @@ def test_bubble_is_stages_less_one_over_microbatches_of_the_work(schedule, num_s
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 @pytest.mark.parametrize(("num_stages", "num_microbatches"), [(1, 5), (4, 8), (4, 3), (8, 1)])
-def test_every_microbatch_runs_once_each_way_and_holds_at_most_the_stated_number(schedule, num_stages, num_microbatches):
+def test_every_microbatch_runs_once_each_way_and_holds_at_most_the_stated_number(
+    schedule, num_stages, num_microbatches
+):
     for stage in range(num_stages):
         program = stage_program(schedule, stage, num_stages, num_microbatches)
         assert [m for name, m in program if name == "forward"] == list(range(num_microbatches))

@@ -60,3 +60,16 @@ def test_algorithms_left_out_take_their_defaults():
     resolved = Strategy(algorithms={"all_reduce": "halving_doubling"}).resolved_algorithms()
     assert resolved["all_reduce"] == "halving_doubling"
     assert resolved["all_gather"] == "ring"
+
+
+def test_strategy_composes_as_a_structured_config():
+    config = pytest.importorskip("omegaconf").OmegaConf
+    merged = config.merge(
+        config.structured(Strategy), {"dp": 4, "bucket_size": "5 MB", "mapping": [3, 2, 1, 0], "precision": "fp32"}
+    )
+    strategy = config.to_object(merged)
+    assert isinstance(strategy, Strategy)
+    assert strategy.mapping == [3, 2, 1, 0]
+    assert strategy.bucket_bytes == 5_000_000
+    with pytest.raises(Exception, match="dpp"):
+        config.merge(config.structured(Strategy), {"dpp": 4})
