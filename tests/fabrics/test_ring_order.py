@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from rostam_py.fabrics import build_fabric
+from rostam_py.fabrics.closed_forms import collective_time_ps
+from rostam_py.simulation.collective import run_collective
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,15 @@ def test_failed_accelerators_leave_the_ring():
     assert sorted(torus.ring_order()) == [0, 1, 2, 3, 5, 6, 7, 8]
     tree = build_fabric("fat_tree", num_accelerators=4).with_failures(accelerators=[1])
     assert tree.ring_order().tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("dims", [(8,), (4, 6), (5, 3)])
+def test_a_simulated_ring_on_torus_neighbours_meets_its_closed_form(dims):
+    fabric = build_fabric("torus", dims=dims, link_latency="20 ns", link_bandwidth="400 Gb/s")
+    count = fabric.num_accelerators
+    given = {"num_bytes": 1000 * count, "algorithm": "ring"}
+    result = run_collective(fabric, "all_reduce", ranks=fabric.ring_order().tolist(), **given)
+    expected = collective_time_ps(
+        "all_reduce", "ring", num_bytes=1000 * count, num_ranks=count, latency="20 ns", bandwidth="400 Gb/s"
+    )
+    assert result.time_ps == expected == 2 * (count - 1) * (20_000 + 20_000)
