@@ -28,16 +28,12 @@ class Kernel:
 
 
 class KernelBuilder:
-    """Build the kernels of a sharded graph at one micro-batch and precision.
-
-    Durations are cached by what a cost model can see, so equal blocks are costed once.
-    """
+    """Build the kernels of a sharded graph at one micro-batch and precision."""
 
     def __init__(self, graph: OperatorGraph, sharding: Sharding, cost: CostModel, batch: float, precision: str) -> None:
         self.graph, self.sharding, self.cost = graph, sharding, cost
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
-        self._durations: dict[tuple, float] = {}
 
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
@@ -70,11 +66,8 @@ class KernelBuilder:
         main, split = ops[0], self.sharding.op_splits[ops[0].id]
         degree = 1 if split is None else self.sharding.degree
         kind = "" if split is None else split.kind
-        key = (tuple((op.op_type, op.flops, op.bytes_read) for op in ops), flops, read, written, degree, kind)
-        if key not in self._durations:
-            call = KernelCall(ops, flops, read, written, self.batch, self.precision, degree, kind)
-            self._durations[key] = self.cost.duration_s(call)
-        time = KernelTime(main.name, main.module, main.op_type, self._durations[key], flops)
+        call = KernelCall(ops, flops, read, written, self.batch, self.precision, degree, kind)
+        time = KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
