@@ -128,6 +128,11 @@ def run_collective(
     )  # fmt: skip
 
 
+def collective_names() -> list[tuple[str, str]]:
+    """Return all (collective, algorithm) pairs."""
+    return [(str(name), str(algorithm)) for name, algorithm in _core.schedule_names()]
+
+
 def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
     healthy = np.asarray(fabric.healthy_accelerators)
     if ranks is None:

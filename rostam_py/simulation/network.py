@@ -23,9 +23,10 @@ def check_fidelity(fidelity: str, allowed: tuple[str, ...]) -> None:
 def unit_size(fabric: Any) -> int:
     """Return how many consecutive accelerators are close: a server, a leaf, a torus row, else 8."""
     config = fabric.config
-    for key in ("server_size", "leaf_down"):
-        if getattr(config, key, None):
-            return int(getattr(config, key))
+    if hasattr(config, "server_size"):
+        return int(config.server_size)
+    if hasattr(config, "leaf_ports"):
+        return int(config.leaf_ports[0])
     dims = getattr(config, "dims", None)
     return int(dims[-1]) if dims else DEFAULT_UNIT
 

@@ -1,0 +1,112 @@
+"""``rostam list KIND``: what can be named in a configuration."""
+
+import dataclasses
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rostam_py.errors import UnknownNameError
+from rostam_py.units import format_bandwidth, format_count, format_size
+
+Row = dict[str, str]
+
+
+def list_kinds(kinds: list[str], as_json: bool) -> int:
+    """Print the members of each kind. Returns the exit status."""
+    listers: dict[str, Callable[[], list[Row]]] = {
+        "models": _models, "fabrics": _fabrics, "presets": _presets, "accelerators": _accelerators,
+        "costs": _costs, "collectives": _collectives, "routings": _routings,
+    }  # fmt: skip
+    for kind in kinds:
+        if kind not in listers:
+            raise UnknownNameError(f"unknown kind {kind!r}; kinds: {', '.join(listers)}")
+    if not kinds:
+        print("kinds: " + ", ".join(listers))
+        return 0
+    rows = {kind: listers[kind]() for kind in kinds}
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return 0
+    for kind, members in rows.items():
+        table = Table(title=kind)
+        for column in members[0]:
+            table.add_column(column, overflow="fold")
+        for row in members:
+            table.add_row(*row.values())
+        Console(width=max(120, Console().width)).print(table)
+    return 0
+
+
+def _first_line(thing: Any) -> str:
+    return (inspect.getdoc(thing) or "").splitlines()[0]
+
+
+def _models() -> list[Row]:
+    from rostam_py.models import DESCRIPTIONS
+
+    return [{"model": name, "what": text} for name, text in DESCRIPTIONS.items()]
+
+
+def _fabrics() -> list[Row]:
+    from rostam_py.fabrics import FABRICS
+
+    rows = []
+    for name in FABRICS:
+        schema = FABRICS.get(name)
+        keys = [e.name + ("" if e.default is dataclasses.MISSING else f"={e.default}") for e in dataclasses.fields(schema)]
+        rows.append({"fabric": name, "what": _first_line(schema), "keys (fabric.KEY=...)": ", ".join(keys)})
+    return rows
+
+
+def _presets() -> list[Row]:
+    from pathlib import Path
+
+    import rostam_py.configs
+    from rostam_py.cli.compose import presets
+
+    folder = Path(next(iter(rostam_py.configs.__path__))) / "fabric"
+    texts = {name: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name in presets("fabric")}
+    return [{"fabric": name, "what": text.splitlines()[0].removeprefix("# ")} for name, text in texts.items()]
+
+
+def _accelerators() -> list[Row]:
+    from rostam_py.costs import ACCELERATORS
+
+    return [
+        {
+            "accelerator": a.name,
+            "memory": format_size(a.memory_bytes),
+            "memory bandwidth": format_bandwidth(a.memory_bandwidth_bytes_per_s),
+            "peak FLOP/s": ", ".join(f"{kind} {format_count(peak)}" for kind, peak in a.peak_flops_per_s.items()),
+            "unverified": ", ".join(a.unverified()) or "-",
+        }
+        for a in ACCELERATORS.values()
+    ]
+
+
+def _costs() -> list[Row]:
+    from rostam_py.costs import COST_MODELS
+
+    rows = []
+    for name in COST_MODELS:
+        model = COST_MODELS.get(name)
+        keys = ", ".join(e.name for e in dataclasses.fields(model.Config))
+        rows.append({"cost": name, "what": _first_line(model), "keys (cost.KEY=...)": keys})
+    return rows
+
+
+def _collectives() -> list[Row]:
+    from rostam_py.simulation import collective_names
+
+    return [{"collective": name, "algorithm": algorithm} for name, algorithm in collective_names()]
+
+
+def _routings() -> list[Row]:
+    return [
+        {"routing": "spray", "what": "equal share on every minimal next hop, at each hop"},
+        {"routing": "hash", "what": "one minimal path a channel, drawn from the seed (ECMP)"},
+    ]

@@ -1,0 +1,103 @@
+"""The command line: ``rostam COMMAND [options] [key=value ...]``.
+
+User errors print one line and exit with 2, faults of rostam itself exit with 1. Importing this loads nothing heavy.
+"""
+
+import sys
+from collections.abc import Callable
+
+from rostam_py import __version__
+from rostam_py.errors import DeadlockError, InternalError, RostamError
+
+_HELP = """rostam: how long a PyTorch model trains on a machine that may not exist yet, and why
+
+usage: rostam COMMAND [--json] [key=value ...]
+
+commands
+  run        simulate one model on one machine; table, result.json, optionally a timeline
+  list       list what there is: rostam list models | fabrics | presets | accelerators | costs | collectives | routings
+  profile    time a model's operators on this machine into a cost table
+  demo       ResNet-50 and GPT-1.3B on 64 accelerators: three fabrics, three bandwidths
+  help       rostam COMMAND --help says what a command takes
+
+examples
+  rostam run model=resnet50
+  rostam run model=gpt_1_3b strategy.tp=8 strategy.precision=bf16_mixed global_batch=64
+  rostam run model=gpt_1_3b fabric=torus_8x8 fabric.accelerator_bandwidth='800 Gb/s' strategy.tp=8 timeline=true
+  rostam run model=path/to/file.py:MyModel fabric=fat_tree fabric.num_accelerators=256 failures.links=5
+  rostam list fabrics
+
+options
+  --json      print the result as JSON instead of tables
+  --version   print the version
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, 2 for a user error, 1 for a fault of rostam, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(arguments)
+    except InternalError as error:
+        print(f"rostam: internal error, please report it: {error}", file=sys.stderr)
+        return 1
+    except (RostamError, DeadlockError) as error:
+        print(f"rostam: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rostam: interrupted", file=sys.stderr)
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_HELP, end="")
+        return 0
+    if arguments[0] == "--version":
+        print(f"rostam {__version__}")
+        return 0
+    command, rest = arguments[0], arguments[1:]
+    commands = {"run": _run, "list": _list, "profile": _profile, "demo": _demo}
+    if command not in commands:
+        print(f"rostam: error: unknown command {command!r}; commands: {', '.join(commands)}", file=sys.stderr)
+        return 2
+    handler: Callable[[list[str], bool], int] = commands[command]
+    wants_help = any(flag in rest for flag in ("-h", "--help"))
+    if wants_help:
+        from rostam_py.cli.usage import print_usage
+
+        print_usage(command)
+        return 0
+    unknown = [flag for flag in rest if flag.startswith("-") and flag != "--json"]
+    if unknown:
+        print(f"rostam: error: unknown option {unknown[0]!r}; options: --json, --help", file=sys.stderr)
+        return 2
+    return handler([one for one in rest if one != "--json"], "--json" in rest)
+
+
+def _run(overrides: list[str], as_json: bool) -> int:
+    from rostam_py.cli.run import run
+
+    return run(overrides, as_json)
+
+
+def _list(kinds: list[str], as_json: bool) -> int:
+    from rostam_py.cli.listing import list_kinds
+
+    return list_kinds(kinds, as_json)
+
+
+def _profile(arguments: list[str], as_json: bool) -> int:
+    from rostam_py.cli.profile import profile_model
+
+    return profile_model(arguments, as_json)
+
+
+def _demo(overrides: list[str], as_json: bool) -> int:
+    from rostam_py.cli.demo import demo
+
+    return demo(overrides, as_json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

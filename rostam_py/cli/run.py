@@ -1,0 +1,117 @@
+"""``rostam run``: one configuration in; table, run folder and JSON out."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rostam_py import __version__
+from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.schema import RunConfig, name_of
+from rostam_py.cli.tables import print_result
+from rostam_py.errors import DegreeError
+from rostam_py.placement import Machine, Strategy
+from rostam_py.simulation import RunResult
+
+_SAMPLES_A_REPLICA = 8
+
+
+def run(overrides: list[str], as_json: bool) -> int:
+    """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
+    config: RunConfig = compose_config("run", overrides)
+    progress = Console(stderr=True)
+    with progress.status("starting") as status:
+        result = simulate_config(config, status.update)
+    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+    write_folder(folder, config, result, overrides)
+    if as_json:
+        print(result.to_json(), end="")
+    else:
+        print_result(Console(width=max(100, Console().width)), result, str(folder))
+    return 0
+
+
+def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> RunResult:
+    """Trace, place and simulate a composed configuration.
+
+    Args: progress: called with a line of text at each stage.
+    """
+    machine = build_machine(config)
+    strategy = build_strategy(config, machine)
+    progress(f"tracing {config.model}")
+    from rostam_py.tracing import trace
+
+    graph = trace(config.model)
+    progress(f"placing {graph.name} on {machine.fabric.describe()}")
+    from rostam_py.placement import place
+
+    cost = {entry.name: getattr(config.cost, entry.name) for entry in dataclasses.fields(config.cost)}
+    plan = place(
+        graph, machine, global_batch=_global_batch(config, strategy), strategy=strategy,
+        cost=name_of("cost", config.cost), cost_config=cost,
+    )  # fmt: skip
+    progress(f"simulating {plan.accelerators.size:,} accelerators")
+    from rostam_py.simulation import simulate
+
+    return simulate(
+        plan, fidelity=config.fidelity, routing=config.routing, seed=config.seed, fold=config.fold,
+        timeline=config.timeline,
+    )  # fmt: skip
+
+
+def build_machine(config: RunConfig) -> Machine:
+    """Build the fabric, fail what is to fail, and put accelerators on it."""
+    from rostam_py.fabrics.fabric import Fabric
+
+    fabric = Fabric(name_of("fabric", config.fabric), config.fabric)
+    for kind in ("links", "switches", "accelerators"):
+        count = getattr(config.failures, kind)
+        if count:
+            fabric = fabric.with_random_failures(kind, count, config.failures.seed)
+    return Machine(fabric=fabric, accelerator=config.accelerator)
+
+
+def build_strategy(config: RunConfig, machine: Machine) -> Strategy:
+    """Return the strategy; a dp left open fills the healthy accelerators.
+
+    Raises: DegreeError if tp x pp leaves no room.
+    """
+    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
+    if fields["dp"] is None:
+        inner = fields["tp"] * fields["pp"]
+        healthy = len(machine.healthy_accelerators)
+        if inner < 1 or healthy // inner < 1:
+            raise DegreeError(
+                f"strategy.tp x pp = {fields['tp']} x {fields['pp']} needs {inner} accelerators;"
+                f" the machine has {healthy} healthy ones"
+            )
+        fields["dp"] = healthy // inner
+        if healthy % inner and machine.num_accelerators > healthy:
+            fields["allow_idle"] = True  # failures left a remainder that no replica fits
+    return Strategy(**fields)
+
+
+def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str]) -> None:
+    """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
+    about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
+    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    result.to_json(str(folder / "result.json"))
+    if config.timeline:
+        result.save_timeline(str(folder / "timeline.json"))
+
+
+def _global_batch(config: RunConfig, strategy: Strategy) -> int:
+    if config.global_batch is not None:
+        return config.global_batch
+    return (strategy.micro_batch or 1) * _SAMPLES_A_REPLICA * strategy.dp
+
+
+def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
+    digest = hashlib.sha256(resolved_yaml("run", overrides).encode()).hexdigest()[:8]
+    model = Path(config.model.split(":")[0]).stem
+    return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"

@@ -1,0 +1,120 @@
+"""The schema of every command's configuration: dataclasses, stored in Hydra's ConfigStore.
+
+Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import MISSING
+
+from rostam_py.costs import COST_MODELS
+from rostam_py.fabrics import FABRICS
+from rostam_py.placement.strategy import Strategy
+
+# Strategy fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
+STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time"}
+
+
+@dataclass(kw_only=True)
+class FailuresConfig:
+    """Parts that fail before the run, drawn at random. links: cables. seed: of the draw."""
+
+    links: int = 0
+    switches: int = 0
+    accelerators: int = 0
+    seed: int = 0
+
+
+def _strategy_schema() -> type:
+    """Return Strategy's fields as a schema in which dp may be left open (then it fills the machine)."""
+    entries: list[Any] = []
+    for entry in dataclasses.fields(Strategy):
+        kind = int | None if entry.name == "dp" else entry.type
+        default = None if entry.name == "dp" else entry.default
+        if default is dataclasses.MISSING:
+            entries.append((entry.name, kind, field(default_factory=entry.default_factory)))  # type: ignore[arg-type]
+        else:
+            entries.append((entry.name, kind, field(default=default)))
+    return dataclasses.make_dataclass("StrategyConfig", entries, kw_only=True)
+
+
+StrategyConfig = _strategy_schema()
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """One simulation.
+
+    model: a registered model or path/to/file.py:ClassName. global_batch: samples an iteration; null takes 8 a
+    replica (8 micro-batches of 1 with a pipeline). fidelity, routing: engine and routing. out: run folder; null
+    takes runs/<model>-<fabric>-<hash of the configuration>. timeline: also write timeline.json.
+    """
+
+    model: str = "resnet50"
+    global_batch: int | None = None
+    fabric: Any = MISSING
+    accelerator: str = "a100_80gb"
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
+    cost: Any = MISSING
+    failures: FailuresConfig = field(default_factory=FailuresConfig)
+    fidelity: str = "flow"
+    routing: str = "spray"
+    seed: int = 0
+    fold: bool = True
+    timeline: bool = False
+    out: str | None = None
+
+
+@dataclass(kw_only=True)
+class ProfileConfig:
+    """Time a model's ops on this machine and save a cost table.
+
+    batches: at least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU
+    threads, 0 = as torch is set. optimizer, precision: null takes the model's optimizer and fp32. out: the table.
+    """
+
+    model: str = "resnet50"
+    batches: list[int] = field(default_factory=lambda: [2, 8])
+    device: str = "auto"
+    threads: int = 0
+    optimizer: str | None = None
+    precision: str = "fp32"
+    date: str = ""
+    out: str | None = None
+
+
+@dataclass(kw_only=True)
+class DemoConfig:
+    """The demonstration: two models, three fabrics, three bandwidths on 64 accelerators.
+
+    short: one bandwidth only. out: folder for the table, the timeline and the report.
+    """
+
+    short: bool = False
+    out: str = "out/demo"
+
+
+COMMAND_SCHEMAS = {"run": RunConfig, "profile": ProfileConfig, "demo": DemoConfig}
+
+
+def store_schemas() -> None:
+    """Fill Hydra's ConfigStore from the registries."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    store.store(name="run_schema", node=RunConfig)
+    store.store(name="profile", node=ProfileConfig)
+    store.store(name="demo", node=DemoConfig)
+    for name in FABRICS:
+        store.store(group="fabric", name=name, node=FABRICS.get(name))
+    for name in COST_MODELS:
+        store.store(group="cost", name=name, node=COST_MODELS.get(name).Config)
+
+
+def name_of(kind: str, config: Any) -> str:
+    """Return the registered name of a composed fabric or cost Config."""
+    if kind == "fabric":
+        return next(name for name in FABRICS if FABRICS.get(name) is type(config))
+    return next(name for name in COST_MODELS if COST_MODELS.get(name).Config is type(config))

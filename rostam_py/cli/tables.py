@@ -1,0 +1,72 @@
+"""Tables that the commands print."""
+
+from rich.console import Console
+from rich.table import Table
+
+from rostam_py.simulation import RunResult
+from rostam_py.units import format_count, format_size, format_time
+
+_KIND_NAMES = {
+    "compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble",
+    "tp": "exposed tensor-parallel", "dp": "exposed data-parallel", "pp": "exposed pipeline",
+    "tied": "exposed tied weights",
+}  # fmt: skip
+
+
+def print_result(console: Console, result: RunResult, folder: str) -> None:
+    """Print a run: what it is, where the time went, what the network carried, what to know."""
+    console.print(_summary(result))
+    console.print(_breakdown(result))
+    if result.busiest_links():
+        console.print(_links(result))
+    for note in result.notes:
+        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
+    console.print(f"written to {folder}", highlight=False, markup=False)
+
+
+def _summary(result: RunResult) -> Table:
+    plan = result.plan
+    strategy = plan.strategy
+    table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
+    table.add_row("accelerators", f"{plan.accelerators.size:,} x {plan.machine.accelerator.name}")
+    table.add_row("strategy", f"dp {strategy.dp} x tp {strategy.tp} x pp {strategy.pp}")
+    batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
+    table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
+    steady = "" if result.is_steady else " (not steady: raise max_iterations)"
+    table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
+    table.add_row("first iteration", format_time(result.first_iteration_s))
+    table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
+    table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
+    used, has = plan.memory_bytes, plan.machine.accelerator.memory_bytes
+    table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
+    table.add_row("simulated", f"{result.num_simulated_devices:,} of {plan.accelerators.size:,} devices, rest by symmetry")
+    return table
+
+
+def _breakdown(result: RunResult) -> Table:
+    table = Table(title="where one iteration goes")
+    for name in ("kind", "mean device", "share", "critical path", "share", "bytes sent", "messages"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    path = result.critical_path_by_kind()
+    total = result.iteration_time_s
+    for kind, seconds in result.breakdown.items():
+        on_path = path.get(kind, 0.0)
+        sent, count = result.bytes_sent.get(kind, 0), result.num_messages.get(kind, 0)
+        if not seconds and not on_path and not count:
+            continue
+        table.add_row(
+            _KIND_NAMES[kind], format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
+            f"{on_path / total:.1%}", format_size(sent) if sent else "", f"{count:,}" if count else "",
+        )  # fmt: skip
+    table.add_section()
+    table.add_row("iteration", format_time(sum(result.breakdown.values())), "100.0%", format_time(sum(path.values())), "100.0%")
+    return table
+
+
+def _links(result: RunResult) -> Table:
+    table = Table(title="ten busiest links")
+    for name in ("link", "bytes", "busy", "utilization"):
+        table.add_column(name, justify="left" if name == "link" else "right")
+    for load in result.busiest_links():
+        table.add_row(load.name, format_size(load.num_bytes), f"{load.busy_fraction:.1%}", f"{load.utilization:.1%}")
+    return table
