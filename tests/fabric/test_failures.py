@@ -29,7 +29,7 @@ def test_a_failed_accelerator_forwards_nothing_and_is_not_healthy():
     fabric = build_fabric("torus", dims=(6,)).with_failures(accelerators=[1])
     assert fabric.healthy_accelerators.tolist() == [0, 2, 3, 4, 5]
     assert len(fabric.router().route(0, 2)[0]) == 4
-    with pytest.raises(NoRouteError, match="from accelerator 0 to accelerator 1 .* accelerator 1 has failed"):
+    with pytest.raises(NoRouteError, match=r"from accelerator 0 to accelerator 1 .* accelerator 1 has failed"):
         fabric.router().route(0, 1)
 
 
@@ -122,7 +122,7 @@ def test_failures_of_parts_that_do_not_exist_are_config_errors(failed, message):
 
 def test_bad_random_failures_are_config_errors():
     fabric = build_fabric("torus", dims=(6,))
-    with pytest.raises(ConfigError, match="failures.kind is 'boards'; allowed: switches, links, accelerators"):
+    with pytest.raises(ConfigError, match=r"failures.kind is 'boards'; allowed: switches, links, accelerators"):
         fabric.with_random_failures(kind="boards", count=1)
     with pytest.raises(ConfigError, match=r"failures.count is 7; allowed: 0\.\.6"):
         fabric.with_random_failures(kind="links", count=7)

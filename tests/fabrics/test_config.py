@@ -89,12 +89,12 @@ def test_bad_parameters_name_key_value_and_what_is_allowed(name, params, message
 
 @pytest.mark.parametrize("bad", ["400", "400 Gbps", "400 Gb"])
 def test_bandwidths_need_units_and_name_their_key(bad):
-    with pytest.raises(UnitError, match="fabric.link_bandwidth"):
+    with pytest.raises(UnitError, match=r"fabric.link_bandwidth"):
         build_fabric("torus", dims=(4,), link_bandwidth=bad)
 
 
 def test_unknown_fabric_lists_the_registered_ones():
-    with pytest.raises(UnknownNameError, match="unknown fabric 'tours'.*custom, electrical_cluster, .* torus"):
+    with pytest.raises(UnknownNameError, match=r"unknown fabric 'tours'.*custom, electrical_cluster, .* torus"):
         build_fabric("tours")
 
 

@@ -60,7 +60,7 @@ def test_spray_conserves_the_flow_at_every_vertex(maybe_broken, enable_bundling)
             assert not links["is_failed"][link]
             balance[int(links["src"][link])] += share
             balance[int(links["dst"][link])] -= share
-        expected = {vertex: 0.0 for vertex in balance} | {src: 1.0, dst: -1.0}
+        expected = dict.fromkeys(balance, 0.0) | {src: 1.0, dst: -1.0}
         assert balance == pytest.approx(expected, abs=1e-12)
 
 
