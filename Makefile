@@ -16,7 +16,7 @@ ASAN_TESTS ?= $(wildcard tests/fabric tests/fabrics tests/routing tests/analytic
   tests/runtime tests/bindings)
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')
-PACKAGE_FILES := pyproject.toml setup.py $(wildcard $(CONSTRAINTS))
+PACKAGE_FILES := pyproject.toml setup.py constraints.txt
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c $(CONSTRAINTS)
 
 help: ## List the targets

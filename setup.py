@@ -46,6 +46,9 @@ ParallelCompile("ROSTAM_BUILD_JOBS", default=os.cpu_count() or 1, needs_recompil
 setup(
     packages=find_packages(include=["rostam_py", "rostam_py.*"]) + sorted(MAPPED),
     package_dir=MAPPED,
+    package_data={"rostam_py.costs": ["tables/*.json"]} | {name: ["*.yaml"] for name in MAPPED},
+    # Objects outlive one installation, so that the next compiles only what changed.
+    options={"build_ext": {"build_temp": "build/core"}},
     ext_modules=[
         Pybind11Extension(
             "rostam_py._core",
