@@ -18,7 +18,7 @@ def _names(text: str) -> frozenset[str]:
 
 # FLOPs per element of the largest tensor among arguments and results.
 _PER_ELEMENT = {
-    "_softmax": 5, "_log_softmax": 5, "_softmax_backward_data": 4, "_log_softmax_backward_data": 4,
+    "_softmax": 5, "_safe_softmax": 5, "_log_softmax": 5, "_softmax_backward_data": 4, "_log_softmax_backward_data": 4,
     "native_layer_norm": 4, "native_layer_norm_backward": 6, "native_group_norm": 4, "native_group_norm_backward": 6,
     "_fused_rms_norm": 4, "_fused_rms_norm_backward": 6,
     "native_batch_norm": 4, "_native_batch_norm_legit": 4, "_native_batch_norm_legit_functional": 4,
@@ -37,7 +37,7 @@ _PER_ELEMENT = {
 _FREE = _names(
     """
     clone _to_copy copy detach alias view _unsafe_view reshape t transpose permute expand slice select split
-    split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange
+    split_with_sizes unsafe_split unsafe_split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange
     zeros ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty
     scalar_tensor fill zero lift_fresh lift_fresh_copy constant_pad_nd index index_select index_put gather
     scatter scatter_add slice_backward select_backward slice_scatter select_scatter tril triu flip roll repeat

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.fx.traceback as fx_traceback
-from torch import fx, nn
+from torch import fx
 from torch._export.utils import _compiling_state_context
 from torch._functorch._aot_autograd.descriptors import (
     BufferAOTInput,
@@ -49,8 +49,6 @@ def _export(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail_out
         stack.enter_context(mode)
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(_compiling_state_context())
-        if any(isinstance(module, nn.RNNBase) for module in step.modules()):
-            stack.enter_context(torch.backends.mkldnn.flags(enabled=False))  # its fused RNN kernel has no trace
         trail = ModuleTrail(step, lambda name: fx_traceback.annotate({"module": name}))
         trail_out.append(trail)
         stack.callback(trail.remove)

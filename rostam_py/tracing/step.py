@@ -90,10 +90,14 @@ def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
             replaced[id(tensor)] = empty
         return replaced[id(tensor)]
 
+    attributes: list[tuple[nn.Module, str]] = []
     try:
         with mode:
             for module in step.modules():
-                tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers, module.__dict__)
+                for name in [n for n, value in vars(module).items() if isinstance(value, torch.Tensor)]:
+                    attributes.append((module, name))  # a plain attribute acts as a buffer while tracing
+                    module._buffers[name] = module.__dict__.pop(name)
+                tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
                 for table in tables:
                     for name, tensor in list(table.items()):
                         if isinstance(tensor, torch.Tensor):
@@ -103,6 +107,8 @@ def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     finally:
         for table, name, tensor in originals:
             table[name] = tensor
+        for module, name in attributes:
+            module.__dict__[name] = module._buffers.pop(name)
 
 
 class ModuleTrail:

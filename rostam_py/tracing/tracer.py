@@ -1,10 +1,12 @@
 """trace: a registered model, a module or a file's class, to an OperatorGraph."""
 
+import contextlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -171,11 +173,22 @@ def _run(subject: Subject, route: str, batch: int) -> RawTrace:
         with mode:
             inputs = subject.inputs_at(batch)
         try:
-            return _ROUTES[route](step, inputs, mode, trails)
+            with _plain_rnn(step):
+                return _ROUTES[route](step, inputs, mode, trails)
         except TracingError:
             raise
         except Exception as error:
             raise _RouteFailed(_reason(error, trails)) from error
+
+
+@contextlib.contextmanager
+def _plain_rnn(step: nn.Module) -> Iterator[None]:
+    """Run recurrent layers as ordinary ops: the fused CPU kernel has neither FLOPs nor splits."""
+    if any(isinstance(module, nn.RNNBase) for module in step.modules()):
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+    else:
+        yield
 
 
 def _reason(error: Exception, trails: list[ModuleTrail]) -> str:

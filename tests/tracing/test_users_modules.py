@@ -99,6 +99,27 @@ def test_second_route_takes_over_where_the_joint_route_fails() -> None:
     assert any("joint route failed" in note and "functional tensors" in note for note in graph.notes)
 
 
+def test_recurrent_layers_and_tensor_attributes_are_traced() -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(8, 16, batch_first=True)
+            self.head = nn.Linear(16, 4)
+            self.mask = torch.ones(5)  # neither a buffer nor a parameter
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.lstm(x)[0] * self.mask[None, :, None])
+
+    module = Tagger()
+    graph = trace(module, torch.zeros(2, 5, 8))
+    assert graph.route == "joint"
+    # Per step and sample: 4 gates of 16 from 8 inputs and 16 states, then 16 to 4.
+    products = 5 * 2 * (4 * 16 * (8 + 16) + 16 * 4)
+    assert products <= graph.forward_flops(1) <= 1.3 * products
+    assert type(module.mask) is torch.Tensor
+    assert "mask" not in dict(module.named_buffers())
+
+
 class Unsteady(nn.Module):
     """Reads a value out of a tensor, which no trace can know."""
 

@@ -24,7 +24,7 @@ RULES: dict[str, Rule] = {
     **_each("permute transpose t", views.permute),
     "expand": views.expand,
     **_each("slice", views.along_others(1)),
-    **_each("split split_with_sizes chunk", views.along_others(2)),
+    **_each("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes", views.along_others(2)),
     **_each("select unbind", views.removes(1)),
     "select_backward": views.select_backward, "slice_backward": views.slice_backward,
     "cat": views.cat, "stack": views.stack,
@@ -33,7 +33,7 @@ RULES: dict[str, Rule] = {
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
             "_scaled_dot_product_efficient_attention_backward "
             "_scaled_dot_product_flash_attention_backward", attention.attention),
-    **_each("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data", elementwise.softmax),
+    **_each("_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data", elementwise.softmax),
     "native_layer_norm": normalization.layer_norm, "native_layer_norm_backward": normalization.layer_norm_backward,
     "_fused_rms_norm": normalization.rms_norm, "_fused_rms_norm_backward": normalization.rms_norm_backward,
     "native_group_norm": normalization.group_norm, "native_group_norm_backward": normalization.group_norm_backward,
@@ -56,7 +56,8 @@ RULES: dict[str, Rule] = {
             elementwise.pointwise_loss),
     **_each("mse_loss_backward smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward "
             "_to_copy detach alias lift_fresh lift_fresh_copy native_dropout native_dropout_backward "
-            "leaky_relu_backward copy zeros_like ones_like full_like empty_like rand_like randn_like masked_fill",
+            "leaky_relu_backward copy bernoulli zeros_like ones_like full_like empty_like rand_like randn_like "
+            "masked_fill",
             elementwise.elementwise),
     **_each("arange zeros ones full empty new_zeros new_ones new_full new_empty empty_strided rand randn "
             "new_empty_strided scalar_tensor linspace", elementwise.creation),
