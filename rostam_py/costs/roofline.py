@@ -139,7 +139,7 @@ class RooflineCost:
         unverified = self.accelerator.unverified()
         notes = [f"accelerator {self.accelerator.name}, {UNVERIFIED}: {', '.join(unverified)}"] if unverified else []
         used = [what for what, source in self._used.items() if UNVERIFIED in source]
-        return notes + [f"roofline, {UNVERIFIED}: {', '.join([*sorted(used), 'ramp_time'])}"]
+        return [*notes, f"roofline, {UNVERIFIED}: {', '.join([*sorted(used), 'ramp_time'])}"]
 
     def _compute_s(self, family: str, call: KernelCall) -> float:
         if call.flops <= 0:

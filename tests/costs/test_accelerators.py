@@ -27,7 +27,7 @@ def test_narrower_types_are_never_slower(name):
 
 
 def test_unknown_accelerator_lists_the_known_ones():
-    with pytest.raises(UnknownNameError, match="did you mean 'a100_80gb'.*v100_32gb.*b200_180gb"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'a100_80gb'.*v100_32gb.*b200_180gb"):
         get_accelerator("a100_80g")
 
 
@@ -40,7 +40,8 @@ def test_override_changes_only_what_it_names_and_says_so():
     base = get_accelerator("h100_80gb")
     fast = base.with_overrides("h100_fast", memory_bandwidth_bytes_per_s=9e12, peak_flops_per_s={"bf16": 2e15})
     assert (fast.name, fast.memory_bandwidth_bytes_per_s, fast.peak("bf16")) == ("h100_fast", 9e12, 2e15)
-    assert fast.peak("fp32") == base.peak("fp32") and fast.memory_bytes == base.memory_bytes
+    assert fast.peak("fp32") == base.peak("fp32")
+    assert fast.memory_bytes == base.memory_bytes
     assert "hypothetical" in fast.sources["peak_flops_per_s.bf16"]
     assert base.peak("bf16") == 989.4e12
 

@@ -5,6 +5,7 @@ sides use the lower quartile of their repeats. The real step is timed before and
 where those two differ by more than 15%, the machine is busy and the comparison says nothing.
 """
 
+import sys
 import time
 
 import pytest
@@ -36,6 +37,7 @@ def one_thread():
 def resnet50():
     """Return (module, loss, inputs and targets at a batch, optimizer name)."""
     import torch
+
     from rostam_py.models import get_spec
 
     spec = get_spec("resnet50")
@@ -49,6 +51,7 @@ def resnet50():
 def small_gpt():
     """Return the same for a GPT of 4 layers, width 512, 8 heads, sequence 256, vocabulary 16,384."""
     import torch
+
     from rostam_py.models.gpt import GPT, Config, token_loss
 
     config = Config(num_layers=4, width=512, num_heads=8, sequence_length=256, vocabulary=16384)
@@ -98,10 +101,10 @@ def test_profile_predicts_the_real_step_of_a_held_out_batch_within_20_percent(ma
     predicted = predicted_step_s(graph, cost, HELD_OUT, optimizer)
     after = real_step_s(module, loss, *data(HELD_OUT), optimizer)
     real = min(before, after)
+    figures = f"predicted {predicted:.3f} s, real {before:.3f} and {after:.3f} s, error {predicted / real - 1:+.1%}"
     with capsys.disabled():
-        print(f"\n{make.__name__}: batch {HELD_OUT} from {MEASURED}: predicted {predicted:.3f} s, real {before:.3f} and {after:.3f} s, "
-              f"error {predicted / real - 1:+.1%}")  # fmt: skip
+        sys.stdout.write(f"\n{make.__name__}, batch {HELD_OUT} from {MEASURED}: {figures}\n")
     assert cost.notes()[1:] == []  # every op measured: no fallback, no extrapolation
     if abs(before / after - 1) > DISTURBED:
         pytest.skip(f"the machine is busy: the real step took {before:.3f} s, then {after:.3f} s")
-    assert abs(predicted / real - 1) < TOLERANCE
+    assert abs(predicted / real - 1) < TOLERANCE, figures

@@ -25,7 +25,8 @@ def test_optimizer_state_and_traffic_per_parameter(name, fp32, mixed):
         call = optimizer_call(name, 1000, precision)
         assert optimizer_state_bytes(name, precision) == state
         assert (call.bytes_read, call.bytes_written) == (1000 * read, 1000 * written)
-        assert call.ops[0].op_type == f"optimizer.{name}" and call.ops[0].phase == "optimizer"
+        assert call.ops[0].op_type == f"optimizer.{name}"
+        assert call.ops[0].phase == "optimizer"
 
 
 def test_only_float32_tensors_shrink_in_mixed_precision():

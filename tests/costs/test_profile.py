@@ -41,9 +41,11 @@ def test_equal_layers_are_timed_once_and_other_shapes_apart(linear_graph):
 def test_call_is_rebuilt_with_the_shapes_and_layout_of_the_trace(linear_graph):
     graph = linear_graph(8, 4)
     forward = CallBuilder(graph, 3, "cpu").build(graph.ops[0])
-    assert [tuple(t.shape) for t in forward.args] == [(3, 8), (8, 4)] and forward.run().shape == (3, 4)
+    assert [tuple(t.shape) for t in forward.args] == [(3, 8), (8, 4)]
+    assert forward.run().shape == (3, 4)
     backward = CallBuilder(graph, 3, "cpu").build(graph.ops[4])  # reads x through a transposing view
-    assert backward.args[0].stride() == (1, 8) and backward.run().shape == (8, 4)
+    assert backward.args[0].stride() == (1, 8)
+    assert backward.run().shape == (8, 4)
 
 
 def test_integer_inputs_are_valid_indices():
@@ -57,7 +59,8 @@ def test_integer_inputs_are_valid_indices():
     op = Op(0, "embedding", "tokens", "forward", "aten.embedding.default", (0, 1), (2,), arguments)
     graph = OperatorGraph("embedding", (op,), tensors)
     call = CallBuilder(graph, 50, "cpu").build(op)
-    assert call.args[1].max() == 2 and call.args[1].min() == 0
+    assert call.args[1].max() == 2
+    assert call.args[1].min() == 0
     assert call.run().shape == (50, 5, 4)
 
 
@@ -65,12 +68,14 @@ def test_op_that_cannot_run_is_skipped_with_its_reason(linear_graph):
     graph = linear_graph()
     unknown = Op(5, "mystery", "m", "forward", "aten.no_such_op.default", (0,), (2,), {"args": [], "kwargs": {}})
     table = profile(OperatorGraph("g", (*graph.ops, unknown), graph.tensors), batches=(2,), **SETTINGS)
-    assert len(table.provenance["skipped"]) == 1 and "no op aten.no_such_op.default" in table.provenance["skipped"][0]
+    assert len(table.provenance["skipped"]) == 1
+    assert "no op aten.no_such_op.default" in table.provenance["skipped"][0]
 
 
 def test_op_that_does_not_fit_in_memory_is_skipped_not_tried(linear_graph):
     table = profile(linear_graph(), batches=(2, 10**12), **SETTINGS)
-    assert len(table.provenance["skipped"]) == 4 and all("GB are free" in text for text in table.provenance["skipped"])
+    assert len(table.provenance["skipped"]) == 4
+    assert all("GB are free" in text for text in table.provenance["skipped"])
     assert all(set(entry.seconds) == {2} for entry in table.entries.values())
 
 
@@ -88,15 +93,18 @@ def test_killed_run_resumes_without_timing_anything_twice(linear_graph, tmp_path
     with pytest.raises(KeyboardInterrupt):
         profile(graph, batches=(2, 4), out=out, **SETTINGS)
     partial = tmp_path / "table.json.partial.jsonl"
-    assert len(partial.read_text().splitlines()) == 4 and not out.exists()
+    assert len(partial.read_text().splitlines()) == 4
+    assert not out.exists()
     with partial.open("a") as file:
         file.write('{"key": "torn')
 
     again = []
     monkeypatch.setattr(profile_module._Runner, "measure", lambda self, job: again.append(job) or measure(self, job))
     table = profile(graph, batches=(2, 4), out=out, **SETTINGS)
-    assert len(again) == 8 - 3 and not any(job in seen for job in again)
-    assert not partial.exists() and CostTable.load(out) == table
+    assert len(again) == 8 - 3
+    assert not any(job in seen for job in again)
+    assert not partial.exists()
+    assert CostTable.load(out) == table
 
 
 def test_partial_results_of_other_settings_are_not_reused(linear_graph, tmp_path):
@@ -138,7 +146,9 @@ def test_cuda_matmul_time_is_near_its_roofline():
         pytest.skip("no CUDA device")
     n = 8192  # 1.1 TFLOP in bf16: milliseconds, so events resolve it
     square = (Affine(n), Affine(n))
-    tensors = tuple(Tensor(i, square, "float32", k, str(i)) for i, k in enumerate(("parameter", "parameter"))) + (
+    tensors = (
+        Tensor(0, square, "float32", "parameter", "left"),
+        Tensor(1, square, "float32", "parameter", "right"),
         Tensor(2, square, "float32", "activation", producer=0),
     )
     op = Op(
