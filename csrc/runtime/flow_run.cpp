@@ -10,7 +10,6 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
       flows_(std::move(flows)),
       link_events_(std::move(link_events)),
       reroutes_(std::move(reroutes)),
-      seed_(seed),
       events_(*this),
       network_(queue_, router_->capacities(), *this),
       ids_(flows_.size(), 0),
@@ -30,6 +29,7 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
                                         << ", bytes and start must be >= 0");
     }
   }
+  for (size_t f = 0; f < flows_.size(); ++f) hashes_.push_back(mix(seed + f));
   for (size_t e = 0; e < link_events_.size(); ++e) {
     if (link_events_[e].link < 0 || link_events_[e].link >= num_links) {
       ROSTAM_THROW(ConfigError, "an event names link " << link_events_[e].link << "; links are 0 to " << num_links - 1);
@@ -60,9 +60,10 @@ void FlowRun::on_event(uint64_t payload) {
     network_.set_capacity(link_events_[index].link, link_events_[index].bytes_per_s);
   } else if (kind == Kind::kReroute) {
     const RerouteEvent& event = reroutes_[index];
+    hashes_[event.flow] = event.hash;  // holds for a flow that starts later, too
     if (is_active_[event.flow]) network_.set_path(ids_[event.flow], add_route(event.flow, event.hash));
   } else {
-    const network::RouteId route = add_route(static_cast<int32_t>(index), mix(seed_ + index));
+    const network::RouteId route = add_route(static_cast<int32_t>(index), hashes_[index]);
     ids_[index] = network_.start(route, flows_[index].bytes, index, std::numeric_limits<double>::infinity());
     is_active_[index] = 1;
   }

@@ -18,7 +18,7 @@ struct FlowSpec {
   SimTime start;
 };
 
-// From `time` on the rest of `flow` takes the path that `hash` selects.
+// From `time` on `flow`, or what is left of it, takes the path that `hash` selects.
 struct RerouteEvent {
   SimTime time;
   int32_t flow = 0;
@@ -62,7 +62,7 @@ class FlowRun : public network::FlowClient {
   std::vector<FlowSpec> flows_;
   std::vector<LinkEvent> link_events_;
   std::vector<RerouteEvent> reroutes_;
-  uint64_t seed_;
+  std::vector<uint64_t> hashes_;  // per flow: selects its path, by the seed or the last reroute
   EventQueue queue_;
   Events events_;
   flow::FlowNetwork network_;
