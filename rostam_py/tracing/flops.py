@@ -37,7 +37,8 @@ _PER_ELEMENT = {
 _FREE = _names(
     """
     clone _to_copy copy detach alias view _unsafe_view reshape t transpose permute expand slice select split
-    split_with_sizes unsafe_split unsafe_split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange
+    split_with_sizes unsafe_split
+    unsafe_split_with_sizes unbind squeeze unsqueeze as_strided cat stack embedding embedding_dense_backward arange
     zeros ones full empty zeros_like ones_like full_like empty_like new_zeros new_ones new_full new_empty
     scalar_tensor fill zero lift_fresh lift_fresh_copy constant_pad_nd index index_select index_put gather
     scatter scatter_add slice_backward select_backward slice_scatter select_scatter tril triu flip roll repeat

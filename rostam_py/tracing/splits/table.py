@@ -33,7 +33,8 @@ RULES: dict[str, Rule] = {
             "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
             "_scaled_dot_product_efficient_attention_backward "
             "_scaled_dot_product_flash_attention_backward", attention.attention),
-    **_each("_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data", elementwise.softmax),
+    **_each("_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
+            elementwise.softmax),
     "native_layer_norm": normalization.layer_norm, "native_layer_norm_backward": normalization.layer_norm_backward,
     "_fused_rms_norm": normalization.rms_norm, "_fused_rms_norm_backward": normalization.rms_norm_backward,
     "native_group_norm": normalization.group_norm, "native_group_norm_backward": normalization.group_norm_backward,
