@@ -110,7 +110,8 @@ def test_scanner_lets_legal_includes_pass():
 
 
 @pytest.mark.parametrize(
-    "source", ["exit(1);", "std::abort();", 'printf("x");', "std::cout << 1;", "try {} catch (...) {}", "assert(x > 0);"]
+    "source",
+    ["exit(1);", "std::abort();", 'printf("x");', "std::cout << 1;", "try {} catch (...) {}", "assert(x > 0);"],
 )
 def test_scanner_catches_call(source):
     assert banned_calls(source)

@@ -38,7 +38,9 @@ def library_files() -> list[Path]:
 
 
 def test_library_code_neither_prints_nor_exits_nor_asserts():
-    said = [f"{path.relative_to(ROOT)}:{one}" for path in library_files() for one in banned_statements(path.read_text())]
+    said = [
+        f"{path.relative_to(ROOT)}:{one}" for path in library_files() for one in banned_statements(path.read_text())
+    ]
     assert said == []
 
 
@@ -48,7 +50,11 @@ def test_no_module_is_named_after_nothing():
 
 
 def test_sources_are_ascii():
-    files = [*library_files(), *(p for p in (ROOT / "csrc").rglob("*.*") if p.is_file()), *(ROOT / "tests").rglob("*.py")]
+    files = [
+        *library_files(),
+        *(p for p in (ROOT / "csrc").rglob("*.*") if p.is_file()),
+        *(ROOT / "tests").rglob("*.py"),
+    ]
     assert [path for path in files if not path.read_bytes().isascii()] == []
 
 

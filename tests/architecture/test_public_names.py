@@ -1,0 +1,48 @@
+"""The public names of DESIGN resolve, lazily, and explain themselves."""
+
+import dataclasses
+import inspect
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import rostam_py
+
+CONTRACT = {
+    "trace", "OperatorGraph", "fabric", "saturation_throughput", "run_collective", "run_flows", "Machine", "place",
+    "Strategy", "simulate",
+}  # fmt: skip
+
+
+def test_contract_names_are_public():
+    assert set(rostam_py.__all__) >= CONTRACT
+
+
+@pytest.mark.parametrize("name", rostam_py.__all__)
+def test_public_name_resolves_and_has_a_docstring(name):
+    value = getattr(rostam_py, name)
+    documentation = inspect.getdoc(value) or ""
+    assert documentation.splitlines()[0].strip().endswith(".") or ":" in documentation.splitlines()[0]
+    if dataclasses.is_dataclass(value):
+        assert not documentation.startswith(f"{value.__name__}("), "only the docstring that dataclass generates"
+
+
+@pytest.mark.parametrize("name", rostam_py.__all__)
+def test_public_methods_have_docstrings(name):
+    value = getattr(rostam_py, name)
+    if not inspect.isclass(value):
+        return
+    public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
+    methods = {k: v for k, v in public.items() if inspect.isroutine(v) or isinstance(v, property | classmethod)}
+    assert [key for key, item in methods.items() if not inspect.getdoc(item)] == []
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="simulat"):
+        _ = rostam_py.simulat
+
+
+def test_version_is_that_of_the_project_file():
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
+    assert rostam_py.__version__ == project["version"]
