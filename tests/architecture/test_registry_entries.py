@@ -91,12 +91,12 @@ def test_every_cost_model_builds_or_names_the_setting_it_needs(name):
     config = COST_MODELS.get(name).Config
     assert (config.__doc__ or "").strip()
     assert not config.__doc__.startswith("Config(")
+    refusal = ""
     try:
-        model = make_cost_model(name, "a100_80gb")
+        assert callable(make_cost_model(name, "a100_80gb").duration_s)
     except ConfigError as error:
-        assert "needs" in str(error)
-    else:
-        assert callable(model.duration_s)
+        refusal = str(error)
+    assert not refusal or "needs" in refusal
 
 
 @pytest.mark.parametrize("name", PLACERS.names())
