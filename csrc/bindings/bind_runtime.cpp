@@ -31,6 +31,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep) {
+  graph.check_open();
   runtime::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
     runtime::Task task;
@@ -49,6 +50,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
 }
 
 int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const Array<int32_t>& microbatch) {
+  graph.check_open();
   runtime::Program program;
   for (py::ssize_t k = 0; k < template_id.size(); ++k) program.entries.push_back({template_id.at(k), microbatch.at(k)});
   graph.programs.push_back(std::move(program));
@@ -59,6 +61,7 @@ int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const A
 void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Array<int32_t>& program,
                  const Array<int32_t>& job, const Array<double>& slowdown, const Array<int64_t>& start_ps,
                  const Array<int32_t>& slots) {
+  graph.check_open();
   for (py::ssize_t d = 0; d < accelerator.size(); ++d) {
     runtime::Device device;
     device.accelerator = accelerator.at(d);
@@ -135,13 +138,14 @@ py::dict result_dict(const SessionResult& result) {
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
-                     int64_t launch_latency_ps, int64_t min_collective_ps, int32_t num_planes, int32_t min_iterations,
+                     int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction, int32_t num_planes, int32_t min_iterations,
                      int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
                      const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
   options.min_collective_time = SimTime::from_ps(min_collective_ps);
+  options.comm_compute_fraction = comm_compute_fraction;
   options.num_planes = num_planes;
   options.min_iterations = min_iterations;
   options.max_iterations = max_iterations;
@@ -198,6 +202,7 @@ void bind_runtime(py::module_& module) {
           "add_schedule",
           [](TaskGraph& graph, const std::string& collective, const std::string& algorithm, int32_t num_ranks,
              int32_t group_size) {
+            graph.check_open();
             graph.schedules.push_back(collectives::make_schedule(collective, algorithm, num_ranks, group_size));
             return static_cast<int32_t>(graph.schedules.size()) - 1;
           },
@@ -210,6 +215,7 @@ void bind_runtime(py::module_& module) {
       .def(
           "add_group",
           [](TaskGraph& graph, std::vector<int32_t> devices) {
+            graph.check_open();
             graph.groups.push_back(std::move(devices));
             return static_cast<int32_t>(graph.groups.size()) - 1;
           },
@@ -224,7 +230,7 @@ void bind_runtime(py::module_& module) {
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              "Runs given flows without the GIL; returns when each was sent and delivered.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
-             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("num_planes") = 1,
+             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0, py::arg("num_planes") = 1,
              py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
              py::arg("seed") = 0, py::arg("fold") = true,
              py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},

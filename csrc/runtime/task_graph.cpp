@@ -48,7 +48,62 @@ void derive(Template& body) {
   }
 }
 
+// What a program needs a slot to be bound to.
+struct SlotUse {
+  std::vector<int32_t> schedules;
+  bool has_sends = false;
+};
+
+std::vector<SlotUse> slot_uses(const TaskGraph& graph, const Program& program) {
+  std::vector<int32_t> used;
+  for (const ProgramEntry& entry : program.entries) used.push_back(entry.template_id);
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  std::vector<SlotUse> uses(program.num_slots);
+  for (const int32_t id : used) {
+    for (const Task& task : graph.templates[id].tasks) {
+      if (task.kind == TaskKind::kSend) uses[task.slot].has_sends = true;
+      if (task.kind == TaskKind::kCollective) uses[task.slot].schedules.push_back(task.schedule);
+    }
+  }
+  for (SlotUse& use : uses) {
+    std::sort(use.schedules.begin(), use.schedules.end());
+    use.schedules.erase(std::unique(use.schedules.begin(), use.schedules.end()), use.schedules.end());
+  }
+  return uses;
+}
+
+void check_binding(const TaskGraph& graph, int32_t d, size_t slot, const SlotUse& use) {
+  const SlotBinding& binding = graph.devices[d].slots[slot];
+  const auto num_devices = static_cast<int32_t>(graph.devices.size());
+  if (use.has_sends && (binding.peer < 0 || binding.peer >= num_devices || binding.peer == d)) {
+    ROSTAM_THROW(ConfigError, "device " << d << " sends on slot " << slot << ", whose peer is " << binding.peer
+                                        << "; it must be another of the " << num_devices << " devices");
+  }
+  if (use.schedules.empty()) return;
+  const bool has_group = binding.group >= 0 && binding.group < static_cast<int32_t>(graph.groups.size());
+  const std::vector<int32_t> none;
+  const std::vector<int32_t>& members = has_group ? graph.groups[binding.group] : none;
+  const auto num_members = static_cast<int32_t>(members.size());
+  if (binding.rank < 0 || binding.rank >= num_members || members[binding.rank] != d) {
+    ROSTAM_THROW(ConfigError, "device " << d << " uses slot " << slot << " for collectives, but is not rank "
+                                        << binding.rank << " of a group " << binding.group);
+  }
+  for (const int32_t schedule : use.schedules) {
+    const int32_t num_ranks = graph.schedules[schedule]->shape().num_ranks;
+    if (num_ranks != num_members) {
+      ROSTAM_THROW(ConfigError, "slot " << slot << " of device " << d << " is bound to group " << binding.group << " of "
+                                        << num_members << " devices, but a schedule on it is for " << num_ranks
+                                        << " ranks");
+    }
+  }
+}
+
 }  // namespace
+
+void TaskGraph::check_open() const {
+  if (is_frozen) throw ConfigError("the task graph is frozen; nothing can be added to it any more");
+}
 
 int64_t TaskGraph::chunk_bytes(const Task& task) const {
   const int64_t chunks = schedules[task.schedule]->shape().num_chunks;
@@ -60,6 +115,7 @@ void TaskGraph::freeze() {
     for (size_t t = 0; t < body.tasks.size(); ++t) check_task(*this, body, t);
     derive(body);
   }
+  std::vector<std::vector<SlotUse>> uses;
   for (Program& program : programs) {
     program.num_slots = 0;
     for (const ProgramEntry& entry : program.entries) {
@@ -69,6 +125,7 @@ void TaskGraph::freeze() {
       const auto num_streams = static_cast<int32_t>(templates[entry.template_id].stream_tasks.size());
       program.num_slots = std::max(program.num_slots, num_streams - 1);
     }
+    uses.push_back(slot_uses(*this, program));
   }
   for (size_t d = 0; d < devices.size(); ++d) {
     const Device& device = devices[d];
@@ -81,6 +138,8 @@ void TaskGraph::freeze() {
       ROSTAM_THROW(ConfigError, "device " << d << " binds " << device.slots.size() << " slots, its program uses "
                                           << programs[device.program].num_slots);
     }
+    const std::vector<SlotUse>& needed = uses[device.program];
+    for (size_t slot = 0; slot < needed.size(); ++slot) check_binding(*this, static_cast<int32_t>(d), slot, needed[slot]);
   }
   is_frozen = true;
 }

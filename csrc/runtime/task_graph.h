@@ -72,7 +72,10 @@ struct TaskGraph {
   int32_t num_jobs = 1;
   bool is_frozen = false;
 
-  // Checks every index and derives the per-template tables. Throws: ConfigError naming the entry.
+  // Throws: ConfigError if frozen; whoever adds something calls it before.
+  void check_open() const;
+
+  // Checks every index and slot binding and derives the per-template tables. Throws: ConfigError naming the entry.
   void freeze();
 
   // Bytes of one chunk of a collective task: ceil(S / num_chunks).
