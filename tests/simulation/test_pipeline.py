@@ -1,0 +1,133 @@
+"""Pipelines and replicas written out by hand: bubbles, exposed communication, jobs side by side."""
+
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError, DegreeError
+
+F, B = 1e-3, 2e-3  # forward and backward of a stage [s]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize(("pp", "m"), [(1, 1), (2, 1), (2, 4), (4, 4), (4, 2), (4, 12), (8, 32), (7, 9)])
+def test_with_free_communication_the_bubble_is_pp_minus_1_over_m_of_the_work(
+    schedule, pp, m, hand_plan, free_fabric
+):
+    result = rostam.simulate(hand_plan(free_fabric(max(2, pp)), pp=pp, num_microbatches=m, schedule=schedule))
+    work = m * (F + B)
+    assert result.iteration_time_s == pytest.approx(work * (1 + (pp - 1) / m), rel=1e-12)
+    assert result.first_iteration_s == result.iteration_time_s
+    assert result.breakdown["bubble"] == pytest.approx(work * (pp - 1) / m, rel=1e-12)
+    assert result.breakdown["compute"] == pytest.approx(work, rel=1e-12)
+    assert [result.breakdown[k] for k in ("launch", "tp", "dp", "pp", "tied")] == [0] * 5
+
+
+def test_two_stages_with_messages_take_the_hand_drawn_time(hand_plan, free_fabric):
+    # f 1, b 2, a message c = 0.5 ms (500,000 bytes at 1 GB/s), two micro-batches, GPipe:
+    #   stage 0: f0 0-1  f1 1-2                         b0 5-7    b1 7-9
+    #   wires:        f0 1-1.5  f1 2-2.5   b0 4.5..: see below
+    #   stage 1:      f0 1.5-2.5  f1 2.5-3.5  b0 3.5-5.5  b1 5.5-7.5;   gradients arrive 6 and 8
+    #   stage 0:      b0 6-8  b1 8-10
+    plan = hand_plan(free_fabric(2), pp=2, num_microbatches=2, schedule="gpipe", act_bytes=500_000)
+    result = rostam.simulate(plan)
+    assert result.iteration_time_s == pytest.approx(10e-3, rel=1e-12)
+    # Stage 0 idles 2-6: nothing for it was sent before 5.5, the message took 0.5.
+    first = dict(zip(result.breakdown, result.breakdown_by_device[0], strict=True))
+    assert first["bubble"] == pytest.approx(3.5e-3, rel=1e-9)
+    assert first["pp"] == pytest.approx(0.5e-3, rel=1e-9)
+    assert first["compute"] == pytest.approx(6e-3, rel=1e-9)
+
+
+def test_gradients_are_all_reduced_once_an_iteration_and_exposed(hand_plan, free_fabric):
+    # dp 4, one micro-batch: 3 ms of work, then a ring of 4 x 1 MB: 6 steps of 0.25 ms at 1 GB/s.
+    result = rostam.simulate(hand_plan(free_fabric(4), dp=4, grad_bytes=1_000_000))
+    assert result.iteration_time_s == pytest.approx(4.5e-3, rel=1e-12)
+    assert result.breakdown["dp"] == pytest.approx(1.5e-3, rel=1e-12)
+    assert result.bytes_sent == result.bytes_received == {"tp": 0, "dp": 4 * 6 * 250_000, "pp": 0, "tied": 0}
+    assert result.num_messages["dp"] == 24
+    assert result.critical_path_by_kind() == pytest.approx({"compute": 3e-3, "dp": 1.5e-3})
+
+
+def test_a_slow_device_slows_its_job_by_its_own_extra_work(hand_plan, free_fabric):
+    # One of four replicas at half speed: 6 ms of work, then the all-reduce.
+    plan = hand_plan(free_fabric(4), dp=4, grad_bytes=1_000_000)
+    slow = plan.on(plan.machine.with_slow_accelerators({2: 0.5}))
+    for fold in (True, False):
+        result = rostam.simulate(slow, fold=fold)
+        assert result.iteration_time_s == pytest.approx(7.5e-3, rel=1e-12)
+        compute = result.breakdown_by_device[:, list(result.breakdown).index("compute")]
+        assert compute == pytest.approx([3e-3, 3e-3, 6e-3, 3e-3])
+
+
+def test_a_link_that_slows_down_stretches_the_all_reduce(hand_plan, free_fabric):
+    plan = hand_plan(free_fabric(2), dp=2, grad_bytes=1_000_000)
+    event = rostam.LinkBandwidth(time=0, link=0, scale=0.5)
+    # Two steps of 0.5 MB: 0.5 ms each, 1 ms each over the slow link.
+    assert rostam.simulate(plan).iteration_time_s == pytest.approx(4e-3, rel=1e-12)
+    assert rostam.simulate(plan, events=[event]).iteration_time_s == pytest.approx(5e-3, rel=1e-12)
+
+
+def trunk():
+    """a0, a1 - s0 == 1 GB/s == s1 - a2, a3; ports of 10 GB/s."""
+    rows = [("a0", "s0", 1e10), ("a1", "s0", 1e10), ("a2", "s1", 1e10), ("a3", "s1", 1e10), ("s0", "s1", 1e9)]
+    return rostam.fabric("custom", links=[(*row, 0.0) for row in rows])
+
+
+def test_two_jobs_over_one_trunk_halve_each_others_bandwidth(hand_plan):
+    # Each job has a replica on either side; 2 steps of 0.5 MB: 1 ms alone, 2 ms together.
+    fabric = trunk()
+    jobs = [hand_plan(fabric, dp=2, grad_bytes=1_000_000, accelerators=ids) for ids in ([0, 2], [1, 3])]
+    jobs = [job.on(jobs[0].machine) for job in jobs]
+    alone = [rostam.simulate(job).iteration_time_s for job in jobs]
+    assert alone == pytest.approx([4e-3, 4e-3], rel=1e-12)
+    together = rostam.simulate(jobs)
+    assert [r.iteration_time_s for r in together] == pytest.approx([5e-3, 5e-3], rel=1e-12)
+
+
+def test_a_job_that_starts_late_meets_the_other_only_then(hand_plan):
+    # Started 1 ms later, the second job computes while the first communicates: 3-4 ms and 4-5 ms, no overlap.
+    fabric = trunk()
+    jobs = [hand_plan(fabric, dp=2, grad_bytes=1_000_000, accelerators=ids) for ids in ([0, 2], [1, 3])]
+    results = rostam.simulate(jobs, start_times=["0 s", "1 ms"])
+    for result in results:
+        assert result.iteration_times_s == pytest.approx([4e-3] * 3, rel=1e-9)
+
+
+@pytest.mark.parametrize("routing", ["spray", "hash"])
+def test_jobs_on_disjoint_leaves_of_a_non_blocking_tree_run_as_if_alone(hand_plan, routing):
+    # Four leaves of four accelerators, four uplinks each; a job a pair of leaves.
+    fabric = rostam.fabric("fat_tree", num_accelerators=16, radix=8, link_bandwidth="10 GB/s")
+    jobs = [
+        hand_plan(
+            fabric, pp=2, dp=4, num_microbatches=3, act_bytes=200_000 * (k + 1), grad_bytes=3_000_000,
+            accelerators=range(8 * k, 8 * k + 8),
+        )
+        for k in range(2)
+    ]  # fmt: skip
+    together = rostam.simulate(jobs, routing=routing)
+    for job, result in zip(jobs, together, strict=True):
+        alone = rostam.simulate([job, job.on(job.machine)][:1], routing=routing, max_iterations=3)[0]
+        shared = min(len(alone.iteration_times_s), len(result.iteration_times_s))
+        if routing == "spray":
+            assert result.iteration_times_s[:shared] == alone.iteration_times_s[:shared]
+        else:
+            assert result.iteration_time_s >= job.num_microbatches * (F + B)
+
+
+def test_jobs_that_cannot_share_say_why(hand_plan, free_fabric):
+    fabric = free_fabric(4)
+    one, other = hand_plan(fabric, dp=2), hand_plan(fabric, dp=2, accelerators=[1, 2])
+    with pytest.raises(DegreeError, match="plans 0 and 1 both use accelerator 1"):
+        rostam.simulate([one, other])
+    with pytest.raises(ConfigError, match="share one fabric"):
+        rostam.simulate([one, hand_plan(free_fabric(4), dp=2, accelerators=[2, 3])])
+    with pytest.raises(ConfigError, match="no plan"):
+        rostam.simulate([])
+    with pytest.raises(ConfigError, match="start_times has 1 entries for 2 plans"):
+        rostam.simulate([one, hand_plan(fabric, dp=2, accelerators=[2, 3])], start_times=[0.0])
+    with pytest.raises(ConfigError, match="max_iterations is 0"):
+        rostam.simulate(one, max_iterations=0)
+    with pytest.raises(ConfigError, match="accelerator 3, which the job does not use"):
+        rostam.simulate(one, timeline=[3])
+    with pytest.raises(ConfigError, match="fidelity"):
+        rostam.simulate(one, fidelity="packet")
