@@ -35,9 +35,11 @@ $(VENV)/.installed: $(PACKAGE_FILES) | $(VENV)/bin/pip
 	$(PIP) --no-build-isolation -e '.[test,dev]'
 	touch $@
 
+# The stamp is as old as the start of the build: a source saved meanwhile is built the next time.
 $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
+	touch $@.started
 	$(BIN)/python setup.py --quiet build_ext --inplace
-	touch $@
+	mv $@.started $@
 
 demo: install ## Simulate small jobs on several fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)

@@ -6,6 +6,7 @@ undefined-behaviour sanitizers (``make test-asan``); ROSTAM_BUILD_JOBS limits th
 
 import os
 import re
+import time
 from glob import glob
 from pathlib import Path
 
@@ -40,24 +41,34 @@ def mapped_packages(folder: str) -> dict[str, str]:
     return {f"rostam_py.{'.'.join(path.parts)}": path.as_posix() for path in folders if path.name != "__pycache__"}
 
 
+def date_objects(started: float) -> None:
+    """Date what was compiled to the start of its build: a header changed during it must count as newer."""
+    for built in Path("build").rglob("*.o"):
+        if built.stat().st_mtime > started:
+            os.utime(built, (started, started))
+
+
+STARTED = time.time()
 MAPPED = mapped_packages("models") | mapped_packages("configs")
 
 ParallelCompile("ROSTAM_BUILD_JOBS", default=os.cpu_count() or 1, needs_recompile=needs_recompile).install()
-setup(
-    packages=find_packages(include=["rostam_py", "rostam_py.*"]) + sorted(MAPPED),
-    package_dir=MAPPED,
-    package_data={"rostam_py.costs": ["tables/*.json"]} | {name: ["*.yaml"] for name in MAPPED},
-    # Objects outlive one installation, so that the next compiles only what changed.
-    options={"build_ext": {"build_temp": "build/core"}},
-    ext_modules=[
-        Pybind11Extension(
-            "rostam_py._core",
-            sorted(glob("csrc/**/*.cpp", recursive=True)),
-            include_dirs=["csrc"],
-            cxx_std=17,
-            extra_compile_args=COMPILE_ARGS,
-            extra_link_args=LINK_ARGS,
-            depends=sorted(glob("csrc/**/*.h", recursive=True) + glob("csrc/**/*.inc", recursive=True) + ["setup.py"]),
-        )
-    ],
-)
+try:
+    setup(
+        packages=find_packages(include=["rostam_py", "rostam_py.*"]) + sorted(MAPPED),
+        package_dir=MAPPED,
+        package_data={"rostam_py.costs": ["tables/*.json"]} | {name: ["*.yaml"] for name in MAPPED},
+        # Objects outlive one installation, and needs_recompile alone says what is compiled again.
+        options={"build_ext": {"build_temp": "build/core", "force": True}},
+        ext_modules=[
+            Pybind11Extension(
+                "rostam_py._core",
+                sorted(glob("csrc/**/*.cpp", recursive=True)),
+                include_dirs=["csrc"],
+                cxx_std=17,
+                extra_compile_args=COMPILE_ARGS,
+                extra_link_args=LINK_ARGS,
+            )
+        ],
+    )
+finally:
+    date_objects(STARTED)
