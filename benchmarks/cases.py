@@ -1,0 +1,116 @@
+"""What is measured. A case prepares, unmeasured, and returns the call that is; each runs in its own process."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import rostam_py as rostam
+
+BANDWIDTH = "2400 Gb/s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One measured call.
+
+    name: unique; the part before ":" is its family. size: what growth is measured against within the
+        family, 0 for a case alone. limit: what issue or design asks for, for the reader only. prepare(**arguments)
+        returns the measured call, which returns figures worth a column.
+    """
+
+    name: str
+    prepare: Callable[..., Callable[[], dict[str, Any]]]
+    arguments: dict[str, Any] = field(default_factory=dict)
+    size: int = 0
+    limit: str = ""
+
+    @property
+    def family(self) -> str:
+        """The cases whose growth with size is compared."""
+        return self.name.partition(":")[0]
+
+
+def _fabric(name: str, count: int) -> Any:
+    return rostam.fabric(name, num_accelerators=count, accelerator_bandwidth=BANDWIDTH)
+
+
+def _collective(
+    *, collective: str, algorithm: str, ranks: int, fabric: str = "electrical_flat"
+) -> Callable[[], dict[str, Any]]:
+    built = _fabric(fabric, ranks)
+
+    def call() -> dict[str, Any]:
+        result = rostam.run_collective(built, collective, num_bytes=2**26, algorithm=algorithm, fold=False)
+        return {"num_messages": result.num_messages, "simulated_s": result.time_s}
+
+    return call
+
+
+def _job(
+    *,
+    model: str,
+    fabric: str,
+    strategy: dict[str, Any],
+    global_batch: int,
+    fold: bool,
+    slow: dict[int, float] | None = None,
+) -> Callable[[], dict[str, Any]]:
+    chosen = rostam.Strategy(**strategy)
+    built = _fabric(fabric, chosen.num_ranks)
+    machine = rostam.Machine(fabric=built, accelerator="a100_80gb", slow=slow or {})
+    plan = rostam.place(rostam.trace(model), machine, global_batch=global_batch, strategy=chosen)
+
+    def call() -> dict[str, Any]:
+        result = rostam.simulate(plan, fold=fold)
+        return {"num_devices": result.num_simulated_devices, "simulated_s": result.iteration_time_s}
+
+    return call
+
+
+def _trace(*, model: str) -> Callable[[], dict[str, Any]]:
+    import torch  # its import is not the tracer's cost
+
+    torch.set_num_threads(1)
+
+    def call() -> dict[str, Any]:
+        graph = rostam.trace(model)
+        return {"num_ops": len(graph.ops), "num_parameters": graph.num_parameters}
+
+    return call
+
+
+_TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
+_GPT3 = {
+    "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
+    "strategy": {"pp": 96, "tp": 4, "micro_batch": 1, "recompute": "full", "precision": "bf16_mixed"},
+}  # fmt: skip
+
+
+def cases() -> list[Case]:
+    """Return every case, families together, sizes ascending."""
+    found = [
+        Case(
+            name=f"ring_unfolded:{ranks}", prepare=_collective, size=ranks, limit="2 CPU s, 200 MB at 1,024",
+            arguments={"collective": "all_reduce", "algorithm": "ring", "ranks": ranks},
+        )
+        for ranks in (256, 512, 1024, 2048)
+    ]  # fmt: skip
+    found += [
+        Case(
+            name=f"one_component:{ranks}", prepare=_collective, size=ranks,
+            arguments={"collective": "all_to_all", "algorithm": "direct", "ranks": ranks, "fabric": "fat_tree"},
+        )
+        for ranks in (256, 512)
+    ]  # fmt: skip
+    for fabric in ("electrical_flat", "electrical_cluster", "fat_tree"):
+        for fold in (True, False):
+            name = f"transformer_350m_{fabric}_{'folded' if fold else 'unfolded'}"
+            arguments = {**_TRANSFORMER, "fabric": fabric, "fold": fold}
+            found.append(Case(name=name, prepare=_job, arguments=arguments, limit="20 CPU s, 1 GB"))
+    slow = {**_TRANSFORMER, "fabric": "electrical_cluster", "fold": True, "slow": {37 * 8: 0.5}}
+    found.append(Case(name="one_slow_device", prepare=_job, arguments=slow, limit="20 CPU s, 1 GB"))
+    found.append(Case(name="gpt3_pp96_tp4", prepare=_job, arguments={**_GPT3, "fold": True}, limit="60 CPU s, 2 GB"))
+    found.append(
+        Case(name="trace_gpt3_175b", prepare=_trace, arguments={"model": "gpt3_175b"}, limit="30 CPU s, 1.5 GB")
+    )
+    return found
