@@ -37,12 +37,14 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
   flow.rate_cap = rate_cap;
   flow.token = token;
   flow.updated = queue_.now();
+  flow.finish = bytes > 0 ? SimTime::never() : queue_.now();
+  flow.event_time = SimTime::never();
   flow.route = route;
   flow.is_active = true;
   ++num_active_;
   if (bytes <= 0) {
     // Nothing to send: no links, but the client hears of it after this call like of any other flow.
-    queue_.schedule(queue_.now(), Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
+    expect_completion(id);
     return id;
   }
   attach(id);
@@ -175,11 +177,21 @@ void FlowNetwork::set_rate(uint32_t id, double rate) {
   if (rate == flow.rate) return;
   settle(flow);
   flow.rate = rate;
-  ++flow.version;
-  if (rate > 0) {
-    const SimTime end = queue_.now() + transmit_time(std::max(flow.remaining, 1e-9), rate);
-    queue_.schedule(end, Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
+  if (rate <= 0) {
+    flow.finish = SimTime::never();
+    return;
   }
+  flow.finish = queue_.now() + transmit_time(std::max(flow.remaining, 1e-9), rate);
+  if (flow.finish < flow.event_time) expect_completion(id);
+}
+
+// A flow that slows down keeps its earlier event, which then only looks again: shared links change their flows' rates
+// with every arrival and end, and most of those changes need no event of their own.
+void FlowNetwork::expect_completion(uint32_t id) {
+  FlowState& flow = flows_[id];
+  ++flow.version;
+  flow.event_time = flow.finish;
+  queue_.schedule(flow.finish, Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
 }
 
 void FlowNetwork::settle(FlowState& flow) const {
@@ -191,6 +203,11 @@ void FlowNetwork::complete(uint64_t payload) {
   const uint32_t id = static_cast<uint32_t>(payload);
   FlowState& flow = flows_[id];
   if (flow.version != static_cast<uint32_t>(payload >> 32) || !flow.is_active) return;
+  if (flow.finish > queue_.now()) {
+    flow.event_time = SimTime::never();
+    if (flow.finish < SimTime::never()) expect_completion(id);
+    return;
+  }
   routes_[flow.route].bytes += flow.bytes;
   const uint64_t token = flow.token;
   const SimTime latency = routes_[flow.route].latency;

@@ -55,6 +55,8 @@ class FlowNetwork : public network::Network {
     double rate_cap = 0;
     uint64_t token = 0;
     SimTime updated;
+    SimTime finish;      // at the present rate
+    SimTime event_time;  // of its valid completion event, never() if it has none; it may fire before `finish`
     network::RouteId route = 0;
     uint32_t version = 0;  // completion events of older versions are stale
     uint32_t seen = 0;
@@ -97,6 +99,7 @@ class FlowNetwork : public network::Network {
   void solve_component();
   void set_rate(uint32_t flow, double rate);
   void settle(FlowState& flow) const;
+  void expect_completion(uint32_t flow);
   void complete(uint64_t payload);
   void finish(uint32_t flow);
 

@@ -29,14 +29,20 @@ struct MaxMinProblem {
 
  private:
   void index_links();
+  void fill_by_scanning();
+  void fill_by_heap();
+  void freeze_link(uint32_t index, double level);
   void freeze(uint32_t flow, double level);
 
   std::vector<double> left_;            // capacity not yet given away
   std::vector<double> weight_;          // sum of shares of flows not yet frozen
   std::vector<uint32_t> num_open_;      // flows not yet frozen, per link
   std::vector<uint8_t> is_frozen_;
+  double last_level_ = 0;
+  uint32_t num_left_ = 0;               // flows not yet frozen
   std::vector<uint32_t> link_offset_;   // CSR link -> flows
   std::vector<uint32_t> link_flows_;
+  std::vector<uint32_t> next_;          // scratch of index_links()
   std::vector<std::pair<double, uint32_t>> heap_;
 };
 

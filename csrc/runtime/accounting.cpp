@@ -157,8 +157,7 @@ SessionResult Session::collect() {
     result.link_bytes.push_back(link_bytes_now_[link] - (has_before ? link_bytes_before_[link] : 0));
     result.link_busy_s.push_back(link_busy_now_[link] - (has_before ? link_busy_before_[link] : 0));
   }
-  for (TimelineEntry& entry : timeline_) entry.device = folding_.representative[entry.device];
-  result.timeline = std::move(timeline_);
+  result.timeline = expand_timeline();
   for (JobResult& job : result.jobs) {
     for (PathNode& node : job.critical_path) {
       if (!node.is_join) node.device = folding_.representative[node.device];
@@ -168,6 +167,19 @@ SessionResult Session::collect() {
   result.num_events = queue_.num_events();
   result.num_solves = network_->num_solves();
   return result;
+}
+
+// Every recorded device gets the entries of the simulated one that stands for it.
+std::vector<TimelineEntry> Session::expand_timeline() const {
+  std::vector<TimelineEntry> entries;
+  for (const TimelineEntry& entry : timeline_) {
+    for (const int32_t device : options_.timeline_devices) {
+      if (folding_.class_of_device[device] != entry.device) continue;
+      entries.push_back(entry);
+      entries.back().device = device;
+    }
+  }
+  return entries;
 }
 
 SimTime Session::last_end(int32_t d) const {

@@ -37,6 +37,7 @@ void Session::join_collective(int32_t d, int64_t sequence, int32_t index, Critic
   node.start = node.end = queue_.now();
   node.is_join = true;
   part.origin = path_.add(node, cause);
+  change_collectives(d, 1);
   advance(d, task.slot, occurrence);
 }
 
@@ -56,7 +57,8 @@ void Session::advance(int32_t d, int32_t slot, uint32_t occurrence) {
       if (part.ordered_arrivals <= part.step) return;
     } else {
       const bool has_any = static_cast<int32_t>(part.arrivals.size()) > part.step;
-      if ((has_any ? part.arrivals[part.step] : 0) < schedule.num_receives(rank, part.step)) return;
+      const int64_t awaited = schedule.num_receives(rank, part.step) * folding_.multiplicity[d];
+      if ((has_any ? part.arrivals[part.step] : 0) < awaited) return;
     }
     ++part.step;
     part.is_step_started = false;
@@ -136,7 +138,8 @@ void Session::complete_collective(uint64_t payload) {
   Participants& all = completed_[iteration][task.schedule];
   all.chunks_sent += part.chunks_sent * folding_.multiplicity[d];
   all.num_ranks += folding_.multiplicity[d];
-  finish_task(d, part.instance, part.task, part.origin->start, part.origin);
+  change_collectives(d, -1);
+  finish_task(d, part.instance, part.task, part.origin->start, queue_.now(), part.origin);
 }
 
 int32_t Session::new_message() {
@@ -186,7 +189,7 @@ void Session::on_sent(uint64_t token) {
   traffic.sent_bytes += message.bytes * folding_.multiplicity[message.source];
   traffic.num_messages += folding_.multiplicity[message.source];
   if (message.mailbox != 0) {
-    finish_task(message.source, message.instance, message.task, message.origin->start, message.origin);
+    finish_task(message.source, message.instance, message.task, message.origin->start, queue_.now(), message.origin);
     return;
   }
   if (!message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
@@ -205,18 +208,19 @@ void Session::on_delivered(uint64_t token) {
   if (message.mailbox != 0) {
     const auto waiting = awaited_.find(message.mailbox);
     if (waiting == awaited_.end()) {
-      arrived_.emplace(message.mailbox, std::move(message.origin));
+      arrived_.emplace(message.mailbox, Arrival{std::move(message.origin), queue_.now()});
       return;
     }
     const auto [sequence, task] = waiting->second;
     awaited_.erase(waiting);
-    finish_task(message.destination, sequence, task, message.origin->start, message.origin);
+    finish_task(message.destination, sequence, task, message.origin->start, queue_.now(), message.origin);
     return;
   }
   Participation& part = participation(message.destination, message.slot, message.occurrence);
   ++part.ordered_arrivals;
   if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
-  ++part.arrivals[message.step];
+  // A folded message stands for as many as its sender; they spread evenly over the ranks of the receiver's class.
+  part.arrivals[message.step] += folding_.multiplicity[message.source];
   // The arrival decides when the rank goes on if it is what the rank's current step waited for.
   if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
   advance(message.destination, message.slot, message.occurrence);
@@ -261,9 +265,9 @@ void Session::await_message(int32_t d, int64_t sequence, int32_t index) {
     awaited_.emplace(key, std::make_pair(sequence, index));
     return;
   }
-  const CriticalPath::Ref origin = std::move(early->second);
+  const Arrival arrival = std::move(early->second);
   arrived_.erase(early);
-  finish_task(d, sequence, index, origin->start, origin);
+  finish_task(d, sequence, index, arrival.origin->start, arrival.time, arrival.origin);
 }
 
 }  // namespace rostam::runtime

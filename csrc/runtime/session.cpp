@@ -23,6 +23,9 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
       compute_ends_(*this, &Session::end_compute),
       collective_ends_(*this, &Session::complete_collective) {
   if (!graph_->is_frozen) throw ConfigError("the task graph must be frozen before a session takes it");
+  if (!(options_.comm_compute_fraction >= 0 && options_.comm_compute_fraction < 1)) {
+    ROSTAM_THROW(ConfigError, "comm_compute_fraction is " << options_.comm_compute_fraction << "; it must be in [0, 1)");
+  }
   if (options_.num_planes < 1 || options_.min_iterations < 1 || options_.max_iterations < options_.min_iterations) {
     ROSTAM_THROW(ConfigError, "planes " << options_.num_planes << ", iterations " << options_.min_iterations << " to "
                                         << options_.max_iterations << "; all must be >= 1 and in order");
@@ -154,10 +157,8 @@ void Session::begin_task(uint64_t payload) {
   if (task.kind == TaskKind::kCompute) {
     account_idle(d, stream.free_since, waited, queue_.now());
     waited.cause = std::move(cause);
-    const double slowdown = device_of(d).slowdown;
-    SimTime duration = task.duration;
-    if (slowdown != 1) duration = SimTime::from_ps(std::llround(static_cast<double>(duration.ps()) * slowdown));
-    queue_.schedule(queue_.now() + duration, Priority::kNormal, &compute_ends_, payload);
+    state.work_left_ps = std::ceil(static_cast<double>(task.duration.ps()) * device_of(d).slowdown);
+    run_kernel(d);
     if (sequence + 1 == state.next_instance) make_instance(d);
   } else if (task.kind == TaskKind::kCollective) {
     join_collective(d, sequence, index, std::move(cause));
@@ -166,24 +167,53 @@ void Session::begin_task(uint64_t payload) {
   }
 }
 
+double Session::compute_speed(int32_t d) const {
+  return devices_[d].num_collectives > 0 ? 1 - options_.comm_compute_fraction : 1;
+}
+
+// Schedules the end of the device's kernel from its work left and its present speed.
+void Session::run_kernel(int32_t d) {
+  DeviceState& state = devices_[d];
+  state.work_since = queue_.now();
+  const double ps = std::ceil(state.work_left_ps / compute_speed(d));
+  queue_.schedule(queue_.now() + SimTime::from_ps(static_cast<int64_t>(ps)), Priority::kNormal, &compute_ends_,
+                  pack(d, static_cast<int32_t>(++state.work_version)));
+}
+
+// Called when the device joins or leaves a collective: a running kernel goes on at another speed.
+void Session::change_collectives(int32_t d, int32_t change) {
+  DeviceState& state = devices_[d];
+  const double before = compute_speed(d);
+  const bool is_running = state.streams[0].has_begun;
+  if (is_running) state.work_left_ps -= static_cast<double>((queue_.now() - state.work_since).ps()) * before;
+  state.work_since = queue_.now();
+  state.num_collectives += change;
+  if (!is_running || compute_speed(d) == before) return;
+  state.work_left_ps = std::max(0.0, state.work_left_ps);
+  run_kernel(d);
+}
+
 void Session::end_compute(uint64_t payload) {
   const int32_t d = high(payload);
-  Stream& stream = devices_[d].streams[low(payload)];
+  if (devices_[d].work_version != static_cast<uint32_t>(low(payload))) return;
+  Stream& stream = devices_[d].streams[0];
   const int64_t sequence = stream.instance;
   Instance& instance = instance_of(d, sequence);
   const int32_t index = graph_->templates[instance.template_id].stream_tasks[0][stream.position];
   account_compute(d, stream.task_start, queue_.now());
   const CriticalPath::Ref cause = instance.tasks[index].cause;
-  finish_task(d, sequence, index, stream.task_start, cause);
+  finish_task(d, sequence, index, stream.task_start, queue_.now(), cause);
 }
 
 // Marks a task done: frees its stream, wakes its dependents, retires its instance when that was the last one.
-void Session::finish_task(int32_t d, int64_t sequence, int32_t index, SimTime start, const CriticalPath::Ref& parent) {
+// `end` is now, or before it for a message that came before its recv was made.
+void Session::finish_task(int32_t d, int64_t sequence, int32_t index, SimTime start, SimTime end,
+                          const CriticalPath::Ref& parent) {
   Instance& instance = instance_of(d, sequence);
   const Task& task = graph_->templates[instance.template_id].tasks[index];
   PathNode node;
   node.start = start;
-  node.end = queue_.now();
+  node.end = end;
   node.device = d;
   node.template_id = instance.template_id;
   node.task = index;
@@ -196,7 +226,7 @@ void Session::finish_task(int32_t d, int64_t sequence, int32_t index, SimTime st
   const bool holds_stream = task.kind != TaskKind::kRecv;
   if (is_recorded_[d]) {
     timeline_.push_back({d, stream_index, instance.template_id, index, instance.microbatch, instance.iteration,
-                         holds_stream ? devices_[d].streams[stream_index].task_start : start, queue_.now()});
+                         holds_stream ? devices_[d].streams[stream_index].task_start : start, end});
   }
   if (holds_stream) {
     Stream& stream = devices_[d].streams[stream_index];

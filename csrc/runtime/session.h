@@ -24,6 +24,7 @@ namespace rostam::runtime {
 struct SessionOptions {
   SimTime launch_latency;
   SimTime min_collective_time;  // a collective's least duration; never per step
+  double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
   int32_t num_planes = 1;       // messages stripe equally; one plane is simulated
   int32_t min_iterations = 2;
   int32_t max_iterations = 10;
@@ -83,7 +84,7 @@ class Session : public network::FlowClient {
     int32_t pending_sends = 0;
     int32_t ordered_arrivals = 0;
     int64_t chunks_sent = 0;
-    std::vector<int32_t> arrivals;  // per step, where order is not enough
+    std::vector<int64_t> arrivals;  // per step, where order is not enough: of this rank's whole class
     std::vector<Deferred> deferred;
     int64_t instance = 0;
     int32_t task = 0;
@@ -104,6 +105,11 @@ class Session : public network::FlowClient {
     std::vector<Stream> streams;
     std::vector<SlotState> slots;
     std::vector<int32_t> instances_left;  // per iteration
+    // The running kernel: work left [ps at full speed] as of `work_since`; its end events of older versions are stale.
+    double work_left_ps = 0;
+    SimTime work_since;
+    uint32_t work_version = 0;
+    int32_t num_collectives = 0;  // that the device takes part in now
   };
   struct Message {
     int32_t source = 0;
@@ -120,6 +126,10 @@ class Session : public network::FlowClient {
     int16_t category = 0;
     int32_t iteration = 0;
     bool is_synchronous = false;
+  };
+  struct Arrival {
+    CriticalPath::Ref origin;
+    SimTime time;
   };
   struct Job {
     int32_t num_devices = 0;
@@ -147,8 +157,12 @@ class Session : public network::FlowClient {
   Instance& instance_of(int32_t device, int64_t sequence);
   void try_stream(int32_t device, int32_t stream);
   void begin_task(uint64_t device_and_stream);
-  void end_compute(uint64_t device_and_stream);
-  void finish_task(int32_t device, int64_t sequence, int32_t task, SimTime start, const CriticalPath::Ref& parent);
+  void run_kernel(int32_t device);
+  void change_collectives(int32_t device, int32_t change);
+  double compute_speed(int32_t device) const;
+  void end_compute(uint64_t device_and_version);
+  void finish_task(int32_t device, int64_t sequence, int32_t task, SimTime start, SimTime end,
+                   const CriticalPath::Ref& parent);
   void release_dependents(int32_t device, int64_t sequence, int32_t task, const CriticalPath::Ref& node);
   void retire_instances(int32_t device);
   void end_instance(int32_t device, const Instance& instance);
@@ -178,6 +192,7 @@ class Session : public network::FlowClient {
   std::string describe(int32_t device, const Instance& instance, int32_t task) const;
   SimTime last_end(int32_t device) const;
   void snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const;
+  std::vector<TimelineEntry> expand_timeline() const;
   SessionResult collect();
 
   std::shared_ptr<const TaskGraph> graph_;
@@ -193,7 +208,7 @@ class Session : public network::FlowClient {
   std::vector<Message> messages_;
   std::vector<int32_t> free_messages_;
   std::unordered_map<uint64_t, network::RouteId> routes_;
-  std::unordered_map<uint64_t, CriticalPath::Ref> arrived_;                          // before its recv was made
+  std::unordered_map<uint64_t, Arrival> arrived_;                                     // before its recv was made
   std::unordered_map<uint64_t, std::pair<int64_t, int32_t>> awaited_;                // recv made before arrival
   std::vector<collectives::Transfer> transfers_;
   bool has_run_ = false;

@@ -3,55 +3,62 @@
 #include <algorithm>
 #include <functional>
 
+#include "sim/random.h"
+
 namespace rostam {
+
+size_t EventQueue::recent_slot(int64_t time_ps, Priority priority) {
+  return mix(static_cast<uint64_t>(time_ps) * 2 + static_cast<uint64_t>(priority)) % 1024;
+}
 
 void EventQueue::schedule(SimTime time, Priority priority, EventHandler* handler, uint64_t payload) {
   ROSTAM_CHECK(time >= now_, "an event at " << time.ps() << " ps lies before now, " << now_.ps() << " ps");
-  bucket_at(time.ps()).events[static_cast<int>(priority)].push_back({handler, payload});
+  uint32_t& recent = recent_[recent_slot(time.ps(), priority)];
+  const bool is_known = recent != kNone && buckets_[recent].time_ps == time.ps() && buckets_[recent].priority == priority;
+  if (!is_known) recent = make_bucket(time.ps(), priority);
+  buckets_[recent].events.push_back({handler, payload});
+  ++num_pending_;
 }
 
-EventQueue::Bucket& EventQueue::bucket_at(int64_t time_ps) {
-  if (time_ps == last_time_ps_) return buckets_[last_bucket_];
-  auto [entry, is_new] = by_time_.try_emplace(time_ps, 0);
-  if (is_new) {
-    if (free_.empty()) {
-      entry->second = static_cast<uint32_t>(buckets_.size());
-      buckets_.emplace_back();
-    } else {
-      entry->second = free_.back();
-      free_.pop_back();
-    }
-    buckets_[entry->second].time_ps = time_ps;
-    heap_.emplace_back(time_ps, entry->second);
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+uint32_t EventQueue::make_bucket(int64_t time_ps, Priority priority) {
+  uint32_t index;
+  if (free_.empty()) {
+    index = static_cast<uint32_t>(buckets_.size());
+    buckets_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
   }
-  last_time_ps_ = time_ps;
-  last_bucket_ = entry->second;
-  return buckets_[last_bucket_];
+  buckets_[index].time_ps = time_ps;
+  buckets_[index].priority = priority;
+  heap_.push_back({time_ps, static_cast<uint64_t>(priority) << 62 | num_buckets_made_++, index});
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  return index;
 }
 
 void EventQueue::release_top() {
-  const uint32_t index = heap_.front().second;
+  const uint32_t index = heap_.front().bucket;
   std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
   heap_.pop_back();
   Bucket& bucket = buckets_[index];
-  by_time_.erase(bucket.time_ps);
-  if (last_time_ps_ == bucket.time_ps) last_time_ps_ = -1;
-  for (int p = 0; p < 2; ++p) {
-    bucket.events[p].clear();
-    bucket.next[p] = 0;
-  }
+  uint32_t& recent = recent_[recent_slot(bucket.time_ps, bucket.priority)];
+  if (recent == index) recent = kNone;
+  bucket.events.clear();
+  bucket.next = 0;
   free_.push_back(index);
 }
 
 void EventQueue::run_next() {
-  Bucket& bucket = buckets_[heap_.front().second];
+  // A bucket that ran dry below a more urgent one is still in the heap.
+  while (buckets_[heap_.front().bucket].next == buckets_[heap_.front().bucket].events.size()) release_top();
+  const uint32_t index = heap_.front().bucket;
+  Bucket& bucket = buckets_[index];
   now_ = SimTime::from_ps(bucket.time_ps);
-  const int p = bucket.next[0] < bucket.events[0].size() ? 0 : 1;
-  const Event event = bucket.events[p][bucket.next[p]++];
+  const Event event = bucket.events[bucket.next++];
   ++num_events_;
+  --num_pending_;
   event.handler->on_event(event.payload);
-  if (bucket.next[0] == bucket.events[0].size() && bucket.next[1] == bucket.events[1].size()) release_top();
+  if (bucket.next == bucket.events.size() && heap_.front().bucket == index) release_top();
 }
 
 }  // namespace rostam

@@ -1,11 +1,11 @@
 // EventQueue: the clock and the pending events of one simulation.
-// Events of one instant share a bucket, so the heap holds instants and not events: symmetric ranks that act
-// together cost one heap operation. Order: time, then priority, then the order of scheduling.
+// Events of one instant and priority share a bucket, so the heap holds instants and not events: symmetric ranks that
+// act together cost one heap operation. Order: time, then priority, then the order of scheduling.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
-#include <unordered_map>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -25,8 +25,10 @@ enum class Priority : uint8_t { kNormal = 0, kSolve = 1 };
 
 class EventQueue {
  public:
+  EventQueue() { recent_.fill(kNone); }
+
   SimTime now() const { return now_; }
-  bool is_empty() const { return heap_.empty(); }
+  bool is_empty() const { return num_pending_ == 0; }
   int64_t num_events() const { return num_events_; }
 
   // REQUIRES: time >= now(); handler outlives the event. Throws: InternalError otherwise.
@@ -36,27 +38,42 @@ class EventQueue {
   void run_next();
 
  private:
+  static constexpr uint32_t kNone = 0xFFFFFFFFu;
+
   struct Event {
     EventHandler* handler;
     uint64_t payload;
   };
   struct Bucket {
     int64_t time_ps = 0;
-    size_t next[2] = {0, 0};
-    std::vector<Event> events[2];
+    Priority priority = Priority::kNormal;
+    size_t next = 0;
+    std::vector<Event> events;
+  };
+  // Earliest first; buckets of one instant and priority in the order in which they were made.
+  struct Place {
+    int64_t time_ps;
+    uint64_t priority_and_number;
+    uint32_t bucket;
+    bool operator>(const Place& other) const {
+      return time_ps != other.time_ps ? time_ps > other.time_ps : priority_and_number > other.priority_and_number;
+    }
   };
 
-  Bucket& bucket_at(int64_t time_ps);
+  static size_t recent_slot(int64_t time_ps, Priority priority);
+  uint32_t make_bucket(int64_t time_ps, Priority priority);
   void release_top();
 
   SimTime now_;
   int64_t num_events_ = 0;
-  std::deque<Bucket> buckets_;                       // stable storage, recycled through free_
+  int64_t num_pending_ = 0;
+  uint64_t num_buckets_made_ = 0;
+  std::deque<Bucket> buckets_;  // stable storage, recycled through free_
   std::vector<uint32_t> free_;
-  std::vector<std::pair<int64_t, uint32_t>> heap_;   // (time, bucket), earliest on top
-  std::unordered_map<int64_t, uint32_t> by_time_;
-  uint32_t last_bucket_ = 0;                         // most pushes follow the previous one
-  int64_t last_time_ps_ = -1;
+  std::vector<Place> heap_;
+  // The bucket last made for each slot of (time, priority). One that was displaced gets no more events, so a second
+  // bucket of the same instant holds only later ones and the order of scheduling is kept.
+  std::array<uint32_t, 1024> recent_;
 };
 
 }  // namespace rostam

@@ -41,7 +41,11 @@ class MegatronPlacer:
         Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
-        strategy = self.strategy
+        strategy = dataclasses.replace(
+            self.strategy,
+            precision=self.strategy.precision or graph.default_precision,
+            optimizer=self.strategy.optimizer or graph.default_optimizer,
+        )
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
@@ -70,8 +74,7 @@ class _Job:
     ) -> None:  # fmt: skip
         self.graph, self.machine, self.strategy, self.cost = graph, machine, strategy, cost
         self.num_microbatches = num_microbatches
-        self.precision = strategy.precision or graph.default_precision
-        self.optimizer = strategy.optimizer or graph.default_optimizer
+        self.precision, self.optimizer = strategy.precision, strategy.optimizer
         self.sharding: Sharding = propagate(graph, strategy.tp, micro_batch)
         self.builder = KernelBuilder(graph, self.sharding, cost, micro_batch, self.precision)
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []

@@ -35,7 +35,7 @@ def simulate(
     """Simulate one plan, or several that share a fabric, until the iteration time is steady.
 
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
-        nothing. Collectives take no compute.
+        nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
     Args: fidelity: "flow". routing: "spray" or "hash" (seeded by ``seed``). fold: simulate devices that must
         behave alike once (same numbers, see MODEL H24). fuse: False keeps every kernel a task (same times,
         slower). timeline: True records one device of every stage, or a list of accelerators. events:
@@ -62,6 +62,7 @@ def simulate(
         router,
         launch_latency_ps=seconds_to_ps(parse_time(strategy.launch_latency)),
         min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
+        comm_compute_fraction=strategy.comm_compute_fraction,
         num_planes=machine.fabric.planes,
         min_iterations=1,
         max_iterations=limit,
@@ -158,7 +159,7 @@ def _check_sums(breakdown_ps: np.ndarray, interval_ps: int) -> None:
 
 def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:
     """Return MFU and HFU: model and hardware FLOPs over peak x devices x time."""
-    peak = plan.machine.accelerator.peak(get_precision(plan.strategy.precision or "fp32").matrix_peak)
+    peak = plan.machine.accelerator.peak(get_precision(plan.strategy.precision).matrix_peak)
     per_stage = plan.accelerators.shape[0] * plan.accelerators.shape[2]
     available = peak * plan.accelerators.size * iteration_s
     model = sum(stage.flops for stage in plan.stages) * per_stage
