@@ -136,7 +136,7 @@ def test_send_recv_moves_the_buffer_of_rank_0_to_rank_1_and_takes_two_ranks_alon
 def test_unknown_names_list_the_known_ones_and_group_sizes_must_divide():
     with pytest.raises(ConfigError, match="unknown algorithm 'magic' for all_gather; known: ring"):
         _core.Schedule("all_gather", "magic", 4)
-    with pytest.raises(ConfigError, match="unknown collective 'gather'; known .*all_reduce/ring"):
+    with pytest.raises(ConfigError, match=r"unknown collective 'gather'; known .*all_reduce/ring"):
         _core.Schedule("gather", "ring", 4)
     with pytest.raises(ConfigError, match="8 ranks with group_size 3"):
         _core.Schedule("all_reduce", "hierarchical", 8, 3)

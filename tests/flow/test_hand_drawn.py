@@ -28,9 +28,7 @@ def test_three_staggered_flows_share_a_trunk():
     # A 12 GB from 0 s, B 6 GB from 1 s, C 1 GB from 2 s over 6 GB/s.
     # 0-1 s: A 6.  1-2 s: A, B 3 each.  From 2 s all have 2 GB/s: C ends at 2.5 s, with A and B down to
     # 12 - 6 - 3 - 1 = 2 and 6 - 3 - 1 = 2 GB, which take 2/3 s at 3 GB/s.
-    result = rostam.run_flows(
-        trunk(), src=[0, 1, 2], dst=[3, 4, 5], num_bytes=[12 * GB, 6 * GB, GB], start_s=[0, 1, 2]
-    )
+    result = rostam.run_flows(trunk(), src=[0, 1, 2], dst=[3, 4, 5], num_bytes=[12 * GB, 6 * GB, GB], start_s=[0, 1, 2])
     assert result.sent_s[2] == 2.5
     assert result.sent_s[:2] == pytest.approx([2.5 + 2 / 3] * 2, abs=2e-12)
 
@@ -51,17 +49,13 @@ def test_both_directions_of_a_cable_are_independent():
 
 def test_latency_is_paid_once_and_not_part_of_holding_the_links():
     # Three links of 1 us: sent after 1 s, arrived 3 us later; the next flow starts on free links at 1 s.
-    result = rostam.run_flows(
-        trunk(latency=1e-6), src=[0, 1], dst=[3, 4], num_bytes=[6 * GB, 6 * GB], start_s=[0, 1]
-    )
+    result = rostam.run_flows(trunk(latency=1e-6), src=[0, 1], dst=[3, 4], num_bytes=[6 * GB, 6 * GB], start_s=[0, 1])
     assert result.sent_s.tolist() == [1, 2]
     assert result.finish_s == pytest.approx([1 + 3e-6, 2 + 3e-6], abs=1e-15)
 
 
 def test_a_flow_without_bytes_arrives_after_the_latency_and_takes_nothing_from_others():
-    result = rostam.run_flows(
-        trunk(latency=1e-6), src=[0, 1], dst=[3, 4], num_bytes=[0, 6 * GB], start_s=[0.5, 0]
-    )
+    result = rostam.run_flows(trunk(latency=1e-6), src=[0, 1], dst=[3, 4], num_bytes=[0, 6 * GB], start_s=[0.5, 0])
     assert result.sent_s.tolist() == [0.5, 1]
     assert result.finish_s[0] == pytest.approx(0.5 + 3e-6, abs=1e-15)
 
@@ -188,7 +182,7 @@ def test_bad_flows_say_what_is_allowed():
         rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[1], events=[rostam.Reroute(0, 5, 0)])
     with pytest.raises(ConfigError, match="link 77"):
         rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[1], events=[rostam.LinkBandwidth(0, 77, 1)])
-    with pytest.raises(ConfigError, match="scale .*-1"):
+    with pytest.raises(ConfigError, match=r"scale .*-1"):
         rostam.LinkBandwidth(0, 0, -1)
 
 

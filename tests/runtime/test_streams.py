@@ -50,9 +50,7 @@ def test_communication_overlaps_compute_and_only_its_tail_is_exposed(graph):
     #   stream          | all-reduce 1-5    |
     ms = 10**9
     g = graph(2)
-    body = g.template(
-        g.compute(ms), g.all_reduce(4_000_000, deps=[0]), g.compute(3 * ms), g.compute(ms, deps=[1])
-    )
+    body = g.template(g.compute(ms), g.all_reduce(4_000_000, deps=[0]), g.compute(3 * ms), g.compute(ms, deps=[1]))
     g.group(0, 1)
     g.devices([g.program(body)] * 2)
     raw = g.run()

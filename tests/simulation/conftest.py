@@ -26,13 +26,13 @@ def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
 
     def half(name, seconds, tensor, source, target):
         """Receive from `source`, compute, send to `target`; offsets, 0 for none."""
+        message = {"axis": "pp", "num_bytes": act_bytes, "tensor": tensor}
         tasks = []
         if source:
-            tasks.append(Task("recv", f"recv {tensor}", axis="pp", num_bytes=act_bytes, tensor=tensor, stage_offset=source))
+            tasks.append(Task("recv", f"recv {tensor}", stage_offset=source, **message))
         tasks.append(Task("compute", name, deps=tuple(range(len(tasks))), kernels=_kernels(name, seconds)))
         if target:
-            done = (len(tasks) - 1,)
-            tasks.append(Task("send", f"send {tensor}", done, "pp", num_bytes=act_bytes, tensor=tensor, stage_offset=target))
+            tasks.append(Task("send", f"send {tensor}", (len(tasks) - 1,), stage_offset=target, **message))
         return tuple(tasks)
 
     forward = half("f", forward_s, "x", -1 if has_previous else 0, 1 if has_next else 0)
@@ -41,7 +41,8 @@ def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
     if grad_bytes:
         done = next(k for k, task in enumerate(last) if task.kind == "compute")
         last.append(Task("collective", "gradients", (done,), "dp", collective="all_reduce", num_bytes=grad_bytes))
-        last.append(Task("compute", "step", (len(last) - 1,), kernels=(KernelTime("step", "", "", 0.0),), is_optimizer=True))
+        step = (KernelTime("step", "", "", 0.0),)
+        last.append(Task("compute", "step", (len(last) - 1,), kernels=step, is_optimizer=True))
     return {"forward": forward, "backward": backward, "backward_last": tuple(last)}
 
 

@@ -10,9 +10,7 @@ F, B = 1e-3, 2e-3  # forward and backward of a stage [s]
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 @pytest.mark.parametrize(("pp", "m"), [(1, 1), (2, 1), (2, 4), (4, 4), (4, 2), (4, 12), (8, 32), (7, 9)])
-def test_with_free_communication_the_bubble_is_pp_minus_1_over_m_of_the_work(
-    schedule, pp, m, hand_plan, free_fabric
-):
+def test_with_free_communication_the_bubble_is_pp_minus_1_over_m_of_the_work(schedule, pp, m, hand_plan, free_fabric):
     result = rostam.simulate(hand_plan(free_fabric(max(2, pp)), pp=pp, num_microbatches=m, schedule=schedule))
     work = m * (F + B)
     assert result.iteration_time_s == pytest.approx(work * (1 + (pp - 1) / m), rel=1e-12)
