@@ -3,9 +3,11 @@
 import os
 
 import hypothesis
+import pytest
 
 hypothesis.settings.register_profile("rostam", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("rostam")
+_TRACED: dict[str, object] = {}
 
 
 def pytest_configure() -> None:
@@ -15,3 +17,20 @@ def pytest_configure() -> None:
 
         if f"{os.sep}asan{os.sep}" not in _core.__file__:
             raise RuntimeError(f"the tests import {_core.__file__}, which is not the sanitized core")
+
+
+@pytest.fixture
+def cached_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trace each registered model once a test run: commands under test share graphs, which are immutable."""
+    from rostam_py import tracing
+
+    original = tracing.trace
+
+    def trace(model: object, *arguments: object, **settings: object) -> object:
+        if not isinstance(model, str) or arguments or settings or os.sep in model:
+            return original(model, *arguments, **settings)
+        if model not in _TRACED:
+            _TRACED[model] = original(model)
+        return _TRACED[model]
+
+    monkeypatch.setitem(vars(tracing), "trace", trace)

@@ -57,7 +57,7 @@ def demo(overrides: list[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps(_rows(points), indent=2))
         return 0
-    console = Console(record=True, width=max(100, Console().width))
+    console = Console(record=True, width=max(110, Console().width))
     for job in _JOBS:
         console.print(_table(job, [one for one in points if one[0] is job]))
     console.print(_reading(points), markup=False, highlight=False)

@@ -24,7 +24,7 @@ examples
   rostam run model=resnet50
   rostam run model=gpt_1_3b strategy.tp=8 strategy.precision=bf16_mixed global_batch=64
   rostam run model=gpt_1_3b fabric=torus_8x8 fabric.accelerator_bandwidth='800 Gb/s' strategy.tp=8 timeline=true
-  rostam run model=path/to/file.py:MyModel fabric=fat_tree fabric.num_accelerators=256 failures.links=5
+  rostam run model=path/to/file.py:MyModel fabric=torus fabric.dims=[16,16] failures.links=5
   rostam list fabrics
 
 options

@@ -30,7 +30,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     if as_json:
         print(result.to_json(), end="")
     else:
-        print_result(Console(width=max(100, Console().width)), result, str(folder))
+        print_result(Console(width=max(110, Console().width)), result, str(folder))
     return 0
 
 

@@ -124,5 +124,5 @@ def test_bad_random_failures_are_config_errors():
     fabric = build_fabric("torus", dims=(6,))
     with pytest.raises(ConfigError, match=r"failures.kind is 'boards'; allowed: switches, links, accelerators"):
         fabric.with_random_failures(kind="boards", count=1)
-    with pytest.raises(ConfigError, match=r"failures.count is 7; allowed: 0\.\.6"):
+    with pytest.raises(ConfigError, match=r"failures.links is 7; allowed: 0\.\.6"):
         fabric.with_random_failures(kind="links", count=7)

@@ -1,0 +1,69 @@
+"""Commands: help, listing, runs and their folders."""
+
+import json
+
+import pytest
+
+from rostam_py.cli.main import main
+from rostam_py.fabrics import FABRICS
+from rostam_py.models import MODELS
+
+pytestmark = pytest.mark.usefixtures("cached_traces")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["run", "--help"], ["list", "--help"], ["profile", "--help"]])
+def test_help_exits_with_0_and_says_what_there_is(arguments, capsys):
+    assert main(arguments) == 0
+    assert "usage: rostam" in capsys.readouterr().out
+
+
+def test_run_help_lists_every_key_of_the_schema(capsys):
+    main(["run", "--help"])
+    text = capsys.readouterr().out
+    for key in ("model=", "strategy.tp=", "failures.links=", "fidelity=", "out=", "fabric="):
+        assert key in text
+
+
+def test_lists_name_every_registered_model_and_fabric(capsys):
+    assert main(["list", "models", "fabrics", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["model"] for row in rows["models"]} == set(MODELS)
+    assert {row["fabric"] for row in rows["fabrics"]} == set(FABRICS.names())
+
+
+@pytest.mark.parametrize("kind", ["presets", "accelerators", "costs", "collectives", "routings"])
+def test_every_kind_can_be_listed(kind, capsys):
+    assert main(["list", kind]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_a_run_leaves_configuration_seed_result_and_timeline(tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = ["run", "model=resnet50", "seed=3", "timeline=true", f"out={out}", "--json"]
+    assert main(arguments) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "result.json").read_text())
+    assert printed["iteration_time_s"] == pytest.approx(sum(printed["breakdown_s"].values()))
+    assert "num_accelerators: 64" in (out / "config.yaml").read_text()
+    assert json.loads((out / "run.json").read_text())["seed"] == 3
+    assert json.loads((out / "timeline.json").read_text())["traceEvents"]
+
+
+def test_equal_runs_write_equal_bytes(tmp_path, capsys):
+    for name in ("a", "b"):
+        assert main(["run", "model=resnet50", "routing=hash", f"out={tmp_path / name}"]) == 0
+    assert (tmp_path / "a" / "result.json").read_bytes() == (tmp_path / "b" / "result.json").read_bytes()
+
+
+def test_the_result_moves_with_fabric_and_bandwidth(tmp_path, capsys):
+    times = []
+    for extra in (["fabric=flat_64"], ["fabric=cluster_64", "fabric.server_bandwidth=100 Gb/s"], ["fabric=torus_8x8"],
+                  ["fabric=flat_64", "fabric.accelerator_bandwidth=100 Gb/s"]):  # fmt: skip
+        assert main(["run", "model=resnet50", *extra, f"out={tmp_path}", "--json"]) == 0
+        times.append(json.loads(capsys.readouterr().out)["iteration_time_s"])
+    assert len(set(times)) == len(times)
+
+
+def test_failed_accelerators_are_replaced_by_a_smaller_job(tmp_path, capsys):
+    assert main(["run", "model=resnet50", "failures.accelerators=3", f"out={tmp_path}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_accelerators"] == 61

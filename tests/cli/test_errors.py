@@ -1,0 +1,93 @@
+"""User errors: exit status 2, one clear line, no traceback."""
+
+import pytest
+
+from rostam_py.cli.main import main
+
+pytestmark = pytest.mark.usefixtures("cached_traces")
+
+UNTRACEABLE = """
+import torch
+from torch import nn
+
+
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.layer(x)
+        if y.sum().item() > 0:
+            return y.numpy()
+        return y
+
+
+def example_inputs(batch):
+    return torch.randn(batch, 4)
+"""
+
+
+def error_of(arguments, capsys):
+    """Return the one line of a failing command."""
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("rostam: error: ")
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["run", "model=resnet5"], ["unknown model 'resnet5'", "resnet50", "gpt3_175b"]),
+        (["run", "fabric=fat_trea"], ["unknown fabric 'fat_trea'", "did you mean 'fat_tree'", "torus"]),
+        (["run", "cost=guess"], ["unknown cost 'guess'", "roofline"]),
+        (["run", "accelerator=a100"], ["unknown accelerator 'a100'", "a100_80gb"]),
+        (["run", "routing=ospf"], ["ospf", "spray", "hash"]),
+        (["run", "fidelity=packet"], ["fidelity is 'packet'", "flow"]),
+        (["run", "modle=resnet50"], ["unknown key 'modle'", "did you mean 'model'"]),
+        (["run", "fabric.radixx=4"], ["unknown key 'fabric.radixx'", "did you mean 'fabric.radix'"]),
+        (["run", "fabric=torus", "fabric.radix=4"], ["unknown key 'fabric.radix'", "dims"]),
+        (["run", "strategy.dpp=4"], ["unknown key 'strategy.dpp'", "strategy has:"]),
+        (["run", "fabric=torus"], ["fabric.dims is missing"]),
+        (["run", "fabric.accelerator_bandwidth=400"], ["fabric.accelerator_bandwidth is 400", "without a unit"]),
+        (["run", "fabric.accelerator_bandwidth=400 Gbs"], ["'400 Gbs'", "Gb/s"]),
+        (["run", "strategy.launch_latency=1"], ["strategy.launch_latency is 1", "without a unit"]),
+        (["run", "strategy.dp=many"], ["strategy.dp", "many"]),
+        (["run", "strategy.dp=3"], ["3 x 1 x 1 = 3", "64 healthy accelerators"]),
+        (["run", "strategy.tp=128"], ["128", "64 healthy"]),
+        (["run", "global_batch=100"], ["global_batch is 100", "strategy.dp = 64"]),
+        (["run", "global_batch=128", "strategy.micro_batch=3"], ["micro_batch = 3"]),
+        (["run", "strategy.schedule=zigzag"], ["zigzag", "1f1b", "gpipe"]),
+        (["run", "failures.switches=99"], ["99", "working switches"]),
+        (["run", "resnet50"], ["'resnet50' is not an override", "key=value"]),
+        (["list", "planets"], ["unknown kind 'planets'", "models"]),
+        (["fly"], ["unknown command 'fly'", "run"]),
+        (["run", "--fast"], ["unknown option '--fast'"]),
+    ],
+)
+def test_bad_input_names_key_value_and_choices(arguments, parts, capsys):
+    text = error_of(arguments, capsys)
+    for part in parts:
+        assert part in text
+
+
+def test_a_model_over_memory_says_by_how_much_and_where(capsys):
+    text = error_of(["run", "model=gpt_6_7b", "strategy.dp=64"], capsys)
+    assert "too much" in text and "stage 0" in text and "activations" in text
+
+
+def test_failures_that_cut_the_job_apart_name_the_pair(capsys):
+    # 16 accelerators, 2 leaves of 8 and one spine: nothing is left to route over.
+    arguments = ["run", "fabric=fat_tree", "fabric.num_accelerators=16", "fabric.radix=16", "failures.switches=3"]
+    text = error_of(arguments, capsys)
+    assert "no path" in text or "route" in text
+
+
+def test_a_module_that_cannot_be_traced_is_named_with_the_reason(tmp_path, capsys):
+    path = tmp_path / "broken.py"
+    path.write_text(UNTRACEABLE)
+    text = error_of(["run", f"model={path}:Broken"], capsys)
+    assert "Broken" in text or "numpy" in text or "item" in text
