@@ -53,15 +53,19 @@ void Session::check_conservation() const {
   for (const Job& job : jobs_) {
     ROSTAM_CHECK(jobs_.size() > 1 || job.num_devices == 0 || job.ends.size() >= 2, "a job ended without an iteration");
   }
-  const size_t finished = jobs_.size() == 1 ? jobs_[0].ends.size() - 1 : traffic_.size();
-  for (size_t i = 0; i < std::min(finished, traffic_.size()); ++i) {
-    for (size_t c = 0; c < traffic_[i].size(); ++c) {
-      ROSTAM_CHECK(traffic_[i][c].sent_bytes == traffic_[i][c].received_bytes,
-                   "iteration " << i << ", " << graph_->categories[c] << ": " << traffic_[i][c].sent_bytes
-                                << " bytes sent, " << traffic_[i][c].received_bytes << " received");
+  const size_t num_categories = graph_->categories.size();
+  for (size_t i = 0; i < traffic_.size(); ++i) {
+    for (size_t k = 0; k < traffic_[i].size(); ++k) {
+      if (i + 1 >= jobs_[k / num_categories].ends.size()) continue;  // that job stopped inside this iteration
+      ROSTAM_CHECK(traffic_[i][k].sent_bytes == traffic_[i][k].received_bytes,
+                   "job " << k / num_categories << ", iteration " << i << ", " << graph_->categories[k % num_categories]
+                          << ": " << traffic_[i][k].sent_bytes << " bytes sent, " << traffic_[i][k].received_bytes
+                          << " received");
     }
   }
-  for (size_t i = 0; i < std::min(finished, completed_.size()); ++i) {
+  size_t finished = completed_.size();
+  for (const Job& job : jobs_) finished = std::min(finished, job.ends.size() - 1);
+  for (size_t i = 0; i < finished; ++i) {
     for (size_t k = 0; k < completed_[i].size(); ++k) {
       const Participants& all = completed_[i][k];
       const collectives::Schedule& schedule = *graph_->schedules[k];
@@ -145,12 +149,14 @@ SessionResult Session::collect() {
     row[kBubbleBucket] += length - accounted;
     result.device_end_ps.push_back(devices_[d].streams.empty() ? 0 : last_end(static_cast<int32_t>(d)).ps());
   }
-  const size_t last_iteration = jobs_[0].ends.size() >= 2 ? jobs_[0].ends.size() - 2 : 0;
-  for (size_t c = 0; c < graph_->categories.size(); ++c) {
-    const Traffic traffic = last_iteration < traffic_.size() ? traffic_[last_iteration][c] : Traffic{};
-    result.sent_bytes.push_back(traffic.sent_bytes);
-    result.received_bytes.push_back(traffic.received_bytes);
-    result.num_messages.push_back(traffic.num_messages);
+  for (size_t j = 0; j < jobs_.size(); ++j) {
+    const size_t last = jobs_[j].ends.size() - 2;
+    for (size_t c = 0; c < graph_->categories.size(); ++c) {
+      const Traffic traffic = last < traffic_.size() ? traffic_[last][j * graph_->categories.size() + c] : Traffic{};
+      result.sent_bytes.push_back(traffic.sent_bytes);
+      result.received_bytes.push_back(traffic.received_bytes);
+      result.num_messages.push_back(traffic.num_messages);
+    }
   }
   for (const int32_t link : folding_.class_of_link) {
     const bool has_before = !link_bytes_before_.empty();

@@ -181,11 +181,17 @@ network::RouteId Session::route_of(int32_t d, int32_t slot, int32_t peer) {
   return entry->second;
 }
 
+Session::Traffic& Session::traffic_of(const Message& message) {
+  const auto iteration = static_cast<size_t>(message.iteration);
+  const size_t num_categories = graph_->categories.size();
+  if (traffic_.size() <= iteration) traffic_.resize(iteration + 1, std::vector<Traffic>(jobs_.size() * num_categories));
+  const auto job = static_cast<size_t>(device_of(message.source).job);
+  return traffic_[iteration][job * num_categories + static_cast<size_t>(message.category)];
+}
+
 void Session::on_sent(uint64_t token) {
   const Message& message = messages_[token];
-  const auto iteration = static_cast<size_t>(message.iteration);
-  if (traffic_.size() <= iteration) traffic_.resize(iteration + 1, std::vector<Traffic>(graph_->categories.size()));
-  Traffic& traffic = traffic_[iteration][message.category];
+  Traffic& traffic = traffic_of(message);
   traffic.sent_bytes += message.bytes * folding_.multiplicity[message.source];
   traffic.num_messages += folding_.multiplicity[message.source];
   if (message.mailbox != 0) {
@@ -204,7 +210,7 @@ void Session::on_delivered(uint64_t token) {
   // Out of the pool first: what follows may start new messages.
   Message message = std::move(messages_[token]);
   free_messages_.push_back(static_cast<int32_t>(token));
-  traffic_[message.iteration][message.category].received_bytes += message.bytes * folding_.multiplicity[message.source];
+  traffic_of(message).received_bytes += message.bytes * folding_.multiplicity[message.source];
   if (message.mailbox != 0) {
     const auto waiting = awaited_.find(message.mailbox);
     if (waiting == awaited_.end()) {

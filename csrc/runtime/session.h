@@ -138,6 +138,9 @@ class Session : public network::FlowClient {
     bool is_finished = false;
     CriticalPath::Ref last;
   };
+  struct Traffic {
+    int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;
+  };
   using Handler = void (Session::*)(uint64_t);
   class Events : public EventHandler {
    public:
@@ -181,6 +184,7 @@ class Session : public network::FlowClient {
   void await_message(int32_t device, int64_t sequence, int32_t task);
   uint64_t mailbox_key(int32_t device, const Task& task, const Instance& instance) const;
   int32_t new_message();
+  Traffic& traffic_of(const Message& message);
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
 
   // accounting.cpp: breakdown, conservation, results
@@ -214,10 +218,7 @@ class Session : public network::FlowClient {
   bool has_run_ = false;
 
   // Accounting, by iteration.
-  struct Traffic {
-    int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;
-  };
-  std::vector<std::vector<Traffic>> traffic_;           // [iteration][category]
+  std::vector<std::vector<Traffic>> traffic_;           // [iteration][job * categories + category]
   struct Participants {
     int64_t chunks_sent = 0, num_ranks = 0;
   };

@@ -32,7 +32,7 @@ struct SessionResult {
   std::vector<JobResult> jobs;
   int32_t num_buckets = 0;
   std::vector<int64_t> breakdown_ps;  // last iteration, [device][bucket], all devices
-  // Last iteration, by category.
+  // Last iteration of each job, [job][category].
   std::vector<int64_t> sent_bytes, received_bytes, num_messages;
   std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
   std::vector<int64_t> device_end_ps;           // last task of each device

@@ -16,11 +16,12 @@ from rostam_py.simulation import RunResult
 from rostam_py.units import format_time
 
 _BANDWIDTHS = ("400 Gb/s", "1600 Gb/s", "6400 Gb/s")
-# 64 accelerators: ideal switch; servers of 8 with 400 Gb/s each between them; 8 leaves of 8 with 8 uplinks.
+# 64 accelerators: ideal switch; servers of 8 with 400 Gb/s each between them; 8 leaves of 8 with 8 uplinks. Every
+# switch on a path costs 1 us everywhere, so that what differs is bandwidth and how it is shared.
 _FABRICS: dict[str, dict[str, Any]] = {
     "electrical_flat": {},
     "electrical_cluster": {"server_size": 8, "server_bandwidth": "400 Gb/s"},
-    "fat_tree": {"radix": 16},
+    "fat_tree": {"radix": 16, "link_latency": "0 ns", "switch_latency": "1 us"},
 }
 _NUM_ACCELERATORS = 64
 _ACCELERATOR = "a100_80gb"
@@ -97,7 +98,7 @@ def _simulate_all(bandwidths: tuple[str, ...]) -> list[Point]:
 
 
 def _table(job: Job, points: list[Point]) -> Table:
-    table = Table(title=f"{job.title}: {_NUM_ACCELERATORS} x {_ACCELERATOR}, global batch {job.global_batch}")
+    table = Table(title=f"{job.title}: {_NUM_ACCELERATORS} x {_ACCELERATOR}, global batch {job.global_batch:,}")
     for name in ("fabric", "bandwidth", "iteration", "samples/s", "compute", "exposed comm", "MFU", "vs flat"):
         table.add_column(name, justify="left" if name == "fabric" else "right", no_wrap=True)
     flat = {bandwidth: result.iteration_time_s for _, name, bandwidth, result in points if name == "electrical_flat"}

@@ -58,7 +58,7 @@ class RunResult:
         sums to iteration_time_s.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by axis, all devices and planes.
-    link_bytes, link_busy_s: per directed link of one plane, last iteration.
+    link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first plan, all jobs' bytes).
     mfu: model FLOPs, hfu: hardware FLOPs (with recomputation) over peak x devices x time.
     checks: conservation checks that ran, all passed.
     """

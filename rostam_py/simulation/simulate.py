@@ -119,9 +119,9 @@ def _result(
         breakdown=dict(zip(_BUCKETS, by_device.mean(axis=0).tolist(), strict=True)),
         breakdown_by_device=by_device,
         devices=graph.accelerators[own],
-        bytes_sent=_by_axis(raw["sent_bytes"]),
-        bytes_received=_by_axis(raw["received_bytes"]),
-        num_messages=_by_axis(raw["num_messages"]),
+        bytes_sent=_by_axis(raw["sent_bytes"], number),
+        bytes_received=_by_axis(raw["received_bytes"], number),
+        num_messages=_by_axis(raw["num_messages"], number),
         link_bytes=expand_links(raw["link_bytes"], router, num_links),
         link_busy_s=_busy(raw["link_busy_s"], router, num_links),
         mfu=mfu,
@@ -139,8 +139,9 @@ def _result(
     )  # fmt: skip
 
 
-def _by_axis(values: np.ndarray) -> dict[str, int]:
-    return {axis: int(v) for axis, v in zip(CATEGORIES, values, strict=True)}
+def _by_axis(values: np.ndarray, job: int) -> dict[str, int]:
+    mine = values.reshape(-1, len(CATEGORIES))[job]
+    return {axis: int(v) for axis, v in zip(CATEGORIES, mine, strict=True)}
 
 
 def _busy(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:
