@@ -17,6 +17,7 @@ def print_result(console: Console, result: RunResult, folder: str) -> None:
     """Print a run: what it is, where the time went, what the network carried, what to know."""
     console.print(_summary(result))
     console.print(_breakdown(result))
+    console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
     for note in result.notes:
@@ -60,6 +61,17 @@ def _breakdown(result: RunResult) -> Table:
         )  # fmt: skip
     table.add_section()
     table.add_row("iteration", format_time(sum(result.breakdown.values())), "100.0%", format_time(sum(path.values())), "100.0%")
+    return table
+
+
+def _critical_tasks(result: RunResult) -> Table:
+    table = Table(title="largest parts of the critical path")
+    for name in ("kind", "task", "times", "total", "share"):
+        table.add_column(name, justify="left" if name in ("kind", "task") else "right")
+    for row in result.critical_tasks(8):
+        seconds = row["duration_s"]
+        share = f"{seconds / result.iteration_time_s:.1%}"
+        table.add_row(row["kind"], row["name"], f"{row['count']:,}", format_time(seconds), share)
     return table
 
 

@@ -52,7 +52,7 @@ class TemplateWriter:
 
     def receive(self, tensor: int, num_bytes: int, offset: int) -> None:
         """Receive a tensor from the stage at ``offset``."""
-        name = f"recv.{self._label(tensor)}"
+        name = f"recv {self._origin(tensor)}"
         task = Task("recv", name, axis="pp", num_bytes=num_bytes, tensor=self._label(tensor), stage_offset=offset)
         self._provider[tensor] = self._append(task)
 
@@ -61,7 +61,7 @@ class TemplateWriter:
         label = self._label(tensor)
         task = Task(
             "send",
-            f"send.{label}",
+            f"send {self._origin(tensor)}",
             self._deps_on([tensor]),
             "pp",
             num_bytes=num_bytes,
@@ -93,7 +93,7 @@ class TemplateWriter:
             if inner:
                 op = graph.ops[index]
                 task = self.collective(
-                    f"all_reduce.{op.name}", "tp", "all_reduce", inner, self._deps_on(kernel.outputs)
+                    f"all_reduce {op.module or op.name} {self.phase} (inside the op)", "tp", "all_reduce", inner, self._deps_on(kernel.outputs)
                 )
                 self._provider.update(dict.fromkeys(kernel.outputs, task))
         for t in kernel.outputs:
@@ -104,7 +104,8 @@ class TemplateWriter:
         comm = self.context.sharding.comms[tensor]
         size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
         deps = self._deps_on([tensor])
-        self._provider[tensor] = self.collective(f"{comm.kind}.{self._label(tensor)}", "tp", comm.kind, size, deps)
+        name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
+        self._provider[tensor] = self.collective(name, "tp", comm.kind, size, deps)
 
     def _await(self, tensors: tuple[int, ...]) -> None:
         """Open a new segment if a message is needed that no segment waits for yet."""
@@ -126,7 +127,8 @@ class TemplateWriter:
         """End the open compute segment."""
         if not self._segment:
             return
-        name = f"{self.phase}.{sum(t.kind == 'compute' for t in self.tasks)}"
+        first, last = self._segment[0].module, self._segment[-1].module
+        name = f"{self.phase} {first}" + (f" to {last}" if last != first else "")
         task = Task("compute", name, tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
         self._segment, self._segment_deps = [], set()
         self.tasks.append(task)
@@ -139,6 +141,11 @@ class TemplateWriter:
     def available_from(self, tensors: tuple[int, ...]) -> tuple[int, ...]:
         """Return the tasks that end when the tensors are ready (public form for gradient buckets)."""
         return self._deps_on(tensors)
+
+    def _origin(self, tensor: int) -> str:
+        """Return the module that makes a tensor, for readers."""
+        producer = self.context.graph.tensors[tensor].producer
+        return "inputs" if producer is None else self.context.graph.ops[producer].module or "model"
 
     def _label(self, tensor: int) -> str:
         producer = self.context.graph.tensors[tensor].producer
