@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import rostam_py as rostam
 
@@ -39,8 +40,7 @@ def share_matrix(fabric, src, dst):
 def largest(columns, left, weights, floor):
     """Largest weighted sum of open rates, each >= floor, that fits into what is left; rates and capacities in GB/s."""
     bounds = [(floor, None)] * columns.shape[1]
-    optimize = pytest.importorskip("scipy.optimize")
-    return optimize.linprog(-np.asarray(weights), A_ub=columns, b_ub=left, bounds=bounds)
+    return linprog(-np.asarray(weights), A_ub=columns, b_ub=left, bounds=bounds)
 
 
 def max_min_by_linear_programs(shares, capacity):

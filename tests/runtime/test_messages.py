@@ -102,3 +102,9 @@ def test_critical_path_goes_through_the_slowest_stage(graph):
     assert list(zip(path["device"], path["start_ps"] // MS, path["end_ps"] // MS, strict=True)) == [
         (0, 0, 2), (1, 2, 3), (1, 3, 13), (1, 13, 23), (1, 23, 33),
     ]  # fmt: skip
+
+
+def test_the_timeline_ends_a_receive_when_the_message_came_and_not_when_it_was_looked_at(graph, spans):
+    # Messages under way 2-3, 4-5, 6-7; the receiver gets to the last one at 13 ms.
+    raw = pipeline(graph, 2, 1_000_000, 3, second_ms=10).run()
+    assert [spans(raw, 1)[1, m, 0] for m in range(3)] == [(2 * MS, 3 * MS), (4 * MS, 5 * MS), (6 * MS, 7 * MS)]

@@ -191,3 +191,11 @@ def test_unknown_devices_in_the_timeline_are_refused(graph):
 
 def test_the_core_has_no_state_between_routers():
     assert _core.schedule_names() == _core.schedule_names()
+
+
+def test_every_recorded_device_has_its_own_timeline_when_folded(graph, spans):
+    whole = ring_job(graph).run()
+    folded = ring_job(graph).run(fold=True, timeline_devices=[2, 5])
+    assert folded["num_simulated_devices"] == 1
+    assert set(folded["timeline"]["device"].tolist()) == {2, 5}
+    assert spans(folded, 5) == spans(whole, 5)

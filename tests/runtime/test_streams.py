@@ -159,3 +159,15 @@ def test_critical_path_of_a_mixed_graph_adds_up_without_gaps_beyond_the_launch(g
     assert set(gaps.tolist()) <= {0, launch}
     assert (end - start).sum() + gaps.sum() + launch == raw["ends"][-1]
     assert raw["breakdown_ps"].sum(axis=1).tolist() == [raw["ends"][-1]] * 2
+
+
+def test_a_collective_takes_its_share_of_compute_while_it_runs(graph):
+    # All-reduce 0-2 ms beside a kernel of 3 ms, a quarter of compute taken: 1.5 ms done at 2 ms, 1.5 left: 3.5 ms.
+    ms = 10**9
+    g = graph(2)
+    body = g.template(g.all_reduce(2_000_000), g.compute(3 * ms))
+    g.group(0, 1)
+    g.devices([g.program(body)] * 2)
+    raw = g.run(comm_compute_fraction=0.25)
+    assert raw["ends"] == [0, 3 * ms + ms // 2]
+    assert raw["breakdown"][0]["compute"] == 3 * ms + ms // 2

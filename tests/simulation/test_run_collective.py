@@ -304,3 +304,15 @@ def test_a_dead_link_deadlocks_a_ring_and_the_error_names_blocked_ranks():
         )
     assert "collective task 0 of template 0" in str(caught.value)
     assert str(caught.value).count("\n") == 4
+
+
+def test_classes_of_unequal_size_fold_too():
+    # Ranks 1 | 8, 10 on two leaves: 8 and 10 are alike, 1 is not. One message of 1 to their class stands for half of
+    # what they get from it, one of theirs for two that 1 gets.
+    fabric = rostam.fabric("fat_tree", num_accelerators=12, radix=8, link_bandwidth=1e9)
+    arguments = {"num_bytes": 3_000_003, "algorithm": "direct", "ranks": [1, 10, 8]}
+    folded, whole = (rostam.run_collective(fabric, "all_to_all", fold=fold, **arguments) for fold in (True, False))
+    assert (folded.num_simulated_ranks, whole.num_simulated_ranks) == (2, 3)
+    assert folded.time_ps == whole.time_ps
+    assert folded.finish_s.tolist() == whole.finish_s.tolist()
+    assert (folded.num_messages, folded.bytes_sent) == (whole.num_messages, whole.bytes_sent)
