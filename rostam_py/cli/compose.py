@@ -80,7 +80,7 @@ def _check_units(composed: Any) -> None:
 
     if "fabric" not in composed:
         return
-    schema = OmegaConf.get_type(composed.fabric)
+    schema: Any = OmegaConf.get_type(composed.fabric)
     units = {e.name: e.metadata["unit"] for e in dataclasses.fields(schema) if e.metadata.get("unit")}
     for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS)):
         for key, unit in keys.items():

@@ -57,9 +57,13 @@ def _fabrics() -> list[Row]:
     rows = []
     for name in FABRICS:
         schema = FABRICS.get(name)
-        keys = [e.name + ("" if e.default is dataclasses.MISSING else f"={e.default}") for e in dataclasses.fields(schema)]
-        rows.append({"fabric": name, "what": _first_line(schema), "keys (fabric.KEY=...)": ", ".join(keys)})
+        keys = ", ".join(_with_default(entry) for entry in dataclasses.fields(schema))
+        rows.append({"fabric": name, "what": _first_line(schema), "keys (fabric.KEY=...)": keys})
     return rows
+
+
+def _with_default(entry: Any) -> str:
+    return entry.name if entry.default is dataclasses.MISSING else f"{entry.name}={entry.default}"
 
 
 def _presets() -> list[Row]:

@@ -34,7 +34,7 @@ def _strategy_schema() -> type:
         kind = int | None if entry.name == "dp" else entry.type
         default = None if entry.name == "dp" else entry.default
         if default is dataclasses.MISSING:
-            entries.append((entry.name, kind, field(default_factory=entry.default_factory)))  # type: ignore[arg-type]
+            entries.append((entry.name, kind, field(default_factory=entry.default_factory)))
         else:
             entries.append((entry.name, kind, field(default=default)))
     return dataclasses.make_dataclass("StrategyConfig", entries, kw_only=True)

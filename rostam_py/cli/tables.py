@@ -29,7 +29,7 @@ def _summary(result: RunResult) -> Table:
     plan = result.plan
     strategy = plan.strategy
     table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
-    table.add_row("accelerators", f"{plan.accelerators.size:,} x {plan.machine.accelerator.name}")
+    table.add_row("accelerators", f"{plan.accelerators.size:,} x {plan.machine.device.name}")
     table.add_row("strategy", f"dp {strategy.dp} x tp {strategy.tp} x pp {strategy.pp}")
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
@@ -38,9 +38,10 @@ def _summary(result: RunResult) -> Table:
     table.add_row("first iteration", format_time(result.first_iteration_s))
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
-    used, has = plan.memory_bytes, plan.machine.accelerator.memory_bytes
+    used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
-    table.add_row("simulated", f"{result.num_simulated_devices:,} of {plan.accelerators.size:,} devices, rest by symmetry")
+    count, size = result.num_simulated_devices, plan.accelerators.size
+    table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
     return table
 
 
@@ -60,7 +61,8 @@ def _breakdown(result: RunResult) -> Table:
             f"{on_path / total:.1%}", format_size(sent) if sent else "", f"{count:,}" if count else "",
         )  # fmt: skip
     table.add_section()
-    table.add_row("iteration", format_time(sum(result.breakdown.values())), "100.0%", format_time(sum(path.values())), "100.0%")
+    sums = (sum(result.breakdown.values()), sum(path.values()))
+    table.add_row("iteration", format_time(sums[0]), "100.0%", format_time(sums[1]), "100.0%")
     return table
 
 

@@ -19,7 +19,8 @@ def print_usage(command: str) -> None:
 
     schema = COMMAND_SCHEMAS[command]
     where = " MODEL" if command == "profile" else ""
-    print(f"usage: rostam {command}{where} [--json] [key=value ...]\n\n{_dedent(schema.__doc__ or '')}\n\nkeys and defaults")
+    print(f"usage: rostam {command}{where} [--json] [key=value ...]\n\n{_dedent(schema.__doc__ or '')}")
+    print("\nkeys and defaults")
     _print_fields(schema, "")
     if command == "run":
         _print_groups()
@@ -46,7 +47,8 @@ def _print_groups() -> None:
     print(f"\nstrategy\n{_dedent(Strategy.__doc__ or '')}")
     for group in ("fabric", "cost"):
         print(f"\n{group}= one of: {', '.join(group_choices(group))}")
-    print("\nA fabric's own keys: rostam list fabrics. Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'.")
+    print("\nA fabric's own keys: rostam list fabrics.")
+    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'.")
 
 
 def _dedent(text: str) -> str:

@@ -157,7 +157,8 @@ class OperatorGraph:
     def __post_init__(self) -> None:
         for index, op in enumerate(self.ops):
             if op.id != index or op.phase not in PHASES:
-                raise ConfigError(f"graph {self.name!r}: op {op.name!r} has id {op.id} at place {index}, phase {op.phase!r}")
+                where = f"graph {self.name!r}: op {op.name!r}"
+                raise ConfigError(f"{where} has id {op.id} at place {index}, phase {op.phase!r}")
         for index, tensor in enumerate(self.tensors):
             if tensor.id != index or tensor.kind not in TENSOR_KINDS:
                 raise ConfigError(f"graph {self.name!r}: tensor {index} has id {tensor.id}, kind {tensor.kind!r}")

@@ -41,11 +41,7 @@ class MegatronPlacer:
         Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
-        strategy = dataclasses.replace(
-            self.strategy,
-            precision=self.strategy.precision or graph.default_precision,
-            optimizer=self.strategy.optimizer or graph.default_optimizer,
-        )
+        strategy = self.strategy
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
@@ -55,7 +51,7 @@ class MegatronPlacer:
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
             micro_batch=micro_batch, num_microbatches=num_microbatches, stages=stages,
             accelerators=accelerators, tied=job.tied, algorithms=strategy.resolved_algorithms(),
-            notes=(*job.notes(), *graph.notes), cost=self.cost_name,
+            notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
 
     def _cost_model(self, graph: OperatorGraph, machine: Machine) -> CostModel:
@@ -74,7 +70,8 @@ class _Job:
     ) -> None:  # fmt: skip
         self.graph, self.machine, self.strategy, self.cost = graph, machine, strategy, cost
         self.num_microbatches = num_microbatches
-        self.precision, self.optimizer = strategy.precision, strategy.optimizer
+        self.precision = strategy.precision or graph.default_precision
+        self.optimizer = strategy.optimizer or graph.default_optimizer
         self.sharding: Sharding = propagate(graph, strategy.tp, micro_batch)
         self.builder = KernelBuilder(graph, self.sharding, cost, micro_batch, self.precision)
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []

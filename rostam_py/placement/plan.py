@@ -106,6 +106,7 @@ class Plan:
     tied: for each set of tied parameters the stages that hold it, in order.
     algorithms: collective name -> algorithm name, as resolved from the strategy.
     notes: replicated ops, unprofiled splits, assumed presets, fused and vanished op counts.
+    precision, optimizer: as resolved from the strategy and the model.
     """
 
     graph_name: str
@@ -120,6 +121,8 @@ class Plan:
     algorithms: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     cost: str = "roofline"
+    precision: str = "fp32"
+    optimizer: str = "sgd"
 
     @property
     def memory_bytes(self) -> int:

@@ -92,9 +92,8 @@ class TemplateWriter:
             inner = inner_all_reduce_bytes(sharding.op_splits[index], self.context.builder.batch)
             if inner:
                 op = graph.ops[index]
-                task = self.collective(
-                    f"all_reduce {op.module or op.name} {self.phase} (inside the op)", "tp", "all_reduce", inner, self._deps_on(kernel.outputs)
-                )
+                name = f"all_reduce {op.module or op.name} {self.phase} (inside the op)"
+                task = self.collective(name, "tp", "all_reduce", inner, self._deps_on(kernel.outputs))
                 self._provider.update(dict.fromkeys(kernel.outputs, task))
         for t in kernel.outputs:
             if t in sharding.comms:

@@ -29,7 +29,10 @@ class LinkBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class Reroute:
-    """From ``time`` on flow number ``flow`` of ``run_flows`` takes the path that ``path_hash`` selects (hash routing)."""
+    """From ``time`` on flow number ``flow`` of ``run_flows`` takes the path that ``path_hash`` selects.
+
+    Only hash routing has paths to select from.
+    """
 
     time: str | float
     flow: int

@@ -50,7 +50,8 @@ def run_flows(
     sizes = [-(-parse_size(value, "num_bytes") // fabric.planes) for value in num_bytes]
     starts = [0.0] * len(sizes) if start_s is None else [parse_time(value, "start_s") for value in start_s]
     if not len(src) == len(dst) == len(sizes) == len(starts):
-        raise ConfigError(f"src, dst, num_bytes, start_s have lengths {len(src)}, {len(dst)}, {len(sizes)}, {len(starts)}")
+        lengths = f"{len(src)}, {len(dst)}, {len(sizes)}, {len(starts)}"
+        raise ConfigError(f"src, dst, num_bytes, start_s have lengths {lengths}; all must be equal")
     _check_healthy(fabric, [*src, *dst])
     router = make_router(fabric, routing, has_events=bool(events))
     reroutes = [(time_ps(e.time, "events.time"), e.flow, e.path_hash) for e in events if isinstance(e, Reroute)]

@@ -112,7 +112,8 @@ class RunResult:
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
         segments: list[Segment] = []
         cursor = begin
-        columns = [self._path[key].tolist() for key in ("start_ps", "end_ps", "device", "template", "task", "microbatch")]
+        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch")
+        columns = [self._path[key].tolist() for key in keys]
         for start, stop, device, template, task, microbatch in zip(*columns, strict=True):
             if stop <= cursor:
                 continue
@@ -173,7 +174,7 @@ class RunResult:
             "version": RESULT_VERSION,
             "model": plan.graph_name,
             "fabric": plan.machine.fabric.describe(),
-            "accelerator": plan.machine.accelerator.name,
+            "accelerator": plan.machine.device.name,
             "num_accelerators": int(plan.accelerators.size),
             "strategy": {"dp": plan.strategy.dp, "tp": plan.strategy.tp, "pp": plan.strategy.pp},
             "global_batch": plan.global_batch,

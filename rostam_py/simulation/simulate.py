@@ -160,7 +160,7 @@ def _check_sums(breakdown_ps: np.ndarray, interval_ps: int) -> None:
 
 def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:
     """Return MFU and HFU: model and hardware FLOPs over peak x devices x time."""
-    peak = plan.machine.accelerator.peak(get_precision(plan.strategy.precision).matrix_peak)
+    peak = plan.machine.device.peak(get_precision(plan.precision).matrix_peak)
     per_stage = plan.accelerators.shape[0] * plan.accelerators.shape[2]
     available = peak * plan.accelerators.size * iteration_s
     model = sum(stage.flops for stage in plan.stages) * per_stage

@@ -66,11 +66,14 @@ class _Compiler:
         self.channels: dict[tuple[int, int, int, str], int] = {}
 
     def compile(self) -> CompiledGraph:
-        accelerators, stage_of, plan_of = [], [], []
+        accelerators: list[np.ndarray] = []
+        stage_of: list[np.ndarray] = []
+        plan_of: list[np.ndarray] = []
+        offset = 0
         for number, plan in enumerate(self.plans):
-            offset = sum(len(a) for a in accelerators)
             ranks = plan.accelerators
             self._add_devices(number, plan, offset)
+            offset += ranks.size
             accelerators.append(ranks.reshape(-1))
             stage_of.append(np.broadcast_to(np.arange(ranks.shape[1])[None, :, None], ranks.shape).reshape(-1))
             plan_of.append(np.full(ranks.size, number))
@@ -212,7 +215,8 @@ def _op_level(tasks: Sequence[Task]) -> list[Task]:
             if kernel is None:
                 split.append(replace(task, deps=deps))
             else:
-                split.append(replace(task, deps=deps if k == 0 else (len(split) - 1,), name=kernel.name, kernels=(kernel,)))
+                before = deps if k == 0 else (len(split) - 1,)
+                split.append(replace(task, deps=before, name=kernel.name, kernels=(kernel,)))
         last_of.append(len(split) - 1)
     return split
 

@@ -19,7 +19,8 @@ COMMANDS = [
 
 
 def test_the_readme_has_examples_of_both_kinds():
-    assert len(PYTHON) >= 2 and len(COMMANDS) >= 6
+    assert len(PYTHON) >= 2
+    assert len(COMMANDS) >= 6
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))

@@ -18,7 +18,7 @@ def attention(call: SplitCall) -> list[RawSplit]:
     return splits
 
 
-def _dim(shape: Shape, dim: int, size: int) -> int | None | str:
+def _dim(shape: Shape, dim: int, size: int) -> int | str | None:
     if len(shape) < 3 or shape[dim] == 1:
         return WHOLE
     return dim if shape[dim] % size == 0 else "illegal"

@@ -14,7 +14,7 @@ from rostam_py.tracing.splits.call import RawSplit, Rule, SplitCall
 
 
 def _each(names: str, rule: Rule) -> dict[str, Rule]:
-    return {name: rule for name in names.split()}
+    return dict.fromkeys(names.split(), rule)
 
 
 RULES: dict[str, Rule] = {
