@@ -7,6 +7,13 @@ namespace rostam::flow {
 using network::FlowId;
 using network::RouteId;
 
+namespace {
+
+// Sums of peaks may be off by rounding; capacity is checked to 1e-9.
+constexpr double kPeakSlack = 1e-10;
+
+}  // namespace
+
 FlowNetwork::FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client)
     : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
   links_.resize(capacities.size());
@@ -53,30 +60,50 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
   return id;
 }
 
+bool FlowNetwork::is_binding(const LinkState& link) const {
+  return link.peak_load > link.capacity * (1 + kPeakSlack);
+}
+
+double FlowNetwork::peak_of(const FlowState& flow) const {
+  double peak = flow.rate_cap;
+  for (const routing::LinkShare& hop : routes_[flow.route].links) {
+    peak = std::min(peak, links_[hop.link].capacity / hop.share);
+  }
+  return peak;
+}
+
 void FlowNetwork::attach(uint32_t id) {
   FlowState& flow = flows_[id];
   const auto& hops = routes_[flow.route].links;
+  flow.peak = peak_of(flow);
   flow.places.resize(hops.size());
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
-    if (link.members.empty()) link.busy_since = queue_.now();
+    if (link.members.empty()) {
+      link.busy_since = queue_.now();
+      link.peak_load = 0;
+    }
+    link.peak_load += flow.peak * hops[h].share;
     flow.places[h] = static_cast<uint32_t>(link.members.size());
     link.members.push_back({id, h});
   }
 }
 
+// Marks the links whose other flows may now run faster: those that were binding.
 void FlowNetwork::detach(uint32_t id) {
   FlowState& flow = flows_[id];
   const auto& hops = routes_[flow.route].links;
   for (uint32_t h = 0; h < flow.places.size(); ++h) {
     LinkState& link = links_[hops[h].link];
+    const bool was_binding = is_binding(link);
+    link.peak_load -= flow.peak * hops[h].share;
     const Member moved = link.members.back();
     link.members[flow.places[h]] = moved;
     flows_[moved.flow].places[moved.hop] = flow.places[h];
     link.members.pop_back();
     if (link.members.empty()) {
       link.busy_ps += (queue_.now() - link.busy_since).ps();
-    } else {
+    } else if (was_binding) {
       mark_dirty(hops[h].link);
     }
   }
@@ -103,70 +130,69 @@ void FlowNetwork::solve() {
   ++epoch_;
   for (const uint32_t id : new_flows_) {
     if (!flows_[id].is_active || flows_[id].seen == epoch_) continue;
-    if (is_alone(id)) {
-      solve_alone(id);
-    } else if (!routes_[flows_[id].route].links.empty()) {
-      collect_component(routes_[flows_[id].route].links.front().link);
-      solve_component();
+    if (is_free(id)) {
+      flows_[id].seen = epoch_;
+      set_rate(id, flows_[id].peak);
+      continue;
     }
+    begin_component();
+    add_flow(id);
+    solve_component();
   }
   new_flows_.clear();
   for (const int32_t link : dirty_links_) {
     links_[link].is_dirty = false;
     if (links_[link].seen == epoch_ || links_[link].members.empty()) continue;
-    collect_component(link);
+    begin_component();
+    add_link(link);
     solve_component();
   }
   dirty_links_.clear();
 }
 
-bool FlowNetwork::is_alone(uint32_t id) const {
+bool FlowNetwork::is_free(uint32_t id) const {
   for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-    if (links_[hop.link].members.size() != 1) return false;
+    if (is_binding(links_[hop.link])) return false;
   }
   return true;
 }
 
-void FlowNetwork::solve_alone(uint32_t id) {
-  double rate = flows_[id].rate_cap;
-  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-    rate = std::min(rate, links_[hop.link].capacity / hop.share);
-    links_[hop.link].seen = epoch_;
-  }
-  flows_[id].seen = epoch_;
-  set_rate(id, rate);
-}
-
-// Breadth-first over links and their flows; after it component_flows_ / component_links_ hold the component.
-void FlowNetwork::collect_component(int32_t first_link) {
-  component_links_.assign(1, first_link);
+void FlowNetwork::begin_component() {
+  component_links_.clear();
   component_flows_.clear();
   problem_.clear();
-  links_[first_link].seen = epoch_;
-  links_[first_link].local = 0;
-  problem_.capacity.push_back(links_[first_link].capacity);
-  for (size_t next = 0; next < component_links_.size(); ++next) {
-    for (const Member& member : links_[component_links_[next]].members) {
-      FlowState& flow = flows_[member.flow];
-      if (flow.seen == epoch_) continue;
-      flow.seen = epoch_;
-      component_flows_.push_back(member.flow);
-      problem_.add_flow(flow.rate_cap);
-      for (const routing::LinkShare& hop : routes_[flow.route].links) {
-        LinkState& link = links_[hop.link];
-        if (link.seen != epoch_) {
-          link.seen = epoch_;
-          link.local = static_cast<int32_t>(component_links_.size());
-          component_links_.push_back(hop.link);
-          problem_.capacity.push_back(link.capacity);
-        }
-        problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
-      }
+}
+
+void FlowNetwork::add_link(int32_t link) {
+  links_[link].seen = epoch_;
+  links_[link].local = static_cast<int32_t>(component_links_.size());
+  component_links_.push_back(link);
+  problem_.capacity.push_back(links_[link].capacity);
+}
+
+// Adds a flow with its binding links; the others are in its peak.
+void FlowNetwork::add_flow(uint32_t id) {
+  FlowState& flow = flows_[id];
+  flow.seen = epoch_;
+  component_flows_.push_back(id);
+  problem_.add_flow(flow.peak);
+  for (const routing::LinkShare& hop : routes_[flow.route].links) {
+    const LinkState& link = links_[hop.link];
+    if (link.seen != epoch_) {
+      if (!is_binding(link)) continue;
+      add_link(hop.link);
     }
+    problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
   }
 }
 
+// Gathers the rest of the component breadth-first over its links' flows, and solves it.
 void FlowNetwork::solve_component() {
+  for (size_t next = 0; next < component_links_.size(); ++next) {
+    for (const Member& member : links_[component_links_[next]].members) {
+      if (flows_[member.flow].seen != epoch_) add_flow(member.flow);
+    }
+  }
   problem_.solve();
   for (size_t k = 0; k < component_flows_.size(); ++k) set_rate(component_flows_[k], problem_.rate[k]);
 }
@@ -239,6 +265,16 @@ void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
   }
   links_[link].capacity = bytes_per_s;
   mark_dirty(link);
+  // Peaks of its flows change, and with them what their other links may have to bind.
+  for (const Member& member : links_[link].members) {
+    FlowState& flow = flows_[member.flow];
+    const double before = flow.peak;
+    flow.peak = peak_of(flow);
+    for (const routing::LinkShare& hop : routes_[flow.route].links) {
+      links_[hop.link].peak_load += (flow.peak - before) * hop.share;
+      mark_dirty(hop.link);
+    }
+  }
 }
 
 void FlowNetwork::set_path(FlowId id, RouteId route) {

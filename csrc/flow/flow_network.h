@@ -36,6 +36,7 @@ class FlowNetwork : public network::Network {
   };
   struct LinkState {
     double capacity = 0;
+    double peak_load = 0;  // what it would carry if every flow on it ran at its peak
     std::vector<Member> members;
     SimTime busy_since;
     int64_t busy_ps = 0;
@@ -53,6 +54,7 @@ class FlowNetwork : public network::Network {
     double remaining = 0;  // as of `updated`
     double rate = 0;
     double rate_cap = 0;
+    double peak = 0;  // the least of its cap and what each link alone would give it
     uint64_t token = 0;
     SimTime updated;
     SimTime finish;      // at the present rate
@@ -93,9 +95,13 @@ class FlowNetwork : public network::Network {
   void mark_dirty(int32_t link);
   void request_solve();
   void solve();
-  bool is_alone(uint32_t flow) const;
-  void solve_alone(uint32_t flow);
-  void collect_component(int32_t first_link);
+  // A link that could carry all its flows at their peaks binds none of them, and joins nothing to a component.
+  bool is_binding(const LinkState& link) const;
+  bool is_free(uint32_t flow) const;  // no link binds it: it runs at its peak
+  double peak_of(const FlowState& flow) const;
+  void begin_component();
+  void add_link(int32_t link);
+  void add_flow(uint32_t flow);
   void solve_component();
   void set_rate(uint32_t flow, double rate);
   void settle(FlowState& flow) const;
