@@ -17,7 +17,8 @@ namespace {
 class SprayLoads {
  public:
   explicit SprayLoads(std::shared_ptr<const fabric::Fabric> fabric)
-      : held_(static_cast<size_t>(fabric->num_vertices()), 0.0), loads_(fabric->links().size(), 0.0),
+      : held_(static_cast<size_t>(fabric->num_vertices()), 0.0),
+        loads_(fabric->links().size(), 0.0),
         paths_(std::move(fabric)) {}
 
   void aim(int32_t dst) {

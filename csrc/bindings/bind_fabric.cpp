@@ -85,11 +85,12 @@ void bind_fabric(py::module_& module) {
            "Longest shortest path between working accelerators, in links.")
       .def("search_distances", &distances, "accelerator"_a,
            "Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.")
-      .def("closed_form_distance",
-           [](const Fabric& self, int32_t vertex, int32_t accelerator) {
-             return self.closed_form() == nullptr ? -1 : self.closed_form()->distance(vertex, accelerator);
-           },
-           "vertex"_a, "accelerator"_a, "Hops by the distance function; -1 where only search is left.")
+      .def(
+          "closed_form_distance",
+          [](const Fabric& self, int32_t vertex, int32_t accelerator) {
+            return self.closed_form() == nullptr ? -1 : self.closed_form()->distance(vertex, accelerator);
+          },
+          "vertex"_a, "accelerator"_a, "Hops by the distance function; -1 where only search is left.")
       .def("with_failures", &with_failures, "switches"_a, "links"_a, "accelerators"_a,
            "The same fabric with these switches, cables and accelerators failed in addition.")
       .def("with_random_failures", &with_random_failures, "kind"_a, "count"_a, "seed"_a,

@@ -14,8 +14,8 @@ namespace {
 
 using routing::Router;
 
-std::shared_ptr<Router> make(const std::string& name, std::shared_ptr<fabric::Fabric> fabric,
-                             double message_overhead_s, bool enable_bundling) {
+std::shared_ptr<Router> make(const std::string& name, std::shared_ptr<fabric::Fabric> fabric, double message_overhead_s,
+                             bool enable_bundling) {
   routing::RouterOptions options;
   options.message_overhead = SimTime::from_seconds(message_overhead_s);
   options.enable_bundling = enable_bundling;

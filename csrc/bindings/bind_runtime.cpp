@@ -90,7 +90,8 @@ py::dict path_arrays(const std::vector<PathNode>& nodes) {
   }
   using namespace py::literals;
   return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
-                  "template"_a = to_array(template_id), "task"_a = to_array(task), "microbatch"_a = to_array(microbatch));
+                  "template"_a = to_array(template_id), "task"_a = to_array(task),
+                  "microbatch"_a = to_array(microbatch));
 }
 
 py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
@@ -129,8 +130,8 @@ py::dict result_dict(const SessionResult& result) {
   const auto num_devices = static_cast<py::ssize_t>(result.device_end_ps.size());
   py::array_t<int64_t> breakdown({num_devices, static_cast<py::ssize_t>(result.num_buckets)});
   std::memcpy(breakdown.mutable_data(), result.breakdown_ps.data(), result.breakdown_ps.size() * sizeof(int64_t));
-  return py::dict("jobs"_a = job_list(result), "breakdown_ps"_a = breakdown, "sent_bytes"_a = to_array(result.sent_bytes),
-                  "received_bytes"_a = to_array(result.received_bytes),
+  return py::dict("jobs"_a = job_list(result), "breakdown_ps"_a = breakdown,
+                  "sent_bytes"_a = to_array(result.sent_bytes), "received_bytes"_a = to_array(result.received_bytes),
                   "num_messages"_a = to_array(result.num_messages), "link_bytes"_a = to_array(result.link_bytes),
                   "link_busy_s"_a = to_array(result.link_busy_s), "device_end_ps"_a = to_array(result.device_end_ps),
                   "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
@@ -138,9 +139,9 @@ py::dict result_dict(const SessionResult& result) {
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
-                     int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction, int32_t num_planes, int32_t min_iterations,
-                     int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
-                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
+                     int32_t num_planes, int32_t min_iterations, int32_t max_iterations, double steady_tolerance,
+                     uint64_t seed, bool fold, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
@@ -173,7 +174,8 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
     flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f))});
   }
   std::vector<runtime::LinkEvent> links;
-  for (const auto& [time_ps, link, capacity] : link_events) links.push_back({SimTime::from_ps(time_ps), link, capacity});
+  for (const auto& [time_ps, link, capacity] : link_events)
+    links.push_back({SimTime::from_ps(time_ps), link, capacity});
   std::vector<runtime::RerouteEvent> moves;
   for (const auto& [time_ps, flow, hash] : reroutes) moves.push_back({SimTime::from_ps(time_ps), flow, hash});
   runtime::FlowRunResult result;
@@ -220,8 +222,8 @@ void bind_runtime(py::module_& module) {
             return static_cast<int32_t>(graph.groups.size()) - 1;
           },
           py::arg("devices"), "Devices of a process group in rank order. Returns the group's index.")
-      .def("add_devices", &add_devices, py::arg("accelerator"), py::arg("program"), py::arg("job"),
-           py::arg("slowdown"), py::arg("start_ps"), py::arg("slots"),
+      .def("add_devices", &add_devices, py::arg("accelerator"), py::arg("program"), py::arg("job"), py::arg("slowdown"),
+           py::arg("start_ps"), py::arg("slots"),
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
       .def("freeze", &TaskGraph::freeze, "Checks and derives; nothing may be added after it.");
   module.def("run_flows", &run_flows, py::arg("router"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
@@ -230,9 +232,9 @@ void bind_runtime(py::module_& module) {
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              "Runs given flows without the GIL; returns when each was sent and delivered.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
-             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0, py::arg("num_planes") = 1,
-             py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
-             py::arg("seed") = 0, py::arg("fold") = true,
+             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
+             py::arg("num_planes") = 1, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
+             py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
              py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a router's links without the GIL and returns arrays.");

@@ -23,9 +23,7 @@ Shape tree_shape(int32_t p, int32_t num_steps) {
 
 // In the reduce step of distance d, rank r sends to r - d if r mod 2d == d; the broadcast runs backwards.
 bool is_child(int32_t rank, int32_t distance) { return rank % (2 * distance) == distance; }
-bool is_parent(int32_t rank, int32_t distance, int32_t p) {
-  return rank % (2 * distance) == 0 && rank + distance < p;
-}
+bool is_parent(int32_t rank, int32_t distance, int32_t p) { return rank % (2 * distance) == 0 && rank + distance < p; }
 
 class TreeAllReduce : public Schedule {
  public:
@@ -64,7 +62,11 @@ class TreeBroadcast : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, int32_t) { return std::make_unique<TreeAllReduce>(p); }
-std::unique_ptr<Schedule> make_broadcast_binomial_tree(int32_t p, int32_t) { return std::make_unique<TreeBroadcast>(p); }
+std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, int32_t) {
+  return std::make_unique<TreeAllReduce>(p);
+}
+std::unique_ptr<Schedule> make_broadcast_binomial_tree(int32_t p, int32_t) {
+  return std::make_unique<TreeBroadcast>(p);
+}
 
 }  // namespace rostam::collectives

@@ -37,7 +37,9 @@ class HalvingDoubling : public Schedule {
     out.push_back({outer_rank(peer), first, first, distance, is_halving});
   }
 
-  int64_t total_chunks_sent() const override { return int64_t{2} * num_pairs_ * (1 << levels_) + (int64_t{2} << levels_) * ((1 << levels_) - 1); }
+  int64_t total_chunks_sent() const override {
+    return int64_t{2} * num_pairs_ * (1 << levels_) + (int64_t{2} << levels_) * ((1 << levels_) - 1);
+  }
   int32_t num_receives(int32_t rank, int32_t step) const override {
     if (is_outer(step)) return rank < 2 * num_pairs_ && (rank % 2 == 1) == (step == 0);
     return inner_rank(rank) >= 0;

@@ -41,7 +41,9 @@ class Hierarchical : public Schedule {
     out.push_back({next_inside, block, block, m, false});
   }
 
-  int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * (2 * (group_size_ - 1) * num_groups_ + 2 * (num_groups_ - 1)); }
+  int64_t total_chunks_sent() const override {
+    return int64_t{shape().num_ranks} * (2 * (group_size_ - 1) * num_groups_ + 2 * (num_groups_ - 1));
+  }
   int32_t num_receives(int32_t, int32_t) const override { return 1; }
 
  private:

@@ -85,7 +85,9 @@ std::unique_ptr<Schedule> make_all_reduce_ring(int32_t p, int32_t) { return std:
 std::unique_ptr<Schedule> make_all_reduce_bidirectional_ring(int32_t p, int32_t) {
   return std::make_unique<BidirectionalRing>(p);
 }
-std::unique_ptr<Schedule> make_reduce_scatter_ring(int32_t p, int32_t) { return std::make_unique<RingReduceScatter>(p); }
+std::unique_ptr<Schedule> make_reduce_scatter_ring(int32_t p, int32_t) {
+  return std::make_unique<RingReduceScatter>(p);
+}
 std::unique_ptr<Schedule> make_all_gather_ring(int32_t p, int32_t) { return std::make_unique<RingAllGather>(p); }
 
 }  // namespace rostam::collectives

@@ -19,8 +19,8 @@ std::vector<std::pair<std::string, std::string>> schedule_names() {
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
                                         int32_t group_size) {
   if (num_ranks < 1) ROSTAM_THROW(ConfigError, collective << " over " << num_ranks << " ranks; at least 1 is needed");
-#define X(known_collective, known_algorithm)                               \
-  if (collective == #known_collective && algorithm == #known_algorithm) { \
+#define X(known_collective, known_algorithm)                                   \
+  if (collective == #known_collective && algorithm == #known_algorithm) {      \
     return make_##known_collective##_##known_algorithm(num_ranks, group_size); \
   }
 #include "collectives/builtin.inc"

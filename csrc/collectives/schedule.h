@@ -58,8 +58,8 @@ class Schedule {
 // Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks. `group_size` is what
 // `hierarchical` calls a server: consecutive ranks that are close; others ignore it.
 // Throws: ConfigError for an unknown pair (lists the known ones) or a group_size that does not divide.
-std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm,
-                                        int32_t num_ranks, int32_t group_size);
+std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
+                                        int32_t group_size);
 
 // All (collective, algorithm) pairs, in the order of builtin.inc.
 std::vector<std::pair<std::string, std::string>> schedule_names();

@@ -32,8 +32,7 @@ void Fabric::validate() const {
     for (const int32_t end : {link.src, link.dst}) {
       if (end < 0 || end >= num_vertices()) {
         ROSTAM_THROW(ConfigError, "fabric.links[" << link.cable << "] ends at vertex " << end
-                                                  << "; the vertices are 0.."
-                                                  << num_vertices() - 1);
+                                                  << "; the vertices are 0.." << num_vertices() - 1);
       }
     }
     if (link.src == link.dst) {

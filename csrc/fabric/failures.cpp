@@ -85,8 +85,8 @@ std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& ki
     ROSTAM_THROW(ConfigError, "failures.kind is '" << kind << "'; allowed: switches, links, accelerators");
   }
   if (count < 0 || static_cast<size_t>(count) > working.size()) {
-    ROSTAM_THROW(ConfigError, "failures." << kind << " is " << count << "; allowed: 0.." << working.size() << ", the working "
-                                                   << kind);
+    ROSTAM_THROW(ConfigError, "failures." << kind << " is " << count << "; allowed: 0.." << working.size()
+                                          << ", the working " << kind);
   }
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     std::swap(working[i], working[i + mix(mix(seed) + i) % (working.size() - i)]);

@@ -16,7 +16,7 @@ struct Tree {
   explicit Tree(const Params& params);
 
   int32_t num_accelerators, leaf_down, leaf_up, radix, num_leaves, leaves_per_pod, num_pods, pod_switches;
-  int32_t middle_up = 0;       // uplinks of a pod's switch
+  int32_t middle_up = 0;  // uplinks of a pod's switch
   int32_t cores_per_group = 0;
   int32_t first_leaf, first_middle, first_core, end;
 

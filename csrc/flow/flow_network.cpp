@@ -60,9 +60,7 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
   return id;
 }
 
-bool FlowNetwork::is_binding(const LinkState& link) const {
-  return link.peak_load > link.capacity * (1 + kPeakSlack);
-}
+bool FlowNetwork::is_binding(const LinkState& link) const { return link.peak_load > link.capacity * (1 + kPeakSlack); }
 
 double FlowNetwork::peak_of(const FlowState& flow) const {
   double peak = flow.rate_cap;
@@ -260,8 +258,9 @@ void FlowNetwork::cancel(FlowId id) {
 
 void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
   if (link < 0 || link >= num_links() || !(bytes_per_s >= 0)) {
-    ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s << "; the link must be in [0, "
-                                                  << num_links() << ") and the capacity >= 0");
+    ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s
+                                                  << "; the link must be in [0, " << num_links()
+                                                  << ") and the capacity >= 0");
   }
   links_[link].capacity = bytes_per_s;
   mark_dirty(link);

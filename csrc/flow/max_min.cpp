@@ -148,8 +148,8 @@ void MaxMinProblem::solve() {
     fill_by_heap();
   }
   for (size_t l = 0; l < capacity.size(); ++l) {
-    ROSTAM_CHECK(left_[l] >= -kCapacitySlack * capacity[l] - 1e-6, "a link carries " << capacity[l] - left_[l]
-                     << " bytes/s, above its capacity " << capacity[l]);
+    ROSTAM_CHECK(left_[l] >= -kCapacitySlack * capacity[l] - 1e-6,
+                 "a link carries " << capacity[l] - left_[l] << " bytes/s, above its capacity " << capacity[l]);
   }
 }
 

@@ -11,12 +11,12 @@ namespace rostam::flow {
 
 // Flow f crosses links[offset[f] .. offset[f + 1]) with shares; link l has `capacity[l]`.
 struct MaxMinProblem {
-  std::vector<double> capacity;         // per link [bytes/s]
-  std::vector<uint32_t> offset;         // per flow + 1
-  std::vector<uint32_t> link;           // per (flow, hop)
-  std::vector<double> share;            // per (flow, hop): fraction of the flow's rate on that link
-  std::vector<double> rate_cap;         // per flow [bytes/s], may be infinite
-  std::vector<double> rate;             // result, per flow [bytes/s]
+  std::vector<double> capacity;  // per link [bytes/s]
+  std::vector<uint32_t> offset;  // per flow + 1
+  std::vector<uint32_t> link;    // per (flow, hop)
+  std::vector<double> share;     // per (flow, hop): fraction of the flow's rate on that link
+  std::vector<double> rate_cap;  // per flow [bytes/s], may be infinite
+  std::vector<double> rate;      // result, per flow [bytes/s]
 
   void clear();
   // Appends a flow without hops; add_hop() extends the last flow.
@@ -34,15 +34,15 @@ struct MaxMinProblem {
   void freeze_link(uint32_t index, double level);
   void freeze(uint32_t flow, double level);
 
-  std::vector<double> left_;            // capacity not yet given away
-  std::vector<double> weight_;          // sum of shares of flows not yet frozen
-  std::vector<uint32_t> num_open_;      // flows not yet frozen, per link
+  std::vector<double> left_;        // capacity not yet given away
+  std::vector<double> weight_;      // sum of shares of flows not yet frozen
+  std::vector<uint32_t> num_open_;  // flows not yet frozen, per link
   std::vector<uint8_t> is_frozen_;
   double last_level_ = 0;
-  uint32_t num_left_ = 0;               // flows not yet frozen
-  std::vector<uint32_t> link_offset_;   // CSR link -> flows
+  uint32_t num_left_ = 0;              // flows not yet frozen
+  std::vector<uint32_t> link_offset_;  // CSR link -> flows
   std::vector<uint32_t> link_flows_;
-  std::vector<uint32_t> next_;          // scratch of index_links()
+  std::vector<uint32_t> next_;  // scratch of index_links()
   std::vector<std::pair<double, uint32_t>> heap_;
 };
 

@@ -43,9 +43,9 @@ class MinimalPaths {
   std::shared_ptr<const fabric::Fabric> fabric_;
   const fabric::DistanceFunction* function_;  // null: search
   int32_t dst_ = -1;
-  const Row* row_ = nullptr;                  // of dst_, when searched
+  const Row* row_ = nullptr;  // of dst_, when searched
   size_t max_rows_ = 1;
-  std::list<std::pair<int32_t, Row>> rows_;   // latest first
+  std::list<std::pair<int32_t, Row>> rows_;  // latest first
   std::unordered_map<int32_t, std::list<std::pair<int32_t, Row>>::iterator> row_of_;
 };
 

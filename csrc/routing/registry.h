@@ -16,7 +16,7 @@ struct RouterOptions {
   bool enable_bundling = true;  // off: every link is an engine link of its own
 };
 
-#define ROSTAM_ROUTING(name)                                                                             \
+#define ROSTAM_ROUTING(name)                                                                 \
   std::unique_ptr<Router> make_##name##_router(std::shared_ptr<const fabric::Fabric> fabric, \
                                                const RouterOptions& options);
 #include "routing/builtin.inc"

@@ -144,8 +144,8 @@ SessionResult Session::collect() {
     int64_t accounted = 0;
     for (size_t b = 0; b < num_buckets; ++b) accounted += row[b];
     const int64_t length = (ends[window + 1] - ends[window]).ps();
-    ROSTAM_CHECK(accounted <= length, "device " << full << " accounts for " << accounted << " ps of an iteration of "
-                                                << length << " ps");
+    ROSTAM_CHECK(accounted <= length,
+                 "device " << full << " accounts for " << accounted << " ps of an iteration of " << length << " ps");
     row[kBubbleBucket] += length - accounted;
     result.device_end_ps.push_back(devices_[d].streams.empty() ? 0 : last_end(static_cast<int32_t>(d)).ps());
   }

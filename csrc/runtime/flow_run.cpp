@@ -20,11 +20,11 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
   const auto num_links = static_cast<int32_t>(router_->capacities().size());
   for (size_t f = 0; f < flows_.size(); ++f) {
     const FlowSpec& flow = flows_[f];
-    const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 &&
-                         flow.dst < num_accelerators && flow.src != flow.dst;
+    const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 && flow.dst < num_accelerators &&
+                         flow.src != flow.dst;
     if (!is_pair || flow.bytes < 0 || flow.start < SimTime::zero()) {
-      ROSTAM_THROW(ConfigError, "flow " << f << " goes from " << flow.src << " to " << flow.dst << " with " << flow.bytes
-                                        << " bytes from " << flow.start.seconds()
+      ROSTAM_THROW(ConfigError, "flow " << f << " goes from " << flow.src << " to " << flow.dst << " with "
+                                        << flow.bytes << " bytes from " << flow.start.seconds()
                                         << " s; ends must differ and lie in 0 to " << num_accelerators - 1
                                         << ", bytes and start must be >= 0");
     }
@@ -80,8 +80,9 @@ FlowRunResult FlowRun::run() {
   while (!queue_.is_empty()) queue_.run_next();
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (result_.delivered_ps[f] >= 0) continue;
-    ROSTAM_THROW(DeadlockError, network_.num_active_flows() << " flows are stalled on links of capacity 0; the first is flow "
-                                                            << f << ", " << flows_[f].src << " to " << flows_[f].dst);
+    ROSTAM_THROW(DeadlockError, network_.num_active_flows()
+                                    << " flows are stalled on links of capacity 0; the first is flow " << f << ", "
+                                    << flows_[f].src << " to " << flows_[f].dst);
   }
   result_.link_bytes = network_.link_bytes();
   result_.num_solves = network_.num_solves();

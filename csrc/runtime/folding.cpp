@@ -148,7 +148,8 @@ void refine_once(const System& system, Colours& colours) {
   for (uint64_t& c : colours.device) c = mix(c);
   for (size_t k = 0; k < system.channels.size(); ++k) {
     const Channel& channel = system.channels[k];
-    uint64_t colour = mix(channel.label + mix(old.device[channel.source]) + 3 * mix(old.device[channel.destination] + 7));
+    uint64_t colour =
+        mix(channel.label + mix(old.device[channel.source]) + 3 * mix(old.device[channel.destination] + 7));
     const auto& hops = system.routes[channel.route].links;
     for (const routing::LinkShare& hop : hops) colour += mix(old.link[hop.link] + bits_of(hop.share));
     colour = mix(colour);

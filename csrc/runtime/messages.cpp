@@ -101,8 +101,8 @@ void Session::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
     part.chunks_sent += transfer.num_chunks;
     if (message.is_synchronous) {
       Participation& receiver = participation(message.destination, slot, occurrence);
-      const bool is_ready = receiver.is_joined && (receiver.step > part.step ||
-                                                   (receiver.step == part.step && receiver.is_step_started));
+      const bool is_ready =
+          receiver.is_joined && (receiver.step > part.step || (receiver.step == part.step && receiver.is_step_started));
       if (!is_ready) {
         receiver.deferred.push_back({index, part.step});
         continue;

@@ -24,7 +24,8 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
       collective_ends_(*this, &Session::complete_collective) {
   if (!graph_->is_frozen) throw ConfigError("the task graph must be frozen before a session takes it");
   if (!(options_.comm_compute_fraction >= 0 && options_.comm_compute_fraction < 1)) {
-    ROSTAM_THROW(ConfigError, "comm_compute_fraction is " << options_.comm_compute_fraction << "; it must be in [0, 1)");
+    ROSTAM_THROW(ConfigError,
+                 "comm_compute_fraction is " << options_.comm_compute_fraction << "; it must be in [0, 1)");
   }
   if (options_.num_planes < 1 || options_.min_iterations < 1 || options_.max_iterations < options_.min_iterations) {
     ROSTAM_THROW(ConfigError, "planes " << options_.num_planes << ", iterations " << options_.min_iterations << " to "

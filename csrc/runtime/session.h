@@ -23,9 +23,9 @@ namespace rostam::runtime {
 
 struct SessionOptions {
   SimTime launch_latency;
-  SimTime min_collective_time;  // a collective's least duration; never per step
+  SimTime min_collective_time;       // a collective's least duration; never per step
   double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
-  int32_t num_planes = 1;       // messages stripe equally; one plane is simulated
+  int32_t num_planes = 1;            // messages stripe equally; one plane is simulated
   int32_t min_iterations = 2;
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
@@ -63,8 +63,8 @@ class Session : public network::FlowClient {
     std::vector<TaskState> tasks;
   };
   struct Stream {
-    int64_t instance = 0;  // sequence number of the instance that holds its next task
-    int32_t position = 0;  // index in that template's list for this stream
+    int64_t instance = 0;    // sequence number of the instance that holds its next task
+    int32_t position = 0;    // index in that template's list for this stream
     bool is_busy = false;    // its next task waits for its launch or runs
     bool has_begun = false;  // it runs
     SimTime free_since;
@@ -212,18 +212,18 @@ class Session : public network::FlowClient {
   std::vector<Message> messages_;
   std::vector<int32_t> free_messages_;
   std::unordered_map<uint64_t, network::RouteId> routes_;
-  std::unordered_map<uint64_t, Arrival> arrived_;                                     // before its recv was made
-  std::unordered_map<uint64_t, std::pair<int64_t, int32_t>> awaited_;                // recv made before arrival
+  std::unordered_map<uint64_t, Arrival> arrived_;                      // before its recv was made
+  std::unordered_map<uint64_t, std::pair<int64_t, int32_t>> awaited_;  // recv made before arrival
   std::vector<collectives::Transfer> transfers_;
   bool has_run_ = false;
 
   // Accounting, by iteration.
-  std::vector<std::vector<Traffic>> traffic_;           // [iteration][job * categories + category]
+  std::vector<std::vector<Traffic>> traffic_;  // [iteration][job * categories + category]
   struct Participants {
     int64_t chunks_sent = 0, num_ranks = 0;
   };
-  std::vector<std::vector<Participants>> completed_;    // [iteration][schedule], ended participations
-  std::vector<std::vector<int64_t>> breakdown_;         // [iteration window][device * num_buckets + bucket], ps
+  std::vector<std::vector<Participants>> completed_;  // [iteration][schedule], ended participations
+  std::vector<std::vector<int64_t>> breakdown_;       // [iteration window][device * num_buckets + bucket], ps
   std::vector<double> link_bytes_before_, link_busy_before_;
   std::vector<double> link_bytes_now_, link_busy_now_;
   std::vector<uint8_t> is_recorded_;

@@ -14,7 +14,8 @@ void check_task(const TaskGraph& graph, const Template& body, size_t index) {
     }
   }
   if (task.bytes < 0 || task.duration < SimTime::zero()) {
-    ROSTAM_THROW(ConfigError, "task " << index << " has " << task.bytes << " bytes and " << task.duration.ps() << " ps");
+    ROSTAM_THROW(ConfigError,
+                 "task " << index << " has " << task.bytes << " bytes and " << task.duration.ps() << " ps");
   }
   if (task.kind == TaskKind::kCompute) return;
   const bool has_schedule = task.schedule >= 0 && task.schedule < static_cast<int32_t>(graph.schedules.size());
@@ -92,9 +93,9 @@ void check_binding(const TaskGraph& graph, int32_t d, size_t slot, const SlotUse
   for (const int32_t schedule : use.schedules) {
     const int32_t num_ranks = graph.schedules[schedule]->shape().num_ranks;
     if (num_ranks != num_members) {
-      ROSTAM_THROW(ConfigError, "slot " << slot << " of device " << d << " is bound to group " << binding.group << " of "
-                                        << num_members << " devices, but a schedule on it is for " << num_ranks
-                                        << " ranks");
+      ROSTAM_THROW(ConfigError, "slot " << slot << " of device " << d << " is bound to group " << binding.group
+                                        << " of " << num_members << " devices, but a schedule on it is for "
+                                        << num_ranks << " ranks");
     }
   }
 }
@@ -139,7 +140,8 @@ void TaskGraph::freeze() {
                                           << programs[device.program].num_slots);
     }
     const std::vector<SlotUse>& needed = uses[device.program];
-    for (size_t slot = 0; slot < needed.size(); ++slot) check_binding(*this, static_cast<int32_t>(d), slot, needed[slot]);
+    for (size_t slot = 0; slot < needed.size(); ++slot)
+      check_binding(*this, static_cast<int32_t>(d), slot, needed[slot]);
   }
   is_frozen = true;
 }

@@ -23,20 +23,19 @@ struct InternalError : std::logic_error {
 
 }  // namespace rostam
 
-#define ROSTAM_THROW(Error, message)            \
-  do {                                          \
-    std::ostringstream rostam_message;          \
-    rostam_message << message; /* NOLINT */     \
-    throw Error(rostam_message.str());          \
+#define ROSTAM_THROW(Error, message)        \
+  do {                                      \
+    std::ostringstream rostam_message;      \
+    rostam_message << message; /* NOLINT */ \
+    throw Error(rostam_message.str());      \
   } while (false)
 
 // Holds in every build; a failure is a bug in rostam, never the user's fault.
-#define ROSTAM_CHECK(condition, message)                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      ROSTAM_THROW(::rostam::InternalError,                                     \
-                   __FILE__ << ":" << __LINE__ << ": " #condition ": " << message); \
-    }                                                                           \
+#define ROSTAM_CHECK(condition, message)                                                                     \
+  do {                                                                                                       \
+    if (!(condition)) {                                                                                      \
+      ROSTAM_THROW(::rostam::InternalError, __FILE__ << ":" << __LINE__ << ": " #condition ": " << message); \
+    }                                                                                                        \
   } while (false)
 
 // For loops that run once a packet or once a flow and link; compiled out with NDEBUG.

@@ -14,7 +14,8 @@ size_t EventQueue::recent_slot(int64_t time_ps, Priority priority) {
 void EventQueue::schedule(SimTime time, Priority priority, EventHandler* handler, uint64_t payload) {
   ROSTAM_CHECK(time >= now_, "an event at " << time.ps() << " ps lies before now, " << now_.ps() << " ps");
   uint32_t& recent = recent_[recent_slot(time.ps(), priority)];
-  const bool is_known = recent != kNone && buckets_[recent].time_ps == time.ps() && buckets_[recent].priority == priority;
+  const bool is_known =
+      recent != kNone && buckets_[recent].time_ps == time.ps() && buckets_[recent].priority == priority;
   if (!is_known) recent = make_bucket(time.ps(), priority);
   buckets_[recent].events.push_back({handler, payload});
   ++num_pending_;

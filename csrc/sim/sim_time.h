@@ -53,7 +53,8 @@ class SimTime {
 inline SimTime transmit_time(double bytes, double bytes_per_s) {
   if (bytes <= 0) return SimTime::zero();
   const double ps = bytes / bytes_per_s * 1e12;
-  if (!(ps < 9.2e18)) ROSTAM_THROW(ConfigError, bytes << " bytes at " << bytes_per_s << " bytes/s last beyond 106 days");
+  if (!(ps < 9.2e18))
+    ROSTAM_THROW(ConfigError, bytes << " bytes at " << bytes_per_s << " bytes/s last beyond 106 days");
   const double nearest = std::nearbyint(ps);
   const double slack = 1e-6 + 4e-16 * ps;
   const double whole = std::abs(ps - nearest) <= slack ? nearest : std::ceil(ps);

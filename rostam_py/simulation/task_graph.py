@@ -219,4 +219,3 @@ def _op_level(tasks: Sequence[Task]) -> list[Task]:
                 split.append(replace(task, deps=before, name=kernel.name, kernels=(kernel,)))
         last_of.append(len(split) - 1)
     return split
-
