@@ -7,13 +7,6 @@ namespace rostam::flow {
 using network::FlowId;
 using network::RouteId;
 
-namespace {
-
-// Sums of peaks may be off by rounding; capacity is checked to 1e-9.
-constexpr double kPeakSlack = 1e-10;
-
-}  // namespace
-
 FlowNetwork::FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client)
     : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
   links_.resize(capacities.size());
@@ -59,8 +52,6 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
   request_solve();
   return id;
 }
-
-bool FlowNetwork::is_binding(const LinkState& link) const { return link.peak_load > link.capacity * (1 + kPeakSlack); }
 
 double FlowNetwork::peak_of(const FlowState& flow) const {
   double peak = flow.rate_cap;
@@ -119,80 +110,6 @@ void FlowNetwork::request_solve() {
   if (is_solve_pending_) return;
   is_solve_pending_ = true;
   queue_.schedule(queue_.now(), Priority::kSolve, &solves_, 0);
-}
-
-// After it: every active flow has its max-min rate and a completion event that fits it.
-void FlowNetwork::solve() {
-  is_solve_pending_ = false;
-  ++num_solves_;
-  ++epoch_;
-  for (const uint32_t id : new_flows_) {
-    if (!flows_[id].is_active || flows_[id].seen == epoch_) continue;
-    if (is_free(id)) {
-      flows_[id].seen = epoch_;
-      set_rate(id, flows_[id].peak);
-      continue;
-    }
-    begin_component();
-    add_flow(id);
-    solve_component();
-  }
-  new_flows_.clear();
-  for (const int32_t link : dirty_links_) {
-    links_[link].is_dirty = false;
-    if (links_[link].seen == epoch_ || links_[link].members.empty()) continue;
-    begin_component();
-    add_link(link);
-    solve_component();
-  }
-  dirty_links_.clear();
-}
-
-bool FlowNetwork::is_free(uint32_t id) const {
-  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-    if (is_binding(links_[hop.link])) return false;
-  }
-  return true;
-}
-
-void FlowNetwork::begin_component() {
-  component_links_.clear();
-  component_flows_.clear();
-  problem_.clear();
-}
-
-void FlowNetwork::add_link(int32_t link) {
-  links_[link].seen = epoch_;
-  links_[link].local = static_cast<int32_t>(component_links_.size());
-  component_links_.push_back(link);
-  problem_.capacity.push_back(links_[link].capacity);
-}
-
-// Adds a flow with its binding links; the others are in its peak.
-void FlowNetwork::add_flow(uint32_t id) {
-  FlowState& flow = flows_[id];
-  flow.seen = epoch_;
-  component_flows_.push_back(id);
-  problem_.add_flow(flow.peak);
-  for (const routing::LinkShare& hop : routes_[flow.route].links) {
-    const LinkState& link = links_[hop.link];
-    if (link.seen != epoch_) {
-      if (!is_binding(link)) continue;
-      add_link(hop.link);
-    }
-    problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
-  }
-}
-
-// Gathers the rest of the component breadth-first over its links' flows, and solves it.
-void FlowNetwork::solve_component() {
-  for (size_t next = 0; next < component_links_.size(); ++next) {
-    for (const Member& member : links_[component_links_[next]].members) {
-      if (flows_[member.flow].seen != epoch_) add_flow(member.flow);
-    }
-  }
-  problem_.solve();
-  for (size_t k = 0; k < component_flows_.size(); ++k) set_rate(component_flows_[k], problem_.rate[k]);
 }
 
 // An unchanged rate leaves the flow untouched, so that its completion time does not drift by rounding.

@@ -1,5 +1,5 @@
 // FlowNetwork: the flow tier. Rates are max-min fair over weighted links and change only when a flow starts or
-// ends, a capacity or a path changes; work per change is proportional to the connected component it touches.
+// ends, a capacity or a path changes; work per change follows the flows whose rates it touches (rates.cpp).
 // Changes of one instant are solved together. Capacity is checked after every solve (1e-9 relative).
 #pragma once
 
@@ -30,6 +30,8 @@ class FlowNetwork : public network::Network {
   int64_t num_solves() const { return num_solves_; }
 
  private:
+  static constexpr int32_t kNoLink = -1;
+
   struct Member {  // one appearance of a flow on a link
     uint32_t flow;
     uint32_t hop;
@@ -40,8 +42,8 @@ class FlowNetwork : public network::Network {
     std::vector<Member> members;
     SimTime busy_since;
     int64_t busy_ps = 0;
-    uint32_t seen = 0;  // epoch of the last component search that reached it
-    int32_t local = 0;  // its index in that component's problem
+    uint32_t seen = 0;  // link_epoch_ of the last region it was in
+    int32_t local = 0;  // its index in that region's problem
     bool is_dirty = false;
   };
   struct RouteState {
@@ -60,8 +62,9 @@ class FlowNetwork : public network::Network {
     SimTime finish;      // at the present rate
     SimTime event_time;  // of its valid completion event, never() if it has none; it may fire before `finish`
     network::RouteId route = 0;
-    uint32_t version = 0;  // completion events of older versions are stale
-    uint32_t seen = 0;
+    uint32_t version = 0;          // completion events of older versions are stale
+    uint32_t seen = 0;             // epoch_ of the last region it was in
+    int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
     bool is_active = false;
     std::vector<uint32_t> places;  // per hop: index in that link's members
   };
@@ -95,14 +98,16 @@ class FlowNetwork : public network::Network {
   void mark_dirty(int32_t link);
   void request_solve();
   void solve();
-  // A link that could carry all its flows at their peaks binds none of them, and joins nothing to a component.
+  // A link that could carry all its flows at their peaks binds none of them.
   bool is_binding(const LinkState& link) const;
   bool is_free(uint32_t flow) const;  // no link binds it: it runs at its peak
   double peak_of(const FlowState& flow) const;
-  void begin_component();
-  void add_link(int32_t link);
-  void add_flow(uint32_t flow);
-  void solve_component();
+  void include_members(int32_t link);
+  bool include(uint32_t flow);
+  void solve_region();
+  bool grow_region();
+  void find_bottleneck(size_t region_flow);
+  bool is_full(int32_t local_link) const;
   void set_rate(uint32_t flow, double rate);
   void settle(FlowState& flow) const;
   void expect_completion(uint32_t flow);
@@ -124,8 +129,13 @@ class FlowNetwork : public network::Network {
   uint32_t epoch_ = 0;
   int64_t num_active_ = 0;
   int64_t num_solves_ = 0;
-  std::vector<int32_t> component_links_;
-  std::vector<uint32_t> component_flows_;
+
+  // The flows that are being solved, and their binding links: load and fastest flow of each at the new rates.
+  uint32_t link_epoch_ = 0;
+  std::vector<uint32_t> region_flows_;
+  std::vector<int32_t> region_links_;
+  std::vector<int32_t> bottlenecks_;
+  std::vector<double> outside_load_, load_, fastest_;
   MaxMinProblem problem_;
 };
 

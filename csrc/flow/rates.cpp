@@ -1,0 +1,159 @@
+// FlowNetwork, second part: which rates change when flows come and go.
+//
+// A rate vector is max-min fair exactly if every flow runs at its peak or has a bottleneck: a full link on which no
+// flow is faster. So a change is solved for the flows next to it only, the others holding their rates, and the region
+// grows by the flows whose bottleneck that spoils (or who take more than their share of one) until none is left. The
+// result is the max-min vector of the whole; the work follows the change, not the connected component.
+#include <algorithm>
+
+#include "flow/flow_network.h"
+
+namespace rostam::flow {
+
+namespace {
+
+constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
+constexpr double kEqual = 1e-11;      // loads and rates closer than this are equal
+
+bool is_below(double value, double bound) { return value < bound * (1 - kEqual); }
+
+}  // namespace
+
+bool FlowNetwork::is_binding(const LinkState& link) const { return link.peak_load > link.capacity * (1 + kPeakSlack); }
+
+bool FlowNetwork::is_free(uint32_t id) const {
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    if (is_binding(links_[hop.link])) return false;
+  }
+  return true;
+}
+
+// After it: every active flow has its max-min rate and a completion event that fits it.
+void FlowNetwork::solve() {
+  is_solve_pending_ = false;
+  ++num_solves_;
+  ++epoch_;
+  region_flows_.clear();
+  for (const uint32_t id : new_flows_) {
+    if (!flows_[id].is_active) continue;
+    if (is_free(id)) {
+      flows_[id].bottleneck = kNoLink;
+      set_rate(id, flows_[id].peak);
+      continue;
+    }
+    for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+      if (is_binding(links_[hop.link])) include_members(hop.link);
+    }
+  }
+  new_flows_.clear();
+  for (const int32_t link : dirty_links_) {
+    links_[link].is_dirty = false;
+    include_members(link);
+  }
+  dirty_links_.clear();
+  if (region_flows_.empty()) return;
+  do {
+    solve_region();
+  } while (grow_region());
+  for (size_t k = 0; k < region_flows_.size(); ++k) {
+    flows_[region_flows_[k]].bottleneck = bottlenecks_[k];
+    set_rate(region_flows_[k], problem_.rate[k]);
+  }
+}
+
+void FlowNetwork::include_members(int32_t link) {
+  for (const Member& member : links_[link].members) include(member.flow);
+}
+
+bool FlowNetwork::include(uint32_t id) {
+  if (flows_[id].seen == epoch_) return false;
+  flows_[id].seen = epoch_;
+  region_flows_.push_back(id);
+  return true;
+}
+
+// Max-min rates of the region's flows (into problem_.rate) on what the others leave of their binding links.
+void FlowNetwork::solve_region() {
+  ++link_epoch_;
+  region_links_.clear();
+  problem_.clear();
+  for (const uint32_t id : region_flows_) {
+    problem_.add_flow(flows_[id].peak);
+    for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+      LinkState& link = links_[hop.link];
+      if (link.seen != link_epoch_) {
+        if (!is_binding(link)) continue;
+        link.seen = link_epoch_;
+        link.local = static_cast<int32_t>(region_links_.size());
+        region_links_.push_back(hop.link);
+        problem_.capacity.push_back(link.capacity);
+      }
+      problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
+    }
+  }
+  outside_load_.assign(region_links_.size(), 0);
+  fastest_.assign(region_links_.size(), 0);
+  for (size_t l = 0; l < region_links_.size(); ++l) {
+    for (const Member& member : links_[region_links_[l]].members) {
+      const FlowState& flow = flows_[member.flow];
+      if (flow.seen == epoch_) continue;
+      outside_load_[l] += flow.rate * routes_[flow.route].links[member.hop].share;
+      fastest_[l] = std::max(fastest_[l], flow.rate);
+    }
+    problem_.capacity[l] = std::max(0.0, problem_.capacity[l] - outside_load_[l]);
+  }
+  problem_.solve();
+}
+
+// Adds the flows outside that the region's new rates leave without a bottleneck, or that crowd one of its flows out of
+// its own. Returns whether there were any.
+bool FlowNetwork::grow_region() {
+  load_ = outside_load_;
+  for (size_t k = 0; k < region_flows_.size(); ++k) {
+    for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
+      load_[problem_.link[h]] += problem_.rate[k] * problem_.share[h];
+      fastest_[problem_.link[h]] = std::max(fastest_[problem_.link[h]], problem_.rate[k]);
+    }
+  }
+  const size_t num_before = region_flows_.size();
+  bottlenecks_.assign(num_before, kNoLink);
+  for (size_t k = 0; k < num_before; ++k) {
+    if (is_below(problem_.rate[k], flows_[region_flows_[k]].peak)) find_bottleneck(k);
+  }
+  for (size_t l = 0; l < region_links_.size(); ++l) {
+    for (const Member& member : links_[region_links_[l]].members) {
+      const FlowState& flow = flows_[member.flow];
+      if (flow.seen == epoch_ || flow.bottleneck == kNoLink) continue;
+      const LinkState& bottleneck = links_[flow.bottleneck];
+      if (bottleneck.seen != link_epoch_) continue;  // no flow of the region is on it: as it was
+      if (!is_full(bottleneck.local) || is_below(flow.rate, fastest_[bottleneck.local])) include(member.flow);
+    }
+  }
+  return region_flows_.size() > num_before;
+}
+
+bool FlowNetwork::is_full(int32_t local) const {
+  return !is_below(load_[local], links_[region_links_[local]].capacity);
+}
+
+// Finds the full link on which the region's k-th flow is among the fastest; where faster flows outside are in the
+// way, they join the region.
+void FlowNetwork::find_bottleneck(size_t k) {
+  for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
+    const auto local = static_cast<int32_t>(problem_.link[h]);
+    if (!is_full(local) || is_below(problem_.rate[k], fastest_[local])) continue;
+    bottlenecks_[k] = region_links_[local];
+    return;
+  }
+  for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
+    const auto local = static_cast<int32_t>(problem_.link[h]);
+    if (!is_full(local)) continue;
+    bottlenecks_[k] = region_links_[local];  // holds if nobody outside is faster but for rounding
+    for (const Member& member : links_[region_links_[local]].members) {
+      const FlowState& flow = flows_[member.flow];
+      if (flow.seen != epoch_ && is_below(problem_.rate[k], flow.rate)) include(member.flow);
+    }
+  }
+}
+
+}  // namespace rostam::flow
