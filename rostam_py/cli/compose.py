@@ -7,6 +7,15 @@ from typing import Any
 
 from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
 
+# Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
+_MAPPINGS = (
+    "strategy.algorithms.",
+    "cost.compute_efficiency.",
+    "cost.memory_efficiency.",
+    "cost.modules.",
+    "cost.op_types.",
+)
+
 
 def compose_config(command: str, overrides: list[str]) -> Any:
     """Return the typed configuration of a command ("run", "profile", "demo").
@@ -25,7 +34,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
         _check_override(override)
     try:
         with initialize_config_module("rostam_py.configs", version_base="1.3"):
-            composed = compose(config_name=command, overrides=overrides)
+            composed = compose(config_name=command, overrides=_as_hydra_wants(overrides))
         _check_units(composed)
         return OmegaConf.to_object(composed)
     except (HydraException, OmegaConfBaseException) as error:
@@ -38,7 +47,11 @@ def resolved_yaml(command: str, overrides: list[str]) -> str:
     from omegaconf import OmegaConf
 
     with initialize_config_module("rostam_py.configs", version_base="1.3"):
-        return OmegaConf.to_yaml(compose(config_name=command, overrides=overrides))
+        return OmegaConf.to_yaml(compose(config_name=command, overrides=_as_hydra_wants(overrides)))
+
+
+def _as_hydra_wants(overrides: list[str]) -> list[str]:
+    return [f"++{one}" if one.startswith(_MAPPINGS) else one for one in overrides]
 
 
 def group_choices(group: str) -> list[str]:

@@ -67,3 +67,13 @@ def test_the_result_moves_with_fabric_and_bandwidth(tmp_path, capsys):
 def test_failed_accelerators_are_replaced_by_a_smaller_job(tmp_path, capsys):
     assert main(["run", "model=resnet50", "failures.accelerators=3", f"out={tmp_path}", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["num_accelerators"] == 61
+
+
+def test_an_algorithm_can_be_chosen_by_its_plain_key(tmp_path, capsys):
+    times = {}
+    for algorithm in ("ring", "hierarchical", "binomial_tree"):
+        arguments = ["run", "fabric=cluster_64", f"strategy.algorithms.all_reduce={algorithm}", f"out={tmp_path}"]
+        assert main([*arguments, "--json"]) == 0
+        times[algorithm] = json.loads(capsys.readouterr().out)["iteration_time_s"]
+    assert len(set(times.values())) == 3
+    assert "all_reduce: binomial_tree" in (tmp_path / "config.yaml").read_text()

@@ -63,6 +63,8 @@ def error_of(arguments, capsys):
         (["run", "strategy.schedule=zigzag"], ["zigzag", "1f1b", "gpipe"]),
         (["run", "failures.switches=99"], ["99", "working switches"]),
         (["run", "resnet50"], ["'resnet50' is not an override", "key=value"]),
+        (["run", "strategy.algorithms.all_reduce=magic"], ["unknown algorithm 'magic'", "halving_doubling"]),
+        (["run", "strategy.algorithms.reduce=ring"], ["algorithms", "reduce", "all_gather"]),
         (["list", "planets"], ["unknown kind 'planets'", "models"]),
         (["fly"], ["unknown command 'fly'", "run"]),
         (["run", "--fast"], ["unknown option '--fast'"]),
