@@ -42,8 +42,9 @@ class FlowNetwork : public network::Network {
     std::vector<Member> members;
     SimTime busy_since;
     int64_t busy_ps = 0;
-    uint32_t seen = 0;  // link_epoch_ of the last region it was in
-    int32_t local = 0;  // its index in that region's problem
+    uint32_t seen = 0;      // link_epoch_ of the last region it was in
+    uint32_t included = 0;  // epoch_ in which all its flows joined the region
+    int32_t local = 0;      // its index in that region's problem
     bool is_dirty = false;
   };
   struct RouteState {

@@ -62,6 +62,8 @@ void FlowNetwork::solve() {
 }
 
 void FlowNetwork::include_members(int32_t link) {
+  if (links_[link].included == epoch_) return;
+  links_[link].included = epoch_;
   for (const Member& member : links_[link].members) include(member.flow);
 }
 
