@@ -167,11 +167,13 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
 
 py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
-                   uint64_t seed, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                   const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed,
+                   const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                    const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes) {
   std::vector<runtime::FlowSpec> flows;
   for (py::ssize_t f = 0; f < src.size(); ++f) {
-    flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f))});
+    flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f)), rate_cap.at(f),
+                     stop_ps.at(f) < 0 ? SimTime::never() : SimTime::from_ps(stop_ps.at(f))});
   }
   std::vector<runtime::LinkEvent> links;
   for (const auto& [time_ps, link, capacity] : link_events)
@@ -185,7 +187,8 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
-                  "link_bytes"_a = to_array(result.link_bytes), "num_solves"_a = result.num_solves);
+                  "bytes_left"_a = to_array(result.bytes_left), "link_bytes"_a = to_array(result.link_bytes),
+                  "num_solves"_a = result.num_solves);
 }
 
 }  // namespace
@@ -227,10 +230,10 @@ void bind_runtime(py::module_& module) {
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
       .def("freeze", &TaskGraph::freeze, "Checks and derives; nothing may be added after it.");
   module.def("run_flows", &run_flows, py::arg("router"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
-             py::arg("num_bytes"), py::arg("start_ps"), py::kw_only(), py::arg("seed") = 0,
-             py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
+             py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
+             py::arg("seed") = 0, py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
-             "Runs given flows without the GIL; returns when each was sent and delivered.");
+             "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
              py::arg("num_planes") = 1, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,

@@ -13,20 +13,22 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
       events_(*this),
       network_(queue_, router_->capacities(), *this),
       ids_(flows_.size(), 0),
-      is_active_(flows_.size(), 0) {
+      is_active_(flows_.size(), 0),
+      is_cut_(flows_.size(), 0) {
   result_.sent_ps.assign(flows_.size(), -1);
   result_.delivered_ps.assign(flows_.size(), -1);
+  result_.bytes_left.assign(flows_.size(), 0);
   const auto num_flows = static_cast<int32_t>(flows_.size());
   const auto num_links = static_cast<int32_t>(router_->capacities().size());
   for (size_t f = 0; f < flows_.size(); ++f) {
     const FlowSpec& flow = flows_[f];
     const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 && flow.dst < num_accelerators &&
                          flow.src != flow.dst;
-    if (!is_pair || flow.bytes < 0 || flow.start < SimTime::zero()) {
+    if (!is_pair || flow.bytes < 0 || flow.start < SimTime::zero() || flow.stop < flow.start || !(flow.rate_cap > 0)) {
       ROSTAM_THROW(ConfigError, "flow " << f << " goes from " << flow.src << " to " << flow.dst << " with "
                                         << flow.bytes << " bytes from " << flow.start.seconds()
                                         << " s; ends must differ and lie in 0 to " << num_accelerators - 1
-                                        << ", bytes and start must be >= 0");
+                                        << ", bytes and start must be >= 0, stop >= start, the rate cap > 0");
     }
   }
   for (size_t f = 0; f < flows_.size(); ++f) hashes_.push_back(mix(seed + f));
@@ -42,7 +44,10 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
     }
     schedule(reroutes_[e].time, Kind::kReroute, e);
   }
-  for (size_t f = 0; f < flows_.size(); ++f) schedule(flows_[f].start, Kind::kStart, f);
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    schedule(flows_[f].start, Kind::kStart, f);
+    if (flows_[f].stop < SimTime::never()) schedule(flows_[f].stop, Kind::kStop, f);
+  }
 }
 
 void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
@@ -62,9 +67,15 @@ void FlowRun::on_event(uint64_t payload) {
     const RerouteEvent& event = reroutes_[index];
     hashes_[event.flow] = event.hash;  // holds for a flow that starts later, too
     if (is_active_[event.flow]) network_.set_path(ids_[event.flow], add_route(event.flow, event.hash));
+  } else if (kind == Kind::kStop) {
+    if (!is_active_[index]) return;
+    is_active_[index] = 0;
+    is_cut_[index] = 1;
+    result_.bytes_left[index] = network_.backlog(ids_[index]);
+    network_.cancel(ids_[index]);
   } else {
     const network::RouteId route = add_route(static_cast<int32_t>(index), hashes_[index]);
-    ids_[index] = network_.start(route, flows_[index].bytes, index, std::numeric_limits<double>::infinity());
+    ids_[index] = network_.start(route, flows_[index].bytes, index, flows_[index].rate_cap);
     is_active_[index] = 1;
   }
 }
@@ -79,7 +90,7 @@ void FlowRun::on_delivered(uint64_t token) { result_.delivered_ps[token] = queue
 FlowRunResult FlowRun::run() {
   while (!queue_.is_empty()) queue_.run_next();
   for (size_t f = 0; f < flows_.size(); ++f) {
-    if (result_.delivered_ps[f] >= 0) continue;
+    if (result_.delivered_ps[f] >= 0 || is_cut_[f]) continue;
     ROSTAM_THROW(DeadlockError, network_.num_active_flows()
                                     << " flows are stalled on links of capacity 0; the first is flow " << f << ", "
                                     << flows_[f].src << " to " << flows_[f].dst);

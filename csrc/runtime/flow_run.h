@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct FlowSpec {
   int32_t dst = 0;
   int64_t bytes = 0;
   SimTime start;
+  double rate_cap = std::numeric_limits<double>::infinity();  // [bytes/s]
+  SimTime stop = SimTime::never();                            // cut off then, if it is still sending
 };
 
 // From `time` on `flow`, or what is left of it, takes the path that `hash` selects.
@@ -27,7 +30,8 @@ struct RerouteEvent {
 
 struct FlowRunResult {
   std::vector<int64_t> sent_ps;       // last byte has left
-  std::vector<int64_t> delivered_ps;  // sent + alpha
+  std::vector<int64_t> delivered_ps;  // sent + alpha; -1 as sent_ps where the flow was cut off
+  std::vector<double> bytes_left;     // of flows cut off, else 0
   std::vector<double> link_bytes;     // per engine link
   int64_t num_solves = 0;
 };
@@ -45,7 +49,7 @@ class FlowRun : public network::FlowClient {
   void on_delivered(uint64_t token) override;
 
  private:
-  enum class Kind : uint64_t { kStart = 0, kLink = 1, kReroute = 2 };
+  enum class Kind : uint64_t { kStart = 0, kLink = 1, kReroute = 2, kStop = 3 };
   class Events : public EventHandler {
    public:
     explicit Events(FlowRun& owner) : owner_(owner) {}
@@ -68,6 +72,7 @@ class FlowRun : public network::FlowClient {
   flow::FlowNetwork network_;
   std::vector<network::FlowId> ids_;
   std::vector<uint8_t> is_active_;
+  std::vector<uint8_t> is_cut_;
   FlowRunResult result_;
 };
 

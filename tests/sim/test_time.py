@@ -47,6 +47,15 @@ def test_alike_flows_end_at_the_same_instant_and_are_solved_together():
     # 64 equal flows in a permutation: two instants, start and end, so a handful of solves and not one a flow.
     fabric = rostam.fabric("electrical_flat", num_accelerators=64, link_bandwidth=3e9, latency=0.0)
     src, dst = np.arange(64), (np.arange(64) + 5) % 64
-    raw = _core.run_flows(fabric.router("spray"), 64, src, dst, np.full(64, 10**6 + 1), np.zeros(64, np.int64))
+    raw = _core.run_flows(
+        fabric.router("spray"),
+        64,
+        src,
+        dst,
+        np.full(64, 10**6 + 1),
+        np.zeros(64, np.int64),
+        np.full(64, np.inf),
+        np.full(64, -1),
+    )
     assert len(set(raw["sent_ps"].tolist())) == 1
     assert raw["num_solves"] <= 4
