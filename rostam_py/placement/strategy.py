@@ -34,13 +34,15 @@ class Strategy:
     dp, tp, pp: data-, tensor- and pipeline-parallel degrees.
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
-    schedule: one of SCHEDULES. bucket_size: gradient bytes that start one dp all-reduce.
-    precision, optimizer: None takes the model's own. recompute: one of RECOMPUTE.
+    schedule: 1f1b or gpipe. bucket_size: gradient bytes that start one dp all-reduce.
+    precision: fp32, tf32, bf16_mixed or fp16_mixed; optimizer: sgd, momentum or adam; None takes the model's own.
+    recompute: none, selective (attention core) or full (every block's forward again before its backward).
     shard: ZeRO level; only 0 (no sharding) is modelled.
-    placer: a name in PLACERS. rank_order: the axes, fastest first.
+    placer: megatron. rank_order: the axes, fastest first.
     mapping: "linear", "random" (with mapping_seed), "random(3)" or the accelerator of every rank.
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
-    algorithms: collective -> algorithm name; the ones left out are DEFAULT_ALGORITHMS.
+    algorithms: collective -> algorithm (rostam list collectives); default ring, direct for all_to_all,
+        binomial_tree for broadcast.
     launch_latency, min_kernel_time: per kernel or collective (MODEL B7).
     comm_compute_fraction: share of compute that a running collective takes away.
     check_memory: refuse a plan that does not fit (MODEL D15).
