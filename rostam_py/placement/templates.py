@@ -126,7 +126,7 @@ class TemplateWriter:
         """End the open compute segment."""
         if not self._segment:
             return
-        first, last = self._segment[0].module, self._segment[-1].module
+        first, last = (kernel.module or "model" for kernel in (self._segment[0], self._segment[-1]))
         name = f"{self.phase} {first}" + (f" to {last}" if last != first else "")
         task = Task("compute", name, tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
         self._segment, self._segment_deps = [], set()
