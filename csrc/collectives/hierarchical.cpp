@@ -2,16 +2,12 @@
 // group, ring all-reduce between the ranks of equal place, ring all-gather inside:
 // 2 (g-1) (alpha + ceil(S/p) m / B) + 2 (m-1) (alpha + ceil(S/p) / B).
 #include "collectives/schedule.h"
+#include "collectives/wrap.h"
 #include "sim/errors.h"
 
 namespace rostam::collectives {
 
 namespace {
-
-int32_t wrap(int32_t value, int32_t modulus) {
-  const int32_t rest = value % modulus;
-  return rest < 0 ? rest + modulus : rest;
-}
 
 class Hierarchical : public Schedule {
  public:

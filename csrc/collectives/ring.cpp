@@ -2,15 +2,11 @@
 // all_reduce: 2 (p-1) (alpha + ceil(S/p) / B); reduce_scatter and all_gather: half of it.
 // bidirectional_ring: two opposite rings on half the buffer each: 2 (p-1) (alpha + ceil(S/2p) / B_if).
 #include "collectives/schedule.h"
+#include "collectives/wrap.h"
 
 namespace rostam::collectives {
 
 namespace {
-
-int32_t wrap(int32_t value, int32_t modulus) {
-  const int32_t rest = value % modulus;
-  return rest < 0 ? rest + modulus : rest;
-}
 
 Shape ring_shape(int32_t p, int32_t num_steps, int32_t num_chunks, bool is_one_way) {
   Shape shape;

@@ -13,7 +13,8 @@ namespace rostam::flow {
 namespace {
 
 constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
-constexpr double kEqual = 1e-11;      // loads and rates closer than this are equal
+constexpr double kCapacitySlack = 1e-9;
+constexpr double kEqual = 1e-11;  // loads and rates closer than this are equal
 
 bool is_below(double value, double bound) { return value < bound * (1 - kEqual); }
 
@@ -55,6 +56,11 @@ void FlowNetwork::solve() {
   do {
     solve_region();
   } while (grow_region());
+  for (size_t l = 0; l < region_links_.size(); ++l) {
+    const double capacity = links_[region_links_[l]].capacity;
+    ROSTAM_CHECK(load_[l] <= capacity * (1 + kCapacitySlack) + 1e-6,
+                 "link " << region_links_[l] << " carries " << load_[l] << " bytes/s, above its " << capacity);
+  }
   for (size_t k = 0; k < region_flows_.size(); ++k) {
     flows_[region_flows_[k]].bottleneck = bottlenecks_[k];
     set_rate(region_flows_[k], problem_.rate[k]);

@@ -1,18 +1,11 @@
 // Session, second part: ranks that take part in collectives, and point-to-point messages.
 #include <algorithm>
 
+#include "runtime/payload.h"
 #include "runtime/session.h"
 #include "sim/random.h"
 
 namespace rostam::runtime {
-
-namespace {
-
-uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(device)) << 32 | uint32_t(index); }
-int32_t high(uint64_t payload) { return static_cast<int32_t>(payload >> 32); }
-int32_t low(uint64_t payload) { return static_cast<int32_t>(payload & 0xFFFFFFFFu); }
-
-}  // namespace
 
 // The part of `device` in the `occurrence`-th collective on its slot, made if it is the first to be heard of.
 Session::Participation& Session::participation(int32_t device, int32_t slot, uint32_t occurrence) {

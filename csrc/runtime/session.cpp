@@ -2,15 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/payload.h"
+
 namespace rostam::runtime {
-
-namespace {
-
-uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(device)) << 32 | uint32_t(index); }
-int32_t high(uint64_t payload) { return static_cast<int32_t>(payload >> 32); }
-int32_t low(uint64_t payload) { return static_cast<int32_t>(payload & 0xFFFFFFFFu); }
-
-}  // namespace
 
 Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const routing::Router> router,
                  SessionOptions options)

@@ -48,7 +48,10 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     from rostam_py.placement import place
 
-    cost = {entry.name: getattr(config.cost, entry.name) for entry in dataclasses.fields(config.cost)}
+    # Only what the user set: a default of the cost model must not override strategy.min_kernel_time.
+    defaults = type(config.cost)()
+    names = [entry.name for entry in dataclasses.fields(config.cost)]
+    cost = {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
     plan = place(
         graph, machine, global_batch=_global_batch(config, strategy), strategy=strategy,
         cost=name_of("cost", config.cost), cost_config=cost,

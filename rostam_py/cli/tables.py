@@ -33,7 +33,7 @@ def _summary(result: RunResult) -> Table:
     table.add_row("strategy", f"dp {strategy.dp} x tp {strategy.tp} x pp {strategy.pp}")
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
-    steady = "" if result.is_steady else " (not steady: raise max_iterations)"
+    steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
     table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
     table.add_row("first iteration", format_time(result.first_iteration_s))
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")

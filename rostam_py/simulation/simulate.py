@@ -57,6 +57,7 @@ def simulate(
     if limit < 1:
         raise ConfigError(f"max_iterations is {limit}; it must be >= 1")
     strategy = plans[0].strategy
+    _check_agreement(plans)
     raw = _core.run_session(
         graph.core,
         router,
@@ -75,6 +76,14 @@ def simulate(
     common = {"fidelity": fidelity, "routing": routing, "seed": seed}
     results = [_result(number, graph, one, raw, router, common) for number, one in enumerate(plans)]
     return results[0] if isinstance(plan, Plan) else results
+
+
+def _check_agreement(plans: Sequence[Plan]) -> None:
+    """Raise ConfigError where plans of one simulation differ in what the session has once."""
+    for key in ("launch_latency", "min_kernel_time", "comm_compute_fraction"):
+        values = [getattr(plan.strategy, key) for plan in plans]
+        if any(value != values[0] for value in values):
+            raise ConfigError(f"strategy.{key} differs between the plans of one simulation: {values}; set one value")
 
 
 def _starts(plans: Sequence[Plan], start_times: Sequence[str | float] | None) -> list[int]:
@@ -108,6 +117,7 @@ def _result(
     own = graph.plan_of == number
     by_device = raw["breakdown_ps"][own] * PS
     _check_sums(raw["breakdown_ps"][own], int(intervals[-1]))
+    _check_path(job["critical_path"], int(ends[-1]))
     num_links = len(plan.machine.fabric.links["src"])
     iteration_s = float(intervals[-1]) * PS
     mfu, hfu = _utilization(plan, iteration_s)
@@ -156,6 +166,16 @@ def _check_sums(breakdown_ps: np.ndarray, interval_ps: int) -> None:
     if wrong.size:
         row = int(wrong[0])
         raise InternalError(f"breakdown of device {row} sums to {breakdown_ps[row].sum()} ps, not {interval_ps}")
+
+
+def _check_path(path: dict[str, np.ndarray], end_ps: int) -> None:
+    """Check that tasks of the critical path follow one another up to the end: then their times and gaps sum to it."""
+    starts, ends = path["start_ps"], path["end_ps"]
+    if len(ends) == 0 or int(ends[-1]) != end_ps:
+        raise InternalError(f"the critical path does not reach the iteration's end at {end_ps} ps")
+    overlap = np.flatnonzero(starts[1:] < ends[:-1])
+    if overlap.size or np.any(ends < starts):
+        raise InternalError(f"the critical path overlaps itself at {starts[1:][overlap[:1]]} ps")
 
 
 def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:

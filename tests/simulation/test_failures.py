@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py.errors import DegreeError, NoRouteError
+from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +72,18 @@ def test_folding_sees_a_lost_link(graph):
     assert folded.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
     assert folded.link_bytes == pytest.approx(whole.link_bytes)
     assert folded.num_simulated_devices < whole.num_simulated_devices == 32
+
+
+def test_plans_of_one_simulation_must_agree_on_launch_latency(graph):
+    machine = rostam.Machine(fabric=tree(), accelerator="a100_80gb")
+    plans = [
+        rostam.place(
+            graph,
+            machine,
+            global_batch=4,
+            strategy=rostam.Strategy(dp=4, tp=4, launch_latency=latency, accelerators=list(range(first, first + 16))),
+        )
+        for first, latency in ((0, "1 us"), (16, "5 us"))
+    ]
+    with pytest.raises(ConfigError, match="strategy.launch_latency differs"):
+        rostam.simulate(plans)
