@@ -85,5 +85,5 @@ def test_plans_of_one_simulation_must_agree_on_launch_latency(graph):
         )
         for first, latency in ((0, "1 us"), (16, "5 us"))
     ]
-    with pytest.raises(ConfigError, match="strategy.launch_latency differs"):
+    with pytest.raises(ConfigError, match=r"strategy\.launch_latency differs"):
         rostam.simulate(plans)
