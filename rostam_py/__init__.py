@@ -29,6 +29,7 @@ _EXPORTS = {
     "run_flows": "rostam_py.simulation",
     "saturation_throughput": "rostam_py.fabrics.throughput",
     "simulate": "rostam_py.simulation",
+    "time_to_accuracy": "rostam_py.convergence",
     "trace": "rostam_py.tracing",
 }
 _RENAMED = {"fabric": ("rostam_py.fabrics", "build_fabric"), "profile": ("rostam_py.costs.profile", "profile")}

@@ -19,7 +19,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     """Print the members of each kind. Returns the exit status."""
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "fabrics": _fabrics, "presets": _presets, "accelerators": _accelerators,
-        "costs": _costs, "collectives": _collectives, "routings": _routings,
+        "costs": _costs, "collectives": _collectives, "routings": _routings, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
         if kind not in listers:
@@ -114,3 +114,17 @@ def _routings() -> list[Row]:
         {"routing": "spray", "what": "equal share on every minimal next hop, at each hop"},
         {"routing": "hash", "what": "one minimal path a channel, drawn from the seed (ECMP)"},
     ]
+
+
+def _convergence() -> list[Row]:
+    from rostam_py.convergence import CURVES, DEFAULT_CURVES
+
+    rows = []
+    for name in CURVES:
+        curve = CURVES.get(name)
+        models = [f"{one} (default)" if DEFAULT_CURVES.get(one) == name else one for one in curve.models]
+        rows.append({
+            "convergence": name, "model": ", ".join(models), "target": curve.target, "batches": curve.describe(),
+            "source": curve.source,
+        })  # fmt: skip
+    return rows

@@ -16,6 +16,7 @@ usage: rostam COMMAND [--json] [key=value ...]
 commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
   list       list what there is: rostam list models | fabrics | presets | accelerators | costs | collectives | routings
+             | convergence
   profile    time a model's operators on this machine into a cost table
   demo       ResNet-50 and GPT-1.3B on 64 accelerators: three fabrics, three bandwidths
   help       rostam COMMAND --help says what a command takes

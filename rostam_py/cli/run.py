@@ -12,6 +12,7 @@ from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, name_of
 from rostam_py.cli.tables import print_result
+from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.errors import DegreeError
 from rostam_py.placement import Machine, Strategy
 from rostam_py.simulation import RunResult
@@ -25,12 +26,16 @@ def run(overrides: list[str], as_json: bool) -> int:
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
+    answer = None
+    if config.convergence is not None:
+        answer = time_to_accuracy(result, config.convergence, extrapolate=config.extrapolate)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    write_folder(folder, config, result, overrides)
+    text = _result_json(result, answer)
+    write_folder(folder, config, result, overrides, text)
     if as_json:
-        print(result.to_json(), end="")
+        print(text, end="")
     else:
-        print_result(Console(width=max(110, Console().width)), result, str(folder))
+        print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
     return 0
 
 
@@ -52,8 +57,11 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     defaults = type(config.cost)()
     names = [entry.name for entry in dataclasses.fields(config.cost)]
     cost = {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
+    batch = _global_batch(config, strategy)
+    if config.convergence is not None:  # refuse a batch without iterations before simulating it
+        get_curve(config.convergence).iterations(batch, extrapolate=config.extrapolate)
     plan = place(
-        graph, machine, global_batch=_global_batch(config, strategy), strategy=strategy,
+        graph, machine, global_batch=batch, strategy=strategy,
         cost=name_of("cost", config.cost), cost_config=cost,
     )  # fmt: skip
     progress(f"simulating {plan.accelerators.size:,} accelerators")
@@ -97,15 +105,22 @@ def build_strategy(config: RunConfig, machine: Machine) -> Strategy:
     return Strategy(**fields)
 
 
-def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str]) -> None:
+def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
     """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
     (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-    result.to_json(str(folder / "result.json"))
+    (folder / "result.json").write_text(text, encoding="utf-8")
     if config.timeline:
         result.save_timeline(str(folder / "timeline.json"))
+
+
+def _result_json(result: RunResult, answer: TimeToAccuracy | None) -> str:
+    document = result.to_dict()
+    if answer is not None:
+        document["time_to_accuracy"] = answer.to_dict()
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _global_batch(config: RunConfig, strategy: Strategy) -> int:

@@ -49,7 +49,8 @@ class RunConfig:
 
     model: a registered model or path/to/file.py:ClassName. global_batch: samples an iteration; null takes 8 a
     replica (8 micro-batches of 1 with a pipeline). fidelity, routing: engine and routing. out: run folder; null
-    takes runs/<model>-<fabric>-<hash of the configuration>. timeline: also write timeline.json.
+    takes runs/<model>-<fabric>-<hash of the configuration>. timeline: also write timeline.json. convergence: a curve
+    (rostam list convergence) whose time-to-accuracy is printed as well; extrapolate: also outside its measured batches.
     """
 
     model: str = "resnet50"
@@ -64,6 +65,8 @@ class RunConfig:
     seed: int = 0
     fold: bool = True
     timeline: bool = False
+    convergence: str | None = None
+    extrapolate: bool = False
     out: str | None = None
 
 

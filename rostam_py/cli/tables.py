@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
+from rostam_py.convergence import TimeToAccuracy
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_count, format_size, format_time
 
@@ -13,19 +14,19 @@ _KIND_NAMES = {
 }  # fmt: skip
 
 
-def print_result(console: Console, result: RunResult, folder: str) -> None:
+def print_result(console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None) -> None:
     """Print a run: what it is, where the time went, what the network carried, what to know."""
-    console.print(_summary(result))
+    console.print(_summary(result, answer))
     console.print(_breakdown(result))
     console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
-    for note in result.notes:
+    for note in (*result.notes, *(answer.notes if answer else ())):
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {folder}", highlight=False, markup=False)
 
 
-def _summary(result: RunResult) -> Table:
+def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     plan = result.plan
     strategy = plan.strategy
     table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
@@ -37,12 +38,23 @@ def _summary(result: RunResult) -> Table:
     table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
     table.add_row("first iteration", format_time(result.first_iteration_s))
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
+    if answer is not None:
+        table.add_row("time to accuracy", describe_answer(answer))
     table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
     count, size = result.num_simulated_devices, plan.accelerators.size
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
     return table
+
+
+def describe_answer(answer: TimeToAccuracy) -> str:
+    """Return time to accuracy in words: time, iterations, target, and the band where there is one."""
+    text = f"{format_time(answer.time_s)} = {answer.iterations:,.0f} iterations to {answer.target} ({answer.curve})"
+    low, high = answer.band_s
+    if high - low > 1e-9 * high:
+        text += f", {format_time(low)} to {format_time(high)}"
+    return text + (", EXTRAPOLATED" if answer.is_extrapolated else "")
 
 
 def _breakdown(result: RunResult) -> Table:

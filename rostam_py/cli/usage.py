@@ -6,7 +6,7 @@ from typing import Any
 _LIST_USAGE = """usage: rostam list [KIND ...] [--json]
 
 List what can be named in a configuration. Kinds: models, fabrics, presets, accelerators, costs, collectives,
-routings. Without a kind the kinds are listed.
+routings, convergence. Without a kind the kinds are listed.
 """
 
 

@@ -31,7 +31,7 @@ def test_lists_name_every_registered_model_and_fabric(capsys):
     assert {row["fabric"] for row in rows["fabrics"]} == set(FABRICS.names())
 
 
-@pytest.mark.parametrize("kind", ["presets", "accelerators", "costs", "collectives", "routings"])
+@pytest.mark.parametrize("kind", ["presets", "accelerators", "costs", "collectives", "routings", "convergence"])
 def test_every_kind_can_be_listed(kind, capsys):
     assert main(["list", kind]) == 0
     assert capsys.readouterr().out.strip()
@@ -85,3 +85,21 @@ def test_the_strategys_kernel_floor_reaches_the_kernels(tmp_path, capsys):
         assert main(["run", "model=resnet50", *extra, f"out={tmp_path}", "--json"]) == 0
         times.append(json.loads(capsys.readouterr().out)["breakdown_s"]["compute"])
     assert times[0] < times[1] == times[2]
+
+
+def test_a_run_prints_time_to_accuracy_beside_its_iteration(tmp_path, capsys):
+    arguments = ["run", "model=resnet50", "global_batch=4096", "convergence=resnet50_mlperf", f"out={tmp_path}"]
+    assert main(arguments) == 0
+    assert "time to accuracy" in capsys.readouterr().out
+    written = json.loads((tmp_path / "result.json").read_text())
+    answer = written["time_to_accuracy"]
+    assert answer["time_s"] == pytest.approx(answer["iterations"] * written["iteration_time_s"])
+    assert not answer["is_extrapolated"]
+
+
+def test_a_batch_outside_the_curve_is_refused_before_simulating(tmp_path, capsys):
+    arguments = ["run", "model=resnet50", "global_batch=512", "convergence=resnet50_mlperf", f"out={tmp_path}"]
+    assert main(arguments) == 2
+    assert "3,200 to 57,344" in capsys.readouterr().err
+    assert main([*arguments, "extrapolate=true", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["time_to_accuracy"]["is_extrapolated"]
