@@ -55,6 +55,7 @@ struct Blueprint {
   bool bundles_collapse = false;
   SimTime forward_latency;
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
+  std::string no_route_hint;                         // ends the error of a pair without a path
 
   // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
   void add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth = -1,
@@ -111,6 +112,8 @@ class Fabric {
   bool can_forward(int32_t vertex) const { return vertex >= num_accelerators() || blueprint_.accelerators_forward; }
   SimTime forward_latency() const { return blueprint_.forward_latency; }
   bool bundles_collapse() const { return blueprint_.bundles_collapse; }
+
+  const std::string& no_route_hint() const { return blueprint_.no_route_hint; }
 
   // The closed form, or null where failures (or a custom fabric) leave only search.
   const DistanceFunction* closed_form() const { return is_closed_form_valid_ ? blueprint_.distance.get() : nullptr; }

@@ -80,6 +80,10 @@ void MinimalPaths::check_pair(int32_t src) const {
     }
   }
   if (distance(src) < fabric::kUnreachable) return;
+  if (!fabric_->no_route_hint().empty()) {
+    ROSTAM_THROW(NoRouteError, "no path from accelerator " << src << " to accelerator " << dst_ << " of fabric "
+                                                           << fabric_->name() << ": " << fabric_->no_route_hint());
+  }
   const fabric::Failures& failed = fabric_->failures();
   ROSTAM_THROW(NoRouteError, "no path is left from accelerator "
                                  << src << " to accelerator " << dst_ << " of fabric " << fabric_->name() << " with "

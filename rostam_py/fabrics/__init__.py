@@ -18,6 +18,8 @@ FABRICS.add("custom", "rostam_py.fabrics.custom:CustomConfig")
 FABRICS.add("electrical_cluster", "rostam_py.fabrics.electrical_cluster:ElectricalClusterConfig")
 FABRICS.add("electrical_flat", "rostam_py.fabrics.electrical_flat:ElectricalFlatConfig")
 FABRICS.add("fat_tree", "rostam_py.fabrics.fat_tree:FatTreeConfig")
+FABRICS.add("sip_ocs", "rostam_py.fabrics.sip_ocs:SipOcsConfig")
+FABRICS.add("sip_ring", "rostam_py.fabrics.sip_ring:SipRingConfig")
 FABRICS.add("torus", "rostam_py.fabrics.torus:TorusConfig")
 
 

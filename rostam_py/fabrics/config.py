@@ -1,11 +1,15 @@
 """What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.units import parse_bandwidth, parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.circuits import Circuits
+    from rostam_py.fabrics.traffic import Traffic
 
 # HammingMesh, section III: 16 ports of 400 Gb/s (800 GB/s) into every accelerator package, on every fabric.
 DEFAULT_ACCELERATOR_BANDWIDTH = "6400 Gb/s"
@@ -101,6 +105,23 @@ class FabricConfig:
         if self.link_bandwidth is not None:
             return parse_bandwidth(self.link_bandwidth, "fabric.link_bandwidth")
         return self.injection_bandwidth_bytes_per_s / (self.planes * self.ports_per_plane)
+
+    @property
+    def is_circuit_switched(self) -> bool:
+        """Whether routes need circuits (MODEL G)."""
+        return False
+
+    def max_circuit_degree(self, failures: Any) -> int | None:
+        """Return how many peers an accelerator can have, with these failed parts; None without a limit."""
+        return None
+
+    def set_circuits(self, traffic: "Traffic", failures: Any, seed: int) -> "Circuits":
+        """Return the circuits of a demand on the working parts, of a fabric that needs circuits."""
+        raise NotImplementedError
+
+    def describe_remainder(self) -> str | None:
+        """Return what of the bandwidth cannot be used, or None."""
+        return None
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units: {name: number or array}."""

@@ -9,7 +9,9 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.circuits import Circuits, check_demand
 from rostam_py.fabrics.config import FabricConfig
+from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_time
 
 
@@ -30,18 +32,37 @@ class Fabric:
 
     Model: one plane is held; ``planes`` identical ones stand side by side and a message of S bytes puts
         S / planes on each (MODEL A1). Failures name no plane, so they hit every one.
-    Args: name: registered name. config: its Config. failures: parts that do not work.
+        An optical fabric holds ports, switches and fibres; routes need ``with_circuits`` (MODEL G22).
+    Args: name: registered name. config: its Config. failures: parts that do not work. demand: (traffic, seed) that
+        circuits are set for.
     """
 
-    def __init__(self, name: str, config: FabricConfig, failures: Failures | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: FabricConfig,
+        failures: Failures | None = None,
+        demand: tuple[Traffic, int] | None = None,
+    ) -> None:
+        core = _core.make_fabric(name, config.core_parameters())
+        if failures:
+            core = core.with_failures(failures.switches, failures.links, failures.accelerators)
+        self._fill(name, config, core, demand)
+
+    def _fill(self, name: str, config: FabricConfig, parts: "_core.Fabric", demand: tuple[Traffic, int] | None) -> None:
+        """Set every field: ``parts`` is the core's fabric as built; routes run over the one that circuits make."""
         self._name = name
         self._config = config
-        self._core = _core.make_fabric(name, config.core_parameters())
-        if failures:
-            self._core = self._core.with_failures(failures.switches, failures.links, failures.accelerators)
+        self._parts = parts
+        self._core = parts
+        self._demand = demand
+        self._circuits = None
+        if demand is not None:
+            self._circuits = config.set_circuits(demand[0], self.failures, demand[1])
+            self._core = _circuit_core(self, self._circuits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._name, self._config, self.failures)
+        return type(self), (self._name, self._config, self.failures, self._demand)
 
     def __repr__(self) -> str:
         return f"Fabric({self.describe()})"
@@ -58,23 +79,23 @@ class Fabric:
 
     @property
     def core(self) -> "_core.Fabric":
-        """The core's fabric (one plane), as routers and sessions take it."""
+        """The core's fabric (one plane), as routers and sessions take it; with circuits, one link a connected pair."""
         return self._core
 
     @property
     def num_accelerators(self) -> int:
         """Accelerators, failed ones included."""
-        return int(self._core.num_accelerators)
+        return int(self._parts.num_accelerators)
 
     @property
     def num_switches(self) -> int:
         """Switches of all planes, failed ones included."""
-        return self.planes * int(self._core.num_switches)
+        return self.planes * int(self._parts.num_switches)
 
     @property
     def num_links(self) -> int:
         """Cables of all planes (each two directed links), failed ones included."""
-        return self.planes * int(self._core.num_cables)
+        return self.planes * int(self._parts.num_cables)
 
     @property
     def planes(self) -> int:
@@ -93,7 +114,7 @@ class Fabric:
 
     @property
     def links(self) -> np.ndarray:
-        """Directed links of one plane, a structured array of shape (directed links,).
+        """Directed links of one plane (with circuits: one a connected pair), a structured array (directed links,).
 
         Fields: src, dst (vertices: accelerators first, then switches), bandwidth_bytes_per_s, latency_s, cable,
         bundle (-1: none), is_failed.
@@ -107,13 +128,41 @@ class Fabric:
     @property
     def failures(self) -> Failures:
         """The parts that have failed."""
-        core = self._core
+        core = self._parts
         return Failures(tuple(core.failed_switches), tuple(core.failed_links), tuple(core.failed_accelerators))
 
     @property
     def healthy_accelerators(self) -> np.ndarray:
         """Ids of the accelerators that work, ascending."""
-        return np.asarray(self._core.healthy_accelerators(), dtype=np.int64)
+        return np.asarray(self._parts.healthy_accelerators(), dtype=np.int64)
+
+    @property
+    def is_circuit_switched(self) -> bool:
+        """Whether routes need circuits: an optical fabric."""
+        return self._config.is_circuit_switched
+
+    @property
+    def max_circuit_degree(self) -> int | None:
+        """Peers that an accelerator can send to, and receive from; None without a limit (MODEL C12)."""
+        return self._config.max_circuit_degree(self.failures)
+
+    @property
+    def circuits(self) -> Circuits | None:
+        """The circuits that ``with_circuits`` set, else None."""
+        return self._circuits
+
+    def with_circuits(self, traffic: Traffic, *, seed: int = 0) -> "Fabric":
+        """Return this fabric with circuits set for a demand: a link for every connected pair, and so routes.
+
+        Model: the least bandwidth / bytes over the demanded pairs is maximised, then left-over bandwidth goes to the
+            slowest pairs (MODEL G21, G22). Circuits set before are dropped; later failures set them again.
+        Args: traffic: of one iteration. seed: of the rounding to whole wavelengths.
+        Raises: ConfigError for a fabric without circuits, or a demand that it cannot hold.
+        """
+        if not self.is_circuit_switched:
+            raise ConfigError(f"fabric {self._name!r} switches packets and has no circuits to set")
+        check_demand(traffic, self.num_accelerators, self.healthy_accelerators)
+        return self._with_parts(self._parts, (traffic, seed))
 
     def ring_order(self) -> np.ndarray:
         """Return the working accelerators in an order that suits rings.
@@ -147,8 +196,13 @@ class Fabric:
 
         Args: routing: "spray" or "hash". message_overhead: added to every message's latency [s]. enable_bundling:
             false makes every link an engine link of its own.
-        Raises: ConfigError for an unknown routing, listing those there are.
+        Raises: ConfigError for an unknown routing, listing those there are, or an optical fabric without circuits.
         """
+        if self.is_circuit_switched and self._circuits is None:
+            raise ConfigError(
+                f"fabric {self._name!r} has no circuits, so nothing can be routed; set them for the demand with "
+                "fabric.with_circuits(traffic)"
+            )
         overhead_s = parse_time(message_overhead, "message_overhead")
         return _core.make_router(routing, self._core, overhead_s, enable_bundling)
 
@@ -161,13 +215,15 @@ class Fabric:
     ) -> "Fabric":
         """Return this fabric with more parts failed, in every plane.
 
-        Args: switches: ids from 0. links: cable ids, the field ``cable`` of ``links``. accelerators: ids.
+        Circuits are set again for the same demand, less that of failed accelerators.
+        Args: switches: ids from 0. links: cable ids, the field ``cable`` of ``links`` (of a fabric without circuits).
+            accelerators: ids.
         Raises: ConfigError for ids that do not exist. A pair that is cut apart raises NoRouteError when routed.
         """
-        core = self._core.with_failures(
+        parts = self._parts.with_failures(
             _ids("switches", switches), _ids("links", links), _ids("accelerators", accelerators)
         )
-        return self._with_core(core)
+        return self._with_parts(parts, self._demand)
 
     def with_random_failures(self, kind: str = "links", count: int = 1, seed: int = 0) -> "Fabric":
         """Return this fabric with ``count`` more working parts failed, drawn with ``seed``.
@@ -176,7 +232,8 @@ class Fabric:
         Raises: ConfigError for another kind or more parts than work.
         """
         (checked_count,), (checked_seed,) = _ids("count", [count]), _ids("seed", [seed])
-        return self._with_core(self._core.with_random_failures(kind, checked_count, checked_seed))
+        parts = self._parts.with_random_failures(kind, checked_count, checked_seed)
+        return self._with_parts(parts, self._demand)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes.
@@ -198,12 +255,31 @@ class Fabric:
             count = len(getattr(self.failures, entry.name))
             if count:
                 parts.append(f"{count} {entry.name} failed")
+        remainder = self._config.describe_remainder()
+        if remainder is not None:
+            parts.append(remainder)
+        if self._circuits is not None:
+            parts.append(f"{self._circuits.num_circuits:,} circuits")
         return ", ".join(parts)
 
-    def _with_core(self, core: "_core.Fabric") -> "Fabric":
+    def _with_parts(self, parts: "_core.Fabric", demand: tuple[Traffic, int] | None) -> "Fabric":
+        """Return a fabric of these parts, with circuits for what of the demand is left on them."""
+        if demand is not None:
+            healthy = np.asarray(parts.healthy_accelerators(), dtype=np.int64)
+            demand = (demand[0].only(healthy), demand[1])
         changed = object.__new__(type(self))
-        changed._name, changed._config, changed._core = self._name, self._config, core
+        changed._fill(self._name, self._config, parts, demand)
         return changed
+
+
+def _circuit_core(fabric: Fabric, circuits: Circuits) -> "_core.Fabric":
+    """Return the core's fabric of one plane's circuits, with the accelerators failed that have."""
+    core = _core.make_circuit_fabric(
+        fabric.name, fabric.num_accelerators, circuits.src, circuits.dst,
+        circuits.bandwidth_bytes_per_s / fabric.planes, circuits.latency_s,
+        is_relay_enabled=bool(getattr(fabric.config, "relay", False)),
+    )  # fmt: skip
+    return core.with_failures([], [], list(fabric.failures.accelerators))
 
 
 def _ids(kind: str, values: Iterable[int]) -> list[int]:

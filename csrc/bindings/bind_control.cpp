@@ -1,0 +1,72 @@
+// Binds the control floor: circuits for a demand, and what a schedule demands.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.h"
+#include "collectives/pair_chunks.h"
+#include "control/ocs_circuits.h"
+#include "fabric/circuits.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace rostam::bindings {
+
+namespace {
+
+template <typename Value>
+py::array_t<Value> as_array(const std::vector<Value>& values) {
+  return py::array_t<Value>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::dict set_ocs_circuits(int32_t num_accelerators, std::vector<int32_t> src, std::vector<int32_t> dst,
+                          std::vector<double> num_bytes, int32_t num_ocs, bool is_symmetric, bool is_duplex,
+                          bool can_relay) {
+  const control::Demand demand{num_accelerators, std::move(src), std::move(dst), std::move(num_bytes)};
+  control::OcsCircuits circuits;
+  {
+    py::gil_scoped_release release;
+    circuits = control::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay});
+  }
+  return py::dict("src"_a = as_array(circuits.src), "dst"_a = as_array(circuits.dst),
+                  "count"_a = as_array(circuits.count), "circuit_pair"_a = as_array(circuits.circuit_pair),
+                  "circuit_ocs"_a = as_array(circuits.circuit_ocs), "colouring_gap"_a = circuits.colouring_gap);
+}
+
+std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int32_t num_accelerators,
+                                                    const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
+                                                    const std::vector<double>& bandwidth_bytes_per_s,
+                                                    const std::vector<double>& latency_s, bool is_relay_enabled) {
+  std::vector<fabric::CircuitLink> circuits;
+  circuits.reserve(src.size());
+  for (size_t i = 0; i < src.size(); ++i) {
+    circuits.push_back({src[i], dst.at(i), bandwidth_bytes_per_s.at(i), SimTime::from_seconds(latency_s.at(i))});
+  }
+  return std::const_pointer_cast<fabric::Fabric>(
+      fabric::make_circuit_fabric(name, num_accelerators, circuits, {is_relay_enabled, SimTime::zero()}));
+}
+
+py::tuple pair_chunks(const collectives::Schedule& schedule) {
+  collectives::PairChunks pairs;
+  {
+    py::gil_scoped_release release;
+    pairs = collectives::pair_chunks(schedule);
+  }
+  return py::make_tuple(as_array(pairs.src), as_array(pairs.dst), as_array(pairs.num_chunks));
+}
+
+}  // namespace
+
+void bind_control(py::module_& module) {
+  module.def(
+      "set_ocs_circuits", &set_ocs_circuits, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "num_ocs"_a,
+      "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false,
+      "Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.");
+  module.def("make_circuit_fabric", &make_circuit_fabric, "name"_a, "num_accelerators"_a, "src"_a, "dst"_a,
+             "bandwidth_bytes_per_s"_a, "latency_s"_a, "is_relay_enabled"_a = false,
+             "The routable fabric of circuits: one directed link a connected pair.");
+  module.def("pair_chunks", &pair_chunks, "schedule"_a,
+             "Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).");
+}
+
+}  // namespace rostam::bindings

@@ -1,0 +1,41 @@
+// Circuits of Q optical circuit switches for one demand, set once (MODEL G21).
+// Example: set_ocs_circuits(demand, OcsPorts{16}).count[0].
+//
+// Objective: the largest minimum of count / bytes over the demanded pairs, with at most Q circuits out of and into
+// every accelerator; then ports that are left go to the slowest pair that can take one.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "control/demand.h"
+
+namespace rostam::control {
+
+struct OcsPorts {
+  int32_t num_ocs = 0;        // working switches: circuits that an accelerator can send on, and receive on
+  bool is_symmetric = false;  // as many circuits back as forth
+  bool is_duplex = false;     // both directions of a circuit on one switch; implies is_symmetric
+  bool can_relay = false;     // pairs may stay without a circuit; the largest demands get theirs first
+};
+
+// Pairs with at least one circuit, ordered by (src, dst). Circuit i joins pair circuit_pair[i] on switch
+// circuit_ocs[i]; on every switch each accelerator sends on, and receives on, at most one circuit.
+struct OcsCircuits {
+  std::vector<int32_t> src;
+  std::vector<int32_t> dst;
+  std::vector<int32_t> count;
+  std::vector<int32_t> circuit_pair;
+  std::vector<int32_t> circuit_ocs;
+  int32_t colouring_gap = 0;  // directed circuits given up because both directions found no common switch
+};
+
+// Exact for directed and symmetric circuits: counts grow one at a time at the slowest pair, which visits every ratio
+// k / bytes in ascending order with its least counts, until the slowest pair finds no port; edge colouring then
+// splits any such counts over the switches. Duplex circuits colour a graph that is not bipartite: a heuristic, whose
+// loss is `colouring_gap`.
+// Throws: ConfigError if an accelerator has more peers than circuits and cannot relay, or if relays cannot reach.
+// Cost: O(N Q log P) for P pairs, plus the colouring. Source: SiP-ML A.1, reformulated.
+OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports);
+
+}  // namespace rostam::control

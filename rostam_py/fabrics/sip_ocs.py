@@ -1,0 +1,105 @@
+"""sip_ocs: accelerators joined by Q optical circuit switches."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.circuits import Circuits, make_circuits
+from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.traffic import Traffic
+from rostam_py.units import parse_time
+
+
+@dataclass(kw_only=True, slots=True)
+class SipOcsConfig(FabricConfig):
+    """Optical circuit switches: each accelerator has one link of B/Q to each of Q switches.
+
+    Model: the fabric is ports and switches; circuits are set once for a plan's demand (``with_circuits``, MODEL
+        G21). A circuit is directed and has B/Q; on a switch an accelerator sends on, and receives on, one circuit.
+        A failed switch takes one circuit from every accelerator; a failed link takes its whole switch out of use.
+    Args:
+        num_accelerators: >= 1.
+        num_ocs: Q, switches, and so the circuits that an accelerator can hold; 16 in the paper.
+        symmetric: as many circuits back as forth.
+        duplex: both directions of a circuit on one switch (implies symmetric); circuits lost to that are reported.
+        relay: accelerators pass on data of pairs without a circuit, over the fewest circuits (own circuits' latency
+            each, nothing in between); false refuses a demand of more peers than circuits.
+        latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
+        link_latency: added by each of the two links of a circuit; 0, since ``latency`` covers the whole path.
+    Source: SiP-ML, sections 3.1, 3.3 and 4.1 (SiP-OCS).
+    """
+
+    num_accelerators: int
+    num_ocs: int = 16
+    symmetric: bool = False
+    duplex: bool = False
+    relay: bool = False
+    latency: Any = field(default="1 us", metadata={"unit": "time"})
+    link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        FabricConfig.__post_init__(self)
+        self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
+        self.num_ocs = check_integer("fabric.num_ocs", self.num_ocs, 1)
+        check_integer("fabric.num_accelerators x fabric.num_ocs", self.num_accelerators * self.num_ocs, 1)
+
+    @property
+    def ports_per_plane(self) -> int:
+        """Links that an accelerator has in one plane: one to each switch."""
+        return self.num_ocs
+
+    @property
+    def is_circuit_switched(self) -> bool:
+        """Whether routes need circuits."""
+        return True
+
+    def max_circuit_degree(self, failures: Any) -> int:
+        """Return the circuits that an accelerator can hold: one on each working switch."""
+        return self.num_ocs - len(self._lost_switches(failures))
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units."""
+        return {
+            "num_accelerators": self.num_accelerators,
+            "num_ocs": self.num_ocs,
+            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "latency_s": parse_time(self.latency, "fabric.latency"),
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
+        }
+
+    def set_circuits(self, traffic: Traffic, failures: Any, seed: int) -> Circuits:
+        """Return the circuits of a demand; ``seed`` is not needed, since the optimum is found.
+
+        Raises: ConfigError for a demand that the switches cannot hold.
+        """
+        lost = self._lost_switches(failures)
+        working = np.setdiff1d(np.arange(self.num_ocs), sorted(lost))
+        if not len(working):
+            raise ConfigError(f"all {self.num_ocs} optical switches have failed; no circuit can be set")
+        found = _core.set_ocs_circuits(
+            traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
+            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay,
+        )  # fmt: skip
+        latency_s = parse_time(self.latency) + 2 * parse_time(self.link_latency)
+        return make_circuits(
+            traffic, src=found["src"], dst=found["dst"], count=found["count"],
+            circuit_bandwidth_bytes_per_s=self.planes * self.link_bandwidth_bytes_per_s,
+            latency_s=np.full(len(found["src"]), latency_s), notes=self._notes(lost, found["colouring_gap"]),
+            circuit_pair=found["circuit_pair"].astype(np.int64), ocs=working[found["circuit_ocs"]],
+            colouring_gap=int(found["colouring_gap"]),
+        )  # fmt: skip
+
+    def _lost_switches(self, failures: Any) -> set[int]:
+        """Return the switches that hold no circuits: failed ones and those with a failed link."""
+        return set(failures.switches) | {link % self.num_ocs for link in failures.links}
+
+    def _notes(self, lost: set[int], colouring_gap: int) -> tuple[str, ...]:
+        notes = []
+        if lost:
+            notes.append(f"{len(lost)} of {self.num_ocs} optical switches are out of use")
+        if colouring_gap:
+            notes.append(f"{colouring_gap} circuits given up to keep both directions on one switch")
+        return tuple(notes)

@@ -1,0 +1,107 @@
+"""sip_ring: accelerators on two counter-rotating fibres that share wavelengths."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.circuits import Circuits, make_circuits
+from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.traffic import Traffic
+from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
+
+# A bandwidth that is a whole number of wavelengths but for the rounding of its unit counts as whole.
+_ROUNDING = 1e-9
+
+
+@dataclass(kw_only=True, slots=True)
+class SipRingConfig(FabricConfig):
+    """A switchless ring: W wavelengths on each of two counter-rotating fibres, used again on segments apart.
+
+    Model: W = floor(B / wavelength_bandwidth); the remainder is lost and reported. The fabric is fibres; wavelengths
+        are set once for a plan's demand (``with_circuits``, MODEL G22): data takes the shorter way round, at most
+        ``reach`` hops. An accelerator sends, and receives, a wavelength on at most one fibre: <= B in all.
+        A failed accelerator lets light pass; a cut fibre sends its pairs the other way round.
+    Args:
+        num_accelerators: >= 1, at their number on the ring.
+        wavelength_bandwidth: of one wavelength; 25 Gb/s in the paper.
+        reach: hops that light survives; 16 in the paper (0.525 to 0.625 dB a hop of a 10 dB budget).
+        latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
+        link_latency: added by each fibre segment on the way; 0, since ``latency`` covers the whole path.
+        link_bandwidth: of a fibre, which is B.
+    Source: SiP-ML, sections 3.1, 3.3 and 4.1 (SiP-Ring).
+    """
+
+    num_accelerators: int
+    wavelength_bandwidth: Any = field(default="25 Gb/s", metadata={"unit": "bandwidth"})
+    reach: int = 16
+    latency: Any = field(default="1 us", metadata={"unit": "time"})
+    link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        FabricConfig.__post_init__(self)
+        self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
+        self.reach = check_integer("fabric.reach", self.reach, 1)
+        if self.wavelength_bandwidth is None or self.num_wavelengths < 1:
+            raise ConfigError(
+                f"fabric.wavelength_bandwidth is {self.wavelength_bandwidth!r}; it must be <= the fibre's "
+                f"{format_bandwidth(self.link_bandwidth_bytes_per_s)}, so that there is one wavelength"
+            )
+
+    @property
+    def num_wavelengths(self) -> int:
+        """W: wavelengths of a fibre of one plane."""
+        wavelength = parse_bandwidth(self.wavelength_bandwidth, "fabric.wavelength_bandwidth")
+        return math.floor(self.link_bandwidth_bytes_per_s / wavelength * (1 + _ROUNDING))
+
+    @property
+    def is_circuit_switched(self) -> bool:
+        """Whether routes need circuits."""
+        return True
+
+    def max_circuit_degree(self, failures: Any) -> int:
+        """Return the peers that an accelerator can send to: those in reach, on a wavelength each."""
+        return min(self.num_wavelengths, 2 * self.reach)
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units."""
+        return {
+            "num_accelerators": self.num_accelerators,
+            "fibre_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
+        }
+
+    def describe_remainder(self) -> str | None:
+        """Return what of the bandwidth no wavelength uses, or None."""
+        wavelength = parse_bandwidth(self.wavelength_bandwidth)
+        left = self.link_bandwidth_bytes_per_s - self.num_wavelengths * wavelength
+        if left <= _ROUNDING * self.link_bandwidth_bytes_per_s:
+            return None
+        return f"{format_bandwidth(self.planes * left)} of every accelerator left over by whole wavelengths"
+
+    def set_circuits(self, traffic: Traffic, failures: Any, seed: int) -> Circuits:
+        """Return the wavelengths of a demand; ``seed`` draws how fractions are rounded.
+
+        Raises: ConfigError for pairs out of reach and for demands that need more wavelengths than there are.
+        """
+        found = _core.set_ring_wavelengths(
+            traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes,
+            num_wavelengths=self.num_wavelengths, reach=self.reach, cut_segments=list(failures.links), seed=seed,
+        )  # fmt: skip
+        notes = [f"{self.num_wavelengths} wavelengths a fibre"]
+        remainder = self.describe_remainder()
+        if remainder is not None:
+            notes.append(remainder)
+        if failures.links:
+            notes.append(f"{len(failures.links)} fibre segments are cut")
+        latency_s = parse_time(self.latency) + found["num_hops"] * parse_time(self.link_latency)
+        return make_circuits(
+            traffic, src=found["src"], dst=found["dst"], count=found["count"],
+            circuit_bandwidth_bytes_per_s=self.planes * parse_bandwidth(self.wavelength_bandwidth),
+            latency_s=np.asarray(latency_s, dtype=np.float64), notes=tuple(notes),
+            circuit_pair=found["circuit_pair"].astype(np.int64), fibre=found["fibre"].astype(np.int64),
+            wavelength=found["wavelength"].astype(np.int64),
+        )  # fmt: skip
