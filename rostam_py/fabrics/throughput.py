@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
 
 PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
@@ -38,6 +39,7 @@ def link_loads(
         )
     if sizes.size and not (np.isfinite(sizes).all() and sizes.min() >= 0):
         raise ConfigError("num_bytes must be finite and >= 0")
+    fabric = with_circuits_for(fabric, *ends, sizes)
     return np.asarray(_core.link_loads(fabric.core, routing, ends[0], ends[1], sizes / fabric.planes))
 
 
@@ -54,7 +56,7 @@ def saturation_throughput(
         all of B (static routes, no congestion control); > 1 is cut to 1, the port itself. An accelerator
         sends nothing to itself: all_to_all gives B / (p-1) to each of p-1 peers, so an ideal fabric reaches
         exactly 1; counted with self-traffic (1/p each), as some authors do, the same fabric would read the
-        same x with B (p-1)/p of it on the wire.
+        same x with B (p-1)/p of it on the wire. An optical fabric without circuits sets them for the pattern.
     Args:
         pattern: "all_to_all"; "bisection", where each accelerator of the lower half of ids sends equally to all of
             the upper half, and back; "neighbour", to the next id round a ring; "shift", by ``shift`` ids; or an
@@ -68,10 +70,11 @@ def saturation_throughput(
     """
     port = fabric.plane_bandwidth_bytes_per_s
     healthy = fabric.healthy_accelerators
-    if isinstance(pattern, str) and pattern == "all_to_all":
+    if isinstance(pattern, str) and pattern == "all_to_all" and not fabric.is_circuit_switched:
         loads = _core.all_to_all_loads(fabric.core, routing, port)
     else:
         src, dst, share = _flows(healthy, pattern, shift)
+        fabric = with_circuits_for(fabric, src, dst, share)
         loads = _core.link_loads(fabric.core, routing, src.astype(np.int32), dst.astype(np.int32), share * port)
     return min(1.0, float(_core.headroom(fabric.core, loads)))
 
@@ -89,6 +92,10 @@ def _flows(
                 f"of the {count} working ones"
             )
         return healthy, targets, np.ones(count)
+    if pattern == "all_to_all":
+        row, column = np.divmod(np.arange(count * count), max(1, count))
+        apart = row != column
+        return healthy[row[apart]], healthy[column[apart]], np.full(int(apart.sum()), 1 / max(1, count - 1))
     if pattern in ("neighbour", "shift"):
         return healthy, np.roll(healthy, -1 if pattern == "neighbour" else -shift), np.ones(count)
     if pattern == "bisection":

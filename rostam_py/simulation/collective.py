@@ -9,7 +9,13 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
-from rostam_py.simulation.network import check_fidelity, group_size, make_router, unit_size
+from rostam_py.simulation.network import (
+    check_fidelity,
+    group_size,
+    make_router,
+    unit_size,
+    with_circuits_for_collective,
+)
 from rostam_py.units import parse_size
 
 # Bus bandwidth = algorithm bandwidth x this factor of p, as nccl-tests define it.
@@ -97,6 +103,7 @@ def run_collective(
     name = algorithm if algorithm is not None else _DEFAULT_ALGORITHMS.get(collective, "ring")
     count = len(members)
     unit = group if group is not None else group_size(count, unit_size(fabric))
+    fabric = with_circuits_for_collective(fabric, members, (collective, name, count, unit, size), seed)
     if fidelity == "analytic":
         if events or start_s is not None:
             raise ConfigError("fidelity='analytic' knows neither events nor start_s; use fidelity='flow'")

@@ -8,6 +8,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import check_fidelity, make_router
 from rostam_py.units import parse_bandwidth, parse_size, parse_time
@@ -63,6 +64,7 @@ def run_flows(
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
     _check_healthy(fabric, [*src, *dst])
+    fabric = with_circuits_for(fabric, src, dst, sizes, seed=seed)
     router = make_router(fabric, routing, has_events=bool(events))
     reroutes = [(time_ps(e.time, "events.time"), e.flow, e.path_hash) for e in events if isinstance(e, Reroute)]
     raw = _core.run_flows(

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.circuits import with_circuits_for
+from rostam_py.fabrics.traffic import schedule_traffic
+from rostam_py.fabrics.rank_groups import group_size, unit_size
 
-DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither servers nor leaves
+__all__ = ["check_fidelity", "group_size", "link_name", "make_router", "unit_size"]
 
 
 def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:
@@ -14,26 +17,21 @@ def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:
     return fabric.router(routing, enable_bundling=not has_events)
 
 
+def with_circuits_for_collective(fabric: Any, members: np.ndarray, run: tuple[Any, ...], seed: int) -> Any:
+    """Return ``fabric`` with circuits for one collective where it needs circuits and has none.
+
+    Args: members: accelerators in rank order. run: what ``schedule_traffic`` takes.
+    """
+    if not fabric.is_circuit_switched or fabric.circuits is not None:
+        return fabric
+    src, dst, num_bytes = schedule_traffic(*run)
+    return with_circuits_for(fabric, members[src], members[dst], num_bytes, seed=seed)
+
+
 def check_fidelity(fidelity: str, allowed: tuple[str, ...]) -> None:
     """Raise ConfigError unless ``fidelity`` is allowed here."""
     if fidelity not in allowed:
         raise ConfigError(f"fidelity is {fidelity!r}; it must be one of: {', '.join(allowed)}")
-
-
-def unit_size(fabric: Any) -> int:
-    """Return how many consecutive accelerators are close: a server, a leaf, a torus row, else 8."""
-    config = fabric.config
-    if hasattr(config, "server_size"):
-        return int(config.server_size)
-    if hasattr(config, "leaf_ports"):
-        return int(config.leaf_ports[0])
-    dims = getattr(config, "dims", None)
-    return int(dims[-1]) if dims else DEFAULT_UNIT
-
-
-def group_size(num_ranks: int, unit: int) -> int:
-    """Return the group size of a hierarchical collective: the largest divisor of the ranks that is <= unit."""
-    return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
 
 
 def link_name(fabric: Any, links: np.ndarray, link: int) -> str:
