@@ -80,6 +80,8 @@ void bind_fabric(py::module_& module) {
       .def_property_readonly(
           "failed_accelerators", [](const Fabric& self) { return self.failures().accelerators; }, "Sorted ids.")
       .def("link_columns", &link_columns, "Directed links as a dict of arrays, one entry a link.")
+      .def_property_readonly("num_boards", &Fabric::num_boards, "Boards, failed ones included; 0 without boards.")
+      .def("accelerators_on", &Fabric::accelerators_on, "boards"_a, "Ids of the accelerators of these boards.")
       .def("healthy_accelerators", &Fabric::healthy_accelerators, "Ids of the accelerators that work.")
       .def("diameter", &Fabric::diameter, py::call_guard<py::gil_scoped_release>(),
            "Longest shortest path between working accelerators, in links.")
@@ -94,7 +96,7 @@ void bind_fabric(py::module_& module) {
       .def("with_failures", &with_failures, "switches"_a, "links"_a, "accelerators"_a,
            "The same fabric with these switches, cables and accelerators failed in addition.")
       .def("with_random_failures", &with_random_failures, "kind"_a, "count"_a, "seed"_a,
-           "Fail `count` more working 'switches', 'links' or 'accelerators', drawn with `seed`.");
+           "Fail `count` more working 'switches', 'links', 'accelerators' or 'boards', drawn with `seed`.");
 }
 
 }  // namespace rostam::bindings

@@ -45,7 +45,8 @@ class DistanceFunction {
 
 // What one fabric's file fills in. `forward_latency` is paid at every vertex that a path goes through, its ends
 // excluded. `bundles_collapse` says that wherever all minimal links out of a vertex are one bundle, the far
-// ends go on over the same bundles with equal weights, so that one of them may stand for all.
+// ends go on over the same bundles with equal weights, so that one of them may stand for all. `board_size`
+// consecutive accelerators are a board, which fails as one; 0 without boards.
 struct Blueprint {
   std::string name;
   int32_t num_accelerators = 0;
@@ -53,6 +54,7 @@ struct Blueprint {
   std::vector<Link> links;
   bool accelerators_forward = false;
   bool bundles_collapse = false;
+  int32_t board_size = 0;
   SimTime forward_latency;
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
   std::string no_route_hint;                         // ends the error of a pair without a path
@@ -126,12 +128,19 @@ class Fabric {
   // Throws: NoRouteError if two of them are cut apart. Cost: O(1), or O(accelerators x links) after failures.
   int32_t diameter() const;
 
+  // Boards of `board_size` consecutive accelerators each; 0 where the fabric has none.
+  int32_t num_boards() const { return blueprint_.board_size == 0 ? 0 : num_accelerators() / blueprint_.board_size; }
+
+  // The accelerators of these boards. Throws: ConfigError for boards that do not exist.
+  std::vector<int32_t> accelerators_on(const std::vector<int32_t>& boards) const;
+
   // The same fabric with these parts failed in addition. A failed link or switch that touches a bundle splits
   // all bundles: loads inside them are no longer equal.
   // Throws: ConfigError for ids that do not exist.
   std::shared_ptr<const Fabric> with_failures(const Failures& more) const;
 
-  // Fails `count` more working parts of `kind` ("switches", "links" or "accelerators"), drawn with `seed`.
+  // Fails `count` more working parts of `kind` ("switches", "links", "accelerators", or "boards" where there are
+  // any; a board works while one of its accelerators does), drawn with `seed`.
   // Throws: ConfigError for another kind or more parts than work.
   std::shared_ptr<const Fabric> with_random_failures(const std::string& kind, int32_t count, uint64_t seed) const;
 

@@ -38,6 +38,19 @@ std::shared_ptr<const Fabric> Fabric::with_failures(const Failures& more) const 
   return changed;
 }
 
+std::vector<int32_t> Fabric::accelerators_on(const std::vector<int32_t>& boards) const {
+  if (!boards.empty() && num_boards() == 0) {
+    ROSTAM_THROW(ConfigError, "failures.boards names " << boards.front() << "; fabric " << name()
+                                                       << " has no boards, fail accelerators or switches instead");
+  }
+  check_ids(boards, num_boards(), "boards");
+  std::vector<int32_t> accelerators;
+  for (const int32_t board : boards) {
+    for (int32_t i = 0; i < blueprint_.board_size; ++i) accelerators.push_back(board * blueprint_.board_size + i);
+  }
+  return accelerators;
+}
+
 void Fabric::fail_parts() {
   for (const int32_t a : failures_.accelerators) vertex_failed_[static_cast<size_t>(a)] = 1;
   for (const int32_t s : failures_.switches) vertex_failed_[static_cast<size_t>(num_accelerators() + s)] = 1;
@@ -64,6 +77,7 @@ void Fabric::split_bundles() {
 std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& kind, int32_t count,
                                                            uint64_t seed) const {
   Failures more;
+  std::vector<int32_t> boards;
   std::vector<int32_t>* drawn = nullptr;
   std::vector<int32_t> working;
   if (kind == "switches") {
@@ -81,8 +95,15 @@ std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& ki
   } else if (kind == "accelerators") {
     drawn = &more.accelerators;
     working = healthy_accelerators();
+  } else if (kind == "boards" && num_boards() > 0) {
+    drawn = &boards;
+    for (const int32_t a : healthy_accelerators()) {
+      const int32_t board = a / blueprint_.board_size;
+      if (working.empty() || working.back() != board) working.push_back(board);
+    }
   } else {
-    ROSTAM_THROW(ConfigError, "failures.kind is '" << kind << "'; allowed: switches, links, accelerators");
+    ROSTAM_THROW(ConfigError, "failures.kind is '" << kind << "'; allowed: switches, links, accelerators"
+                                                   << (num_boards() > 0 ? ", boards" : ""));
   }
   if (count < 0 || static_cast<size_t>(count) > working.size()) {
     ROSTAM_THROW(ConfigError, "failures." << kind << " is " << count << "; allowed: 0.." << working.size()
@@ -92,6 +113,7 @@ std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& ki
     std::swap(working[i], working[i + mix(mix(seed) + i) % (working.size() - i)]);
     drawn->push_back(working[i]);
   }
+  if (!boards.empty()) more.accelerators = accelerators_on(boards);
   return with_failures(more);
 }
 

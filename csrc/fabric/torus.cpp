@@ -79,6 +79,9 @@ Blueprint design_torus(const Params& params) {
   plan.name = "torus";
   plan.num_accelerators = grid->num_accelerators();
   plan.accelerators_forward = true;
+  int32_t board_size = 1;
+  for (const int32_t part : params.integers("board")) board_size *= part;
+  if (board_size < plan.num_accelerators) plan.board_size = board_size;  // else there is one board: no parts to fail
   plan.forward_latency = params.time("switch_latency_s");
   for (int32_t a = 0; a < plan.num_accelerators; ++a) {
     for (size_t d = 0; d < grid->dims().size(); ++d) {

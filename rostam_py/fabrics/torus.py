@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
@@ -63,7 +65,15 @@ class TorusConfig(FabricConfig):
     def ring_order(self) -> list[int]:
         """Return all accelerators on a Hamiltonian cycle: each, and the last to the first, next to one another."""
         board = self.dims if self.board is None else self.board
-        return [_number(cell, self.dims, board) for cell in _hamiltonian_cycle(self.dims)]
+        return [_number(cell, self.dims, board) for cell in hamiltonian_cycle(self.dims)]
+
+    def grid(self) -> np.ndarray | None:
+        """Return the accelerators of a 2D torus by row and column, None for other dimensions."""
+        if len(self.dims) != 2:
+            return None
+        board = self.dims if self.board is None else self.board
+        cells = [_number((i, j), self.dims, board) for i in range(self.dims[0]) for j in range(self.dims[1])]
+        return np.array(cells, dtype=np.int64).reshape(self.dims)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""
@@ -84,7 +94,7 @@ def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]
     return number
 
 
-def _hamiltonian_cycle(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
+def hamiltonian_cycle(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return the cells of a torus so that neighbours in the list, and its ends, differ by one step."""
     cycle: list[tuple[int, ...]] = [()]
     for size in dims:

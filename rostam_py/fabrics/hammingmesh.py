@@ -1,0 +1,212 @@
+"""hammingmesh: boards of accelerators joined by switched row and column networks."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
+from rostam_py.fabrics.torus import hamiltonian_cycle
+from rostam_py.units import parse_time
+
+# In the order of the core's numbers; "auto" is resolved here.
+WIRINGS = ("wrap", "board_row", "accelerator_row", "tree")
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension with its wiring resolved: rows of boards along x, or columns along y.
+
+    length: accelerators of a board along it. boards: boards along it. lines: accelerator lines of the whole mesh
+    that run along it. wiring: one of ``WIRINGS``. num_networks: separate networks. leaf_boards: boards whose two
+    ends join one leaf switch. num_leaves, leaf_up, num_spines: of one network; a single switch is one leaf.
+    """
+
+    length: int
+    boards: int
+    lines: int
+    wiring: str
+    num_networks: int = 0
+    leaf_boards: int = 1
+    num_leaves: int = 0
+    leaf_up: int = 0
+    num_spines: int = 0
+
+    @property
+    def num_switches(self) -> int:
+        """Switches of all networks, in one plane."""
+        return self.num_networks * (self.num_leaves + self.num_spines)
+
+    @property
+    def num_end_cables(self) -> int:
+        """Cables to accelerators, in one plane: two a board and line, or one that wraps a board of two or more."""
+        return self.lines * (2 * self.boards if self.wiring != "wrap" else int(self.length > 1))
+
+    @property
+    def num_tree_cables(self) -> int:
+        """Cables between switches, in one plane."""
+        return self.num_networks * self.num_leaves * self.leaf_up
+
+    @property
+    def ports(self) -> int:
+        """Links that an accelerator would have along it if every line were a ring."""
+        return 0 if self.wiring == "wrap" and self.length == 1 else 2
+
+
+@dataclass(kw_only=True, slots=True)
+class HammingMeshConfig(FabricConfig):
+    """A HammingMesh: x by y boards of a by b accelerators that forward, four ports each in a plane (E, W, N, S).
+
+    Model: a board is a mesh of traces. The W and E ends of its accelerator rows go to the switched networks of its
+        row of boards, the N and S ends of its columns to those of its column of boards. A dimension is wired
+        ``board_row``: all links of one row of boards in one switch (2 b x <= radix ports; by columns 2 a y);
+        ``accelerator_row``: the 2 x links of one accelerator row in one switch; ``tree``: a two-level fat tree for
+        the 2 x links of each accelerator row, whose leaves hold whole boards; or ``wrap``: a single board's two ends
+        are joined by a cable, as on a torus, since a switch would join nothing else (a board of one accelerator
+        has no ports there). ``auto`` takes wrap for a single board, else the first of the three that fits, each
+        dimension on its own. Routes are all minimal paths, also over the switches of one's own board.
+        Accelerators are numbered row-major within a board, boards row-major (MODEL C11).
+    Args:
+        board: (a, b): accelerators along a board's row and along its column; (1, 1) is the paper's Hx1Mesh.
+        boards: (x, y): boards along a row and along a column.
+        wiring: "auto", "board_row", "accelerator_row", "tree" or "wrap", or two of them for rows and columns.
+        taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1; 1 is nonblocking.
+        radix: ports of a switch; 64 as in the paper's price list.
+        link_latency: of every cable; 20 ns in the paper. board_latency: of every trace; 1 ns in the paper.
+        switch_latency: of every switch or accelerator that a path goes through; 40 ns, the paper's buffer latency.
+    Source: HammingMesh, sections III (wirings, tapering), IV-C (routing), appendices C (counts) and F (latencies).
+        The paper states the port count of board_row for square boards, 2 a x. Trees of more than two levels (over
+        radix^2 / 2 links a row at taper 1) are left out.
+    """
+
+    board: tuple[int, ...]
+    boards: tuple[int, ...]
+    wiring: Any = "auto"
+    taper: float = 1.0
+    radix: int = 64
+    board_latency: Any = field(default="1 ns", metadata={"unit": "time"})
+    switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        self.board = _check_pair("fabric.board", self.board)
+        self.boards = _check_pair("fabric.boards", self.boards)
+        count = math.prod(self.board) * math.prod(self.boards)
+        check_integer(f"the accelerators of board {list(self.board)} and boards {list(self.boards)}", count, 2)
+        self.radix = check_integer("fabric.radix", self.radix, 4)
+        if isinstance(self.taper, bool) or not isinstance(self.taper, int | float) or not 0 < self.taper <= 1:
+            raise ConfigError(f"fabric.taper is {self.taper!r}; it must be a number > 0 and <= 1")
+        self.wiring = _check_wiring(self.wiring)
+        _ = self.dimensions
+        FabricConfig.__post_init__(self)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, Dimension]:
+        """Rows (along x) and columns (along y) with their wirings resolved.
+
+        Raises: ConfigError for a wiring that needs more ports than its switches have.
+        """
+        (a, b), (x, y) = self.board, self.boards
+        rows, columns = (self.wiring, self.wiring) if isinstance(self.wiring, str) else self.wiring
+        return self._wire("rows", rows, a, x, (b, y)), self._wire("columns", columns, b, y, (a, x))
+
+    @property
+    def ports_per_plane(self) -> int:
+        """Links that an accelerator has in one plane: two a dimension."""
+        return sum(dimension.ports for dimension in self.dimensions)
+
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units."""
+        rows, columns = self.dimensions
+        return {
+            "board": self.board,
+            "boards": self.boards,
+            "wiring": [WIRINGS.index(dimension.wiring) for dimension in (rows, columns)],
+            "leaf_boards": [rows.leaf_boards, columns.leaf_boards],
+            "leaf_up": [rows.leaf_up, columns.leaf_up],
+            "num_spines": [rows.num_spines, columns.num_spines],
+            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
+            "board_latency_s": parse_time(self.board_latency, "fabric.board_latency"),
+            "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
+        }
+
+    def grid(self) -> np.ndarray:
+        """Return the accelerators of the virtual 2D torus, shape (rows, columns) = (b y, a x)."""
+        (a, b), (x, y) = self.board, self.boards
+        numbered = np.arange(a * b * x * y).reshape(y, x, b, a)
+        return numbered.transpose(0, 2, 1, 3).reshape(b * y, a * x)
+
+    def ring_order(self) -> list[int]:
+        """Return all accelerators on a Hamiltonian cycle of the virtual torus.
+
+        Neighbours are one trace apart, or one crossing of a row or column network at the ends of their boards.
+        """
+        grid = self.grid()
+        return [int(grid[cell]) for cell in hamiltonian_cycle(grid.shape)]
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price all planes: rows and wraps in copper, columns and cables between switches active optical."""
+        rows, columns = self.dimensions
+        wraps = columns.num_end_cables if columns.wiring == "wrap" else 0
+        copper = rows.num_end_cables + wraps
+        optical = columns.num_end_cables - wraps + rows.num_tree_cables + columns.num_tree_cables
+        switches = rows.num_switches + columns.num_switches
+        return BillOfMaterials(self.planes * switches, {"DAC": self.planes * copper, "AoC": self.planes * optical})
+
+    def _wire(self, what: str, wiring: str, length: int, boards: int, across: tuple[int, int]) -> Dimension:
+        """Resolve one dimension; ``across``: a board's lines, and boards, in the other dimension."""
+        lines = math.prod(across)
+        ports = {"board_row": 2 * across[0] * boards, "accelerator_row": 2 * boards}
+        if wiring == "auto":
+            fitting = [name for name, needed in ports.items() if needed <= self.radix]
+            wiring = "wrap" if boards == 1 else [*fitting, "tree"][0]
+        if wiring == "wrap":
+            if boards > 1:
+                raise ConfigError(f"fabric.wiring is 'wrap' for {what} of {boards} boards; it joins the ends of one")
+            return Dimension(length, boards, lines, wiring)
+        if wiring == "tree":
+            return self._grow_tree(what, Dimension(length, boards, lines, wiring, lines))
+        if ports[wiring] > self.radix:
+            raise ConfigError(
+                f"fabric.wiring is {wiring!r} for {what} of {boards} boards, which has {ports[wiring]} links a "
+                f"switch; fabric.radix is {self.radix}"
+            )
+        networks = lines if wiring == "accelerator_row" else across[1]
+        return Dimension(length, boards, lines, wiring, networks, leaf_boards=boards, num_leaves=1)
+
+    def _grow_tree(self, what: str, flat: Dimension) -> Dimension:
+        """Return ``flat`` with the fewest leaves that hold its boards in equal parts, and the spines they need."""
+        most = max(d for d in range(1, self.radix // 2) if 2 * d + math.ceil(2 * d * self.taper) <= self.radix)
+        num_leaves = -(-flat.boards // most)
+        leaf_boards = -(-flat.boards // num_leaves)
+        num_leaves = -(-flat.boards // leaf_boards)
+        up = math.ceil(2 * leaf_boards * self.taper) if num_leaves > 1 else 0
+        if num_leaves > self.radix:
+            raise ConfigError(
+                f"fabric.wiring needs trees of {2 * flat.boards} links for {what} of {flat.boards} boards; two levels "
+                f"of fabric.radix {self.radix} join at most {2 * most * self.radix} links at fabric.taper {self.taper}"
+            )
+        spines = -(-num_leaves * up // self.radix)
+        return Dimension(
+            flat.length, flat.boards, flat.lines, "tree", flat.lines, leaf_boards, num_leaves, up, spines
+        )  # fmt: skip
+
+
+def _check_pair(key: str, values: Any) -> tuple[int, ...]:
+    """Return two integers >= 1."""
+    pair = check_dims(key, values, 1, "size")
+    if len(pair) != 2:
+        raise ConfigError(f"{key} is {list(pair)}; it needs two sizes, along x and along y")
+    return pair
+
+
+def _check_wiring(value: Any) -> str | tuple[str, str]:
+    """Return one wiring for both dimensions, or one for each."""
+    allowed = ("auto", "board_row", "accelerator_row", "tree", "wrap")
+    parts = (value,) if isinstance(value, str) or not hasattr(value, "__iter__") else tuple(value)
+    if any(part not in allowed for part in parts) or len(parts) not in (1, 2):
+        raise ConfigError(f"fabric.wiring is {value!r}; allowed: {', '.join(allowed)}, or two of them: rows, columns")
+    return parts[0] if len(parts) == 1 else parts
