@@ -78,7 +78,7 @@ def build_machine(config: RunConfig) -> Machine:
     from rostam_py.fabrics.fabric import Fabric
 
     fabric = Fabric(name_of("fabric", config.fabric), config.fabric)
-    for kind in ("links", "switches", "accelerators"):
+    for kind in ("links", "switches", "accelerators", "boards"):
         count = getattr(config.failures, kind)
         if count:
             fabric = fabric.with_random_failures(kind, count, config.failures.seed)

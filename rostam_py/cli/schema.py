@@ -19,11 +19,12 @@ STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_t
 
 @dataclass(kw_only=True)
 class FailuresConfig:
-    """Parts that fail before the run, drawn at random. links: cables. seed: of the draw."""
+    """Parts that fail before the run, drawn at random. links: cables. boards: with all on them. seed: of the draw."""
 
     links: int = 0
     switches: int = 0
     accelerators: int = 0
+    boards: int = 0
     seed: int = 0
 
 

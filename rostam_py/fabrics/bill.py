@@ -6,6 +6,8 @@ Source: HammingMesh, section III-C and appendix E, prices of April 2022; NICs, b
 from dataclasses import dataclass
 
 SWITCH_USD = 14_280.0
+SWITCH_PORTS = 64
+PORT_BYTES_PER_S = 50e9  # 400 Gb/s, what the priced switches and cables carry
 CABLE_USD = {"DAC": 272.0, "AoC": 603.0}
 
 

@@ -3,6 +3,8 @@
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.units import parse_bandwidth, parse_time
@@ -129,6 +131,10 @@ class FabricConfig:
 
     def ring_order(self) -> list[int] | None:
         """Return all accelerators in the order of a ring over neighbours, or None where numbering serves."""
+        return None
+
+    def grid(self) -> np.ndarray | None:
+        """Return all accelerators as (rows, columns) of the 2D torus that they form, or None where they form none."""
         return None
 
     def bill_of_materials(self) -> BillOfMaterials:

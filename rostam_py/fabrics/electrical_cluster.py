@@ -1,10 +1,13 @@
 """electrical_cluster: fast servers joined by a slower ideal network."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.fat_tree import FatTreeConfig
 from rostam_py.units import parse_bandwidth, parse_time
 
 
@@ -41,6 +44,21 @@ class ElectricalClusterConfig(FabricConfig):
                 f"fabric.network_latency is {self.network_latency!r}; it must be >= fabric.server_latency "
                 f"({self.server_latency!r}), since paths between servers cross two of them"
             )
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price the network between servers: one nonblocking network of 64-port switches a 400 Gb/s port of a server.
+
+        Model: what is inside a server counts as packaging, which the price list leaves out. Up to 64 servers share one
+            switch over copper; more take a fat tree.
+        Source: own, on HammingMesh's price list of 400 Gb/s parts (section III-C, appendix E).
+        """
+        num_servers = -(-self.num_accelerators // self.server_size)
+        if num_servers == 1:
+            return BillOfMaterials(0, {"DAC": 0})
+        ports = math.ceil(parse_bandwidth(self.server_bandwidth) / PORT_BYTES_PER_S)
+        if num_servers <= SWITCH_PORTS:
+            return BillOfMaterials(ports, {"DAC": ports * num_servers})
+        return FatTreeConfig(num_accelerators=num_servers, radix=SWITCH_PORTS, planes=ports).bill_of_materials()
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""

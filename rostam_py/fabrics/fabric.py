@@ -98,6 +98,11 @@ class Fabric:
         return self.planes * int(self._parts.num_cables)
 
     @property
+    def num_boards(self) -> int:
+        """Boards, failed ones included, each of consecutive accelerators; 0 where the fabric has none."""
+        return int(self._parts.num_boards)
+
+    @property
     def planes(self) -> int:
         """Identical planes; a message stripes equally over them."""
         return self._config.planes
@@ -177,6 +182,13 @@ class Fabric:
         ring = np.asarray(order, dtype=np.int64)
         return ring[np.isin(ring, healthy)]
 
+    def grid(self) -> np.ndarray | None:
+        """Return the accelerators as (rows, columns) of the 2D torus that they form, int array.
+
+        None where they form none, or where accelerators have failed; cut links and switches only lengthen paths.
+        """
+        return None if self.failures.accelerators else self._config.grid()
+
     def diameter(self) -> int:
         """Return the longest shortest path between working accelerators, in links.
 
@@ -212,23 +224,25 @@ class Fabric:
         switches: Iterable[int] = (),
         links: Iterable[int] = (),
         accelerators: Iterable[int] = (),
+        boards: Iterable[int] = (),
     ) -> "Fabric":
         """Return this fabric with more parts failed, in every plane.
 
         Circuits are set again for the same demand, less that of failed accelerators.
         Args: switches: ids from 0. links: cable ids, the field ``cable`` of ``links`` (of a fabric without circuits).
-            accelerators: ids.
-        Raises: ConfigError for ids that do not exist. A pair that is cut apart raises NoRouteError when routed.
+            accelerators: ids. boards: ids, row-major; a failed board is all of its accelerators.
+        Raises: ConfigError for ids that do not exist, and for boards where the fabric has none. A pair that is cut
+            apart raises NoRouteError when routed.
         """
-        parts = self._parts.with_failures(
-            _ids("switches", switches), _ids("links", links), _ids("accelerators", accelerators)
-        )
+        lost = _ids("accelerators", accelerators) + list(self._parts.accelerators_on(_ids("boards", boards)))
+        parts = self._parts.with_failures(_ids("switches", switches), _ids("links", links), lost)
         return self._with_parts(parts, self._demand)
 
     def with_random_failures(self, kind: str = "links", count: int = 1, seed: int = 0) -> "Fabric":
         """Return this fabric with ``count`` more working parts failed, drawn with ``seed``.
 
-        Args: kind: "switches", "links" or "accelerators".
+        Args: kind: "switches", "links", "accelerators", or "boards" on a fabric that has any (hammingmesh, and a
+            torus of several boards); a board works while one of its accelerators does.
         Raises: ConfigError for another kind or more parts than work.
         """
         (checked_count,), (checked_seed,) = _ids("count", [count]), _ids("seed", [seed])
