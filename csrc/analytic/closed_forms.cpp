@@ -1,5 +1,7 @@
 #include "analytic/closed_forms.h"
 
+#include <algorithm>
+
 namespace rostam::analytic {
 
 namespace {
@@ -32,6 +34,34 @@ SimTime bidirectional_ring_all_reduce(const CollectiveCase& given) {
   return ring_all_reduce(half);
 }
 
+// One pass of four directed rings on a quarter of the buffer each.
+SimTime dual_rings_pass(const CollectiveCase& given) {
+  return times(given.num_ranks - 1, message(given, divide_up(given.num_bytes, int64_t{4} * given.num_ranks)));
+}
+
+SimTime dual_rings_all_reduce(const CollectiveCase& given) { return times(2, dual_rings_pass(given)); }
+
+// Chunks that one copy of the torus algorithm sends in a step, and whether along its first dimension, of `inner` ranks.
+std::pair<int64_t, bool> torus_send(int64_t step, int64_t inner, int64_t outer) {
+  const bool is_inner = step < inner - 1 || step >= inner - 1 + 2 * (outer - 1);
+  return {is_inner ? outer : 1, is_inner};
+}
+
+SimTime torus_all_reduce(const CollectiveCase& given, int64_t num_interfaces) {
+  const int64_t chunk = divide_up(given.num_bytes, num_interfaces * given.num_ranks);
+  SimTime total;
+  for (int64_t step = 0; step < 2 * (given.rows + given.columns - 2); ++step) {
+    const auto [first, first_in_row] = torus_send(step, given.columns, given.rows);
+    const auto [second, second_in_column] = torus_send(step, given.rows, given.columns);
+    const bool is_shared = first_in_row != second_in_column;
+    total += message(given, chunk * (is_shared ? first + second : std::max(first, second)));
+  }
+  return total;
+}
+
+SimTime torus_2d_all_reduce(const CollectiveCase& given) { return torus_all_reduce(given, 4); }
+SimTime torus_2d_unidirectional_all_reduce(const CollectiveCase& given) { return torus_all_reduce(given, 2); }
+
 SimTime binomial_tree_broadcast(const CollectiveCase& given) {
   return times(log2_up(given.num_ranks), message(given, given.num_bytes));
 }
@@ -58,6 +88,7 @@ struct Entry {
   const char* collective;
   const char* algorithm;
   SimTime (*time)(const CollectiveCase&);
+  bool needs_grid = false;
 };
 
 constexpr Entry kEntries[] = {
@@ -65,8 +96,13 @@ constexpr Entry kEntries[] = {
     {"all_reduce", "bidirectional_ring", &bidirectional_ring_all_reduce},
     {"all_reduce", "binomial_tree", &binomial_tree_all_reduce},
     {"all_reduce", "halving_doubling", &halving_doubling_all_reduce},
+    {"all_reduce", "dual_hamiltonian_rings", &dual_rings_all_reduce},
+    {"all_reduce", "torus_2d", &torus_2d_all_reduce, true},
+    {"all_reduce", "torus_2d_unidirectional", &torus_2d_unidirectional_all_reduce, true},
     {"reduce_scatter", "ring", &ring_pass},
+    {"reduce_scatter", "dual_hamiltonian_rings", &dual_rings_pass},
     {"all_gather", "ring", &ring_pass},
+    {"all_gather", "dual_hamiltonian_rings", &dual_rings_pass},
     {"all_to_all", "direct", &direct_all_to_all},
     {"broadcast", "binomial_tree", &binomial_tree_broadcast},
     {"send_recv", "direct", &direct_send},
@@ -82,6 +118,10 @@ SimTime collective_time(const std::string& collective, const std::string& algori
   }
   for (const Entry& entry : kEntries) {
     if (collective != entry.collective || algorithm != entry.algorithm) continue;
+    if (entry.needs_grid && given.num_ranks > 1 && int64_t{given.rows} * given.columns != given.num_ranks) {
+      ROSTAM_THROW(ConfigError, collective << "/" << algorithm << " over " << given.num_ranks << " ranks on a grid of "
+                                           << given.rows << " x " << given.columns << "; the grid must hold the ranks");
+    }
     return given.num_ranks == 1 ? SimTime::zero() : entry.time(given);
   }
   std::string known;

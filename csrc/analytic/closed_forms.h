@@ -17,6 +17,8 @@ struct CollectiveCase {
   int32_t num_ranks = 1;
   SimTime alpha;
   double bytes_per_s = 0;
+  int32_t rows = 0;  // of the ranks' 2D grid, where the algorithm runs on one
+  int32_t columns = 0;
 };
 
 // Time of one collective; p ranks, chunk c = ceil(S/p), t(x) = transmit_time(x):
@@ -25,7 +27,14 @@ struct CollectiveCase {
 //   all_reduce binomial_tree        2 ceil(log2 p) (alpha + t(S))
 //   all_reduce halving_doubling     2 sum over k = 1..log2 q of (alpha + t(q / 2^k ceil(S/q))), q = largest power of
 //                                   two <= p; if q < p also 2 (alpha + t(S)) to fold the p - q ranks in and out
-//   reduce_scatter, all_gather ring (p-1) (alpha + t(c))
+//   all_reduce dual_hamiltonian_rings  2 (p-1) (alpha + t(ceil(S/4p))), one of four interfaces
+//   all_reduce torus_2d             sum over 2 (r + c - 2) steps of alpha + t(m u), u = ceil(S/4p), one of four
+//                                   interfaces, m the chunks on the busiest one: copy one moves r chunks along its
+//                                   row in its first and last c - 1 steps, in between one along its column; copy two
+//                                   the same with r and c exchanged; they add up where both go the same way.
+//                                   r = c = n: 4 (n-1) alpha + 2 (n-1) (t(n u) + t(u))
+//   all_reduce torus_2d_unidirectional  the same with u = ceil(S/2p), one of two interfaces
+//   reduce_scatter, all_gather ring (p-1) (alpha + t(c)); dual_hamiltonian_rings (p-1) (alpha + t(ceil(S/4p)))
 //   all_to_all direct               alpha + t((p-1) c)
 //   broadcast binomial_tree         ceil(log2 p) (alpha + t(S))
 //   send_recv direct                alpha + t(S)

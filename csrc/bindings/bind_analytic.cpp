@@ -4,6 +4,7 @@
 
 #include "analytic/closed_forms.h"
 #include "analytic/link_loads.h"
+#include "analytic/route_costs.h"
 #include "bindings/bindings.h"
 
 namespace py = pybind11;
@@ -39,9 +40,23 @@ py::array_t<double> all_to_all_loads(const FabricPointer& fabric, const std::str
   return as_array(loads);
 }
 
+py::tuple route_costs(const std::shared_ptr<routing::Router>& router, std::vector<int32_t> src,
+                      std::vector<int32_t> dst, std::vector<double> num_bytes) {
+  const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
+  analytic::RouteCosts costs;
+  {
+    py::gil_scoped_release release;
+    costs = analytic::route_costs(*router, flows);
+  }
+  const auto count = static_cast<py::ssize_t>(costs.latency_ps.size());
+  return py::make_tuple(py::array_t<int64_t>(count, costs.latency_ps.data()), as_array(costs.seconds));
+}
+
 int64_t collective_time_ps(const std::string& collective, const std::string& algorithm, int64_t num_bytes,
-                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s) {
-  const analytic::CollectiveCase given{num_bytes, num_ranks, SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s};
+                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s,
+                           std::pair<int32_t, int32_t> grid) {
+  const analytic::CollectiveCase given{num_bytes,  num_ranks,  SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s,
+                                       grid.first, grid.second};
   return analytic::collective_time(collective, algorithm, given).ps();
 }
 
@@ -52,10 +67,13 @@ void bind_analytic(py::module_& module) {
              "Bytes that the flows put on every directed link, shape (links,).");
   module.def("all_to_all_loads", &all_to_all_loads, "fabric"_a, "routing"_a, "num_bytes"_a,
              "Bytes on every directed link when each working accelerator spreads num_bytes over all others.");
+  module.def("route_costs", &route_costs, "router"_a, "src"_a, "dst"_a, "num_bytes"_a,
+             "(latency [ps], seconds that the busiest link of the route needs) of every flow, all sent at once.");
   module.def("headroom", &analytic::headroom, "fabric"_a, "loads"_a,
              "Largest factor by which loads (as rates) may grow until the first link is full.");
   module.def("collective_time_ps", &collective_time_ps, "collective"_a, "algorithm"_a, "num_bytes"_a, "num_ranks"_a,
-             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "Closed-form time of a collective [ps] (MODEL A5).");
+             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::make_pair(0, 0),
+             "Closed-form time of a collective [ps] (MODEL A5).");
   module.def("closed_form_names", &analytic::closed_form_names, "'collective/algorithm' of every closed form.");
 }
 

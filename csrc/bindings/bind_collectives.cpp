@@ -1,17 +1,52 @@
 // Collective schedules: names, and every transfer of one, for tests and for tools that draw them.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "collectives/hamiltonian.h"
 #include "collectives/schedule.h"
+#include "collectives/steps.h"
 
 namespace py = pybind11;
 
 namespace rostam::bindings {
 
+namespace {
+
+using collectives::Schedule;
+
+std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
+                               int32_t group_size, std::pair<int32_t, int32_t> grid) {
+  return collectives::make_schedule(collective, algorithm, num_ranks, group_size, {grid.first, grid.second});
+}
+
+py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
+  return py::array_t<int32_t>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+py::list distinct_steps(const Schedule& schedule) {
+  py::list steps;
+  for (const collectives::StepPattern& pattern : collectives::distinct_steps(schedule)) {
+    steps.append(
+        py::make_tuple(pattern.count, as_array(pattern.src), as_array(pattern.dst), as_array(pattern.num_chunks)));
+  }
+  return steps;
+}
+
+}  // namespace
+
 void bind_collectives(py::module_& module) {
-  using collectives::Schedule;
   using collectives::Transfer;
   module.def("schedule_names", &collectives::schedule_names, "All (collective, algorithm) pairs.");
+  module.def("needs_grid", &collectives::needs_grid, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that run on a 2D grid of ranks.");
+  module.def(
+      "hamiltonian_cycles",
+      [](int32_t rows, int32_t columns) {
+        const auto cycles = collectives::hamiltonian_cycles({rows, columns});
+        return py::make_tuple(as_array(cycles.red), as_array(cycles.green));
+      },
+      py::arg("rows"), py::arg("columns"), "Ranks along two edge-disjoint Hamiltonian cycles of the torus.");
   py::class_<Transfer>(module, "Transfer", "Chunks that one rank sends to a peer in one step.")
       .def_readonly("peer", &Transfer::peer)
       .def_readonly("source_chunk", &Transfer::source_chunk)
@@ -19,12 +54,17 @@ void bind_collectives(py::module_& module) {
       .def_readonly("num_chunks", &Transfer::num_chunks)
       .def_readonly("reduces", &Transfer::reduces);
   py::class_<Schedule>(module, "Schedule", "A collective algorithm as a generator of transfers.")
-      .def(py::init(&collectives::make_schedule), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"),
-           py::arg("group_size") = 1, "Throws ConfigError for an unknown pair.")
+      .def(
+          py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
+          py::arg("grid") = std::make_pair(0, 0),
+          "grid: (rows, columns), (0, 0) for none. Throws ConfigError for an unknown pair or a grid that does not fit.")
       .def_property_readonly("num_ranks", [](const Schedule& s) { return s.shape().num_ranks; })
       .def_property_readonly("num_steps", [](const Schedule& s) { return s.shape().num_steps; })
       .def_property_readonly("num_chunks", [](const Schedule& s) { return s.shape().num_chunks; })
       .def_property_readonly("is_in_place", [](const Schedule& s) { return s.shape().is_in_place; })
+      .def_property_readonly("has_ordered_arrivals", [](const Schedule& s) { return s.shape().has_ordered_arrivals; })
+      .def("distinct_steps", &distinct_steps,
+           "(steps alike, senders, receivers, chunks of each message) of every distinct step.")
       .def_property_readonly("total_chunks_sent", &Schedule::total_chunks_sent,
                              "Closed form of the chunks all ranks send.")
       .def("num_receives", &Schedule::num_receives, py::arg("rank"), py::arg("step"))

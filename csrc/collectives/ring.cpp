@@ -1,8 +1,8 @@
 // Ring algorithms on ranks 0 -> 1 -> ... -> p-1 -> 0, one chunk of ceil(S/p) a step.
 // all_reduce: 2 (p-1) (alpha + ceil(S/p) / B); reduce_scatter and all_gather: half of it.
 // bidirectional_ring: two opposite rings on half the buffer each: 2 (p-1) (alpha + ceil(S/2p) / B_if).
+#include "collectives/ring_chunks.h"
 #include "collectives/schedule.h"
-#include "collectives/wrap.h"
 
 namespace rostam::collectives {
 
@@ -14,21 +14,21 @@ Shape ring_shape(int32_t p, int32_t num_steps, int32_t num_chunks, bool is_one_w
   shape.num_steps = p > 1 ? num_steps : 0;
   shape.num_chunks = num_chunks;
   shape.has_ordered_arrivals = is_one_way;
+  shape.has_fixed_peers = true;
   return shape;
 }
 
-// Chunk that rank r passes on in a step of a ring all-reduce: p - 1 reducing steps, then p - 1 copying ones.
-Transfer all_reduce_transfer(int32_t rank, int32_t step, int32_t p) {
-  const bool reduces = step < p - 1;
-  const int32_t chunk = reduces ? wrap(rank - step, p) : wrap(rank + 1 - (step - (p - 1)), p);
-  return {wrap(rank + 1, p), chunk, chunk, 1, reduces};
+// To the next rank of the ring.
+Transfer pass_on(int32_t rank, const RingChunk& passed, int32_t p) {
+  return {wrap(rank + 1, p), passed.chunk, passed.chunk, 1, passed.reduces};
 }
 
 class RingAllReduce : public Schedule {
  public:
   explicit RingAllReduce(int32_t p) : Schedule(ring_shape(p, 2 * (p - 1), p, true)) {}
   void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
-    out.push_back(all_reduce_transfer(rank, step, shape().num_ranks));
+    const int32_t p = shape().num_ranks;
+    out.push_back(pass_on(rank, all_reduce_chunk(rank, step, p), p));
   }
   int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * 2 * (shape().num_ranks - 1); }
   int32_t num_receives(int32_t, int32_t) const override { return 1; }
@@ -39,9 +39,9 @@ class BidirectionalRing : public Schedule {
   explicit BidirectionalRing(int32_t p) : Schedule(ring_shape(p, 2 * (p - 1), 2 * p, false)) {}
   void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
     const int32_t p = shape().num_ranks;
-    out.push_back(all_reduce_transfer(rank, step, p));
+    out.push_back(pass_on(rank, all_reduce_chunk(rank, step, p), p));
     // The other half runs the mirrored ring: rank r plays rank p - 1 - r.
-    Transfer mirrored = all_reduce_transfer(p - 1 - rank, step, p);
+    Transfer mirrored = pass_on(p - 1 - rank, all_reduce_chunk(p - 1 - rank, step, p), p);
     mirrored.peer = p - 1 - mirrored.peer;
     mirrored.source_chunk += p;
     mirrored.target_chunk += p;
@@ -56,8 +56,7 @@ class RingReduceScatter : public Schedule {
   explicit RingReduceScatter(int32_t p) : Schedule(ring_shape(p, p - 1, p, true)) {}
   void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
     const int32_t p = shape().num_ranks;
-    const int32_t chunk = wrap(rank - step - 1, p);  // ends with chunk r on rank r
-    out.push_back({wrap(rank + 1, p), chunk, chunk, 1, true});
+    out.push_back(pass_on(rank, reduce_scatter_chunk(rank, step, p), p));
   }
   int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * (shape().num_ranks - 1); }
   int32_t num_receives(int32_t, int32_t) const override { return 1; }
@@ -68,8 +67,7 @@ class RingAllGather : public Schedule {
   explicit RingAllGather(int32_t p) : Schedule(ring_shape(p, p - 1, p, true)) {}
   void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
     const int32_t p = shape().num_ranks;
-    const int32_t chunk = wrap(rank - step, p);
-    out.push_back({wrap(rank + 1, p), chunk, chunk, 1, false});
+    out.push_back(pass_on(rank, all_gather_chunk(rank, step, p), p));
   }
   int64_t total_chunks_sent() const override { return int64_t{shape().num_ranks} * (shape().num_ranks - 1); }
   int32_t num_receives(int32_t, int32_t) const override { return 1; }

@@ -5,6 +5,7 @@
 namespace rostam::collectives {
 
 #define X(collective, algorithm) std::unique_ptr<Schedule> make_##collective##_##algorithm(int32_t, int32_t);
+#define X_GRID(collective, algorithm) std::unique_ptr<Schedule> make_##collective##_##algorithm(const Grid&);
 #include "collectives/builtin.inc"
 #undef X
 
@@ -16,12 +17,43 @@ std::vector<std::pair<std::string, std::string>> schedule_names() {
   };
 }
 
+bool needs_grid(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_GRID(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+namespace {
+
+void check_grid(const std::string& collective, const std::string& algorithm, int32_t num_ranks, const Grid& grid) {
+  const bool has_grid = grid.rows != 0 || grid.columns != 0;
+  if (!has_grid) {
+    ROSTAM_THROW(ConfigError, collective << " by " << algorithm << " over " << num_ranks
+                                         << " ranks needs a 2D grid; give its rows and columns");
+  }
+  if (grid.rows < 1 || grid.columns < 1 || int64_t{grid.rows} * grid.columns != num_ranks) {
+    ROSTAM_THROW(ConfigError, "a grid of " << grid.rows << " x " << grid.columns << " for " << num_ranks
+                                           << " ranks; both must be >= 1 and their product the number of ranks");
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                                        int32_t group_size) {
+                                        int32_t group_size, Grid grid) {
   if (num_ranks < 1) ROSTAM_THROW(ConfigError, collective << " over " << num_ranks << " ranks; at least 1 is needed");
+  if (num_ranks == 1 && grid.rows == 0 && grid.columns == 0) grid = {1, 1};
 #define X(known_collective, known_algorithm)                                   \
   if (collective == #known_collective && algorithm == #known_algorithm) {      \
     return make_##known_collective##_##known_algorithm(num_ranks, group_size); \
+  }
+#define X_GRID(known_collective, known_algorithm)                         \
+  if (collective == #known_collective && algorithm == #known_algorithm) { \
+    check_grid(collective, algorithm, num_ranks, grid);                   \
+    return make_##known_collective##_##known_algorithm(grid);             \
   }
 #include "collectives/builtin.inc"
 #undef X

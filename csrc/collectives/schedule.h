@@ -29,10 +29,18 @@ struct Shape {
   bool is_in_place = true;  // false: transfers read the input buffer and write another (all_to_all)
   // Arrivals come from one peer in step order, so that counting them is enough.
   bool has_ordered_arrivals = false;
+  // Every step sends as many chunks to the same peers, so that one step tells what all of them load.
+  bool has_fixed_peers = false;
   // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
   // that a step costs alpha + bytes/B for every rank (MODEL A5). Rings send eagerly instead: their receive slots are
   // taken as deep enough, and a sender is free when its last byte has left.
   bool is_synchronous = false;
+};
+
+// How ranks stand on a 2D torus: rank = row * columns + column. 0 x 0: on none.
+struct Grid {
+  int32_t rows = 0;
+  int32_t columns = 0;
 };
 
 class Schedule {
@@ -56,10 +64,15 @@ class Schedule {
 };
 
 // Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks. `group_size` is what
-// `hierarchical` calls a server: consecutive ranks that are close; others ignore it.
-// Throws: ConfigError for an unknown pair (lists the known ones) or a group_size that does not divide.
+// `hierarchical` calls a server: consecutive ranks that are close; `grid` is what torus algorithms run on (a single
+// rank is a grid of its own). Algorithms ignore what they have no use for.
+// Throws: ConfigError for an unknown pair (lists the known ones), a group_size that does not divide, or a grid that
+// is missing where it is needed or does not hold num_ranks.
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                                        int32_t group_size);
+                                        int32_t group_size, Grid grid = {});
+
+// True for algorithms that run on a grid. Unknown pairs need none.
+bool needs_grid(const std::string& collective, const std::string& algorithm);
 
 // All (collective, algorithm) pairs, in the order of builtin.inc.
 std::vector<std::pair<std::string, std::string>> schedule_names();

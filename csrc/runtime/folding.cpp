@@ -85,7 +85,10 @@ class SystemBuilder {
     }
     const collectives::Schedule& schedule = *graph_.schedules[schedule_id];
     std::unordered_map<int32_t, uint64_t> labels;
-    for (int32_t step = 0; step < schedule.shape().num_steps; ++step) {
+    // Where all steps are alike the first one tells them apart as well as all of them do.
+    const collectives::Shape& shape = schedule.shape();
+    const int32_t num_steps = shape.has_fixed_peers ? std::min(1, shape.num_steps) : shape.num_steps;
+    for (int32_t step = 0; step < num_steps; ++step) {
       transfers_.clear();
       schedule.sends(binding.rank, step, transfers_);
       for (const collectives::Transfer& transfer : transfers_) {

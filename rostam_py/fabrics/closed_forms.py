@@ -12,6 +12,7 @@ def collective_time_ps(
     num_ranks: int,
     latency: float | str,
     bandwidth: float | str,
+    grid: tuple[int, int] = (0, 0),
 ) -> int:
     """Return the closed-form time of one collective in whole picoseconds.
 
@@ -19,7 +20,7 @@ def collective_time_ps(
         No congestion and one latency for all messages.
     Args: collective, algorithm: for example "all_reduce", "ring"; see ``closed_form_names``. num_bytes: S of
         MODEL A4. num_ranks: p >= 1. latency: of one message [s]. bandwidth: of the one interface that the
-        algorithm uses, B / interfaces used [bytes/s].
+        algorithm uses, B / interfaces used [bytes/s]. grid: (rows, columns) of the ranks, for torus_2d.
     Returns: time [ps].
     Raises: ConfigError for a pair of names without a closed form (lists them), or values out of range.
     Source: MODEL A5; csrc/analytic/closed_forms.h lists the formulas.
@@ -32,6 +33,7 @@ def collective_time_ps(
             num_ranks,
             parse_time(latency, "latency"),
             parse_bandwidth(bandwidth, "bandwidth"),
+            grid,
         )
     )
 

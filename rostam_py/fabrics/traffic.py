@@ -8,7 +8,6 @@ Example:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -123,29 +122,27 @@ def schedule_traffic(
     num_ranks: int,
     group_size: int,
     num_bytes: int,
-    grid: Any = None,
+    grid: tuple[int, int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what one run of a collective algorithm sends from rank to rank.
 
-    Args: group_size, grid: as the schedule takes them. num_bytes: S of MODEL A4.
+    Args: group_size: of hierarchical. grid: (rows, columns) of the ranks where the algorithm runs on one.
+        num_bytes: S of MODEL A4.
     Returns: source ranks, destination ranks, bytes: int64 arrays (pairs,), ordered by pair.
     Raises: ConfigError for an unknown collective or algorithm, or sizes that do not fit it.
     Cost: messages of the schedule the first time (about 10 ns each), pairs afterwards.
     """
-    cells = None if grid is None else tuple(tuple(int(cell) for cell in row) for row in grid)
-    src, dst, num_chunks, in_buffer = _schedule_chunks(collective, algorithm, int(num_ranks), int(group_size), cells)
+    shape = (0, 0) if grid is None else (int(grid[0]), int(grid[1]))
+    src, dst, num_chunks, in_buffer = _schedule_chunks(collective, algorithm, int(num_ranks), int(group_size), shape)
     chunk = -(-int(num_bytes) // max(1, in_buffer))
     return src, dst, num_chunks * chunk
 
 
 @lru_cache(maxsize=64)
 def _schedule_chunks(
-    collective: str, algorithm: str, num_ranks: int, group_size: int, grid: tuple[tuple[int, ...], ...] | None
+    collective: str, algorithm: str, num_ranks: int, group_size: int, grid: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    arguments: list[Any] = [collective, algorithm, num_ranks, group_size]
-    if grid is not None:
-        arguments.append(grid)
-    schedule = _core.Schedule(*arguments)
+    schedule = _core.Schedule(collective, algorithm, num_ranks, group_size, grid)
     src, dst, num_chunks = _core.pair_chunks(schedule)
     columns = [np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(num_chunks, np.int64)]
     for column in columns:

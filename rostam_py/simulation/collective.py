@@ -8,6 +8,9 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.closed_forms import closed_form_names, collective_time_ps
+from rostam_py.fabrics.collective_time import AlgorithmCosts, algorithm_costs, choose_algorithm
+from rostam_py.fabrics.rank_groups import place_on_grid
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import (
     check_fidelity,
@@ -80,6 +83,7 @@ def run_collective(
     fold: bool = True,
     seed: int = 0,
     group: int | None = None,
+    grid: tuple[int, int] | None = None,
     start_s: Mapping[int, float] | Sequence[float] | None = None,
     events: Sequence[Any] = (),
 ) -> CollectiveResult:
@@ -89,9 +93,12 @@ def run_collective(
         sends eagerly (its receive slots are taken as deep enough); the other algorithms go step by step: a send
         waits for its receiver to reach the step and holds its sender until it is delivered.
     Args: collective, algorithm: see ``rostam list collectives``; default ring, direct for all_to_all,
-        binomial_tree for broadcast. num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in
-        rank order, default all healthy ones. fidelity: "flow", or "analytic" for MODEL A5's closed form on an
-        idle fabric with one latency. group: ranks in a "server" of hierarchical; default by fabric.
+        binomial_tree for broadcast; "auto" takes the one with the least predicted time, which the result names.
+        num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all
+        healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
+        the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: "flow", or
+        "analytic" for MODEL A5's closed form on an idle fabric, where it holds. group: ranks in a "server" of
+        hierarchical; default by fabric.
         start_s: when each rank joins [s], a sequence or {rank: time}. events: LinkBandwidth changes.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message unfolded; p (p-1) messages a ring step pair.
@@ -101,33 +108,39 @@ def run_collective(
     size = parse_size(num_bytes, "num_bytes")
     members = _members(fabric, ranks)
     name = algorithm if algorithm is not None else _DEFAULT_ALGORITHMS.get(collective, "ring")
-    count = len(members)
+    if name == "auto":
+        given = None if ranks is None else members
+        name = choose_algorithm(fabric, collective, size, given, grid=grid, group=group, routing=routing)
+    count, order, shape = len(members), np.arange(len(members)), (0, 0)
+    if count > 1 and _core.needs_grid(collective, name):
+        members, order, shape = _on_grid(fabric, members, ranks is None, grid)
     unit = group if group is not None else group_size(count, unit_size(fabric))
-    fabric = with_circuits_for_collective(fabric, members, (collective, name, count, unit, size), seed)
+    run = (collective, name, count, unit, size, shape if shape[0] else None)
+    fabric = with_circuits_for_collective(fabric, members, run, seed)
     if fidelity == "analytic":
         if events or start_s is not None:
             raise ConfigError("fidelity='analytic' knows neither events nor start_s; use fidelity='flow'")
-        return _closed_form(fabric, collective, name, size, members)
+        return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
-    schedule = graph.add_schedule(collective, name, count, unit)
+    schedule = graph.add_schedule(collective, name, count, unit, shape)
     template = graph.add_template([1], [0], [0], [schedule], [-1], [size], [0], [0, 0], [])
     program = graph.add_program([template], [0])
     slots = np.full((count, 1, 3), -1, np.int32)
     slots[:, 0, 0] = graph.add_group(list(range(count)))
     slots[:, 0, 1] = np.arange(count)
-    starts = _starts_ps(start_s, count)
+    starts = _starts_ps(start_s, count)[order]
     graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts, slots)
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events))
     raw = _core.run_session(
         graph, router, num_planes=fabric.planes, seed=seed, fold=fold, link_events=link_event_list(events, router)
     )
-    expected = _expected_bytes(collective, name, count, unit, size)
+    expected = _expected_bytes(_core.Schedule(collective, name, count, unit, shape), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:
         raise InternalError(f"{collective} sent {raw['sent_bytes'][0]} bytes, its closed form is {expected}")
     return CollectiveResult(
         collective=collective, algorithm=name, num_bytes=size, num_ranks=count,
-        time_ps=int(raw["device_end_ps"].max()), finish_s=raw["device_end_ps"] * 1e-12,
+        time_ps=int(raw["device_end_ps"].max()), finish_s=raw["device_end_ps"][np.argsort(order)] * 1e-12,
         num_messages=int(raw["num_messages"][0]), bytes_sent=int(raw["sent_bytes"][0]),
         bytes_received=int(raw["received_bytes"][0]),
         link_bytes=expand_links(raw["link_bytes"], router, len(fabric.links)),
@@ -153,6 +166,18 @@ def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
     return members
 
 
+def _on_grid(
+    fabric: Any, members: np.ndarray, is_default: bool, grid: tuple[int, int] | None
+) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    """Return the accelerators row by row, the rank that each of them is, and the grid's (rows, columns)."""
+    placed = place_on_grid(fabric, None if is_default else members, grid)
+    ids = placed.reshape(-1).astype(np.int32)
+    # By default ranks are numbered on the grid; given ones keep their numbers.
+    place_of = {int(accelerator): rank for rank, accelerator in enumerate(ids if is_default else members)}
+    order = np.array([place_of[int(accelerator)] for accelerator in ids])
+    return ids, order, (int(placed.shape[0]), int(placed.shape[1]))
+
+
 def _starts_ps(start_s: Mapping[int, float] | Sequence[float] | None, count: int) -> np.ndarray:
     starts = np.zeros(count, np.int64)
     if start_s is None:
@@ -165,32 +190,48 @@ def _starts_ps(start_s: Mapping[int, float] | Sequence[float] | None, count: int
     return starts
 
 
-def _expected_bytes(collective: str, algorithm: str, count: int, unit: int, size: int) -> int:
-    schedule = _core.Schedule(collective, algorithm, count, unit)
+def _expected_bytes(schedule: Any, size: int) -> int:
     return int(schedule.total_chunks_sent) * -(-size // max(1, schedule.num_chunks))
 
 
-def _closed_form(fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray) -> CollectiveResult:
-    """Return MODEL A5's time; every pair that the algorithm may use must have one latency."""
-    from rostam_py.fabrics.closed_forms import collective_time_ps
+def _closed_form(
+    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, int]
+) -> CollectiveResult:
+    """Return MODEL A5's time where all messages have one latency and the routed steps the time the form gives them."""
+    count, num_bytes = len(members), -(-size // fabric.planes)
 
-    count = len(members)
-    router = make_router(fabric, "spray")
-    probe = [(int(members[k]), int(members[(k + 1) % count])) for k in range(count)] if count > 1 else []
-    latencies = {router.route(a, b)[2] for a, b in probe if a != b}
-    if len(latencies) > 1:
-        low, high = min(latencies) * 1e-12, max(latencies) * 1e-12
-        raise ConfigError(
-            f"fidelity='analytic' needs one latency for all messages; here they range from {low:g} to {high:g} s"
-        )
-    interfaces = 2 if algorithm == "bidirectional_ring" else 1
-    ps = collective_time_ps(
-        collective, algorithm, num_bytes=-(-size // fabric.planes), num_ranks=count,
-        latency=(latencies.pop() if latencies else 0) * 1e-12,
-        bandwidth=fabric.plane_bandwidth_bytes_per_s / interfaces,
-    )  # fmt: skip
+    def form_ps(num_bytes: int, latency_s: float, bandwidth: float) -> int:
+        return collective_time_ps(
+            collective, algorithm, num_bytes=num_bytes, num_ranks=count, latency=latency_s, bandwidth=bandwidth,
+            grid=grid,
+        )  # fmt: skip
+
+    if count > 1 and f"{collective}/{algorithm}" in closed_form_names():
+        costs = algorithm_costs(fabric, collective, algorithm, members, grid=grid if grid[0] else None)
+        # The interface's bandwidth: what moves the form's bytes in the time that the steps' fullest links need.
+        probe = costs.num_chunks * 2**20
+        bandwidth = form_ps(probe, 0.0, 1e9) * 1e-3 / costs.serial_s(probe)
+        ps = form_ps(num_bytes, _one_latency_s(costs), bandwidth)
+        slack = 2 * sum(step.count for step in costs.steps) + 1e-6 * ps
+        if abs(ps - costs.time_s(num_bytes) * 1e12) > slack:
+            raise ConfigError(
+                f"fidelity='analytic': the closed form of {collective}/{algorithm} does not hold on "
+                f"{fabric.describe()}, where messages of a step share links unevenly; use fidelity='flow'"
+            )
+    else:
+        ps = form_ps(num_bytes, 0.0, fabric.plane_bandwidth_bytes_per_s)
     return CollectiveResult(
         collective=collective, algorithm=algorithm, num_bytes=size, num_ranks=count, time_ps=ps,
         finish_s=np.full(count, ps * 1e-12), num_messages=0, bytes_sent=0, bytes_received=0,
         link_bytes=np.zeros(len(fabric.links)), num_simulated_ranks=0,
     )  # fmt: skip
+
+
+def _one_latency_s(costs: AlgorithmCosts) -> float:
+    latencies = np.concatenate([step.alpha_s for step in costs.steps])
+    low, high = float(latencies.min()), float(latencies.max())
+    if low != high:
+        raise ConfigError(
+            f"fidelity='analytic' needs one latency for all messages; here they range from {low:g} to {high:g} s"
+        )
+    return low

@@ -6,10 +6,12 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
-from rostam_py.fabrics.traffic import schedule_traffic
 from rostam_py.fabrics.rank_groups import group_size, unit_size
+from rostam_py.fabrics.traffic import schedule_traffic
 
-__all__ = ["check_fidelity", "group_size", "link_name", "make_router", "unit_size"]
+__all__ = [
+    "check_fidelity", "group_size", "link_name", "make_router", "unit_size", "with_circuits_for_collective",
+]  # fmt: skip
 
 
 def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:

@@ -1,5 +1,6 @@
 """Every schedule moves real integers: what its name says is what ends up on the ranks."""
 
+import math
 import random
 
 import pytest
@@ -8,6 +9,9 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 
 COUNTS = [*range(1, 18), 64]
+# Rows and columns; 1 x 1 to tall, flat, odd and with dimensions of 2.
+GRIDS = [(1, 1), (1, 2), (2, 1), (1, 5), (2, 2), (2, 3), (3, 2), (4, 2), (2, 8), (3, 3), (3, 9), (9, 3), (4, 4), (8, 4),
+         (5, 7), (8, 8)]  # fmt: skip
 NAMES = [tuple(name) for name in _core.schedule_names() if tuple(name) != ("send_recv", "direct")]
 
 
@@ -15,12 +19,23 @@ def divisors(count):
     return [g for g in range(1, count + 1) if count % g == 0]
 
 
+def has_hamiltonian_cycles(rows, columns):
+    """The condition of Bae, AlBdaiwi and Bose, either way round."""
+    return any(r % c == 0 and math.gcd(r, c - 1) == 1 for r, c in ((rows, columns), (columns, rows)))
+
+
 def cases():
-    """All (collective, algorithm, ranks, group size); the group size matters to hierarchical alone."""
+    """All (collective, algorithm, ranks, group size, grid): group sizes for hierarchical, grids for those on one."""
     for collective, algorithm in NAMES:
+        if _core.needs_grid(collective, algorithm):
+            for rows, columns in GRIDS:
+                if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(rows, columns):
+                    name = f"{collective}-{algorithm}-{rows}x{columns}"
+                    yield pytest.param(collective, algorithm, rows * columns, 1, (rows, columns), id=name)
+            continue
         for p in COUNTS:
             for g in divisors(p) if algorithm == "hierarchical" else [1]:
-                yield pytest.param(collective, algorithm, p, g, id=f"{collective}-{algorithm}-{p}-{g}")
+                yield pytest.param(collective, algorithm, p, g, (0, 0), id=f"{collective}-{algorithm}-{p}-{g}")
 
 
 def inputs_of(schedule, rng):
@@ -65,22 +80,23 @@ def execute(schedule, buffers, rng):
 def expected_chunks(collective, inputs, rank):
     """{chunk: value} that `rank` must hold at the end; chunks left out may hold anything."""
     p, chunks = len(inputs), len(inputs[0])
+    own = chunks // p  # reduce_scatter and all_gather: rank r owns the chunks from r * own on
     if collective == "all_reduce":
         return {c: sum(row[c] for row in inputs) for c in range(chunks)}
     if collective == "reduce_scatter":
-        return {rank: sum(row[rank] for row in inputs)}
+        return {c: sum(row[c] for row in inputs) for c in range(rank * own, (rank + 1) * own)}
     if collective == "all_gather":
-        return {c: inputs[c][c] for c in range(p)}
+        return {c: inputs[c // own][c] for c in range(chunks)}
     if collective == "all_to_all":
         return {c: inputs[c][rank] for c in range(p)}
     assert collective == "broadcast"
     return dict(enumerate(inputs[0]))
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group"), list(cases()))
-def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, p, group):
-    rng = random.Random(f"{collective} {algorithm} {p} {group}")
-    schedule = _core.Schedule(collective, algorithm, p, group)
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
+def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, p, group, grid):
+    rng = random.Random(f"{collective} {algorithm} {p} {group} {grid}")
+    schedule = _core.Schedule(collective, algorithm, p, group, grid)
     for _ in range(1 if p == 64 else 3):
         inputs = inputs_of(schedule, rng)
         outputs = execute(schedule, [list(row) for row in inputs], rng)
@@ -89,9 +105,9 @@ def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm
             assert {c: outputs[rank][c] for c in wanted} == wanted
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group"), list(cases()))
-def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algorithm, p, group):
-    schedule = _core.Schedule(collective, algorithm, p, group)
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
+def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algorithm, p, group, grid):
+    schedule = _core.Schedule(collective, algorithm, p, group, grid)
     total = 0
     for step in range(schedule.num_steps):
         arrivals = [0] * p
@@ -104,6 +120,32 @@ def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algo
                 total += t.num_chunks
         assert arrivals == [schedule.num_receives(rank, step) for rank in range(p)]
     assert schedule.total_chunks_sent == total
+
+
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
+def test_distinct_steps_are_all_steps_counted_once(collective, algorithm, p, group, grid):
+    schedule = _core.Schedule(collective, algorithm, p, group, grid)
+    counted = {}
+    for step in range(schedule.num_steps):
+        messages = tuple((r, t.peer, t.num_chunks) for r in range(p) for t in schedule.sends(r, step))
+        counted[messages] = counted.get(messages, 0) + 1
+    found = {
+        tuple(zip(*(part.tolist() for part in parts), strict=True)): count
+        for count, *parts in schedule.distinct_steps()
+    }
+    assert found == counted
+
+
+@pytest.mark.parametrize("algorithm", ["dual_hamiltonian_rings", "torus_2d", "torus_2d_unidirectional"])
+@pytest.mark.parametrize("grid", [(4, 4), (9, 3), (2, 8)])
+def test_torus_algorithms_talk_to_neighbours_on_the_torus_alone(algorithm, grid):
+    rows, columns = grid
+    p = rows * columns
+    schedule = _core.Schedule("all_reduce", algorithm, p, 1, grid)
+    for _, src, dst, _ in schedule.distinct_steps():
+        down, right = (dst // columns - src // columns) % rows, (dst - src) % columns
+        hops = [min(d, rows - d) + min(r, columns - r) for d, r in zip(down.tolist(), right.tolist(), strict=True)]
+        assert hops == [1] * len(hops)
 
 
 @pytest.mark.parametrize("p", [2, 3, 8, 17, 64])
@@ -140,5 +182,9 @@ def test_unknown_names_list_the_known_ones_and_group_sizes_must_divide():
         _core.Schedule("gather", "ring", 4)
     with pytest.raises(ConfigError, match="8 ranks with group_size 3"):
         _core.Schedule("all_reduce", "hierarchical", 8, 3)
+    with pytest.raises(ConfigError, match="all_reduce by torus_2d over 8 ranks needs a 2D grid"):
+        _core.Schedule("all_reduce", "torus_2d", 8)
+    with pytest.raises(ConfigError, match="a grid of 3 x 3 for 8 ranks"):
+        _core.Schedule("all_reduce", "torus_2d", 8, 1, (3, 3))
     with pytest.raises(ConfigError, match="0 ranks"):
         _core.Schedule("all_reduce", "ring", 0)

@@ -1,0 +1,74 @@
+"""How ranks stand on a fabric: in units that are close, and on its 2D grid."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.fabric import Fabric
+
+DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither servers nor leaves
+
+
+def unit_size(fabric: Fabric) -> int:
+    """Return how many consecutive accelerators are close: a server, a leaf, a board, a torus row, else 8."""
+    config: Any = fabric.config
+    if hasattr(config, "server_size"):
+        return int(config.server_size)
+    if hasattr(config, "leaf_ports"):
+        return int(config.leaf_ports[0])
+    if hasattr(config, "boards"):
+        return int(np.prod(config.board))
+    dims = getattr(config, "dims", None)
+    return int(dims[-1]) if dims else DEFAULT_UNIT
+
+
+def group_size(num_ranks: int, unit: int) -> int:
+    """Return the group size of a hierarchical collective: the largest divisor of the ranks that is <= unit."""
+    return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
+
+
+def grid_of_ranks(fabric: Fabric, ranks: Sequence[int] | np.ndarray) -> np.ndarray | None:
+    """Return accelerators as rows and columns of the fabric's grid, or None if they do not fill such a rectangle.
+
+    Model: the ranks must be all crossings of some rows with some columns, which need not be adjacent: on a
+        HammingMesh that is a virtual sub-mesh.
+    Args: ranks: accelerators in any order, each once.
+    Returns: the same ids, int array (rows, columns), in the order of the fabric's own grid.
+    """
+    grid = fabric.config.grid()
+    members = np.asarray(ranks, dtype=np.int64)
+    if grid is None or members.size == 0:
+        return None
+    is_member = np.isin(grid, members)
+    rows, columns = np.flatnonzero(is_member.any(axis=1)), np.flatnonzero(is_member.any(axis=0))
+    if len(rows) * len(columns) != len(members) or is_member.sum() != len(members):
+        return None
+    return grid[np.ix_(rows, columns)]
+
+
+def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid: tuple[int, int] | None) -> np.ndarray:
+    """Return the accelerators on which a collective that needs a 2D grid runs, int array (rows, columns).
+
+    Args: ranks: row-major on ``grid``, or, without one, in any order if they fill rows x columns of the fabric's own
+        grid; None takes all working accelerators. grid: (rows, columns).
+    Raises: ConfigError where there is no grid, or it does not hold the ranks.
+    """
+    if grid is None:
+        found = fabric.grid() if ranks is None else grid_of_ranks(fabric, ranks)
+        if found is None:
+            what = "" if ranks is None else " that these ranks fill"
+            raise ConfigError(
+                f"{fabric.describe()}: there is no 2D grid{what}; name ranks, row-major, and grid=(rows, columns)"
+            )
+        return found
+    own = fabric.grid()
+    if ranks is None and own is not None and own.shape == tuple(grid):
+        return own
+    members = np.asarray(fabric.healthy_accelerators if ranks is None else ranks, dtype=np.int64)
+    if len(grid) != 2 or min(grid) < 1 or grid[0] * grid[1] != len(members):
+        raise ConfigError(
+            f"grid is {tuple(grid)!r} for {len(members)} ranks; it must be (rows, columns) that hold them"
+        )
+    return members.reshape(int(grid[0]), int(grid[1]))
