@@ -30,6 +30,46 @@ def test_all_to_all_on_a_square_torus_meets_the_mean_distance_bound(size):
     assert saturation_throughput(fabric) == pytest.approx((count - 1) / (count * size / 2), rel=1e-9)
 
 
+@pytest.mark.parametrize(("size", "boards"), [(1, 8), (1, 32), (2, 4), (2, 16)])
+@pytest.mark.parametrize("wiring", ["board_row", "accelerator_row"])
+def test_all_to_all_on_a_hammingmesh_is_bound_by_the_ends_of_boards(size, boards, wiring):
+    # An accelerator has 2/a row links of B/4. Of its p - 1 peers p (1 - 1/x) lie on other columns of boards, each
+    # reached over one row crossing: x_sat B p (1 - 1/x) / (p - 1) = (2/a) B/4, so x_sat tends to 1/(2a).
+    # On 2 x 2 boards under board_row, the peer across the diagonal is as near over the row's switch as over traces (two
+    # ways) or the column's switch: a quarter of its bytes add to the row crossings.
+    fabric = build_fabric("hammingmesh", board=(size, size), boards=(boards, boards), wiring=wiring)
+    count = fabric.num_accelerators
+    diagonal = 0.25 if (size, wiring) == (2, "board_row") else 0
+    bound = (count - 1) / (count * (1 - 1 / boards) + diagonal) / (2 * size)
+    assert saturation_throughput(fabric) == pytest.approx(bound, rel=1e-9)
+
+
+def test_equal_shares_leave_large_boards_short_of_the_bound_and_wirings_differ():
+    # Boards of 4 x 4: inner lines and the ends near corners are not loaded alike under equal shares on minimal paths.
+    shares = {
+        wiring: saturation_throughput(build_fabric("hammingmesh", board=(4, 4), boards=(8, 8), wiring=wiring))
+        for wiring in ("board_row", "accelerator_row")
+    }
+    assert shares["board_row"] != pytest.approx(shares["accelerator_row"], rel=1e-3)
+    for share in shares.values():
+        assert 0.85 / 8 < share < 1023 / 1024 / (1 - 1 / 8) / 8
+
+
+def test_a_tapered_row_tree_carries_what_its_uplinks_do():
+    # 1 x 64 boards of one accelerator in rows only: 4 leaves of 16, 2 links each; a shift by 16 leaves its leaf with all
+    # of B. Uplinks hold taper x B.
+    for taper in (1.0, 0.5):
+        fabric = build_fabric("hammingmesh", board=(1, 1), boards=(64, 1), wiring=("tree", "wrap"), taper=taper)
+        assert [d.num_leaves for d in fabric.config.dimensions] == [4, 0]
+        assert saturation_throughput(fabric, "shift", shift=16) == pytest.approx(taper)
+
+
+def test_a_failed_board_lowers_what_the_others_can_send():
+    fabric = build_fabric("hammingmesh", board=(2, 2), boards=(4, 4))
+    broken = saturation_throughput(fabric.with_failures(boards=[5]))
+    assert 0.8 * saturation_throughput(fabric) < broken < saturation_throughput(fabric)
+
+
 def test_shift_on_a_ring_shares_each_link_among_as_many_flows():
     # B = 2 links. Shift 3 of 8 goes one way: every link carries 3 flows of B on B/2.
     fabric = build_fabric("torus", dims=(8,))
@@ -69,6 +109,9 @@ def test_link_loads_sum_to_bytes_times_hops_on_one_plane():
         ("fat_tree", {"num_accelerators": 30, "radix": 8, "leaf_down": 5, "leaf_up": 3}),
         ("fat_tree", {"num_accelerators": 40, "radix": 8, "levels": 3}),
         ("torus", {"dims": (2, 5)}),
+        ("hammingmesh", {"board": (2, 2), "boards": (3, 3)}),
+        ("hammingmesh", {"board": (1, 1), "boards": (4, 4), "radix": 4, "wiring": "tree"}),
+        ("hammingmesh", {"board": (2, 1), "boards": (6, 2), "radix": 8, "taper": 0.5, "wiring": ("tree", "board_row")}),
     ],
 )
 def test_merged_spray_loads_equal_the_sum_of_single_bundled_routes(name, params):

@@ -24,6 +24,8 @@ CSRC = Path(__file__).resolve().parents[2] / "csrc"
 REQUIRED_FIELDS = {
     "num_accelerators": 8,
     "dims": (2, 4),
+    "board": (2, 1),
+    "boards": (2, 2),
     "links": {"src": [f"a{i}" for i in range(8)], "dst": ["s0"] * 8, "bandwidth": ["100 Gb/s"] * 8},
 }
 SOURCE = re.compile(r"Source:|MODEL [A-J]\d")

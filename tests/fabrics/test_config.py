@@ -39,6 +39,27 @@ def test_bills_of_materials_meet_the_published_prices(name, params, cables, mill
     assert bill.total_usd == pytest.approx(million_usd * 1e6, rel=3e-3)
 
 
+# One port of 400 Gb/s a server: one switch up to 64 servers, else a nonblocking tree; 800 Gb/s are two networks.
+@pytest.mark.parametrize(
+    ("servers", "params", "switches", "cables"),
+    [
+        (1, {}, 0, {"DAC": 0}),
+        (64, {}, 1, {"DAC": 64}),
+        (64, {"server_bandwidth": "800 Gb/s"}, 2, {"DAC": 128}),
+        (1024, {"server_bandwidth": "200 Gb/s"}, 32 + 16, {"DAC": 1024, "AoC": 1024}),
+    ],
+)
+def test_a_cluster_is_priced_by_the_network_between_its_servers(servers, params, switches, cables):
+    bill = build_fabric("electrical_cluster", num_accelerators=8 * servers, **params).bill_of_materials()
+    assert (bill.num_switches, bill.num_cables) == (switches, cables)
+
+
+@pytest.mark.parametrize("name", ["electrical_cluster", "fat_tree", "hammingmesh", "torus"])
+def test_every_electrical_fabric_that_can_be_bought_has_a_price(name):
+    params = {"hammingmesh": {"board": (2, 2), "boards": (4, 4)}, "torus": {"dims": (8, 8)}}
+    assert build_fabric(name, **params.get(name, {"num_accelerators": 64})).bill_of_materials().total_usd > 0
+
+
 def test_ideal_fabrics_have_no_bill():
     with pytest.raises(ConfigError, match="'electrical_flat' has no bill of materials"):
         build_fabric("electrical_flat", num_accelerators=4).bill_of_materials()
