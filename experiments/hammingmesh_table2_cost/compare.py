@@ -1,4 +1,4 @@
-"""Price the fat trees and tori of HammingMesh's Table II and print them beside the printed figures."""
+"""Price the fat trees, HammingMeshes and tori of HammingMesh's Table II and print them beside the printed figures."""
 
 import csv
 from pathlib import Path
@@ -13,13 +13,15 @@ EXPECTED = Path(__file__).with_name("expected.csv")
 
 
 def compare() -> list[dict[str, Any]]:
-    """Return name, printed and own cost [M$] and the signed difference of every row."""
+    """Return name, printed and own cost [M$] and the signed difference of every row; None where none is printed."""
     rows = []
     with EXPECTED.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             fabric = build_fabric(row["fabric"], **_parameters(row["parameters"]))
-            own, printed = fabric.bill_of_materials().total_usd / 1e6, float(row["printed_musd"])
-            rows.append({"name": row["name"], "printed": printed, "own": own, "difference": own / printed - 1})
+            own = fabric.bill_of_materials().total_usd / 1e6
+            printed = float(row["printed_musd"]) if row["printed_musd"] else None
+            difference = None if printed is None else own / printed - 1
+            rows.append({"name": row["name"], "printed": printed, "own": own, "difference": difference})
     return rows
 
 
@@ -35,7 +37,9 @@ def main() -> None:
     for column in ("cluster", "printed", "rostam", "difference"):
         table.add_column(column, justify="left" if column == "cluster" else "right")
     for row in compare():
-        table.add_row(row["name"], f"{row['printed']:g}", f"{row['own']:.2f}", f"{row['difference']:+.1%}")
+        printed = "" if row["printed"] is None else f"{row['printed']:g}"
+        difference = "" if row["difference"] is None else f"{row['difference']:+.1%}"
+        table.add_row(row["name"], printed, f"{row['own']:.2f}", difference)
     Console().print(table)
 
 

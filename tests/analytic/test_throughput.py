@@ -56,8 +56,8 @@ def test_equal_shares_leave_large_boards_short_of_the_bound_and_wirings_differ()
 
 
 def test_a_tapered_row_tree_carries_what_its_uplinks_do():
-    # 1 x 64 boards of one accelerator in rows only: 4 leaves of 16, 2 links each; a shift by 16 leaves its leaf with all
-    # of B. Uplinks hold taper x B.
+    # A row of 64 boards of one accelerator: 4 leaves of 16, two links each. Shifted by 16, all of B leaves each leaf,
+    # whose uplinks hold taper x B.
     for taper in (1.0, 0.5):
         fabric = build_fabric("hammingmesh", board=(1, 1), boards=(64, 1), wiring=("tree", "wrap"), taper=taper)
         assert [d.num_leaves for d in fabric.config.dimensions] == [4, 0]
