@@ -5,6 +5,7 @@
 #include "bindings/bindings.h"
 #include "collectives/pair_chunks.h"
 #include "control/ocs_circuits.h"
+#include "control/ring_wavelengths.h"
 #include "fabric/circuits.h"
 
 namespace py = pybind11;
@@ -31,6 +32,22 @@ py::dict set_ocs_circuits(int32_t num_accelerators, std::vector<int32_t> src, st
   return py::dict("src"_a = as_array(circuits.src), "dst"_a = as_array(circuits.dst),
                   "count"_a = as_array(circuits.count), "circuit_pair"_a = as_array(circuits.circuit_pair),
                   "circuit_ocs"_a = as_array(circuits.circuit_ocs), "colouring_gap"_a = circuits.colouring_gap);
+}
+
+py::dict set_ring_wavelengths(int32_t num_accelerators, std::vector<int32_t> src, std::vector<int32_t> dst,
+                              std::vector<double> num_bytes, int32_t num_wavelengths, int32_t reach,
+                              std::vector<int32_t> cut_segments, uint64_t seed) {
+  const control::Demand demand{num_accelerators, std::move(src), std::move(dst), std::move(num_bytes)};
+  const control::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
+  control::RingWavelengths found;
+  {
+    py::gil_scoped_release release;
+    found = control::set_ring_wavelengths(demand, ring, seed);
+  }
+  return py::dict("fibre"_a = as_array(found.fibre), "num_hops"_a = as_array(found.num_hops),
+                  "count"_a = as_array(found.count), "target"_a = as_array(found.target),
+                  "circuit_pair"_a = as_array(found.circuit_pair),
+                  "circuit_wavelength"_a = as_array(found.circuit_wavelength));
 }
 
 std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int32_t num_accelerators,
@@ -62,6 +79,10 @@ void bind_control(py::module_& module) {
       "set_ocs_circuits", &set_ocs_circuits, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "num_ocs"_a,
       "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false,
       "Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.");
+  module.def(
+      "set_ring_wavelengths", &set_ring_wavelengths, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
+      "num_wavelengths"_a, "reach"_a, "cut_segments"_a = std::vector<int32_t>(), "seed"_a = 0,
+      "Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.");
   module.def("make_circuit_fabric", &make_circuit_fabric, "name"_a, "num_accelerators"_a, "src"_a, "dst"_a,
              "bandwidth_bytes_per_s"_a, "latency_s"_a, "is_relay_enabled"_a = false,
              "The routable fabric of circuits: one directed link a connected pair.");

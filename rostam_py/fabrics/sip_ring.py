@@ -97,11 +97,12 @@ class SipRingConfig(FabricConfig):
             notes.append(remainder)
         if failures.links:
             notes.append(f"{len(failures.links)} fibre segments are cut")
+        pair = found["circuit_pair"].astype(np.int64)
         latency_s = parse_time(self.latency) + found["num_hops"] * parse_time(self.link_latency)
         return make_circuits(
-            traffic, src=found["src"], dst=found["dst"], count=found["count"],
+            traffic, src=traffic.src, dst=traffic.dst, count=found["count"],
             circuit_bandwidth_bytes_per_s=self.planes * parse_bandwidth(self.wavelength_bandwidth),
             latency_s=np.asarray(latency_s, dtype=np.float64), notes=tuple(notes),
-            circuit_pair=found["circuit_pair"].astype(np.int64), fibre=found["fibre"].astype(np.int64),
-            wavelength=found["wavelength"].astype(np.int64),
+            circuit_pair=pair, fibre=found["fibre"].astype(np.int64)[pair],
+            wavelength=found["circuit_wavelength"].astype(np.int64),
         )  # fmt: skip

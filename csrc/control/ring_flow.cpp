@@ -1,0 +1,154 @@
+#include "control/ring_flow.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+namespace {
+
+constexpr int32_t kDummy = -1;
+constexpr double kNoWay = -std::numeric_limits<double>::infinity();
+
+double price_of(const std::vector<double>& price, int32_t slack) {
+  return price[static_cast<size_t>(std::max(slack, 0))];
+}
+
+}  // namespace
+
+RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
+                   const std::vector<RingPath>& paths, const std::vector<int32_t>& counts)
+    : n_(ring.num_accelerators), fibre_(fibre), src_(src), dst_(dst) {
+  const size_t n = static_cast<size_t>(n_);
+  cut(paths, counts);
+  accelerator_.resize(n + 1);
+  for (int32_t p = 0; p <= n_; ++p) accelerator_[static_cast<size_t>(p)] = accelerator_at(origin_ + p, fibre, n_);
+  begin_.assign(n + 1, 0);
+  load_.assign(n + 1, 0);
+  const auto place = [&](const RingPath& path) { return (path.start - origin_ + n_) % n_; };
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].fibre != fibre) continue;
+    const int32_t start = place(paths[i]);
+    const int32_t end = start + paths[i].num_hops();
+    load_[static_cast<size_t>(start)] += counts[i];
+    load_[static_cast<size_t>(end > n_ ? end - n_ : end)] -= counts[i];
+    if (end > n_) {
+      load_[0] += counts[i];
+      severed_.push_back({start, end, static_cast<int32_t>(i), counts[i]});
+    } else {
+      ++begin_[static_cast<size_t>(start) + 1];
+    }
+  }
+  for (size_t p = 0; p < n; ++p) {
+    begin_[p + 1] += begin_[p];
+    if (p > 0) load_[p] += load_[p - 1];
+  }
+  edges_.resize(static_cast<size_t>(begin_[n]));
+  num_open_.assign(n, 0);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].fibre != fibre) continue;
+    const int32_t start = place(paths[i]);
+    const int32_t end = start + paths[i].num_hops();
+    if (end > n_) continue;
+    const int32_t at = begin_[static_cast<size_t>(start)] + num_open_[static_cast<size_t>(start)]++;
+    edges_[static_cast<size_t>(at)] = {end, static_cast<int32_t>(i), dst[i], counts[i]};
+  }
+  worth_.resize(n + 1);
+  via_.resize(n + 1);
+}
+
+// After it `origin_` is the place that the fewest wavelengths pass without ending or beginning there.
+void RingFlow::cut(const std::vector<RingPath>& paths, const std::vector<int32_t>& counts) {
+  std::vector<int64_t> passing(static_cast<size_t>(n_) + 1, 0);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i].fibre != fibre_) continue;
+    const int32_t first = paths[i].start + 1;
+    const int32_t last = paths[i].end;  // places first..last-1 are passed
+    if (first >= n_) {
+      passing[0] += counts[i];
+      passing[static_cast<size_t>(last - n_)] -= counts[i];
+      continue;
+    }
+    passing[static_cast<size_t>(first)] += counts[i];
+    passing[static_cast<size_t>(std::min(last, n_))] -= counts[i];
+    if (last > n_) {
+      passing[0] += counts[i];
+      passing[static_cast<size_t>(last - n_)] -= counts[i];
+    }
+  }
+  for (size_t p = 1; p < passing.size(); ++p) passing[p] += passing[p - 1];
+  origin_ = static_cast<int32_t>(std::min_element(passing.begin(), passing.end() - 1) - passing.begin());
+}
+
+// The severed pair with most to get whose ends the other fibre leaves free, or null.
+RingFlow::Severed* RingFlow::choose_severed(const Taken& taken) {
+  Severed* best = nullptr;
+  for (Severed& edge : severed_) {
+    const size_t pair = static_cast<size_t>(edge.pair);
+    if (edge.left == 0 || taken.drives[static_cast<size_t>(src_[pair])]) continue;
+    if (taken.receives[static_cast<size_t>(dst_[pair])]) continue;
+    if (best == nullptr || edge.left > best->left) best = &edge;
+  }
+  return best;
+}
+
+void RingFlow::take(int32_t start, int32_t end, int32_t pair, std::vector<int32_t>& sends,
+                    std::vector<int32_t>& receives, std::vector<int32_t>& served) {
+  for (int32_t p = start; p < end; ++p) --load_[static_cast<size_t>(p < n_ ? p : p - n_)];
+  --sends[static_cast<size_t>(src_[static_cast<size_t>(pair)])];
+  --receives[static_cast<size_t>(dst_[static_cast<size_t>(pair)])];
+  served.push_back(pair);
+}
+
+void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const Taken& taken,
+                     std::vector<int32_t>& sends, std::vector<int32_t>& receives, std::vector<int32_t>& served) {
+  Severed* const severed = choose_severed(taken);
+  const int32_t first = severed == nullptr ? 0 : severed->end - n_;
+  const int32_t last = severed == nullptr ? n_ : severed->start;
+  std::fill(worth_.begin() + first, worth_.begin() + last + 1, kNoWay);
+  worth_[static_cast<size_t>(first)] = 0;
+  for (int32_t p = first; p < last; ++p) {
+    const size_t here = static_cast<size_t>(p);
+    const double worth = worth_[here];
+    const double idle = worth - price_of(price, num_left - load_[here]);
+    if (idle > worth_[here + 1]) {
+      worth_[here + 1] = idle;
+      via_[here + 1] = kDummy;
+    }
+    const size_t src = static_cast<size_t>(accelerator_[here]);
+    if (num_open_[here] == 0 || taken.drives[src]) continue;
+    const double driven = worth + price_of(price, num_left - sends[src]);
+    for (int32_t e = begin_[here]; e < begin_[here] + num_open_[here]; ++e) {
+      const Edge& edge = edges_[static_cast<size_t>(e)];
+      const size_t dst = static_cast<size_t>(edge.dst);
+      if (edge.end > last || taken.receives[dst]) continue;
+      const double gained = driven + price_of(price, num_left - receives[dst]);
+      if (gained <= worth_[static_cast<size_t>(edge.end)]) continue;
+      worth_[static_cast<size_t>(edge.end)] = gained;
+      via_[static_cast<size_t>(edge.end)] = e;
+    }
+  }
+  if (severed != nullptr) {
+    --severed->left;
+    take(severed->start, severed->end, severed->pair, sends, receives, served);
+  }
+  for (int32_t p = last; p > first;) {
+    const int32_t e = via_[static_cast<size_t>(p)];
+    if (e == kDummy) {
+      --p;
+      continue;
+    }
+    Edge& edge = edges_[static_cast<size_t>(e)];
+    const int32_t pair = edge.pair;
+    const size_t start =
+        static_cast<size_t>((place_of(src_[static_cast<size_t>(pair)], fibre_, n_) - origin_ + n_) % n_);
+    take(static_cast<int32_t>(start), edge.end, pair, sends, receives, served);
+    p = static_cast<int32_t>(start);
+    if (--edge.left == 0) std::swap(edge, edges_[static_cast<size_t>(begin_[start] + --num_open_[start])]);
+  }
+}
+
+}  // namespace rostam::control

@@ -1,0 +1,224 @@
+#include "control/ring_wavelengths.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "control/ring_counts.h"
+#include "control/ring_flow.h"
+#include "control/wavelength_table.h"
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+namespace {
+
+// Price of leaving a segment or port idle by its slack: each further wavelength of slack makes it kDecay cheaper,
+// so that no sum over the few segments that compete for a flow outweighs a full one.
+constexpr double kDecay = 2;
+// Pairs that may have to give way for another one at a wavelength.
+constexpr size_t kMaxMoved = 3;
+// Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway.
+constexpr int32_t kMaxRearranged = 4096;
+
+class Assignment {
+ public:
+  Assignment(const Demand& demand, const Ring& ring, uint64_t seed)
+      : demand_(demand),
+        ring_(ring),
+        paths_(choose_paths(demand, ring)),
+        wanted_(count_wavelengths(demand, ring, paths_, seed)),
+        got_(paths_.size(), 0),
+        table_(demand, ring, paths_) {}
+
+  RingWavelengths run() {
+    serve_flows();
+    fill();
+    for (size_t i = 0; i < got_.size(); ++i) {
+      if (got_[i] > 0) continue;
+      ROSTAM_THROW(ConfigError, "no wavelength is free on all "
+                                    << paths_[i].num_hops() << " segments from accelerator " << demand_.src[i]
+                                    << " to accelerator " << demand_.dst[i] << " of the ring (" << ring_.num_wavelengths
+                                    << " wavelengths a fibre); lower the plan's circuit "
+                                       "degree or raise fabric.accelerator_bandwidth");
+    }
+    return collect();
+  }
+
+ private:
+  // Gives every wavelength to one flow on each fibre; the fibre that chooses first changes with each.
+  void serve_flows() {
+    const size_t n = static_cast<size_t>(ring_.num_accelerators);
+    std::vector<double> price(static_cast<size_t>(ring_.num_wavelengths) + 1);
+    for (size_t slack = 0; slack < price.size(); ++slack) price[slack] = std::pow(kDecay, -static_cast<double>(slack));
+    std::vector<RingFlow> flows;
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      flows.emplace_back(ring_, fibre, demand_.src, demand_.dst, paths_, wanted_);
+    }
+    std::vector<int32_t> sends(n, 0);
+    std::vector<int32_t> receives(n, 0);
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      sends[static_cast<size_t>(demand_.src[i])] += wanted_[i];
+      receives[static_cast<size_t>(demand_.dst[i])] += wanted_[i];
+    }
+    RingFlow::Taken taken{std::vector<uint8_t>(n), std::vector<uint8_t>(n)};
+    std::vector<int32_t> served;
+    for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+      served.clear();
+      std::fill(taken.drives.begin(), taken.drives.end(), uint8_t{0});
+      std::fill(taken.receives.begin(), taken.receives.end(), uint8_t{0});
+      for (int32_t turn = 0; turn < kNumFibres; ++turn) {
+        flows[static_cast<size_t>((w + turn) % kNumFibres)].serve(ring_.num_wavelengths - w, price, taken, sends,
+                                                                  receives, served);
+        for (const int32_t pair : served) {
+          taken.drives[static_cast<size_t>(demand_.src[static_cast<size_t>(pair)])] = 1;
+          taken.receives[static_cast<size_t>(demand_.dst[static_cast<size_t>(pair)])] = 1;
+        }
+      }
+      for (const int32_t pair : served) give(pair, w);
+    }
+  }
+
+  void give(int32_t pair, int32_t wavelength) {
+    table_.give(pair, wavelength);
+    ++got_[static_cast<size_t>(pair)];
+  }
+
+  void take_back(int32_t pair, int32_t wavelength) {
+    table_.take_back(pair, wavelength);
+    --got_[static_cast<size_t>(pair)];
+  }
+
+  double ratio(int32_t pair, int32_t count) const { return count / demand_.num_bytes[static_cast<size_t>(pair)]; }
+
+  // Gives free wavelengths to the slowest pair, one by one; moves others for a pair with less than it should have.
+  void fill() {
+    using Entry = std::pair<double, int32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
+    const auto push = [&](int32_t pair) { slowest.push({ratio(pair, got_[static_cast<size_t>(pair)]), pair}); };
+    for (size_t i = 0; i < got_.size(); ++i) push(static_cast<int32_t>(i));
+    int32_t num_rearranged = 0;
+    while (!slowest.empty()) {
+      const auto [then, pair] = slowest.top();
+      slowest.pop();
+      const size_t i = static_cast<size_t>(pair);
+      if (then != ratio(pair, got_[i])) {  // gave a wavelength away since
+        push(pair);
+        continue;
+      }
+      const int32_t wavelength = table_.first_free(pair);
+      if (wavelength != WavelengthTable::kNobody) {
+        give(pair, wavelength);
+      } else if (got_[i] >= wanted_[i] || num_rearranged++ >= kMaxRearranged || !rearrange(pair)) {
+        continue;
+      }
+      push(pair);
+    }
+  }
+
+  // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
+  // where they stay faster than `pair` is. Returns whether it could.
+  bool rearrange(int32_t pair) {
+    for (const bool may_give_up : {false, true}) {
+      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+        table_.holders(pair, w, kMaxMoved, holders_);
+        if (holders_.size() <= kMaxMoved && displace(pair, w, may_give_up)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool displace(int32_t pair, int32_t wavelength, bool may_give_up) {
+    const double own = ratio(pair, got_[static_cast<size_t>(pair)]);
+    for (const int32_t other : holders_) take_back(other, wavelength);
+    give(pair, wavelength);
+    std::vector<std::pair<int32_t, int32_t>> moved;
+    bool is_done = true;
+    for (const int32_t other : holders_) {
+      const int32_t free = table_.first_free(other);
+      if (free != WavelengthTable::kNobody) {
+        give(other, free);
+        moved.emplace_back(other, free);
+      } else if (!may_give_up || ratio(other, got_[static_cast<size_t>(other)]) <= own) {
+        is_done = false;
+        break;
+      }
+    }
+    if (is_done) return true;
+    for (const auto& [other, free] : moved) take_back(other, free);
+    take_back(pair, wavelength);
+    for (const int32_t other : holders_) give(other, wavelength);
+    return false;
+  }
+
+  RingWavelengths collect() const {
+    RingWavelengths result;
+    result.count = got_;
+    result.target = wanted_;
+    std::vector<int64_t> next(got_.size() + 1, 0);
+    for (size_t i = 0; i < got_.size(); ++i) {
+      result.fibre.push_back(paths_[i].fibre);
+      result.num_hops.push_back(paths_[i].num_hops());
+      next[i + 1] = next[i] + got_[i];
+    }
+    result.circuit_pair.resize(static_cast<size_t>(next.back()));
+    result.circuit_wavelength.resize(static_cast<size_t>(next.back()));
+    for (int32_t a = 0; a < ring_.num_accelerators; ++a) {
+      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+        const int32_t pair = table_.driven(a, w);
+        if (pair == WavelengthTable::kNobody) continue;
+        const size_t at = static_cast<size_t>(next[static_cast<size_t>(pair)]++);
+        result.circuit_pair[at] = pair;
+        result.circuit_wavelength[at] = w;
+      }
+    }
+    return result;
+  }
+
+  const Demand& demand_;
+  const Ring& ring_;
+  std::vector<RingPath> paths_;
+  std::vector<int32_t> wanted_;
+  std::vector<int32_t> got_;
+  WavelengthTable table_;
+  std::vector<int32_t> holders_;
+};
+
+// No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept.
+void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& found) {
+  const size_t n = static_cast<size_t>(ring.num_accelerators);
+  const size_t num_wavelengths = static_cast<size_t>(ring.num_wavelengths);
+  std::vector<uint8_t> is_used(4 * n * num_wavelengths, 0);
+  const auto use = [&](size_t row, int32_t wavelength, int32_t pair) {
+    uint8_t& used = is_used[static_cast<size_t>(wavelength) * 4 * n + row];
+    ROSTAM_CHECK(!used, "wavelength " << wavelength << " of pair " << pair << " is in use already");
+    used = 1;
+  };
+  for (size_t j = 0; j < found.circuit_pair.size(); ++j) {
+    const int32_t pair = found.circuit_pair[j];
+    const size_t i = static_cast<size_t>(pair);
+    const int32_t wavelength = found.circuit_wavelength[j];
+    ROSTAM_CHECK(found.num_hops[i] <= ring.reach, "pair " << pair << " is " << found.num_hops[i] << " hops long");
+    use(2 * n + static_cast<size_t>(demand.src[i]), wavelength, pair);
+    use(3 * n + static_cast<size_t>(demand.dst[i]), wavelength, pair);
+    const int32_t step = found.fibre[i] == 0 ? 1 : -1;
+    int32_t here = demand.src[i];
+    for (int32_t hop = 0; hop < found.num_hops[i]; ++hop) {
+      use(static_cast<size_t>(found.fibre[i]) * n + static_cast<size_t>(here), wavelength, pair);
+      here = (here + step + ring.num_accelerators) % ring.num_accelerators;
+    }
+    ROSTAM_CHECK(here == demand.dst[i], "the path of pair " << pair << " ends at accelerator " << here);
+  }
+}
+
+}  // namespace
+
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed) {
+  RingWavelengths found = Assignment(demand, ring, seed).run();
+  check_ring(demand, ring, found);
+  return found;
+}
+
+}  // namespace rostam::control

@@ -1,0 +1,40 @@
+// Wavelengths of a ring's two fibres for one demand, set once (MODEL G22).
+// Example: set_ring_wavelengths(demand, Ring{1024, 320, 16, {}}, 0).count[0].
+//
+// Objective: the largest minimum of wavelengths / bytes over the demanded pairs, each with one wavelength at least.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "control/demand.h"
+#include "control/ring_paths.h"
+
+namespace rostam::control {
+
+// Entry i of the first arrays is pair i of the demand. Circuit j gives pair circuit_pair[j] (ascending) wavelength
+// circuit_wavelength[j] on fibre fibre[circuit_pair[j]], the same on all segments of its path.
+struct RingWavelengths {
+  std::vector<int32_t> fibre;
+  std::vector<int32_t> num_hops;
+  std::vector<int32_t> count;
+  std::vector<int32_t> target;  // best whole counts if wavelengths needed no continuity
+  std::vector<int32_t> circuit_pair;
+  std::vector<int32_t> circuit_wavelength;
+};
+
+// The paper's steps, each on whole wavelengths, so that its average of flows needs no rounding afterwards:
+//   1. Every pair goes the shorter way round; per fibre a graph with its edge and dummy edges between neighbours, cut
+//      at one place (RingFlow).
+//   2. A unit flow of least cost: what it covers overlaps nowhere, so it is one wavelength. The paper's cost -1/TM
+//      prefers short demands and leaves full segments idle; here idling costs the more the fuller a segment or port.
+//   3. Serve the flow's pairs with one wavelength, subtract, repeat W times.
+//   4. Scaling and rounding come first (count_wavelengths, which takes the seed), with the least of one a pair.
+// Then what did not fit (circular arcs may need more wavelengths than their largest load) and what is left over goes
+// to the slowest pairs, wherever a wavelength is free along a path and at both its ends.
+// Throws: ConfigError for pairs beyond reach, for more pairs than wavelengths on a segment or at an accelerator, and
+// for a pair that is left without a wavelength. Cost: O(W (N + P)).
+// Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see tests/control/test_ring_wavelengths.py.
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed);
+
+}  // namespace rostam::control
