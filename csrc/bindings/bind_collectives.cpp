@@ -63,6 +63,7 @@ void bind_collectives(py::module_& module) {
       .def_property_readonly("num_chunks", [](const Schedule& s) { return s.shape().num_chunks; })
       .def_property_readonly("is_in_place", [](const Schedule& s) { return s.shape().is_in_place; })
       .def_property_readonly("has_ordered_arrivals", [](const Schedule& s) { return s.shape().has_ordered_arrivals; })
+      .def_property_readonly("is_synchronous", [](const Schedule& s) { return s.shape().is_synchronous; })
       .def("distinct_steps", &distinct_steps,
            "(steps alike, senders, receivers, chunks of each message) of every distinct step.")
       .def_property_readonly("total_chunks_sent", &Schedule::total_chunks_sent,

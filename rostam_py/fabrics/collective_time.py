@@ -27,45 +27,51 @@ NUM_LATENCY_SAMPLES = 2**12
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Distinct costs of one step's messages: alpha [s], beta [s per byte of a chunk], and how many share them.
+    """Distinct costs of one step's messages, and how many messages share each.
 
-    count: steps alike. Float arrays, one entry a distinct pair (alpha, beta).
+    count: steps alike. runs_ahead: ranks send eagerly and nobody sends back to who sends to him. num_chunks: of a
+    message. alpha_s: latency. beta_s_per_byte: for a byte a chunk. Arrays, one entry a distinct cost.
     """
 
     count: int
+    runs_ahead: bool
+    num_chunks: np.ndarray
     alpha_s: np.ndarray
     beta_s_per_byte: np.ndarray
     num_messages: np.ndarray
 
+    def time_s(self, chunk_bytes: float) -> float:
+        """Return the time of one of these steps [s]."""
+        serial = self.beta_s_per_byte * chunk_bytes
+        each = self.alpha_s + serial
+        if not self.runs_ahead:
+            return float(each.max())
+        # Round an eager ring only the mean hop counts, unless one port alone is slower than that. Messages of
+        # one size are one ring, or rings alike.
+        rings = [self.num_chunks == size for size in np.unique(self.num_chunks)]
+        means = [np.average(each[ring], weights=self.num_messages[ring]) for ring in rings]
+        return float(max(serial.max(), *means))
+
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmCosts:
-    """What an algorithm costs on a fabric at any size.
-
-    num_chunks: pieces of the buffer. is_one_way_ring: ranks run ahead of each other round one ring.
-    """
+    """What an algorithm costs on a fabric at any size; num_chunks: pieces of the buffer."""
 
     num_chunks: int
-    is_one_way_ring: bool
     steps: tuple[StepCosts, ...]
 
     def time_s(self, num_bytes: float) -> float:
         """Return the time for ``num_bytes`` in one plane [s]."""
-        chunk = float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
-        return sum(step.count * self._step_s(step, chunk) for step in self.steps)
+        chunk = self._chunk_bytes(num_bytes)
+        return sum(step.count * step.time_s(chunk) for step in self.steps)
 
     def serial_s(self, num_bytes: float) -> float:
         """Return what the fullest links of all steps need for their bytes [s]: the time without latency."""
-        chunk = float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
+        chunk = self._chunk_bytes(num_bytes)
         return sum(step.count * float(step.beta_s_per_byte.max()) * chunk for step in self.steps)
 
-    def _step_s(self, step: StepCosts, chunk_bytes: float) -> float:
-        serial = step.beta_s_per_byte * chunk_bytes
-        each = step.alpha_s + serial
-        if not self.is_one_way_ring:
-            return float(each.max())
-        # Round an eager ring only the mean hop counts, unless one port is slower than that for itself.
-        return max(float(serial.max()), float(np.average(each, weights=step.num_messages)))
+    def _chunk_bytes(self, num_bytes: float) -> float:
+        return float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
 
 
 _CACHE: "WeakKeyDictionary[Fabric, dict[tuple, AlgorithmCosts]]" = WeakKeyDictionary()
@@ -100,11 +106,13 @@ def algorithm_costs(
         if fabric.is_circuit_switched:
             src, dst, num_bytes = schedule_traffic(collective, algorithm, len(members), unit, 2**20, rows_columns)
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
-        steps = tuple(
-            _step_costs(routed, routing, count, members[src], members[dst], chunks)
-            for count, src, dst, chunks in schedule.distinct_steps()
-        )
-        known[key] = AlgorithmCosts(schedule.num_chunks, schedule.has_ordered_arrivals, steps)
+        steps = []
+        for count, src, dst, chunks in schedule.distinct_steps():
+            runs_ahead = not (schedule.is_synchronous or _has_answers(src, dst))
+            steps.append(
+                StepCosts(count, runs_ahead, *_message_costs(routed, routing, members[src], members[dst], chunks))
+            )
+        known[key] = AlgorithmCosts(schedule.num_chunks, tuple(steps))
     return known[key]
 
 
@@ -122,7 +130,7 @@ def predict_collective_time(
     """Predict the time of a collective alone on a fabric, without simulating it.
 
     Model: sum over steps of the slowest message: alpha of its route + the bytes that the step puts on the route's
-        fullest link / its capacity. Round a one-way ring: max(slowest port, mean of alpha + bytes / B), since its
+        fullest link / its capacity. Round one-way rings: max(slowest port, mean of alpha + bytes / B), since their
         ranks run ahead. Exact (but for 1 ps a message) where all messages of a step are alike; else it
         ignores that ranks drift apart and that shares grow as messages end.
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
@@ -200,17 +208,24 @@ def _can_run(
     return True
 
 
-def _step_costs(
-    fabric: Fabric, routing: str, count: int, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray
-) -> StepCosts:
+def _has_answers(src: np.ndarray, dst: np.ndarray) -> bool:
+    """Return whether any two ranks send to each other in the step."""
+    width = np.int64(max(src.max(), dst.max())) + 1
+    return bool(np.isin(src * width + dst, dst * width + src).any())
+
+
+def _message_costs(
+    fabric: Fabric, routing: str, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the columns of StepCosts for messages sent at once between accelerators."""
     router = fabric.router(routing)
+    sizes = chunks.astype(float)
     if len(src) <= MAX_ROUTED_MESSAGES:
-        latency_ps, seconds = _core.route_costs(router, src, dst, chunks.astype(float))
-        pairs = np.stack([latency_ps * 1e-12, seconds])
-        (alpha, beta), shared = np.unique(pairs, axis=1, return_counts=True)
-        return StepCosts(int(count), alpha, beta, shared)
-    loads = _core.link_loads(fabric.core, routing, src, dst, chunks.astype(float))
+        latency_ps, seconds = _core.route_costs(router, src, dst, sizes)
+        costs, shared = np.unique(np.stack([sizes, latency_ps * 1e-12, seconds]), axis=1, return_counts=True)
+        return costs[0], costs[1], costs[2], shared
+    loads = _core.link_loads(fabric.core, routing, src, dst, sizes)
     few = slice(None, None, len(src) // NUM_LATENCY_SAMPLES)
-    latency_ps, _ = _core.route_costs(router, src[few], dst[few], chunks[few].astype(float))
+    latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
     beta = 1 / _core.headroom(fabric.core, loads)
-    return StepCosts(int(count), np.array([latency_ps.max() * 1e-12]), np.array([beta]), np.array([len(src)]))
+    return sizes[:1], np.array([latency_ps.max() * 1e-12]), np.array([beta]), np.array([len(src)])

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 
@@ -27,6 +28,11 @@ def unit_size(fabric: Fabric) -> int:
 def group_size(num_ranks: int, unit: int) -> int:
     """Return the group size of a hierarchical collective: the largest divisor of the ranks that is <= unit."""
     return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
+
+
+def needs_grid(collective: str, algorithm: str) -> bool:
+    """Return whether a registered algorithm runs on ranks that stand on a 2D grid."""
+    return bool(_core.needs_grid(collective, algorithm))
 
 
 def grid_of_ranks(fabric: Fabric, ranks: Sequence[int] | np.ndarray) -> np.ndarray | None:

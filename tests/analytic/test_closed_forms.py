@@ -56,7 +56,7 @@ def test_torus_algorithms_on_square_grids_meet_the_papers_formulas(n):
 
 
 def test_torus_2d_on_an_oblong_grid_adds_up_where_the_copies_share_a_dimension():
-    # 3 rows, 2 columns; S = 24 x 1,000 bytes: parts of 1,000 bytes, 1 us each. Six steps; per step (copy one, copy two):
+    # 3 rows, 2 columns; S = 24 x 1,000 bytes: parts of 1,000 bytes, 1 us each. Six steps of (copy one, copy two):
     # row 3 | column 2, column 1 | column 2, column 1 | row 1, column 1 | row 1, column 1 | column 2, row 3 | column 2.
     us = 1_000_000
     expected = 6 * ALPHA + (3 + (1 + 2) + 1 + 1 + (1 + 2) + 3) * us

@@ -1,5 +1,7 @@
 """MODEL F20 on random collectives: what holds for every fabric, algorithm, size and routing."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -43,9 +45,20 @@ def random_collective(rng, fabric, largest=10**7):
     collective, algorithm = NAMES[rng.integers(len(NAMES))]
     count = int(rng.integers(1, fabric.num_accelerators + 1))
     ranks = rng.permutation(fabric.num_accelerators)[:count].tolist()
-    return {
-        "collective": collective, "algorithm": algorithm, "ranks": ranks, "num_bytes": int(rng.integers(0, largest)),
-    }  # fmt: skip
+    arguments = {"collective": collective, "ranks": ranks, "num_bytes": int(rng.integers(0, largest))}
+    if not _core.needs_grid(collective, algorithm):
+        return arguments | {"algorithm": algorithm}
+    grids = [(rows, count // rows) for rows in range(1, count + 1) if count % rows == 0]
+    if algorithm == "dual_hamiltonian_rings":
+        grids = [grid for grid in grids if has_cycles(*grid)]
+    # Where a count has no grid with two cycles the ring stands in.
+    return arguments | ({"algorithm": algorithm, "grid": grids[rng.integers(len(grids))]} if grids else {})
+
+
+def has_cycles(rows, columns):
+    """Condition for two disjoint Hamiltonian cycles, either way round."""
+    r, c = max(rows, columns), min(rows, columns)
+    return r % c == 0 and math.gcd(r, c - 1) == 1
 
 
 def scaled(parameters, c):
@@ -60,7 +73,8 @@ def busiest_port_seconds(fabric, result):
 
 def num_steps(arguments):
     """Dependency steps of the collective, each rounded up to 1 ps."""
-    schedule = _core.Schedule(arguments["collective"], arguments["algorithm"], len(arguments["ranks"]))
+    names = arguments["collective"], arguments.get("algorithm", "ring")
+    schedule = _core.Schedule(*names, len(arguments["ranks"]), 1, arguments.get("grid", (0, 0)))
     return 4 * schedule.num_steps + 8
 
 
