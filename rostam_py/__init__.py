@@ -28,6 +28,7 @@ _EXPORTS = {
     "run_collective": "rostam_py.simulation",
     "run_flows": "rostam_py.simulation",
     "saturation_throughput": "rostam_py.fabrics.throughput",
+    "search": "rostam_py.searching",
     "simulate": "rostam_py.simulation",
     "time_to_accuracy": "rostam_py.convergence",
     "trace": "rostam_py.tracing",

@@ -26,7 +26,7 @@ FLOORS = [
     {"tracing", "costs", "fabrics", "convergence"},
     {"placement"},
     {"simulation"},
-    {"search"},
+    {"searching"},
     {"fleet"},
     {"sweep", "report"},
     {"cli"},

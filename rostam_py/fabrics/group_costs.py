@@ -1,0 +1,120 @@
+"""What collectives cost when many process groups run them at once, and point-to-point messages sent together.
+
+Legend: G = groups, p = ranks of one group, M = messages of one step of one group.
+
+Example:
+    costs = group_costs(fabric, "all_reduce", "ring", np.arange(64).reshape(8, 8).T)
+    costs.time_s(25e6)                           # eight rings of stride 8, sharing what links they share
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.fabrics.fabric import Fabric
+
+# Beyond it messages are not routed one by one: the fullest link decides, and latencies are sampled.
+MAX_ROUTED_MESSAGES = 2**17
+_NUM_SAMPLES = 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """count: steps alike. alpha_s, beta_s_per_byte: of every message, float arrays (distinct groups, M)."""
+
+    count: int
+    alpha_s: np.ndarray
+    beta_s_per_byte: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCosts:
+    """An algorithm's cost on groups that run it at once, at any size.
+
+    num_chunks: pieces of the buffer. is_eager: ranks run ahead of each other round one ring.
+    """
+
+    num_chunks: int
+    is_eager: bool
+    steps: tuple[_Step, ...]
+    planes: int = 1
+
+    def time_s(self, num_bytes: float) -> float:
+        """Return the time until the slowest group is done [s]. num_bytes: S of MODEL A4."""
+        chunk = np.ceil(np.ceil(num_bytes / self.num_chunks) / self.planes)
+        return float(sum(step.count * self._step_s(step, chunk) for step in self.steps))
+
+    def _step_s(self, step: _Step, chunk_bytes: float) -> float:
+        serial = step.beta_s_per_byte * chunk_bytes
+        each = step.alpha_s + serial
+        if not self.is_eager:
+            return float(each.max())
+        # Round an eager ring only the mean hop counts, unless one port is slower than that for itself.
+        return float(np.maximum(serial.max(axis=1), each.mean(axis=1)).max())
+
+
+def group_costs(
+    fabric: Fabric,
+    collective: str,
+    algorithm: str,
+    groups: np.ndarray,
+    *,
+    unit: int = 1,
+    grid: tuple[int, int] = (0, 0),
+    routing: str = "spray",
+) -> GroupCosts:
+    """Route the distinct steps of an algorithm on all groups at once.
+
+    Model: a message takes alpha of its route + the bytes that all groups' messages of the step put on the route's
+        fullest link / its capacity; a step takes its slowest message, an eager ring as ``GroupCosts`` says. Groups
+        that are not in step would share less.
+    Args: groups: accelerators in rank order, int array (G, p). unit: group_size of "hierarchical". grid: (rows,
+        columns) of the ranks of one group for algorithms that need it.
+    Raises: ConfigError for unknown names; NoRouteError for a cut pair.
+    Cost: one route a message of each distinct step.
+    Source: MODEL A3 and A5; tests/fabrics/test_group_costs.py compares with closed forms and simulations.
+    """
+    num_groups, num_ranks = groups.shape
+    if num_ranks == 1:
+        return GroupCosts(1, False, ())
+    schedule = _core.Schedule(collective, algorithm, num_ranks, unit, grid)
+    router = fabric.router(routing)
+    steps = []
+    for count, src, dst, chunks in schedule.distinct_steps():
+        sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (num_groups, len(src))).reshape(-1)
+        alpha, beta = _message_costs(fabric, router, routing, groups[:, src].ravel(), groups[:, dst].ravel(), sizes)
+        pairs = np.stack([alpha.reshape(num_groups, -1), beta.reshape(num_groups, -1)], axis=2)
+        order = np.lexsort((pairs[:, :, 0], pairs[:, :, 1]), axis=1)
+        distinct = np.unique(np.take_along_axis(pairs, order[:, :, None], axis=1), axis=0)
+        steps.append(_Step(int(count), distinct[:, :, 0], distinct[:, :, 1]))
+    return GroupCosts(int(schedule.num_chunks), bool(schedule.has_ordered_arrivals), tuple(steps), fabric.planes)
+
+
+def message_costs(
+    fabric: Fabric, src: np.ndarray, dst: np.ndarray, *, routing: str = "spray"
+) -> tuple[float, float]:
+    """Return (alpha [s], beta [s per byte]) of the slowest of messages of one size that are sent at once.
+
+    Raises: NoRouteError for a cut pair.
+    """
+    if len(src) == 0:
+        return 0.0, 0.0
+    router = fabric.router(routing)
+    alpha, beta = _message_costs(fabric, router, routing, src, dst, np.full(len(src), 1.0 / fabric.planes))
+    return float(alpha.max()), float(beta.max())
+
+
+def _message_costs(
+    fabric: Fabric, router: "_core.Router", routing: str, src: np.ndarray, dst: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha [s] and seconds of every message; ``sizes`` are in units of what beta is per."""
+    src, dst = src.astype(np.int32), dst.astype(np.int32)
+    if len(src) <= MAX_ROUTED_MESSAGES:
+        latency_ps, seconds = _core.route_costs(router, src, dst, sizes)
+        return latency_ps * 1e-12, seconds
+    loads = _core.link_loads(fabric.core, routing, src, dst, sizes)
+    few = slice(None, None, max(1, len(src) // _NUM_SAMPLES))
+    latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
+    slowest = 1 / _core.headroom(fabric.core, loads)
+    return np.full(len(src), latency_ps.max() * 1e-12), np.full(len(src), slowest)

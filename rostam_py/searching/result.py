@@ -1,0 +1,127 @@
+"""What a search found: candidates, best first, with their estimates, simulations and refusals."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.placement import Plan, Strategy
+from rostam_py.simulation import RunResult
+
+EXPOSED = ("tp", "dp", "pp", "tied")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One strategy and global batch.
+
+    estimate_s, simulated_s: iteration time [s], None where not computed. iterations: to the curve's target, None
+    without a curve. reason: why it was not estimated (does not fit, degree too high, cannot win), else "".
+    bound_s: iteration time that its compute alone takes, or None. exposed_s: communication that the simulation left
+    exposed, mean over devices [s].
+    """
+
+    strategy: Strategy
+    global_batch: int
+    micro_batch: int | None = None
+    num_microbatches: int | None = None
+    estimate_s: float | None = None
+    simulated_s: float | None = None
+    bound_s: float | None = None
+    memory_bytes: int | None = None
+    circuit_degree: int | None = None
+    iterations: float | None = None
+    exposed_s: float | None = None
+    reason: str = ""
+    plan: Plan | None = field(default=None, repr=False, compare=False)
+    result: RunResult | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def iteration_time_s(self) -> float | None:
+        """Simulated iteration time, or else the estimate [s]."""
+        return self.estimate_s if self.simulated_s is None else self.simulated_s
+
+    @property
+    def time_to_accuracy_s(self) -> float | None:
+        """Iteration time x iterations [s]; None without a curve or a time."""
+        seconds = self.iteration_time_s
+        return None if seconds is None or self.iterations is None else seconds * self.iterations
+
+    @property
+    def estimate_error(self) -> float | None:
+        """Estimate / simulated - 1."""
+        if self.estimate_s is None or self.simulated_s is None:
+            return None
+        return self.estimate_s / self.simulated_s - 1
+
+    def objective(self, seconds: float) -> float:
+        """Return what is minimised, were an iteration to take ``seconds``: time-to-accuracy, or time a sample [s]."""
+        return seconds * (self.iterations if self.iterations is not None else 1 / self.global_batch)
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """Parallelism degrees that its placer uses."""
+        keys = ("dp", "mp") if self.strategy.placer == "sip_ml" else ("dp", "tp", "pp")
+        return {key: int(getattr(self.strategy, key)) for key in keys}
+
+    def describe(self) -> str:
+        """Return its degrees in words: "dp 32 x tp 4 x pp 2"."""
+        text = " x ".join(f"{key} {value}" for key, value in self.degrees.items())
+        return text + (f", recompute {self.strategy.recompute}" if self.strategy.recompute != "none" else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it JSON-ready."""
+        return {
+            "placer": self.strategy.placer, **self.degrees, "recompute": self.strategy.recompute,
+            "global_batch": self.global_batch, "micro_batch": self.micro_batch,
+            "num_microbatches": self.num_microbatches, "estimate_s": self.estimate_s, "simulated_s": self.simulated_s,
+            "estimate_error": self.estimate_error, "exposed_communication_s": self.exposed_s,
+            "memory_bytes": self.memory_bytes, "circuit_degree": self.circuit_degree, "iterations": self.iterations,
+            "time_to_accuracy_s": self.time_to_accuracy_s, "compute_bound_s": self.bound_s, "reason": self.reason,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Ranked candidates of one machine.
+
+    candidates: those simulated first, then those estimated, then those refused; best first in each.
+    convergence: name of the curve, None if time a sample was minimised. cpu_s: what the search took.
+    """
+
+    model: str
+    fabric: str
+    accelerator: str
+    num_accelerators: int
+    candidates: tuple[Candidate, ...]
+    convergence: str | None = None
+    notes: tuple[str, ...] = ()
+    cpu_s: float = field(default=0.0, compare=False)
+
+    @property
+    def best(self) -> Candidate:
+        """The first candidate."""
+        return self.candidates[0]
+
+    @property
+    def simulated(self) -> tuple[Candidate, ...]:
+        """Those that were simulated, best first."""
+        return tuple(c for c in self.candidates if c.simulated_s is not None)
+
+    @property
+    def estimated(self) -> tuple[Candidate, ...]:
+        """Those that have an estimate, best first."""
+        return tuple(c for c in self.candidates if c.estimate_s is not None)
+
+    @property
+    def worst_estimate_error(self) -> float:
+        """Largest distance of an estimate from its simulation, relative; 0 without simulations."""
+        return max((abs(c.estimate_error) for c in self.simulated if c.estimate_error is not None), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready summary; equal searches give equal values."""
+        return {
+            "model": self.model, "fabric": self.fabric, "accelerator": self.accelerator,
+            "num_accelerators": self.num_accelerators, "convergence": self.convergence,
+            "num_candidates": len(self.candidates), "num_estimated": len(self.estimated),
+            "num_simulated": len(self.simulated), "worst_estimate_error": self.worst_estimate_error,
+            "notes": list(self.notes), "candidates": [c.to_dict() for c in self.candidates],
+        }  # fmt: skip

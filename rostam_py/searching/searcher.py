@@ -1,0 +1,345 @@
+"""Searcher: estimates and simulations of strategies for one model, on one machine after another.
+
+Plans and their kernel times depend on no fabric, so they are placed once; routes of process groups are kept a fabric.
+"""
+
+import dataclasses
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rostam_py.convergence import Curve, get_curve
+from rostam_py.errors import ConfigError, DegreeError, NoRouteError
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement import Machine, Plan, Strategy, place
+from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.searching.axis_costs import AxisCosts
+from rostam_py.searching.candidates import (
+    check_batches,
+    default_batches,
+    has_sip_ml,
+    largest_micro_batch,
+    megatron_strategies,
+    sip_ml_strategies,
+)
+from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan
+from rostam_py.searching.estimate_sip_ml import estimate_sip_ml
+from rostam_py.searching.result import EXPOSED, Candidate, SearchResult
+from rostam_py.simulation import simulate
+
+PLACER_NAMES = ("megatron", "sip_ml")
+# Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
+_RECOMPUTE = ("none", "selective", "full")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A plan on some machine of the right size, its compiled stages, or why there is none."""
+
+    plan: Plan | None
+    stages: list[CompiledStage]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """What one search minimises, and under which limits."""
+
+    curve: Curve | None
+    extrapolate: bool
+    max_circuit_degree: int | None
+    num_simulated: int
+
+    def iterations(self, batch: int) -> float | None:
+        """Return the iterations to the target at a batch, None without a curve."""
+        return None if self.curve is None else self.curve.iterations(batch, extrapolate=self.extrapolate)
+
+
+class Searcher:
+    """Search strategies of one model; keeps placed plans, so that further machines of one size cost little.
+
+    Args: base: precision, optimizer, recompute, algorithms and all else but the degrees, which are searched.
+        placers: "megatron" (dp, tp, pp) and "sip_ml" (dp, mp). cost, cost_config: as ``place`` takes them.
+        routing, seed, fidelity: as ``simulate`` takes them.
+    Raises: ConfigError for an unknown placer.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        *,
+        base: Strategy | None = None,
+        placers: Sequence[str] = PLACER_NAMES,
+        cost: str = "roofline",
+        cost_config: dict[str, Any] | None = None,
+        routing: str = "spray",
+        fidelity: str = "flow",
+        seed: int = 0,
+    ) -> None:
+        for name in placers:
+            if name not in PLACER_NAMES:
+                raise ConfigError(f"placers holds {name!r}; it must be of: {', '.join(PLACER_NAMES)}")
+        self.graph = regroup_gradient_sums(graph)  # placing would do it every time
+        self.base = Strategy() if base is None else base
+        self.placers = tuple(placers)
+        self.cost, self.cost_config = cost, dict(cost_config or {})
+        self.routing, self.fidelity, self.seed = routing, fidelity, seed
+        self._placed: dict[Any, _Placed] = {}
+        self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
+
+    def search(
+        self,
+        machine: Machine,
+        *,
+        convergence: str | Curve | None = None,
+        batches: Sequence[int] | None = None,
+        strategies: Sequence[Strategy] | None = None,
+        max_circuit_degree: int | None = None,
+        num_simulated: int = 8,
+        extrapolate: bool = False,
+        progress: Progress = lambda text, done, total: None,
+    ) -> SearchResult:
+        """Estimate all candidates on a machine and simulate the best few.
+
+        Args and Raises: as ``search``. progress: called with a text, the steps done and their number.
+        """
+        begin = time.process_time()
+        curve = None if convergence is None else get_curve(convergence)
+        if batches is None and curve is None:
+            raise ConfigError("search needs batches=[...], or a convergence curve, whose measured ones are taken")
+        chosen = default_batches(curve) if batches is None and curve is not None else tuple(batches or ())
+        check_batches(chosen, curve, extrapolate)
+        if num_simulated < 0:
+            raise ConfigError(f"num_simulated is {num_simulated}; it must be >= 0")
+        goal = _Goal(curve, extrapolate, max_circuit_degree, num_simulated)
+        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, strategies), progress)
+        if not any(c.estimate_s is not None for c in found):
+            raise _nothing_fits(found)
+        ranked = self._simulate_best(machine, found, goal, progress)
+        notes = () if curve is None else tuple(curve.notes)
+        outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
+        if outside:
+            notes = (f"extrapolated: batches {outside} lie outside what the curve measured", *notes)
+        return SearchResult(
+            model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
+            num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),
+            convergence=None if curve is None else curve.name, notes=notes, cpu_s=time.process_time() - begin,
+        )  # fmt: skip
+
+    # Enumeration and bounds
+
+    def _queue(
+        self, machine: Machine, goal: _Goal, batches: Sequence[int], strategies: Sequence[Strategy] | None
+    ) -> list[Candidate]:
+        """Return the candidates in the order of what their compute alone allows."""
+        size = len(machine.healthy_accelerators)
+        reference = max(batches)
+        found = []
+        for batch in batches:
+            for strategy in self._strategies(size, batch, strategies):
+                seconds = self._bound_s(machine, strategy, batch, reference)
+                found.append(
+                    Candidate(strategy, batch, strategy.micro_batch, bound_s=seconds, iterations=goal.iterations(batch))
+                )
+        if not found:
+            raise DegreeError(
+                f"no degrees use {size} accelerators and divide a batch of {list(batches)}; name other batches"
+            )
+        return sorted(found, key=lambda c: c.objective(c.bound_s or 0.0))
+
+    def _strategies(self, size: int, batch: int, given: Sequence[Strategy] | None) -> list[Strategy]:
+        if given is not None:
+            return [one for one in given if batch % one.dp == 0]
+        found: list[Strategy] = []
+        if "megatron" in self.placers:
+            found += megatron_strategies(self.base, size, batch)
+        if "sip_ml" in self.placers and has_sip_ml():
+            found += sip_ml_strategies(self.base, size, batch)
+        return found
+
+    def _bound_s(self, machine: Machine, strategy: Strategy, batch: int, reference: int) -> float:
+        """Return what a candidate's kernels take at least [s].
+
+        Model: per-sample time of the unpipelined plan with the same tp at the largest batch, where kernels are most
+            efficient, divided over the stages, plus the bubble. Algorithm 1 may split perfectly.
+        """
+        if strategy.placer == "sip_ml":
+            return self._per_sample_s(machine, 1, reference) * batch / strategy.num_ranks
+        seconds = self._per_sample_s(machine, strategy.tp, reference) * batch * strategy.tp / strategy.num_ranks
+        if strategy.pp == 1:
+            return seconds
+        local = batch // strategy.dp
+        return seconds * (1 + (strategy.pp - 1) / max(1, local // (strategy.micro_batch or local)))
+
+    def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
+        """Return seconds of compute a sample on one device of a tp group, forward and backward, whatever its memory."""
+        size = len(machine.healthy_accelerators)
+        dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
+        strategy = replace(
+            self.base, placer="megatron", dp=dp, tp=tp, pp=1, micro_batch=None, recompute="none", check_memory=False,
+            allow_idle=True,
+        )  # fmt: skip
+        placed = self._place(machine, strategy, batch)
+        if placed.plan is None:
+            return 0.0
+        rows = placed.stages[0].templates
+        work = sum(row.duration_s for name in ("forward", "backward") for row in rows[name])
+        return work / placed.plan.micro_batch
+
+    # Estimates
+
+    def _estimate_all(
+        self, machine: Machine, goal: _Goal, queue: list[Candidate], progress: Progress
+    ) -> list[Candidate]:
+        """Estimate candidates until the bound of the next says that it, and all behind it, cannot be simulated."""
+        found: list[Candidate] = []
+        best: list[float] = []  # a heap of the best objectives, negated
+        keep = max(1, goal.num_simulated)
+        for number, candidate in enumerate(queue):
+            progress(f"estimating {candidate.describe()}", number, len(queue))
+            bound = candidate.objective(candidate.bound_s or 0.0)
+            if len(best) == keep and bound > -best[0]:
+                found.append(replace(candidate, reason="its compute alone takes longer than the best estimates"))
+                continue
+            done = self._estimate(machine, goal, candidate)
+            if done is None:
+                continue
+            found.append(done)
+            if done.estimate_s is not None:
+                heapq.heappush(best, -done.objective(done.estimate_s))
+                if len(best) > keep:
+                    heapq.heappop(best)
+        return found
+
+    def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate | None:
+        """Return the candidate with its estimate or with why it has none; None where its placer cannot estimate."""
+        placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
+        if placed.plan is None:
+            return replace(candidate, reason=placed.reason)
+        plan = placed.plan.on(machine)
+        known = replace(
+            candidate, strategy=plan.strategy, plan=plan, micro_batch=plan.micro_batch,
+            num_microbatches=plan.num_microbatches, memory_bytes=plan.memory_bytes,
+        )  # fmt: skip
+        if placed.reason:
+            return replace(known, reason=placed.reason)
+        try:
+            fabric, costs = self._route(plan, known)
+            known = replace(known, circuit_degree=getattr(plan, "circuit_degree", None))
+            limit = goal.max_circuit_degree
+            if limit is not None and known.circuit_degree is not None and known.circuit_degree > limit:
+                return replace(known, reason=f"needs {known.circuit_degree} circuits an accelerator, {limit} are allowed")
+            estimate = self._time(plan, fabric, costs, placed.stages)
+        except (ConfigError, NoRouteError) as error:
+            return replace(known, reason=str(error))
+        return None if estimate is None else replace(known, estimate_s=estimate.iteration_time_s)
+
+    def _time(
+        self, plan: Plan, fabric: Any, costs: dict[Any, Any], stages: list[CompiledStage]
+    ) -> Estimate | None:
+        if plan.strategy.placer == "sip_ml":
+            return estimate_sip_ml(plan, fabric)
+        return estimate_plan(plan, AxisCosts(plan, fabric, self.routing, costs), stages)
+
+    def _route(self, plan: Plan, candidate: Candidate) -> tuple[Any, dict[Any, Any]]:
+        """Return the fabric that carries a plan and the costs known on it; circuits are each plan's own."""
+        fabric = plan.machine.fabric
+        if getattr(fabric, "is_circuit_switched", False) and fabric.circuits is None:
+            return fabric.with_circuits(plan.traffic, seed=self.seed), {}  # type: ignore[attr-defined]
+        if self._routed[0] is not fabric:
+            self._routed = (fabric, {})
+        return fabric, self._routed[1]
+
+    # Placing
+
+    def _fitted(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+        """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
+        capacity = machine.device.memory_bytes
+        first: _Placed | None = None
+        levels = _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) :]
+        for level in levels if self.base.check_memory else levels[:1]:
+            placed = self._with_micro_batch_that_fits(machine, replace(strategy, recompute=level), batch)
+            first = first or placed
+            if placed.plan is None or not placed.reason:
+                return placed
+            memory = max((stage.memory for stage in placed.plan.stages), key=lambda m: m.total)
+            if memory.total - memory.activations > capacity:
+                break  # recomputation frees activations only
+        return first
+
+    def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+        open_ended = replace(strategy, check_memory=False)
+        placed = self._place(machine, open_ended, batch)
+        if placed.plan is None or not self.base.check_memory:
+            return placed
+        capacity = machine.device.memory_bytes
+        plan = placed.plan
+        if plan.memory_bytes > capacity and strategy.pp == 1 and strategy.micro_batch is None:
+            memory = plan.stages[0].memory
+            room = capacity - (memory.total - memory.activations)
+            limit = int(room * plan.micro_batch / max(1, memory.activations))
+            smaller = largest_micro_batch(plan.micro_batch * plan.num_microbatches, limit)
+            if smaller is not None:
+                placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
+                plan = placed.plan or plan
+        if plan.memory_bytes > capacity:
+            from rostam_py.units import format_size
+
+            over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
+            return _Placed(plan, placed.stages, over)
+        return placed
+
+    def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+        key = (_key(strategy), batch, machine.num_accelerators, len(machine.healthy_accelerators), machine.device.name)
+        if key not in self._placed:
+            self._placed[key] = self._new_plan(machine, strategy, batch)
+        return self._placed[key]
+
+    def _new_plan(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+        try:
+            plan = place(
+                self.graph, machine, global_batch=batch, strategy=strategy, cost=self.cost,
+                cost_config=self.cost_config,
+            )  # fmt: skip
+        except ConfigError as error:
+            return _Placed(None, [], str(error))
+        stages = [] if strategy.placer == "sip_ml" else compile_stages(plan)
+        return _Placed(plan, stages)
+
+    # Simulations
+
+    def _simulate_best(
+        self, machine: Machine, found: list[Candidate], goal: _Goal, progress: Progress
+    ) -> list[Candidate]:
+        """Simulate the best estimates and rank everything."""
+        estimated = [c for c in found if c.estimate_s is not None]
+        refused = [c for c in found if c.estimate_s is None]
+        estimated.sort(key=lambda c: c.objective(c.estimate_s or 0.0))
+        best = []
+        for number, candidate in enumerate(estimated[: goal.num_simulated]):
+            progress(f"simulating {candidate.describe()}", number, goal.num_simulated)
+            best.append(self._simulate(candidate))
+        best.sort(key=lambda c: c.objective(c.iteration_time_s or 0.0))
+        return [*best, *estimated[goal.num_simulated :], *refused]
+
+    def _simulate(self, candidate: Candidate) -> Candidate:
+        plan = candidate.plan
+        if plan is None:
+            return candidate
+        result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
+        exposed = sum(result.breakdown[axis] for axis in EXPOSED)
+        return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
+
+
+def _key(strategy: Strategy) -> str:
+    return repr([getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)])
+
+
+def _nothing_fits(found: list[Candidate]) -> ConfigError:
+    """Return the error of a search in which every candidate was refused, naming the least bad one's reason."""
+    reasons = [f"{c.describe()}: {c.reason}" for c in found if c.reason][:3]
+    return ConfigError("no strategy fits this machine; " + "; ".join(reasons))
