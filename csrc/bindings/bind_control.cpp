@@ -20,10 +20,18 @@ py::array_t<Value> as_array(const std::vector<Value>& values) {
   return py::array_t<Value>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-py::dict set_ocs_circuits(int32_t num_accelerators, std::vector<int32_t> src, std::vector<int32_t> dst,
-                          std::vector<double> num_bytes, int32_t num_ocs, bool is_symmetric, bool is_duplex,
-                          bool can_relay) {
-  const control::Demand demand{num_accelerators, std::move(src), std::move(dst), std::move(num_bytes)};
+using Ids = py::array_t<int32_t, py::array::c_style | py::array::forcecast>;
+using Numbers = py::array_t<double, py::array::c_style | py::array::forcecast>;
+
+control::Demand demand_of(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes) {
+  return {num_accelerators, std::vector<int32_t>(src.data(), src.data() + src.size()),
+          std::vector<int32_t>(dst.data(), dst.data() + dst.size()),
+          std::vector<double>(num_bytes.data(), num_bytes.data() + num_bytes.size())};
+}
+
+py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
+                          int32_t num_ocs, bool is_symmetric, bool is_duplex, bool can_relay) {
+  const control::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   control::OcsCircuits circuits;
   {
     py::gil_scoped_release release;
@@ -34,10 +42,10 @@ py::dict set_ocs_circuits(int32_t num_accelerators, std::vector<int32_t> src, st
                   "circuit_ocs"_a = as_array(circuits.circuit_ocs), "colouring_gap"_a = circuits.colouring_gap);
 }
 
-py::dict set_ring_wavelengths(int32_t num_accelerators, std::vector<int32_t> src, std::vector<int32_t> dst,
-                              std::vector<double> num_bytes, int32_t num_wavelengths, int32_t reach,
-                              std::vector<int32_t> cut_segments, uint64_t seed) {
-  const control::Demand demand{num_accelerators, std::move(src), std::move(dst), std::move(num_bytes)};
+py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
+                              int32_t num_wavelengths, int32_t reach, std::vector<int32_t> cut_segments,
+                              uint64_t seed) {
+  const control::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   const control::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
   control::RingWavelengths found;
   {
@@ -50,14 +58,13 @@ py::dict set_ring_wavelengths(int32_t num_accelerators, std::vector<int32_t> src
                   "circuit_wavelength"_a = as_array(found.circuit_wavelength));
 }
 
-std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int32_t num_accelerators,
-                                                    const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
-                                                    const std::vector<double>& bandwidth_bytes_per_s,
-                                                    const std::vector<double>& latency_s, bool is_relay_enabled) {
+std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int32_t num_accelerators, const Ids& src,
+                                                    const Ids& dst, const Numbers& bandwidth_bytes_per_s,
+                                                    const Numbers& latency_s, bool is_relay_enabled) {
   std::vector<fabric::CircuitLink> circuits;
-  circuits.reserve(src.size());
-  for (size_t i = 0; i < src.size(); ++i) {
-    circuits.push_back({src[i], dst.at(i), bandwidth_bytes_per_s.at(i), SimTime::from_seconds(latency_s.at(i))});
+  circuits.reserve(static_cast<size_t>(src.size()));
+  for (py::ssize_t i = 0; i < src.size(); ++i) {
+    circuits.push_back({src.at(i), dst.at(i), bandwidth_bytes_per_s.at(i), SimTime::from_seconds(latency_s.at(i))});
   }
   return std::const_pointer_cast<fabric::Fabric>(
       fabric::make_circuit_fabric(name, num_accelerators, circuits, {is_relay_enabled, SimTime::zero()}));

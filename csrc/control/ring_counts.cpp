@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <utility>
 
@@ -13,8 +14,7 @@ namespace rostam::control {
 
 namespace {
 
-// Levels by bisection, each over the pairs that the level before left room to grow; single steps do the rest.
-constexpr int32_t kLevels = 4;
+// Halvings of the range of ratios before single steps take over.
 constexpr int32_t kBisections = 12;
 
 class Counter {
@@ -28,12 +28,8 @@ class Counter {
   std::vector<int32_t> run(uint64_t seed) {
     load_with(counts_);
     check_one_each();
-    is_growing_.assign(paths_.size(), 1);
-    for (int32_t level = 0; level < kLevels && raise_level(); ++level) {
-      widen(seed, true);
-      for (size_t i = 0; i < paths_.size(); ++i) is_growing_[i] = is_growing_[i] && has_room(i);
-    }
-    widen(seed, false);
+    raise_all();
+    widen(seed);
     return std::move(counts_);
   }
 
@@ -90,31 +86,24 @@ class Counter {
   std::vector<int32_t> counts_at(double ratio) const {
     std::vector<int32_t> counts = counts_;
     for (size_t i = 0; i < counts.size(); ++i) {
-      if (!is_growing_[i]) continue;
       const double wanted = std::min(std::ceil(ratio * demand_.num_bytes[i]), room_ + 1.0);
       counts[i] = std::max(counts[i], static_cast<int32_t>(wanted));
     }
     return counts;
   }
 
-  // Raises growing pairs to a common ratio just below the largest one that fits. Returns false if none can grow.
-  bool raise_level() {
+  // Raises all pairs to a common ratio just below the largest one that fits.
+  void raise_all() {
     double least = 0;
-    double most = 0;
-    for (size_t i = 0; i < paths_.size(); ++i) {
-      if (!is_growing_[i]) continue;
-      const double full = room_ / demand_.num_bytes[i];
-      most = most == 0 ? full : std::min(most, full);
-    }
-    if (most == 0) return false;
-    for (int32_t step = 0; step < kBisections; ++step) {
+    double most = std::numeric_limits<double>::infinity();
+    for (const double num_bytes : demand_.num_bytes) most = std::min(most, room_ / num_bytes);
+    for (int32_t step = 0; step < kBisections && !paths_.empty(); ++step) {
       const double middle = (least + most) / 2;
       load_with(counts_at(middle));
       (fits() ? least : most) = middle;
     }
     counts_ = counts_at(least);
     load_with(counts_);
-    return true;
   }
 
   bool has_room(size_t pair) const {
@@ -128,8 +117,8 @@ class Counter {
     return true;
   }
 
-  // Gives wavelengths one by one to the slowest pair, up to the first (or the last) pair that finds no room.
-  void widen(uint64_t seed, bool stops_at_first) {
+  // Gives wavelengths one by one to the slowest pair, up to the first pair that finds no room.
+  void widen(uint64_t seed) {
     struct Entry {
       double ratio;
       uint64_t draw;
@@ -140,18 +129,13 @@ class Counter {
     };
     std::vector<Entry> entries;
     const auto entry = [&](size_t i) { return Entry{counts_[i] / demand_.num_bytes[i], mix(mix(seed) + i), i}; };
-    for (size_t i = 0; i < paths_.size(); ++i) {
-      if (is_growing_[i]) entries.push_back(entry(i));
-    }
+    for (size_t i = 0; i < paths_.size(); ++i) entries.push_back(entry(i));
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest(std::greater<Entry>(),
                                                                                 std::move(entries));
     while (!slowest.empty()) {
       const size_t i = slowest.top().pair;
       slowest.pop();
-      if (!has_room(i)) {  // room never comes back
-        if (stops_at_first) return;
-        continue;
-      }
+      if (!has_room(i)) return;
       const RingPath& path = paths_[i];
       ++counts_[i];
       ++sends_[static_cast<size_t>(demand_.src[i])];
@@ -168,7 +152,6 @@ class Counter {
   int32_t room_;  // W
   const std::vector<RingPath>& paths_;
   std::vector<int32_t> counts_;
-  std::vector<uint8_t> is_growing_;
   std::vector<int32_t> segments_[kNumFibres];  // wavelengths on every segment, by place
   std::vector<int32_t> sends_;
   std::vector<int32_t> receives_;

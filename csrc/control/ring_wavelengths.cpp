@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -21,7 +23,9 @@ constexpr double kDecay = 2;
 // Pairs that may have to give way for another one at a wavelength.
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway.
-constexpr int32_t kMaxRearranged = 4096;
+constexpr int32_t kMaxMended = 4096;
+// Each round of filling lifts the ratio by so much.
+constexpr double kFillStep = 1.1;
 
 class Assignment {
  public:
@@ -35,6 +39,7 @@ class Assignment {
 
   RingWavelengths run() {
     serve_flows();
+    mend();
     fill();
     for (size_t i = 0; i < got_.size(); ++i) {
       if (got_[i] > 0) continue;
@@ -93,34 +98,50 @@ class Assignment {
 
   double ratio(int32_t pair, int32_t count) const { return count / demand_.num_bytes[static_cast<size_t>(pair)]; }
 
-  // Gives free wavelengths to the slowest pair, one by one; moves others for a pair with less than it should have.
-  void fill() {
+  // Moves others for pairs that came off with less than their least count, the slowest first.
+  void mend() {
     using Entry = std::pair<double, int32_t>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
-    const auto push = [&](int32_t pair) { slowest.push({ratio(pair, got_[static_cast<size_t>(pair)]), pair}); };
-    for (size_t i = 0; i < got_.size(); ++i) push(static_cast<int32_t>(i));
-    int32_t num_rearranged = 0;
-    while (!slowest.empty()) {
-      const auto [then, pair] = slowest.top();
-      slowest.pop();
+    const auto push_short = [&](int32_t pair) {
       const size_t i = static_cast<size_t>(pair);
-      if (then != ratio(pair, got_[i])) {  // gave a wavelength away since
-        push(pair);
-        continue;
-      }
-      const int32_t wavelength = table_.first_free(pair);
-      if (wavelength != WavelengthTable::kNobody) {
-        give(pair, wavelength);
-      } else if (got_[i] >= wanted_[i] || num_rearranged++ >= kMaxRearranged || !rearrange(pair)) {
-        continue;
-      }
-      push(pair);
+      if (got_[i] < wanted_[i]) slowest.push({ratio(pair, got_[i]), pair});
+    };
+    for (size_t i = 0; i < got_.size(); ++i) push_short(static_cast<int32_t>(i));
+    for (int32_t tries = 0; !slowest.empty() && tries < kMaxMended; ++tries) {
+      const int32_t pair = slowest.top().second;
+      slowest.pop();
+      if (got_[static_cast<size_t>(pair)] >= wanted_[static_cast<size_t>(pair)] || !make_room(pair)) continue;
+      push_short(pair);
+      for (const int32_t other : holders_) push_short(other);
     }
+  }
+
+  // Gives free wavelengths in rounds, each lifting the ratio that pairs are to reach: slow pairs take theirs first.
+  void fill() {
+    std::vector<int32_t> open(got_.size());
+    std::iota(open.begin(), open.end(), 0);
+    double level = std::numeric_limits<double>::infinity();
+    for (const int32_t pair : open) level = std::min(level, ratio(pair, std::max(1, got_[static_cast<size_t>(pair)])));
+    for (; !open.empty(); level *= kFillStep) {
+      const auto is_done = [&](int32_t pair) { return !lift(pair, level); };
+      open.erase(std::remove_if(open.begin(), open.end(), is_done), open.end());
+    }
+  }
+
+  // Returns whether `pair` may find more wavelengths free later on.
+  bool lift(int32_t pair, double level) {
+    const size_t i = static_cast<size_t>(pair);
+    const double missing = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
+    if (missing <= 0) return true;
+    const int32_t count = static_cast<int32_t>(std::ceil(missing));
+    const int32_t given = table_.give_free(pair, count);
+    got_[i] += given;
+    return given == count;
   }
 
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
   // where they stay faster than `pair` is. Returns whether it could.
-  bool rearrange(int32_t pair) {
+  bool make_room(int32_t pair) {
     for (const bool may_give_up : {false, true}) {
       for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
         table_.holders(pair, w, kMaxMoved, holders_);
@@ -189,12 +210,14 @@ class Assignment {
 // No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept.
 void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& found) {
   const size_t n = static_cast<size_t>(ring.num_accelerators);
-  const size_t num_wavelengths = static_cast<size_t>(ring.num_wavelengths);
-  std::vector<uint8_t> is_used(4 * n * num_wavelengths, 0);
+  constexpr size_t kWordBits = 64;
+  const size_t num_words = static_cast<size_t>(ring.num_wavelengths) / kWordBits + 1;
+  std::vector<uint64_t> is_used(4 * n * num_words, 0);
   const auto use = [&](size_t row, int32_t wavelength, int32_t pair) {
-    uint8_t& used = is_used[static_cast<size_t>(wavelength) * 4 * n + row];
-    ROSTAM_CHECK(!used, "wavelength " << wavelength << " of pair " << pair << " is in use already");
-    used = 1;
+    uint64_t& word = is_used[row * num_words + static_cast<size_t>(wavelength) / kWordBits];
+    const uint64_t bit = uint64_t{1} << (static_cast<size_t>(wavelength) % kWordBits);
+    ROSTAM_CHECK(!(word & bit), "wavelength " << wavelength << " of pair " << pair << " is in use already");
+    word |= bit;
   };
   for (size_t j = 0; j < found.circuit_pair.size(); ++j) {
     const int32_t pair = found.circuit_pair[j];

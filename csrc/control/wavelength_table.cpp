@@ -56,14 +56,38 @@ void WavelengthTable::take_back(int32_t pair, int32_t wavelength) {
 
 int32_t WavelengthTable::first_free(int32_t pair) const {
   for (size_t word = 0; word < num_words_; ++word) {
-    Word used = 0;
-    visit_rows(pair, [&](size_t row) { used |= used_[row * num_words_ + word]; });
-    if (used == ~Word{0}) continue;
-    int32_t wavelength = static_cast<int32_t>(word) * kWordBits;
-    for (; used & 1; used >>= 1) ++wavelength;
-    return wavelength < num_wavelengths_ ? wavelength : kNobody;
+    const Word free = free_in(pair, word);
+    if (free != 0) return lowest(free) + static_cast<int32_t>(word) * kWordBits;
   }
   return kNobody;
+}
+
+int32_t WavelengthTable::give_free(int32_t pair, int32_t count) {
+  int32_t given = 0;
+  for (size_t word = 0; word < num_words_ && given < count; ++word) {
+    for (Word free = free_in(pair, word); free != 0 && given < count; free &= free - 1, ++given) {
+      give(pair, lowest(free) + static_cast<int32_t>(word) * kWordBits);
+    }
+  }
+  return given;
+}
+
+WavelengthTable::Word WavelengthTable::free_in(int32_t pair, size_t word) const {
+  Word used = 0;
+  visit_rows(pair, [&](size_t row) { used |= used_[row * num_words_ + word]; });
+  const int32_t num_beyond = static_cast<int32_t>(word + 1) * kWordBits - num_wavelengths_;
+  if (num_beyond > 0) used |= ~Word{0} << (kWordBits - num_beyond);
+  return ~used;
+}
+
+int32_t WavelengthTable::lowest(Word bits) {
+  int32_t position = 0;
+  for (int32_t half = kWordBits / 2; half > 0; half /= 2) {
+    if (bits << (kWordBits - half) != 0) continue;
+    bits >>= half;
+    position += half;
+  }
+  return position;
 }
 
 int32_t WavelengthTable::driven(int32_t accelerator, int32_t wavelength) const {

@@ -24,6 +24,9 @@ class WavelengthTable {
   // Lowest wavelength that is free along the pair's path and at both ends, or kNobody.
   int32_t first_free(int32_t pair) const;
 
+  // Gives `pair` up to `count` free wavelengths, the lowest first; returns how many it found.
+  int32_t give_free(int32_t pair, int32_t count);
+
   // The pair for which an accelerator drives a wavelength, or kNobody.
   int32_t driven(int32_t accelerator, int32_t wavelength) const;
 
@@ -33,6 +36,8 @@ class WavelengthTable {
  private:
   using Word = uint64_t;
   static constexpr int32_t kWordBits = 64;
+  static int32_t lowest(Word bits);  // position of the lowest set bit; REQUIRES: bits != 0
+  Word free_in(int32_t pair, size_t word) const;
   // Rows: segments of fibre 0, segments of fibre 1, drivers, receivers.
   size_t driver_row(int32_t pair) const;
   size_t receiver_row(int32_t pair) const;
