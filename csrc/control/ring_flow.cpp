@@ -13,10 +13,6 @@ namespace {
 constexpr int32_t kDummy = -1;
 constexpr double kNoWay = -std::numeric_limits<double>::infinity();
 
-double price_of(const std::vector<double>& price, int32_t slack) {
-  return price[static_cast<size_t>(std::max(slack, 0))];
-}
-
 }  // namespace
 
 RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
@@ -54,9 +50,9 @@ RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& 
     const int32_t end = start + paths[i].num_hops();
     if (end > n_) continue;
     const int32_t at = begin_[static_cast<size_t>(start)] + num_open_[static_cast<size_t>(start)]++;
-    edges_[static_cast<size_t>(at)] = {end, static_cast<int32_t>(i), dst[i], counts[i]};
+    edges_[static_cast<size_t>(at)] = {end, static_cast<int32_t>(i), counts[i]};
   }
-  worth_.resize(n + 1);
+  by_edge_.resize(n + 1);
   via_.resize(n + 1);
 }
 
@@ -106,37 +102,33 @@ void RingFlow::take(int32_t start, int32_t end, int32_t pair, std::vector<int32_
 void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const Taken& taken,
                      std::vector<int32_t>& sends, std::vector<int32_t>& receives, std::vector<int32_t>& served) {
   Severed* const severed = choose_severed(taken);
-  const int32_t first = severed == nullptr ? 0 : severed->end - n_;
-  const int32_t last = severed == nullptr ? n_ : severed->start;
-  std::fill(worth_.begin() + first, worth_.begin() + last + 1, kNoWay);
-  worth_[static_cast<size_t>(first)] = 0;
-  for (int32_t p = first; p < last; ++p) {
-    const size_t here = static_cast<size_t>(p);
-    const double worth = worth_[here];
-    const double idle = worth - price_of(price, num_left - load_[here]);
-    if (idle > worth_[here + 1]) {
-      worth_[here + 1] = idle;
-      via_[here + 1] = kDummy;
-    }
-    const size_t src = static_cast<size_t>(accelerator_[here]);
-    if (num_open_[here] == 0 || taken.drives[src]) continue;
-    const double driven = worth + price_of(price, num_left - sends[src]);
-    for (int32_t e = begin_[here]; e < begin_[here] + num_open_[here]; ++e) {
-      const Edge& edge = edges_[static_cast<size_t>(e)];
-      const size_t dst = static_cast<size_t>(edge.dst);
-      if (edge.end > last || taken.receives[dst]) continue;
-      const double gained = driven + price_of(price, num_left - receives[dst]);
-      if (gained <= worth_[static_cast<size_t>(edge.end)]) continue;
-      worth_[static_cast<size_t>(edge.end)] = gained;
-      via_[static_cast<size_t>(edge.end)] = e;
+  const size_t first = static_cast<size_t>(severed == nullptr ? 0 : severed->end - n_);
+  const size_t last = static_cast<size_t>(severed == nullptr ? n_ : severed->start);
+  const auto price_at = [&](int32_t still) { return price[static_cast<size_t>(std::max(num_left - still, 0))]; };
+  std::fill(by_edge_.begin() + static_cast<std::ptrdiff_t>(first), by_edge_.end(), kNoWay);
+  double by_dummy = 0;  // worth of the best flow that reaches this place over a dummy edge
+  for (size_t p = first;; ++p) {
+    const size_t here = static_cast<size_t>(accelerator_[p]);
+    const double arrived = taken.receives[here] ? kNoWay : by_edge_[p] + price_at(receives[here]);
+    if (arrived <= by_dummy) via_[p] = kDummy;
+    const double worth = std::max(arrived, by_dummy);
+    if (p == last) break;
+    by_dummy = worth - price_at(load_[p]);
+    if (taken.drives[here]) continue;
+    const double driven = worth + price_at(sends[here]);
+    for (int32_t e = begin_[p]; e < begin_[p] + num_open_[p]; ++e) {
+      const size_t end = static_cast<size_t>(edges_[static_cast<size_t>(e)].end);
+      if (driven <= by_edge_[end]) continue;
+      by_edge_[end] = driven;
+      via_[end] = e;
     }
   }
   if (severed != nullptr) {
     --severed->left;
     take(severed->start, severed->end, severed->pair, sends, receives, served);
   }
-  for (int32_t p = last; p > first;) {
-    const int32_t e = via_[static_cast<size_t>(p)];
+  for (size_t p = last; p > first;) {
+    const int32_t e = via_[p];
     if (e == kDummy) {
       --p;
       continue;
@@ -146,7 +138,7 @@ void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const T
     const size_t start =
         static_cast<size_t>((place_of(src_[static_cast<size_t>(pair)], fibre_, n_) - origin_ + n_) % n_);
     take(static_cast<int32_t>(start), edge.end, pair, sends, receives, served);
-    p = static_cast<int32_t>(start);
+    p = start;
     if (--edge.left == 0) std::swap(edge, edges_[static_cast<size_t>(begin_[start] + --num_open_[start])]);
   }
 }

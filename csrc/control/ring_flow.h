@@ -36,7 +36,6 @@ class RingFlow {
   struct Edge {
     int32_t end = 0;  // place, counted from the cut
     int32_t pair = 0;
-    int32_t dst = 0;   // accelerator
     int32_t left = 0;  // wavelengths still to get
   };
   struct Severed {
@@ -62,8 +61,8 @@ class RingFlow {
   std::vector<Severed> severed_;
   std::vector<int32_t> accelerator_;  // by place from the cut
   std::vector<int32_t> load_;         // what segments still have to carry, by place from the cut
-  std::vector<double> worth_;
-  std::vector<int32_t> via_;  // edge by which the best flow reaches a place; -1: the dummy edge
+  std::vector<double> by_edge_;       // worth of the best flow that reaches a place over a pair's edge
+  std::vector<int32_t> via_;          // that edge; -1 where the dummy edge is better
 };
 
 }  // namespace rostam::control
