@@ -3,8 +3,9 @@
 // rows; copy two the same with rows and columns exchanged. torus_2d runs every ring both ways on half of it (four
 // interfaces busy), torus_2d_unidirectional one way (two).
 // With L = 4 or 2 interfaces, u = ceil(S / (L p)) and one interface B_if a direction, on a square grid of n x n:
-// 4 (n-1) alpha + 2 (n-1) (n + 1) u / B_if: about 4 sqrt(p) alpha + (2 S / L) beta (1 + 1 / sqrt(p)).
-// Otherwise step by step, the copies being in different phases; csrc/analytic/closed_forms.h has the sum.
+// 4 (n-1) alpha + 2 (n-1) (n + 1) u / B_if: about 4 sqrt(p) alpha + (2 S / L) (1 - 1/p) beta, as few bytes as any.
+// On other grids the copies, which step together, are in different phases and leave links idle;
+// csrc/analytic/closed_forms.h has the sum.
 // A grid of one row or column is a ring. Source: HammingMesh V-A2, whose column term drops a factor 2.
 #include "collectives/ring_chunks.h"
 #include "collectives/schedule.h"

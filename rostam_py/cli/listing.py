@@ -104,9 +104,13 @@ def _costs() -> list[Row]:
 
 
 def _collectives() -> list[Row]:
+    from rostam_py.fabrics.rank_groups import needs_grid
     from rostam_py.simulation import collective_names
 
-    return [{"collective": name, "algorithm": algorithm} for name, algorithm in collective_names()]
+    return [
+        {"collective": name, "algorithm": algorithm, "ranks": "on a 2D grid" if needs_grid(name, algorithm) else "any"}
+        for name, algorithm in collective_names()
+    ]
 
 
 def _routings() -> list[Row]:

@@ -162,7 +162,8 @@ def choose_algorithm(
     all_to_all is always "direct": it loads each link with the sum of what balanced_shift's steps do, and waits once.
 
     Args: as ``predict_collective_time``.
-    Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut.
+    Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or
+        ConfigError if every one needs more circuits than there are.
     """
     names = [algorithm for name, algorithm in _core.schedule_names() if name == collective]
     if not names:
@@ -170,7 +171,7 @@ def choose_algorithm(
     if collective == "all_to_all":
         return "direct"
     times: dict[str, float] = {}
-    refusal: NoRouteError | None = None
+    refusal: NoRouteError | ConfigError | None = None
     for name in names:
         if not _can_run(fabric, collective, name, ranks, grid):
             continue
@@ -179,6 +180,10 @@ def choose_algorithm(
                 fabric, collective, name, num_bytes, ranks, grid=grid, group=group, routing=routing
             )
         except NoRouteError as error:
+            refusal = error
+        except ConfigError as error:  # more peers than a fabric without circuits can hold circuits to
+            if not fabric.is_circuit_switched:
+                raise
             refusal = error
     if refusal is not None and not times:
         raise refusal

@@ -119,6 +119,15 @@ def test_circuits_are_set_for_each_algorithm_that_is_weighed():
         assert auto.time_s <= ring.time_s
 
 
+def test_algorithms_with_more_peers_than_circuits_are_passed_over():
+    # Halving-doubling of 32 talks to 5 peers, a tree's root too; of two, inside and between servers, is hierarchical.
+    optical = rostam.fabric("sip_ocs", num_accelerators=32, num_ocs=2)
+    assert choose_algorithm(optical, "all_reduce", 1000) == "hierarchical"
+    assert choose_algorithm(rostam.fabric("sip_ocs", num_accelerators=32), "all_reduce", 1000) == "halving_doubling"
+    with pytest.raises(ConfigError, match="sends to 5 peers, but it holds at most 2 circuits"):
+        choose_algorithm(optical, "broadcast", 1000)
+
+
 def test_unknown_names_and_cut_pairs_are_refused():
     flat = rostam.fabric("electrical_flat", num_accelerators=4)
     with pytest.raises(ConfigError, match="unknown collective 'gather'"):

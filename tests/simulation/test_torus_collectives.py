@@ -109,6 +109,42 @@ def test_dual_rings_reach_the_optimum_of_four_ports_on_hammingmeshes(board, boar
     assert 0.98 <= efficiency(fabric, result) <= 1
 
 
+@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize(("name", "parameters"), [
+    ("torus", {"dims": (4, 4), "board": (2, 2)}), ("torus", {"dims": (8, 4)}),
+    ("hammingmesh", {"board": (2, 2), "boards": (2, 2)}), ("hammingmesh", {"board": (4, 2), "boards": (1, 2)}),
+    ("fat_tree", {"num_accelerators": 16, "radix": 8}), ("electrical_cluster", {"num_accelerators": 16}),
+])  # fmt: skip
+def test_folding_changes_nothing(algorithm, name, parameters):
+    fabric = rostam.fabric(name, **parameters)
+    grid = None if fabric.grid() is not None else (4, 4)
+    for size in (1000, 10**7):
+        one, all_ = (
+            rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm=algorithm, grid=grid, fold=fold)
+            for fold in (True, False)
+        )
+        num_steps = 2 * all_.num_ranks
+        assert abs(one.time_ps - all_.time_ps) <= num_steps
+        assert np.abs(one.finish_s - all_.finish_s).max() <= num_steps * 1e-12
+        assert (one.num_messages, one.bytes_sent) == (all_.num_messages, all_.bytes_sent)
+        assert one.link_bytes == pytest.approx(all_.link_bytes, rel=1e-9)
+
+
+def test_a_slow_link_slows_the_rings_that_cross_it():
+    # One direction of one cable at half speed: it is a link of one ring of the four, takes 2 t a step there, and all
+    # wait for the two ranks at its ends, which step with their slowest message.
+    fabric, size = torus((4, 4)), 4 * 16 * 10**5
+    slow = rostam.run_collective(
+        fabric, "all_reduce", num_bytes=size, algorithm="dual_hamiltonian_rings",
+        events=[rostam.LinkBandwidth(time=0, link=0, scale=0.5)],
+    )  # fmt: skip
+    whole = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="dual_hamiltonian_rings")
+    t = 20 * 10**5
+    # The rank before the slow link leaves a step every 2 t, and ends its last one then.
+    assert 30 * 2 * t <= slow.time_ps <= 30 * (2 * t + HOP)
+    assert whole.time_ps == 30 * (t + HOP)
+
+
 def test_torus_2d_reaches_the_optimum_both_ways_and_half_of_it_one_way():
     fabric, size = torus((8, 8)), 10**9
     both, one = (
