@@ -71,9 +71,9 @@ class TorusConfig(FabricConfig):
         """Return the accelerators of a 2D torus by row and column, None for other dimensions."""
         if len(self.dims) != 2:
             return None
-        board = self.dims if self.board is None else self.board
-        cells = [_number((i, j), self.dims, board) for i in range(self.dims[0]) for j in range(self.dims[1])]
-        return np.array(cells, dtype=np.int64).reshape(self.dims)
+        rows, columns = self.dims if self.board is None else self.board
+        boards = np.arange(math.prod(self.dims)).reshape(self.dims[0] // rows, self.dims[1] // columns, rows, columns)
+        return boards.transpose(0, 2, 1, 3).reshape(self.dims)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""

@@ -5,7 +5,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py import _core
 from rostam_py.errors import ConfigError, NoRouteError
-from rostam_py.fabrics.collective_time import choose_algorithm, predict_collective_time
+from rostam_py.fabrics.collective_time import MAX_ROUTED_MESSAGES, choose_algorithm, predict_collective_time
 
 SIZES = [1_000, 30_000, 10**6, 10**7, 10**9]
 FABRICS = {
@@ -77,6 +77,14 @@ def test_predictions_are_exact_where_all_messages_of_a_step_are_alike():
     }
     for names, time_s in expected.items():
         assert predict_collective_time(flat, *names, 8000) == pytest.approx(time_s, rel=1e-12)
+
+
+def test_messages_too_many_to_route_one_by_one_are_summed_by_link():
+    # 512 x 511 messages of a direct all-to-all on a flat fabric: alpha + 511 x 100 bytes at 1 GB/s.
+    assert MAX_ROUTED_MESSAGES < 512 * 511
+    flat = rostam.fabric("electrical_flat", num_accelerators=512, link_bandwidth=1e9, latency="2 us")
+    predicted = predict_collective_time(flat, "all_to_all", "direct", 51_200)
+    assert predicted == pytest.approx(2e-6 + 51.1e-6, rel=1e-9)
 
 
 def test_planes_share_the_bytes():
