@@ -69,6 +69,18 @@ def test_failed_accelerators_are_replaced_by_a_smaller_job(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["num_accelerators"] == 61
 
 
+def test_a_failed_board_takes_all_of_its_accelerators(tmp_path, capsys):
+    mesh = ["fabric=hammingmesh", "fabric.board=[2,2]", "fabric.boards=[4,4]", "fabric.wiring=accelerator_row"]
+    assert main(["run", "model=resnet50", *mesh, "failures.boards=3", f"out={tmp_path}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_accelerators"] == 64 - 3 * 4
+
+
+@pytest.mark.parametrize(("preset", "count"), [("hx2mesh_8x8", 256), ("hx2mesh_16x16", 1024), ("hx4mesh_8x8", 1024)])
+def test_hammingmesh_presets_run(preset, count, tmp_path, capsys):
+    assert main(["run", "model=resnet50", f"fabric={preset}", f"out={tmp_path}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_accelerators"] == count
+
+
 def test_an_algorithm_can_be_chosen_by_its_plain_key(tmp_path, capsys):
     times = {}
     for algorithm in ("ring", "hierarchical", "binomial_tree"):
