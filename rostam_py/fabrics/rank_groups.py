@@ -13,14 +13,18 @@ DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither server
 
 
 def unit_size(fabric: Fabric) -> int:
-    """Return how many consecutive accelerators are close: a server, a leaf, a board, a torus row, else 8."""
+    """Return how many consecutive accelerators are close: a server, a leaf, a board, a torus row, else 8.
+
+    Boards of one accelerator are numbered along their row, which is then the unit.
+    """
     config: Any = fabric.config
     if hasattr(config, "server_size"):
         return int(config.server_size)
     if hasattr(config, "leaf_ports"):
         return int(config.leaf_ports[0])
     if hasattr(config, "boards"):
-        return int(np.prod(config.board))
+        on_board = int(np.prod(config.board))
+        return on_board if on_board > 1 else int(config.boards[0])
     dims = getattr(config, "dims", None)
     return int(dims[-1]) if dims else DEFAULT_UNIT
 

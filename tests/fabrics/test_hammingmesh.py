@@ -8,6 +8,8 @@ import pytest
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import build_fabric
 from rostam_py.fabrics.closed_forms import collective_time_ps
+from rostam_py.fabrics.rank_groups import unit_size
+from rostam_py.fabrics.throughput import saturation_throughput
 from rostam_py.simulation.collective import run_collective
 
 
@@ -82,6 +84,30 @@ def test_a_simulated_ring_on_neighbours_meets_its_closed_form():
         "all_reduce", "ring", num_bytes=64_000, num_ranks=64, latency="40 ns", bandwidth="400 Gb/s"
     )
     assert result.time_ps == expected == 2 * 63 * (40_000 + 20_000)
+
+
+@pytest.mark.parametrize(("board", "boards"), [((1, 1), (8, 8)), ((2, 2), (4, 4)), ((4, 4), (2, 3))])
+def test_a_simulated_all_to_all_takes_what_its_busiest_link_needs(board, boards):
+    fabric = mesh(board, boards, planes=4)
+    count, num_bytes = fabric.num_accelerators, 2**28
+    result = run_collective(fabric, "all_to_all", num_bytes=num_bytes, algorithm="direct")
+    share = (count - 1) / count * num_bytes / fabric.injection_bandwidth_bytes_per_s / result.time_s
+    assert share == pytest.approx(saturation_throughput(fabric), rel=0.01)
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "ring"), ("all_to_all", "direct")])
+def test_folding_changes_nothing(collective, algorithm):
+    fabric = mesh((2, 2), (3, 3))
+    folded, plain = (
+        run_collective(fabric, collective, num_bytes=36_000, algorithm=algorithm, fold=fold) for fold in (True, False)
+    )
+    assert abs(folded.time_ps - plain.time_ps) <= 2 * 35
+    np.testing.assert_allclose(folded.link_bytes, plain.link_bytes, rtol=1e-9)
+
+
+def test_hierarchical_groups_are_boards_or_the_rows_of_boards_of_one_accelerator():
+    assert unit_size(mesh((4, 2), (3, 3))) == 8
+    assert unit_size(mesh((1, 1), (6, 3))) == 6
 
 
 def test_bandwidth_is_four_ports_a_plane():
