@@ -36,6 +36,7 @@ class TemplateContext:
     builder: KernelBuilder
     replays: dict[int, list[int]] = field(default_factory=dict)  # kernel -> kernels replayed before it
     bucket_bytes: int = 0  # 0: no data parallelism
+    kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
 
 class TemplateWriter:
@@ -217,14 +218,31 @@ def _message_bytes(context: TemplateContext, tensor: int) -> int:
 
 
 def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int]:
-    """Return the kernels of a stage and phase in execution order; views belong to every stage."""
+    """Return the kernels of a stage and phase in execution order, and the views that the stage needs."""
+    if not context.kernels_by_stage:
+        context.kernels_by_stage = _by_stage(context)
+    return context.kernels_by_stage.get((stage, phase), [])
+
+
+def _by_stage(context: TemplateContext) -> dict[tuple[int, str], list[int]]:
+    """Return (stage, phase) -> kernels; a view is on every stage that makes or uses it, also through other views."""
     graph, stages = context.graph, context.stages
-    chosen = []
+    where: dict[int, set[int]] = {}  # view op -> stages
+    for op in reversed(graph.ops):
+        if op.is_metadata:
+            users = {u for t in op.outputs for u in graph.consumers[t]}
+            where[op.id] = set().union({stages.op_stages[op.id]}, *(where.get(u, {stages.op_stages[u]}) for u in users))
+    for op in graph.ops:
+        for t in op.inputs if op.is_metadata else ():
+            producer = graph.tensors[t].producer
+            if producer is not None:
+                where[op.id] |= where.get(producer, {stages.op_stages[producer]})
+    chosen: dict[tuple[int, str], list[int]] = {}
     for index, kernel in enumerate(context.kernels):
         main = graph.ops[kernel.ops[0]]
-        is_here = stages.op_stages[main.id] == stage or main.is_metadata
-        if main.phase == phase and is_here and main.id not in stages.skipped:
-            chosen.append(index)
+        if main.id not in stages.skipped:
+            for stage in sorted(where.get(main.id, {stages.op_stages[main.id]})):
+                chosen.setdefault((stage, main.phase), []).append(index)
     return chosen
 
 
