@@ -64,7 +64,7 @@ class SipRingConfig(FabricConfig):
 
     def max_circuit_degree(self, failures: Any) -> int:
         """Return the peers that an accelerator can send to: those in reach, on a wavelength each."""
-        return min(self.num_wavelengths, 2 * self.reach)
+        return min(self.num_wavelengths, 2 * self.reach, self.num_accelerators - 1)
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
