@@ -24,8 +24,8 @@ void Session::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
 void Session::account_compute(int32_t d, SimTime start, SimTime end) { account(d, kComputeBucket, start, end); }
 
 // The compute stream idled from `from` until `start` (now). Until `ready` it waited for the dependency that ended
-// last: a message is exposed from the moment it was sent, before that nothing was pending (bubble); a collective is
-// exposed while this rank is in it. After `ready` the launch is what is left.
+// last: a message is exposed from the moment it was sent, before that the device's own collectives are, and where
+// none was pending it is bubble; a collective is exposed while this rank is in it. After `ready` the launch is left.
 void Session::account_idle(int32_t d, SimTime from, const TaskState& task, SimTime start) {
   SimTime cursor = from;
   if (!task.cause.is_empty() && task.ready > from) {
@@ -34,13 +34,37 @@ void Session::account_idle(int32_t d, SimTime from, const TaskState& task, SimTi
     const SimTime ready = std::min(task.ready, start);
     if (awaited.kind == TaskKind::kRecv) {
       const SimTime sent = std::min(std::max(cursor, cause.start), ready);
-      account(d, kBubbleBucket, cursor, sent);
+      account_unsent(d, cursor, sent);
       cursor = sent;
     }
     if (awaited.kind != TaskKind::kCompute) account(d, kFirstCategoryBucket + awaited.category, cursor, ready);
     cursor = ready;
   }
   account(d, kLaunchBucket, cursor, start);
+  devices_[d].spans.clear();
+}
+
+// The device waits for a message that is not sent yet: its own pending collectives are exposed, the rest is bubble.
+void Session::account_unsent(int32_t d, SimTime from, SimTime to) {
+  std::vector<Span> spans = devices_[d].spans;
+  const std::vector<SlotState>& slots = devices_[d].slots;
+  for (const SlotState& slot : slots) {
+    for (const Participation& part : slot.queue) {
+      if (!part.is_joined) continue;
+      const Task& task = graph_->templates[instance_of(d, part.instance).template_id].tasks[part.task];
+      spans.push_back({part.joined, to, task.category});
+    }
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.start < b.start; });
+  SimTime cursor = from;
+  for (const Span& span : spans) {
+    const SimTime begin = std::max(cursor, span.start), end = std::min(to, span.end);
+    if (begin >= end) continue;
+    account(d, kBubbleBucket, cursor, begin);
+    account(d, kFirstCategoryBucket + span.category, begin, end);
+    cursor = end;
+  }
+  account(d, kBubbleBucket, cursor, to);
 }
 
 void Session::snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const {

@@ -124,6 +124,7 @@ void Session::complete_collective(uint64_t payload) {
   ++state.first_occurrence;
   const Instance& instance = instance_of(d, part.instance);
   const Task& task = graph_->templates[instance.template_id].tasks[part.task];
+  devices_[d].spans.push_back({part.joined, queue_.now(), task.category});
   const auto iteration = static_cast<size_t>(instance.iteration);
   if (completed_.size() <= iteration) {
     completed_.resize(iteration + 1, std::vector<Participants>(graph_->schedules.size()));

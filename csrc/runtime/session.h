@@ -98,6 +98,11 @@ class Session : public network::FlowClient {
     int32_t last_peer = -1;
     network::RouteId last_route = 0;
   };
+  // A collective of a device, from its join to its end, for the breakdown.
+  struct Span {
+    SimTime start, end;
+    int16_t category = 0;
+  };
   struct DeviceState {
     int64_t next_instance = 0;  // sequence number of the next instance to make
     int64_t first_live = 0;
@@ -110,6 +115,7 @@ class Session : public network::FlowClient {
     SimTime work_since;
     uint32_t work_version = 0;
     int32_t num_collectives = 0;  // that the device takes part in now
+    std::vector<Span> spans;      // collectives that ended since the compute stream last began a task
   };
   struct Message {
     int32_t source = 0;
@@ -190,6 +196,7 @@ class Session : public network::FlowClient {
   // accounting.cpp: breakdown, conservation, results
   void account_compute(int32_t device, SimTime start, SimTime end);
   void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime start);
+  void account_unsent(int32_t device, SimTime from, SimTime to);
   void account(int32_t device, int32_t bucket, SimTime from, SimTime to);
   void check_conservation() const;
   void throw_deadlock() const;

@@ -92,11 +92,12 @@ def build_strategy(config: RunConfig, machine: Machine) -> Strategy:
     """
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
     if fields["dp"] is None:
-        inner = fields["tp"] * fields["pp"]
+        axes = "mp" if fields["placer"] == "sip_ml" else "tp x pp"
+        inner = fields["tp"] * fields["pp"] * fields["mp"]
         healthy = len(machine.healthy_accelerators)
         if inner < 1 or healthy // inner < 1:
             raise DegreeError(
-                f"strategy.tp x pp = {fields['tp']} x {fields['pp']} needs {inner} accelerators;"
+                f"strategy.{axes} = {inner} needs as many accelerators for one replica;"
                 f" the machine has {healthy} healthy ones"
             )
         fields["dp"] = healthy // inner

@@ -31,7 +31,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     strategy = plan.strategy
     table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
     table.add_row("accelerators", f"{plan.accelerators.size:,} x {plan.machine.device.name}")
-    table.add_row("strategy", f"dp {strategy.dp} x tp {strategy.tp} x pp {strategy.pp}")
+    table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
     steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"

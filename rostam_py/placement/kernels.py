@@ -1,13 +1,26 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
+from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, Split, fuse, kernel_bytes, kernel_traffic
+from rostam_py.placement.machine import Machine
 from rostam_py.placement.plan import KernelTime
 from rostam_py.placement.sharding import Sharding
+from rostam_py.placement.strategy import Strategy
+
+
+def cost_model_for(
+    strategy: Strategy, name: str, config: dict[str, Any], graph: OperatorGraph, machine: Machine
+) -> CostModel:
+    """Return the cost model, with the strategy's kernel floor if it has one and ``config`` sets none."""
+    known = {f.name for f in fields(COST_MODELS.get(name).Config)}
+    floor = {"min_kernel_time": strategy.min_kernel_time} if "min_kernel_time" in known else {}
+    return make_cost_model(name, machine.device, graph=graph, **(floor | config))
 
 
 @dataclass(frozen=True, slots=True)

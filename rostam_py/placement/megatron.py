@@ -1,15 +1,14 @@
 """The megatron placer: tensor parallelism by sharding propagation, pipelines by graph cuts (MODEL D13)."""
 
-import dataclasses
 import math
 from collections import Counter
 
-from rostam_py.costs import COST_MODELS, make_cost_model, optimizer_call
+from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.kernels import KernelBuilder
+from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.pipeline import StageAssignment, assign_stages
@@ -45,7 +44,8 @@ class MegatronPlacer:
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
-        job = _Job(graph, machine, strategy, self._cost_model(graph, machine), micro_batch, num_microbatches)
+        cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+        job = _Job(graph, machine, strategy, cost, micro_batch, num_microbatches)
         stages = job.build_stages()
         return Plan(
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
@@ -53,12 +53,6 @@ class MegatronPlacer:
             accelerators=accelerators, tied=job.tied, algorithms=strategy.resolved_algorithms(),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
-
-    def _cost_model(self, graph: OperatorGraph, machine: Machine) -> CostModel:
-        """Return the cost model, with the strategy's kernel floor if it has one and cost_config sets none."""
-        known = {f.name for f in dataclasses.fields(COST_MODELS.get(self.cost_name).Config)}
-        floor = {"min_kernel_time": self.strategy.min_kernel_time} if "min_kernel_time" in known else {}
-        return make_cost_model(self.cost_name, machine.device, graph=graph, **(floor | self.cost_config))
 
 
 class _Job:

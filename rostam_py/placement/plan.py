@@ -8,12 +8,21 @@ compute stream, and communication tasks in list order on one stream per axis (MO
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.fabrics.circuits import Circuits
+from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.traffic import Traffic
+from rostam_py.placement.collectives import ScheduleKey, plan_traffic, schedule_of
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.strategy import Strategy
+
+if TYPE_CHECKING:
+    from rostam_py.placement.sip_ml import GroupPlacement
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
 
@@ -36,11 +45,11 @@ class Task:
     kind: one of TASK_KINDS. deps: indices of earlier tasks of the same template that must end
         first; a compute task implicitly follows the compute task before it.
     axis: "" for compute; the process group of a collective: "tp", "dp", or "tied<k>" (the k-th
-        entry of ``Plan.tied``); "pp" for send and recv.
+        entry of ``Plan.tied``); "pp" for send and recv between stages, "mp" inside a sip_ml group.
     compute: ``kernels`` in order; the task lasts the sum of their durations.
     collective: ``collective`` is a collective's name and ``num_bytes`` as in MODEL A4.
     send / recv: ``tensor`` names the value (unique in sender's and receiver's template),
-        ``stage_offset`` the peer's stage minus this one (+1 or -1), ``num_bytes`` its size. A recv
+        ``stage_offset`` the peer's stage minus this one (+1 or -1; any under mp), ``num_bytes`` its size. A recv
         of micro-batch m matches the peer's send of the same tensor and micro-batch.
     """
 
@@ -78,10 +87,11 @@ class MemoryBytes:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One pipeline stage.
+    """One pipeline stage, or one device of sip_ml's model-parallel groups.
 
-    templates: name -> tasks. Names: "forward", "backward" and "backward_last" (the last micro-batch's
-        backward with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer).
+    templates: name -> tasks. Names: "forward", "backward" and "backward_last" (the last micro-batch's backward
+        with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer); sip_ml has one,
+        "iteration".
     program: (template name, micro-batch) in execution order, one iteration.
     flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no
         padding); the devices of a job sum to the model. hardware_flops: what it really computes, with
@@ -107,6 +117,7 @@ class Plan:
     algorithms: collective name -> algorithm name, as resolved from the strategy.
     notes: replicated ops, unprofiled splits, assumed presets, fused and vanished op counts.
     precision, optimizer: as resolved from the strategy and the model.
+    group: of the sip_ml placer, where the sub-ops of a group are.
     """
 
     graph_name: str
@@ -123,6 +134,19 @@ class Plan:
     cost: str = "roofline"
     precision: str = "fp32"
     optimizer: str = "sgd"
+    group: "GroupPlacement | None" = None
+
+    def __post_init__(self) -> None:
+        limit = self.machine.fabric.max_circuit_degree
+        may_relay = getattr(self.machine.fabric.config, "relay", False)
+        if limit is not None and not may_relay and self.circuit_degree > limit:
+            out, into = self.traffic.out_degree(), self.traffic.in_degree()
+            worst = int(np.argmax(np.maximum(out, into)))
+            raise DegreeError(
+                f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but"
+                f" {self.machine.fabric.name} gives it {limit} circuits; lower the degrees of the strategy, choose ring"
+                " algorithms, or let the fabric relay"
+            )
 
     @property
     def memory_bytes(self) -> int:
@@ -148,22 +172,72 @@ class Plan:
             )
         return replace(self, machine=machine, accelerators=assign_accelerators(self.strategy, machine))
 
-    def groups(self, axis: str) -> list[np.ndarray]:
+    @cached_property
+    def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:
+        """What every collective, by (axis, name, bytes), runs on this machine, "auto" resolved."""
+        found: dict[tuple[str, str, int], ScheduleKey] = {}
+        for stage in self.stages:
+            for template in stage.templates.values():
+                for task in template:
+                    key = (task.axis, task.collective, task.num_bytes)
+                    if task.kind == "collective" and key not in found:
+                        found[key] = schedule_of(self, *key)
+        return found
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What every pair of accelerators exchanges in one iteration, collectives included."""
+        return plan_traffic(self)
+
+    @property
+    def traffic_matrix(self) -> np.ndarray:
+        """Bytes per iteration, float array (accelerators, accelerators), row = sender."""
+        return self.traffic.matrix()
+
+    @property
+    def circuit_degree(self) -> int:
+        """Most peers that one accelerator sends to, or receives from (MODEL C12)."""
+        return self.traffic.circuit_degree
+
+    def fabric_with_circuits(self, seed: int = 0) -> Fabric:
+        """Return the machine's fabric as a run of this plan finds it: with circuits for it where it needs them.
+
+        Raises: ConfigError if the fabric cannot hold circuits for all pairs that exchange data.
+        """
+        fabric = self.machine.fabric
+        if not fabric.is_circuit_switched or fabric.circuits is not None:
+            return fabric
+        if seed not in self._configured:
+            self._configured[seed] = fabric.with_circuits(self.traffic, seed=seed)
+        return self._configured[seed]
+
+    @property
+    def circuits(self) -> Circuits | None:
+        """The circuits set for this plan; None on a fabric that switches packets."""
+        return self.fabric_with_circuits().circuits
+
+    @cached_property
+    def _configured(self) -> dict[int, Fabric]:
+        return {}
+
+    def groups(self, axis: str, stage: int | None = None) -> list[np.ndarray]:
         """Return the accelerators of every process group of an axis, in rank order.
 
-        Args: axis: "tp", "dp", "pp" (one whole pipeline a group) or "tied<k>" (k indexes ``tied``).
+        Args: axis: "tp", "dp", "pp" (one whole pipeline a group), "mp" (sip_ml) or "tied<k>" (k indexes ``tied``).
+            stage: only the groups that a stage's devices are in.
         """
         ids = self.accelerators
         num_dp, num_pp, num_tp = ids.shape
+        stages_of = range(num_pp) if stage is None else [stage]
         if axis == "tp":
-            return [ids[d, s, :] for d in range(num_dp) for s in range(num_pp)]
+            return [ids[d, s, :] for d in range(num_dp) for s in stages_of]
         if axis == "dp":
-            return [ids[:, s, t] for s in range(num_pp) for t in range(num_tp)]
-        if axis == "pp":
+            return [ids[:, s, t] for s in stages_of for t in range(num_tp)]
+        if axis in ("pp", "mp"):
             return [ids[d, :, t] for d in range(num_dp) for t in range(num_tp)]
         known = [f"tied{k}" for k in range(len(self.tied))]
         if axis not in known:
-            raise ConfigError(f"axis is {axis!r}; it must be one of: {', '.join(['tp', 'pp', 'dp', *known])}")
+            raise ConfigError(f"axis is {axis!r}; it must be one of: {', '.join(['tp', 'pp', 'dp', 'mp', *known])}")
         stages = list(self.tied[known.index(axis)])
         return [ids[d, stages, t] for d in range(num_dp) for t in range(num_tp)]
 
@@ -196,7 +270,7 @@ class Message:
 
 def _message_key(plan: Plan, stage: int, task: Task) -> tuple[str, str, tuple[int, ...], int]:
     if task.kind == "collective":
-        stages = plan.tied[int(task.axis[4:])] if task.axis.startswith("tied") else (stage,)
+        stages: tuple[int, ...] = plan.tied[int(task.axis[4:])] if task.axis.startswith("tied") else (stage,)
         return task.collective, task.axis, stages, task.num_bytes
     peer = stage + task.stage_offset
-    return task.kind, "pp", (stage, peer) if task.kind == "send" else (peer, stage), task.num_bytes
+    return task.kind, task.axis, (stage, peer) if task.kind == "send" else (peer, stage), task.num_bytes

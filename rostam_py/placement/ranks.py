@@ -8,7 +8,7 @@ from rostam_py.placement.strategy import Strategy, random_seed
 
 
 def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
-    """Return the accelerator id of every rank, int64 array of shape (dp, pp, tp).
+    """Return the accelerator id of every rank, int64 array of shape (dp, pp, tp), or (dp, mp, 1) for sip_ml.
 
     Model: ranks are numbered with the first axis of ``rank_order`` fastest; rank r runs on the r-th
         accelerator of the mapping. Linear and random mappings use ids 0 to n - 1, a failed one among
@@ -18,7 +18,7 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
     """
     check_fits(strategy, machine)
     chosen = np.array(_accelerators_by_rank(strategy, machine), dtype=np.int64)
-    degrees = {"dp": strategy.dp, "pp": strategy.pp, "tp": strategy.tp}
+    degrees = {"dp": strategy.dp, "pp": strategy.num_stages, "tp": strategy.tp}
     slowest_first = tuple(reversed(strategy.order))
     by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
     return np.ascontiguousarray(by_axis.transpose([slowest_first.index(axis) for axis in ("dp", "pp", "tp")]))
@@ -28,6 +28,8 @@ def check_fits(strategy: Strategy, machine: Machine) -> None:
     """Raise DegreeError unless dp x tp x pp fits the machine."""
     ranks, healthy, total = strategy.num_ranks, len(machine.healthy_accelerators), machine.num_accelerators
     product = f"strategy.dp x tp x pp = {strategy.dp} x {strategy.tp} x {strategy.pp} = {ranks}"
+    if strategy.placer == "sip_ml":
+        product = f"strategy.dp x mp = {strategy.dp} x {strategy.mp} = {ranks}"
     size = f"{healthy} healthy accelerators" + (f" of {total}" if healthy != total else "")
     if ranks > healthy:
         raise DegreeError(f"{product}, but the machine has {size}; lower the degrees or take a larger fabric")

@@ -3,6 +3,7 @@
 Example:
     Strategy(dp=128, tp=8)                                # 1,024 accelerators, no pipeline
     Strategy(pp=96, tp=4, recompute="full", schedule="1f1b")
+    Strategy(dp=64, mp=16, placer="sip_ml")               # Algorithm 1: sub-ops anywhere in groups of 16
 """
 
 import re
@@ -17,6 +18,7 @@ from rostam_py.units import parse_size, parse_time
 
 AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
+WINDOWS = ("symmetric", "paper")
 RECOMPUTE = ("none", "selective", "full")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 DEFAULT_ALGORITHMS = {
@@ -25,20 +27,25 @@ DEFAULT_ALGORITHMS = {
 }  # fmt: skip
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron:MegatronPlacer")
+PLACERS.add("sip_ml", "rostam_py.placement.sip_ml:SipMlPlacer")
 
 
 @dataclass(kw_only=True, slots=True)
 class Strategy:
     """Degrees, schedule and numerics of one training job.
 
-    dp, tp, pp: data-, tensor- and pipeline-parallel degrees.
+    dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron).
+    dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
     schedule: 1f1b or gpipe. bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed or fp16_mixed; optimizer: sgd, momentum or adam; None takes the model's own.
     recompute: none, selective (attention core) or full (every block's forward again before its backward).
     shard: ZeRO level; only 0 (no sharding) is modelled.
-    placer: megatron. rank_order: the axes, fastest first.
+    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp.
+    quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
+    max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
+    window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
     mapping: "linear", "random" (with mapping_seed), "random(3)" or the accelerator of every rank.
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives); default ring, direct for all_to_all,
@@ -51,6 +58,7 @@ class Strategy:
     dp: int = 1
     tp: int = 1
     pp: int = 1
+    mp: int = 1
     micro_batch: int | None = None
     schedule: str = "1f1b"
     bucket_size: Any = "25 MB"
@@ -59,6 +67,9 @@ class Strategy:
     recompute: str = "none"
     shard: int = 0
     placer: str = "megatron"
+    quantum: Any = "10 us"
+    max_circuit_degree: int | None = None
+    window: str = "symmetric"
     rank_order: str = "tp,pp,dp"
     mapping: Any = "linear"
     mapping_seed: int = 0
@@ -71,14 +82,22 @@ class Strategy:
     check_memory: bool = True
 
     def __post_init__(self) -> None:
-        for key in AXES:
+        for key in (*AXES, "mp"):
             _check_degree(key, getattr(self, key))
+        if self.max_circuit_degree is not None:
+            _check_degree("max_circuit_degree", self.max_circuit_degree)
+        _check_choice("window", self.window, WINDOWS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
         _check_choice("schedule", self.schedule, SCHEDULES)
         _check_choice("recompute", self.recompute, RECOMPUTE)
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
+        if self.mp > 1 and self.placer == "megatron":
+            raise DegreeError(
+                f"strategy.mp is {self.mp}; strategy.placer=megatron takes strategy.tp and strategy.pp instead, or set"
+                " strategy.placer=sip_ml"
+            )
         if self.shard != 0:
             raise ConfigError(f"strategy.shard is {self.shard!r}; only 0 (no ZeRO sharding) is modelled so far")
         if sorted(self.order) != sorted(AXES):
@@ -111,6 +130,8 @@ class Strategy:
     def _check_quantities(self) -> None:
         if parse_size(self.bucket_size, "strategy.bucket_size") <= 0:
             raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
+        if parse_time(self.quantum, "strategy.quantum") <= 0:
+            raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
         parse_time(self.launch_latency, "strategy.launch_latency")
         parse_time(self.min_kernel_time, "strategy.min_kernel_time")
         if not 0 <= self.comm_compute_fraction < 1:
@@ -119,7 +140,21 @@ class Strategy:
     @property
     def num_ranks(self) -> int:
         """Accelerators the job uses."""
-        return self.dp * self.tp * self.pp
+        return self.dp * self.tp * self.pp * self.mp
+
+    @property
+    def num_stages(self) -> int:
+        """Different programs that the devices of one replica run: pipeline stages, or the mp devices of sip_ml."""
+        return self.pp * self.mp
+
+    def degrees(self) -> dict[str, int]:
+        """Return the degrees that the placer knows, by axis."""
+        axes = ("dp", "mp") if self.placer == "sip_ml" else ("dp", "tp", "pp")
+        return {axis: getattr(self, axis) for axis in axes}
+
+    def describe(self) -> str:
+        """Return the degrees in words, e.g. "dp 16 x mp 8"."""
+        return " x ".join(f"{axis} {degree}" for axis, degree in self.degrees().items())
 
     @property
     def order(self) -> tuple[str, ...]:

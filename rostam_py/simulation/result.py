@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.plan import Plan
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
@@ -65,6 +66,7 @@ class RunResult:
     """
 
     plan: Plan
+    fabric: Fabric
     fidelity: str
     routing: str
     seed: int
@@ -155,13 +157,13 @@ class RunResult:
 
     def busiest_links(self, count: int = 10) -> list[LinkLoad]:
         """Return the ``count`` links that carried the most bytes in relation to their bandwidth."""
-        links = self.plan.machine.fabric.links
+        links = self.fabric.links
         bandwidth = links["bandwidth_bytes_per_s"]
         utilization = self.link_bytes / (bandwidth * self.iteration_time_s)
         order = np.lexsort((np.arange(len(utilization)), -utilization))[:count]
         return [
             LinkLoad(
-                int(k), link_name(self.plan.machine.fabric, links, int(k)), float(self.link_bytes[k]),
+                int(k), link_name(self.fabric, links, int(k)), float(self.link_bytes[k]),
                 float(self.link_busy_s[k] / self.iteration_time_s), float(utilization[k]),
             )
             for k in order if self.link_bytes[k] > 0
@@ -176,7 +178,7 @@ class RunResult:
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
             "num_accelerators": int(plan.accelerators.size),
-            "strategy": {"dp": plan.strategy.dp, "tp": plan.strategy.tp, "pp": plan.strategy.pp},
+            "strategy": plan.strategy.degrees(),
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
             "fidelity": self.fidelity,

@@ -8,6 +8,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.traffic import Traffic
 from rostam_py.placement.plan import Plan
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
 from rostam_py.simulation.network import check_fidelity, make_router
@@ -50,8 +51,8 @@ def simulate(
     plans = [plan] if isinstance(plan, Plan) else list(plan)
     starts_ps = _starts(plans, start_times)
     graph = compile_plans(plans, starts_ps=starts_ps, fuse=fuse)
-    machine = plans[0].machine
-    router = make_router(machine.fabric, routing, has_events=bool(events))
+    fabric = fabric_of(plans, seed)
+    router = make_router(fabric, routing, has_events=bool(events))
     is_mix = len(plans) > 1
     limit = max_iterations if max_iterations is not None else (3 if is_mix else 10)
     if limit < 1:
@@ -64,7 +65,7 @@ def simulate(
         launch_latency_ps=seconds_to_ps(parse_time(strategy.launch_latency)),
         min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
         comm_compute_fraction=strategy.comm_compute_fraction,
-        num_planes=machine.fabric.planes,
+        num_planes=fabric.planes,
         min_iterations=1,
         max_iterations=limit,
         steady_tolerance=STEADY_TOLERANCE,
@@ -73,9 +74,19 @@ def simulate(
         link_events=link_event_list(events, router),
         timeline_devices=_recorded(graph, timeline),
     )
-    common = {"fidelity": fidelity, "routing": routing, "seed": seed}
+    common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric}
     results = [_result(number, graph, one, raw, router, common) for number, one in enumerate(plans)]
     return results[0] if isinstance(plan, Plan) else results
+
+
+def fabric_of(plans: Sequence[Plan], seed: int) -> Any:
+    """Return the fabric that plans run on: with circuits for the traffic of all of them where it needs circuits."""
+    if len(plans) == 1:
+        return plans[0].fabric_with_circuits(seed)
+    fabric = plans[0].machine.fabric
+    if not fabric.is_circuit_switched or fabric.circuits is not None:
+        return fabric
+    return fabric.with_circuits(Traffic.total([plan.traffic for plan in plans]), seed=seed)
 
 
 def _check_agreement(plans: Sequence[Plan]) -> None:
@@ -118,7 +129,7 @@ def _result(
     by_device = raw["breakdown_ps"][own] * PS
     _check_sums(raw["breakdown_ps"][own], int(intervals[-1]))
     _check_path(job["critical_path"], int(ends[-1]))
-    num_links = len(plan.machine.fabric.links["src"])
+    num_links = len(common["fabric"].links)
     iteration_s = float(intervals[-1]) * PS
     mfu, hfu = _utilization(plan, iteration_s)
     return RunResult(

@@ -1,10 +1,11 @@
 """Compile plans into the core's task graph: templates, programs, process groups and devices as arrays.
 
 A rank (d, s, t) of plan number j is device ``offset_j + (d P + s) T + t``. Slots: tp 0, dp 1, next stage 2,
-previous stage 3, tied parameter sets from 4 on; each is one first-in first-out stream (MODEL B8).
+previous stage 3, tied parameter sets from 4 on, then the devices of a sip_ml group; each is one first-in
+first-out stream (MODEL B8).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +13,13 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.placement.collectives import ScheduleKey, group_order
 from rostam_py.placement.plan import KernelTime, Plan, Stage, Task
-from rostam_py.simulation.network import group_size, unit_size
 
 VERSION = 1
 _TP, _DP, _NEXT, _PREVIOUS, _FIRST_TIED = 0, 1, 2, 3, 4
 _KINDS = {"compute": 0, "collective": 1, "send": 2, "recv": 3}
-CATEGORIES = ("tp", "dp", "pp", "tied")
+CATEGORIES = ("tp", "dp", "pp", "tied", "mp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class _Compiler:
         self.fuse = fuse
         self.core = _core.TaskGraph(list(CATEGORIES), len(plans))
         self.templates: list[TemplateInfo] = []
-        self.schedules: dict[tuple[str, str, int, int], int] = {}
+        self.schedules: dict[ScheduleKey, int] = {}
         self.channels: dict[tuple[int, int, int, str], int] = {}
 
     def compile(self) -> CompiledGraph:
@@ -101,15 +102,24 @@ class _Compiler:
     def _bind_slots(self, plan: Plan, index: np.ndarray) -> np.ndarray:
         """Return (D, P, T, slots, 3): group, rank and peer device of every slot."""
         num_dp, num_pp, num_tp = index.shape
-        slots = np.full((*index.shape, _FIRST_TIED + len(plan.tied), 3), -1, np.int32)
+        first_peer = _FIRST_TIED + len(plan.tied)
+        num_peers = num_pp if plan.strategy.placer == "sip_ml" else 0
+        slots = np.full((*index.shape, first_peer + num_peers, 3), -1, np.int32)
+        rank_of = _ranks_of(plan, "tp")
         for d in range(num_dp):
             for s in range(num_pp):
-                slots[d, s, :, _TP, 0] = self.core.add_group(index[d, s].tolist())
-                slots[d, s, :, _TP, 1] = np.arange(num_tp)
+                order = rank_of(plan.accelerators[d, s])
+                slots[d, s, :, _TP, 0] = self.core.add_group(index[d, s][np.argsort(order)].tolist())
+                slots[d, s, :, _TP, 1] = order
+        rank_of = _ranks_of(plan, "dp")
         for s in range(num_pp):
             for t in range(num_tp):
-                slots[:, s, t, _DP, 0] = self.core.add_group(index[:, s, t].tolist())
-                slots[:, s, t, _DP, 1] = np.arange(num_dp)
+                order = rank_of(plan.accelerators[:, s, t])
+                slots[:, s, t, _DP, 0] = self.core.add_group(index[:, s, t][np.argsort(order)].tolist())
+                slots[:, s, t, _DP, 1] = order
+        if num_peers:
+            slots[:, :, :, first_peer:, 2] = index[:, :, 0][:, None, None, :]
+            return slots
         slots[:, :-1, :, _NEXT, 2] = index[:, 1:]
         slots[:, 1:, :, _PREVIOUS, 2] = index[:, :-1]
         for k, stages in enumerate(plan.tied):
@@ -147,16 +157,14 @@ class _Compiler:
         direction = task.stage_offset if task.kind == "send" else -task.stage_offset
         key = (number, sender, direction, task.tensor)
         channel = self.channels.setdefault(key, len(self.channels))
-        slot = _NEXT if task.stage_offset > 0 else _PREVIOUS
-        return kind, slot, CATEGORIES.index("pp"), -1, channel, task.num_bytes, 0
+        if task.axis == "mp":
+            slot = _FIRST_TIED + len(plan.tied) + stage.index + task.stage_offset
+        else:
+            slot = _NEXT if task.stage_offset > 0 else _PREVIOUS
+        return kind, slot, CATEGORIES.index(task.axis), -1, channel, task.num_bytes, 0
 
     def _schedule(self, plan: Plan, task: Task) -> int:
-        num_ranks = _group_ranks(plan, task.axis)
-        algorithm = plan.algorithms.get(task.collective, "ring")
-        # Of a unit's consecutive accelerators a group holds as many as its axis is dense there.
-        stride = {"tp": 1, "dp": plan.strategy.tp * plan.strategy.pp}.get(task.axis, 1)
-        size = group_size(num_ranks, max(1, unit_size(plan.machine.fabric) // stride))
-        key = (task.collective, algorithm, num_ranks, size if algorithm == "hierarchical" else 1)
+        key = plan.schedules[task.axis, task.collective, task.num_bytes]
         if key not in self.schedules:
             self.schedules[key] = self.core.add_schedule(*key)
         return self.schedules[key]
@@ -185,12 +193,14 @@ def _check_disjoint(plans: Sequence[Plan]) -> None:
                 raise DegreeError(f"plans {other} and {number} both use accelerator {accelerator}; give each its own")
 
 
-def _group_ranks(plan: Plan, axis: str) -> int:
-    if axis == "tp":
-        return plan.strategy.tp
-    if axis == "dp":
-        return plan.strategy.dp
-    return len(plan.tied[int(axis.removeprefix("tied"))])
+def _ranks_of(plan: Plan, axis: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return what gives the rank of every member of an axis' groups: their order, or that on a grid."""
+
+    def ranks(group: np.ndarray) -> np.ndarray:
+        place = {int(a): r for r, a in enumerate(group_order(plan, axis, group))}
+        return np.array([place[int(a)] for a in group])
+
+    return ranks
 
 
 def _slot(axis: str) -> tuple[int, int]:

@@ -17,6 +17,10 @@ class FlatFabric:
     num_accelerators: int
     failed: set[int] = field(default_factory=set)
     name: str = "stand_in"
+    max_circuit_degree: int | None = None
+    is_circuit_switched: bool = False
+    circuits: None = None
+    config: None = None
 
     @property
     def healthy_accelerators(self):

@@ -30,7 +30,7 @@ def transformer_plan():
 def expected_bytes(plan):
     """Bytes by axis from the plan's message list: rings of 2 (p-1) chunks of ceil(S/p)."""
     num_dp, _, num_tp = plan.accelerators.shape
-    totals = {"tp": 0, "dp": 0, "pp": 0, "tied": 0}
+    totals = {"tp": 0, "dp": 0, "pp": 0, "tied": 0, "mp": 0}
     for message in plan.messages():
         axis = message.axis.rstrip("0123456789")
         p = {"tp": num_tp, "dp": num_dp}.get(axis, len(message.stages))

@@ -40,7 +40,7 @@ def test_gradients_are_all_reduced_once_an_iteration_and_exposed(hand_plan, free
     result = rostam.simulate(hand_plan(free_fabric(4), dp=4, grad_bytes=1_000_000))
     assert result.iteration_time_s == pytest.approx(4.5e-3, rel=1e-12)
     assert result.breakdown["dp"] == pytest.approx(1.5e-3, rel=1e-12)
-    assert result.bytes_sent == result.bytes_received == {"tp": 0, "dp": 4 * 6 * 250_000, "pp": 0, "tied": 0}
+    assert result.bytes_sent == result.bytes_received == {"tp": 0, "dp": 4 * 6 * 250_000, "pp": 0, "tied": 0, "mp": 0}
     assert result.num_messages["dp"] == 24
     assert result.critical_path_by_kind() == pytest.approx({"compute": 3e-3, "dp": 1.5e-3})
 

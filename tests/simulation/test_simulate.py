@@ -104,7 +104,7 @@ def ring_bytes(num_ranks, num_bytes):
 def test_bytes_sent_are_the_closed_forms_of_the_plans_messages(strategy, fold, plans):
     plan = plans(strategy)
     num_dp, _, num_tp = plan.accelerators.shape
-    expected = {"tp": 0, "dp": 0, "pp": 0, "tied": 0}
+    expected = {"tp": 0, "dp": 0, "pp": 0, "tied": 0, "mp": 0}
     ranks = {"tp": num_tp, "dp": num_dp}
     for message in plan.messages():
         if message.kind == "recv":

@@ -1,0 +1,188 @@
+"""The sip_ml placer: Algorithm 1 of SiP-ML (MODEL D13, D14), k-way model parallelism inside l groups.
+
+Partition every op into sub-ops, place them on one group of k devices within the circuit degree, replicate to
+the l groups, and let every device join one all-reduce ring with its counterparts. A plan has one stage per
+device of a group: stage i is what device i of every group runs.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from rostam_py.costs import optimizer_call
+from rostam_py.costs.model import CostModel
+from rostam_py.costs.optimizers import optimizer_state_bytes
+from rostam_py.costs.precision import gradient_bytes, parameter_bytes
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
+from rostam_py.placement.kernels import KernelBuilder, cost_model_for
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.partition import partition
+from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.placement.ranks import assign_accelerators
+from rostam_py.placement.sharding import propagate
+from rostam_py.placement.strategy import Strategy
+from rostam_py.placement.sub_op_templates import GroupTemplates, write_templates
+from rostam_py.placement.sub_ops import KERNEL, SubOpGraph, build_sub_ops
+from rostam_py.units import parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlacement:
+    """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan."""
+
+    sub_ops: SubOpGraph
+    placed: SubOpPlacement
+    optimizer_s: tuple[float, ...]
+
+
+class SipMlPlacer:
+    """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan."""
+
+    def __init__(self, strategy: Strategy, cost: str, cost_config: dict | None) -> None:
+        self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
+
+    def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
+        """Return the plan.
+
+        Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not;
+            ConfigError for settings that Algorithm 1 has no meaning for.
+        Cost: sub-ops x devices of a group; the groups are not walked one by one.
+        """
+        strategy = self.strategy
+        _check(strategy)
+        accelerators = assign_accelerators(strategy, machine)
+        batch, _ = strategy.batches(global_batch)
+        graph = regroup_gradient_sums(graph)
+        precision = strategy.precision or graph.default_precision
+        optimizer = strategy.optimizer or graph.default_optimizer
+        cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+        degree = circuit_limit(strategy, machine)
+        sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)
+        placed = place_sub_ops(
+            [node.node() for node in sub_ops.nodes], strategy.mp, degree=degree, window=strategy.window,
+            capacity_bytes=machine.device.memory_bytes if strategy.check_memory else None,
+        )  # fmt: skip
+        kernels = [
+            _optimizer_kernel(n, optimizer, precision, cost) for n in _local_parameters(sub_ops, placed, strategy)
+        ]
+        bucket = strategy.bucket_bytes if strategy.dp > 1 else 0
+        written = write_templates(sub_ops, placed, strategy.mp, bucket, kernels)
+        stages = _stages(sub_ops, placed, written, strategy, precision, optimizer)
+        return Plan(
+            graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch, micro_batch=batch,
+            num_microbatches=1, stages=stages, accelerators=accelerators, algorithms=strategy.resolved_algorithms(),
+            notes=(*_notes(sub_ops, placed, strategy, degree, cost), *graph.notes), cost=self.cost_name,
+            precision=precision, optimizer=optimizer,
+            group=GroupPlacement(sub_ops, placed, tuple(0.0 if k is None else k.duration_s for k in kernels)),
+        )  # fmt: skip
+
+
+def circuit_limit(strategy: Strategy, machine: Machine) -> int | None:
+    """Return D, the circuits one device may hold: the strategy's, else the fabric's; None without a limit."""
+    fabric = machine.fabric.max_circuit_degree
+    own = strategy.max_circuit_degree
+    if own is None or fabric is None:
+        return own if fabric is None else fabric
+    return min(own, fabric)
+
+
+def _check(strategy: Strategy) -> None:
+    for key, value, meant in (
+        ("tp", strategy.tp, 1),
+        ("pp", strategy.pp, 1),
+        ("recompute", strategy.recompute, "none"),
+    ):
+        if value != meant:
+            raise ConfigError(
+                f"strategy.{key} is {value!r}; with strategy.placer=sip_ml it must be {meant!r}: Algorithm 1 takes"
+                " strategy.dp and strategy.mp, and keeps all activations"
+            )
+    if strategy.micro_batch is not None:
+        raise ConfigError(
+            f"strategy.micro_batch is {strategy.micro_batch}; strategy.placer=sip_ml runs a group's whole batch at"
+            " once, leave it out"
+        )
+
+
+def _sub_ops(
+    graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, degree: int | None, precision: str,
+    optimizer: str,
+) -> SubOpGraph:  # fmt: skip
+    reach = window_reach(degree, strategy.mp, strategy.window)
+    max_parts = strategy.mp
+    if reach is not None:  # sub-ops of one op exchange data: all of them in one another's windows
+        max_parts = min(strategy.mp, reach + 1 if strategy.window == "symmetric" else 1)
+    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision)
+    parts = partition(graph, batch, max_parts, builder.op_seconds(), parse_time(strategy.quantum, "strategy.quantum"))
+    return build_sub_ops(graph, parts, cost, batch, precision, optimizer)
+
+
+def _local_parameters(sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy) -> list[int]:
+    """Return the parameters each device of a group updates."""
+    counts = [0] * strategy.mp
+    for count, node in sub_ops.parameters.values():
+        for d in placed.devices[node]:
+            counts[d] += count
+    return counts
+
+
+def _optimizer_kernel(count: int, optimizer: str, precision: str, cost: CostModel) -> KernelTime | None:
+    if not count:
+        return None
+    call = optimizer_call(optimizer, count, precision)
+    return KernelTime("optimizer", "", call.ops[0].op_type, cost.duration_s(call), call.flops)
+
+
+def _stages(
+    sub_ops: SubOpGraph, placed: SubOpPlacement, written: GroupTemplates, strategy: Strategy, precision: str,
+    optimizer: str,
+) -> tuple[Stage, ...]:  # fmt: skip
+    counts = _local_parameters(sub_ops, placed, strategy)
+    model_flops = sum(node.model_flops for node in sub_ops.nodes) / strategy.mp
+    modules: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(strategy.mp)]
+    for node, devices in zip(sub_ops.nodes, placed.devices, strict=True):
+        if node.kind == KERNEL and node.phase == "forward" and node.time is not None and node.time.module:
+            for d in devices:
+                modules[d][node.time.module] = None
+    stages = []
+    for d in range(strategy.mp):
+        state = optimizer_state_bytes(optimizer, precision)
+        fixed = counts[d] * (parameter_bytes(precision) + gradient_bytes(precision) + state)
+        memory = MemoryBytes(
+            parameters=counts[d] * parameter_bytes(precision), gradients=counts[d] * gradient_bytes(precision),
+            optimizer_state=counts[d] * state, activations=max(0, round(placed.memory_bytes[d] - fixed)),
+        )  # fmt: skip
+        stages.append(
+            Stage(
+                index=d,
+                templates={"iteration": written.tasks[d]},
+                program=(("iteration", 0),),
+                memory=memory,
+                num_parameters=counts[d],
+                modules=tuple(modules[d]),
+                flops=model_flops,
+                hardware_flops=written.flops[d],
+            )
+        )
+    return tuple(stages)
+
+
+def _notes(
+    sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy, degree: int | None, cost: CostModel
+) -> list[str]:
+    kernels = [node for node in sub_ops.nodes if node.kind == KERNEL]
+    total = sum(node.num_parts for node in kernels)
+    notes = [f"{len(kernels)} kernels as {total} sub-ops of about {strategy.quantum} on {strategy.mp} devices"]
+    notes.append(
+        f"{sub_ops.num_metadata} metadata ops vanished, {sub_ops.num_fused} element-wise ops fused into producers"
+    )
+    if degree is not None and strategy.mp > degree:
+        notes.append(f"mp = {strategy.mp} exceeds the circuit degree {degree}: {strategy.window} window applies")
+    if placed.num_relocations:
+        notes.append(f"{placed.num_relocations} relocations to keep within the circuit degree")
+    if placed.has_given_up:
+        used = len({d for devices in placed.devices for d in devices})
+        notes.append(f"relocation did not end within its bound: only {used} of {strategy.mp} devices are used")
+    return notes + list(dict.fromkeys(cost.notes()))

@@ -1,0 +1,404 @@
+"""Sub-ops: a partitioned graph as kernels, sums and gradients for Algorithm 1, with every byte between them.
+
+Legend: m parts of a source, n parts of a reader. Kernels are fused only over tensors that need no message.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from rostam_py.costs.model import CostModel, KernelCall
+from rostam_py.costs.optimizers import optimizer_state_bytes
+from rostam_py.costs.precision import gradient_bytes, parameter_bytes, tensor_bytes_factor
+from rostam_py.graph import (
+    PARTIAL,
+    WHOLE,
+    KernelTraffic,
+    OperatorGraph,
+    Tensor,
+    fuse,
+    kernel_bytes,
+    kernel_traffic,
+    resolve_views,
+)
+from rostam_py.placement.algorithm1 import Node, Read
+from rostam_py.placement.partition import ALIGNED, ALL, EXCHANGE, SAME_PART, Layout, Partition, Reading
+from rostam_py.placement.plan import KernelTime
+
+HALO = "halo"
+KERNEL, SUM, GRADIENT = "kernel", "sum", "gradient"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What the sub-ops of a node read from an earlier node.
+
+    source: node. key: what is read; parts that a device has received once it does not receive again.
+    num_bytes: of the whole, so that a pair moves what ``pair_bytes`` says.
+    """
+
+    source: int
+    key: str
+    relation: str
+    num_bytes: float
+
+    def pair_bytes(self, part: int, num_parts: int, source_part: int, num_source_parts: int) -> float:
+        """Return the bytes that sub-op ``part`` of n reads of part ``source_part`` of m."""
+        if self.relation == ALL:
+            return self.num_bytes / num_source_parts
+        if self.relation == EXCHANGE:
+            return self.num_bytes / (num_source_parts * num_parts)
+        if self.relation == HALO:
+            return self.num_bytes / 2 if source_part != part else 0.0
+        if self.relation == SAME_PART:
+            return self.num_bytes
+        low = max(part / num_parts, source_part / num_source_parts)
+        high = min((part + 1) / num_parts, (source_part + 1) / num_source_parts)
+        return self.num_bytes * max(0.0, high - low)
+
+
+@dataclass(slots=True)
+class SubOps:
+    """One op as sub-ops: the node that Algorithm 1 places, and what a template needs of it.
+
+    kind: KERNEL, SUM (adds up what it reads; no compute) or GRADIENT (of the parameter ``name``: slices that
+        data parallelism reduces; ``is_replicated`` if every co-located copy then needs all slices).
+    time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.
+    """
+
+    kind: str
+    name: str
+    num_parts: int
+    flows: tuple[Flow, ...] = ()
+    shard: int = -1
+    beside: int = -1
+    memory_bytes: float = 0.0
+    time: KernelTime | None = None
+    phase: str = ""
+    model_flops: float = 0.0
+    part_bytes: int = 0
+    is_replicated: bool = False
+
+    def node(self) -> Node:
+        """Return what Algorithm 1 needs."""
+        reads = tuple(Read(f.source, f.relation, f.num_bytes) for f in self.flows)
+        duration = 0.0 if self.time is None else self.time.duration_s
+        return Node(duration, self.num_parts, reads, self.shard, self.beside, self.memory_bytes)
+
+
+@dataclass(slots=True)
+class SubOpGraph:
+    """Nodes in a topological order. parameters: name -> (parameters of one part, a node placed beside it)."""
+
+    nodes: list[SubOps]
+    parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
+    num_metadata: int = 0
+    num_fused: int = 0
+
+
+def build_sub_ops(
+    graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, precision: str, optimizer: str
+) -> SubOpGraph:
+    """Return the sub-ops of a partitioned graph, timed.
+
+    Args: batch: samples of one group. Cost: linear in ops.
+    """
+    return _Builder(graph, parts, cost, batch, precision, optimizer).build()
+
+
+class _Builder:
+    def __init__(
+        self, graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, precision: str, optimizer: str
+    ) -> None:
+        self.graph, self.parts, self.cost = graph, parts, cost
+        self.batch, self.precision, self.optimizer = batch, precision, optimizer
+        self.roots = resolve_views(graph)
+        self.parameter_of = {t.id: t for t in graph.parameters}
+        self.gradients = {self.roots[t.id]: t for t in graph.tensors if t.kind == "gradient" and t.producer is not None}
+        self.nodes: list[SubOps] = []
+        self.node_of: dict[int, int] = {}  # computed tensor -> node that holds it as its op left it
+        self.sum_of: dict[int, int] = {}  # tensor -> node that holds its sum
+        self.shard_of: dict[str, int] = {}
+        self.by_name = {t.name: t for t in graph.parameters}
+        self.placed_parameters: set[str] = set()
+        self.read_whole_backward: set[tuple[int, int]] = set()
+        self.saved = self._saved_bytes()
+        self.kept_whole: set[tuple[int, int]] = set()
+
+    def build(self) -> SubOpGraph:
+        barriers = self._barriers()
+        fusion = fuse(self.graph, barriers)
+        traffics = kernel_traffic(self.graph, fusion, kept=barriers)
+        self._join_shards(fusion.kernels)
+        order = sorted(range(len(fusion.kernels)), key=lambda k: fusion.kernels[k][0])
+        self.read_whole_backward = self._read_whole_backward(fusion.kernels)
+        for k in order:
+            self._add_kernel(fusion.kernels[k], traffics[k])
+        first = {node.shard: n for n, node in reversed(list(enumerate(self.nodes))) if node.shard >= 0}
+        local = {
+            t.name: (self._local_count(t), first[self.shard_of[t.name]])
+            for t in self.graph.parameters
+            if t.name in self.parts.parameters
+        }
+        return SubOpGraph(self.nodes, local, fusion.num_metadata_removed, fusion.num_fused)
+
+    # Kernels
+
+    def _barriers(self) -> set[int]:
+        """Return the tensors no kernel fuses over: summed, or read by an element-wise op from other parts."""
+        barriers = set(self.parts.sums)
+        for op in self.graph.ops:
+            share = self.parts.shares[op.id]
+            if share is None:
+                continue
+            if share.split is not None and share.split.comm_kind:
+                barriers.update(op.outputs)
+            for reading in self.parts.readings[op.id]:
+                held = self.parts.layouts.get(reading.source)
+                if held is None or held.parts != share.parts or reading.relation not in (ALIGNED, SAME_PART):
+                    barriers.add(reading.source)
+        return barriers
+
+    def _join_shards(self, kernels: tuple[tuple[int, ...], ...]) -> None:
+        """Number the parameter shards: parameters that one kernel touches with equal parts share their devices."""
+        parent: dict[str, str] = {name: name for name in self.parts.parameters}
+
+        def find(name: str) -> str:
+            while parent[name] != name:
+                name = parent[name]
+            return name
+
+        for kernel in kernels:
+            main = self.parts.shares[kernel[0]]
+            names = [n for n in self._touched(kernel) if main and self.parts.parameters[n].parts == main.parts]
+            for name in names[1:]:
+                parent[find(name)] = find(names[0])
+        numbers: dict[str, int] = {}
+        for name in self.parts.parameters:
+            self.shard_of[name] = numbers.setdefault(find(name), len(numbers))
+
+    def _touched(self, kernel: tuple[int, ...]) -> list[str]:
+        """Return the parameters that a kernel reads or makes the gradient of."""
+        found: dict[str, None] = {}
+        for index in kernel:
+            op = self.graph.ops[index]
+            for t in op.inputs:
+                if (p := self.parameter_of.get(self.roots[t])) is not None:
+                    found[p.name] = None
+            for t in op.outputs:
+                if t in self.gradients:
+                    found[self.gradients[t].name] = None
+        return [n for n in found if n in self.parts.parameters]
+
+    def _add_kernel(self, kernel: tuple[int, ...], traffic: KernelTraffic) -> None:
+        ops = [self.graph.ops[i] for i in kernel]
+        share = self.parts.shares[kernel[0]]
+        assert share is not None
+        made = {t for op in ops for t in op.outputs}
+        touched = [n for n in self._touched(kernel) if self.parts.parameters[n].parts == share.parts]
+        shard = self.shard_of[touched[0]] if touched else -1
+        flows = self._flows(kernel, made, share.parts)
+        node = SubOps(KERNEL, ops[0].name, share.parts, flows, shard, phase=ops[0].phase)
+        node.time = self._time(kernel, traffic)
+        node.model_flops = sum(op.flops.at(self.batch) for op in ops)
+        node.memory_bytes = self._kernel_memory(kernel, touched, shard)
+        index = self._append(node)
+        home = self._add_inner_sum(kernel, index)
+        for t in made:
+            self.node_of[t] = home
+            if t in self.parts.sums:
+                self._add_sum(t, home)
+        for t in made:
+            if t in self.gradients:
+                self._add_gradient(self.gradients[t], t)
+
+    def _append(self, node: SubOps) -> int:
+        self.nodes.append(node)
+        return len(self.nodes) - 1
+
+    def _flows(self, kernel: tuple[int, ...], made: set[int], num_parts: int) -> tuple[Flow, ...]:
+        found: dict[tuple[int, str, str], Flow] = {}
+        for index in kernel:
+            op, share = self.graph.ops[index], self.parts.shares[index]
+            for reading in self.parts.readings[index]:
+                if reading.source in made:
+                    continue
+                flow = self._flow(reading)
+                if flow is not None:
+                    found.setdefault((flow.source, flow.key, flow.relation), flow)
+            for flow in self._parameter_flows(index, num_parts):
+                found.setdefault((flow.source, flow.key, flow.relation), flow)
+            split = share.split if share is not None else None
+            if split is not None and split.comm_kind == "halo":
+                aligned = next((f for f in found.values() if f.relation == ALIGNED), None)
+                if aligned is not None and self.nodes[aligned.source].num_parts == num_parts:
+                    size = max(0.0, split.comm_bytes.at(self.batch)) * self._factor(op.inputs[0])
+                    found[aligned.source, f"halo {op.name}", HALO] = Flow(aligned.source, f"halo {op.name}", HALO, size)
+        return tuple(found.values())
+
+    def _flow(self, reading: Reading) -> Flow | None:
+        source = (self.sum_of if reading.is_summed else self.node_of).get(reading.source)
+        if source is None:
+            return None
+        size = reading.num_bytes * self._factor(reading.source)
+        return Flow(source, f"t{reading.source}", reading.relation, size)
+
+    def _parameter_flows(self, index: int, num_parts: int) -> list[Flow]:
+        """Return the flows of parameters that lie in other parts than the op has: fetched from their shard."""
+        found = []
+        for t in self.graph.ops[index].inputs:
+            parameter = self.parameter_of.get(self.roots[t])
+            layout = None if parameter is None else self.parts.parameters.get(parameter.name)
+            if parameter is None or layout is None or layout.parts == num_parts:
+                continue
+            shard = self.shard_of[parameter.name]
+            owner = next((n for n, node in enumerate(self.nodes) if node.shard == shard), None)
+            if owner is not None:
+                size = parameter.num_bytes(1) * self._factor(parameter.id)
+                found.append(Flow(owner, f"parameter {parameter.name}", ALL, size))
+        return found
+
+    def _time(self, kernel: tuple[int, ...], traffic: KernelTraffic) -> KernelTime:
+        ops = tuple(self.graph.ops[i] for i in kernel)
+        share = self.parts.shares[kernel[0]]
+        assert share is not None
+        parts = share.parts
+        flops = sum(op.flops.at(self.batch) for op in ops) / parts
+        read = sum(self._read_bytes(kernel, t) for t in traffic.reads)
+        for _, result in traffic.gathered:
+            read += self.graph.tensors[result].num_bytes(self.batch) * self._factor(result) / parts
+        written = sum(self._part_bytes(t, self.parts.layouts[t]) for t in traffic.writes)
+        kind = share.split.kind if share.split is not None else ""
+        call = KernelCall(ops, flops, read, written, self.batch, self.precision, parts, kind)
+        main = ops[0]
+        return KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
+
+    def _read_bytes(self, kernel: tuple[int, ...], tensor: int) -> float:
+        full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
+        full *= self._factor(tensor)
+        for index in kernel:
+            op, share = self.graph.ops[index], self.parts.shares[index]
+            if tensor in op.inputs and share is not None and share.split is not None:
+                want = share.split.input_dims[op.inputs.index(tensor)]
+                return full if want is WHOLE else full / share.parts
+        return full
+
+    def _part_bytes(self, tensor: int, layout: Layout) -> float:
+        full = self.graph.tensors[tensor].num_bytes(self.batch) * self._factor(tensor)
+        return full if layout.dim in (WHOLE, PARTIAL) else full / layout.parts
+
+    def _factor(self, tensor: int) -> float:
+        t = self.graph.tensors[tensor]
+        return 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
+
+    # Sums and gradients
+
+    def _add_inner_sum(self, kernel: tuple[int, ...], index: int) -> int:
+        """Add what ops all-reduce while they run (softmax or batch statistics); return the node that has the result."""
+        size = 0.0
+        for op in kernel:
+            share = self.parts.shares[op]
+            if share is not None and share.split is not None and share.split.comm_kind == "all_reduce":
+                size += max(0.0, share.split.comm_bytes.at(self.batch))
+        parts = self.nodes[index].num_parts
+        if size == 0 or parts == 1:
+            return index
+        name = self.nodes[index].name
+        parts_in = Flow(index, f"inner {name}", EXCHANGE, size * parts)
+        summed = self._append(SubOps(SUM, f"sum inside {name}", parts, (parts_in,), beside=index))
+        flows = (Flow(summed, f"inner sum {name}", ALL, size), Flow(index, f"outputs {name}", SAME_PART, 0.0))
+        return self._append(SubOps(SUM, f"all-reduced {name}", parts, flows, beside=index))
+
+    def _add_sum(self, tensor: int, home: int) -> None:
+        parts = self.parts.sums[tensor].parts
+        size = self.graph.tensors[tensor].num_bytes(self.batch) * self._factor(tensor)
+        flow = Flow(home, f"summands t{tensor}", EXCHANGE, size * parts)
+        name = f"sum of {self.nodes[home].name}"
+        self.sum_of[tensor] = self._append(SubOps(SUM, name, parts, (flow,), beside=home))
+
+    def _add_gradient(self, gradient: Tensor, root: int) -> None:
+        """Add the slices of a parameter's gradient where the parameter lies."""
+        layout = self.parts.parameters.get(gradient.name)
+        if layout is None:
+            return
+        parameter = self.by_name[gradient.name]
+        made = self.parts.sums.get(root, self.parts.layouts[root])
+        source = self.sum_of.get(root, self.node_of[root])
+        size = parameter.num_elements(1) * gradient_bytes(self.precision)
+        relation, moved = self._gradient_relation(made, layout, size)
+        is_replicated = layout.dim is WHOLE and layout.parts > 1
+        self._append(
+            SubOps(
+                GRADIENT, gradient.name, layout.parts, (Flow(source, f"gradient {gradient.name}", relation, moved),),
+                shard=self.shard_of[gradient.name], part_bytes=math.ceil(size / layout.parts),
+                is_replicated=is_replicated,
+            )
+        )  # fmt: skip
+
+    @staticmethod
+    def _gradient_relation(made: Layout, layout: Layout, size: float) -> tuple[str, float]:
+        if made.dim == PARTIAL:
+            return EXCHANGE, size * made.parts
+        if made.parts == layout.parts and (made.dim == layout.dim or layout.dim is WHOLE):
+            return ALIGNED, size
+        return (ALL if layout.parts == 1 else EXCHANGE), size
+
+    # Memory
+
+    def _local_count(self, parameter: Tensor) -> int:
+        layout = self.parts.parameters[parameter.name]
+        count = parameter.num_elements(1)
+        return math.ceil(count if layout.dim is WHOLE else count / layout.parts)
+
+    def _kernel_memory(self, kernel: tuple[int, ...], touched: list[str], shard: int) -> float:
+        """Return the bytes that one sub-op takes: its parameters when first touched, and what it saves."""
+        each = parameter_bytes(self.precision) + gradient_bytes(self.precision)
+        each += optimizer_state_bytes(self.optimizer, self.precision)
+        total = 0.0
+        for name in touched:
+            if name not in self.placed_parameters:
+                self.placed_parameters.add(name)
+                total += each * self._local_count(self.by_name[name])
+        for index in kernel:
+            for t in self.graph.ops[index].outputs:
+                if t in self.saved:
+                    layout = self.parts.sums.get(t, self.parts.layouts[t])
+                    total += self.saved[t] / (1 if layout.dim in (WHOLE, PARTIAL) else layout.parts)
+            total += self._gathered_memory(index, shard)
+        return total
+
+    def _gathered_memory(self, index: int, shard: int) -> float:
+        """Return the bytes of saved inputs that are gathered in forward and read whole by the same shard's backward."""
+        if self.graph.ops[index].phase != "forward" or shard < 0:
+            return 0.0
+        total = 0.0
+        for reading in self.parts.readings[index]:
+            key = (reading.source, shard)
+            if reading.relation == ALL and key in self.read_whole_backward and key not in self.kept_whole:
+                self.kept_whole.add(key)
+                total += self.saved.get(reading.source, 0.0)
+        return total
+
+    def _read_whole_backward(self, kernels: tuple[tuple[int, ...], ...]) -> set[tuple[int, int]]:
+        found = set()
+        for kernel in kernels:
+            touched = self._touched(kernel)
+            if self.graph.ops[kernel[0]].phase == "backward" and touched:
+                for index in kernel:
+                    found |= {
+                        (r.source, self.shard_of[touched[0]]) for r in self.parts.readings[index] if r.relation == ALL
+                    }
+        return found
+
+    def _saved_bytes(self) -> dict[int, float]:
+        """Return the bytes kept for backward by the computed tensor that holds them, shared storage once."""
+        by_root: dict[int, float] = {}
+        seen: dict[int, int] = {}
+        for t in self.graph.tensors:
+            if not t.is_saved or t.kind in ("parameter", "buffer"):
+                continue
+            root = self.roots[t.id]
+            key = t.storage if t.storage >= 0 else -2 - root
+            root = seen.setdefault(key, root)
+            size = t.num_bytes(self.batch) * self._factor(t.id)
+            by_root[root] = max(by_root.get(root, 0.0), size)
+        return by_root
