@@ -37,6 +37,8 @@ struct Axis {
 
   bool is_shared() const { return wiring == Wiring::kBoardRow; }
   int32_t num_switches() const { return num_leaves + num_spines; }  // of one network
+  // Every leaf has as many links to each spine.
+  bool is_even() const { return num_spines == 0 || leaf_up % num_spines == 0; }
   int32_t leaf_of(int32_t board) const { return board / leaf_boards; }
 
   // Hops to the nearer end of the board.
@@ -269,10 +271,9 @@ class Wirer {
 
   // Leaf l's uplink u goes to spine (l leaf_up + u) mod spines.
   void grow_tree(const Axis& axis, int32_t leaves) {
-    const bool is_even = axis.leaf_up % axis.num_spines == 0;
     for (int32_t leaf = 0; leaf < axis.num_leaves; ++leaf) {
       const int32_t up = num_bundles_++;
-      const int32_t down = is_even ? num_bundles_++ : -1;
+      const int32_t down = axis.is_even() ? num_bundles_++ : -1;
       for (int32_t u = 0; u < axis.leaf_up; ++u) {
         const int32_t spine = (leaf * axis.leaf_up + u) % axis.num_spines;
         plan_.add_cable(leaves + leaf, leaves + axis.num_leaves + spine, capacity_, cable_, up, down);
@@ -287,8 +288,6 @@ class Wirer {
   Blueprint& plan_;
   int32_t num_bundles_ = 0;
 };
-
-bool is_even(const Axis& axis) { return axis.num_spines == 0 || axis.leaf_up % axis.num_spines == 0; }
 
 }  // namespace
 
@@ -305,7 +304,7 @@ Blueprint design_hammingmesh(const Params& params) {
   wirer.lay_boards();
   wirer.join_rows();
   wirer.join_columns();
-  plan.bundles_collapse = is_even(mesh->rows()) && is_even(mesh->columns());
+  plan.bundles_collapse = mesh->rows().is_even() && mesh->columns().is_even();
   plan.distance = mesh;
   return plan;
 }

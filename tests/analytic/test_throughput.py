@@ -111,6 +111,11 @@ def test_link_loads_sum_to_bytes_times_hops_on_one_plane():
         ("torus", {"dims": (2, 5)}),
         ("hammingmesh", {"board": (2, 2), "boards": (3, 3)}),
         ("hammingmesh", {"board": (1, 1), "boards": (4, 4), "radix": 4, "wiring": "tree"}),
+        # 4 leaves of 3 uplinks on 2 spines: their links are uneven.
+        (
+            "hammingmesh",
+            {"board": (1, 1), "boards": (12, 2), "radix": 10, "taper": 0.5, "wiring": ("tree", "board_row")},
+        ),
         ("hammingmesh", {"board": (2, 1), "boards": (6, 2), "radix": 8, "taper": 0.5, "wiring": ("tree", "board_row")}),
     ],
 )
