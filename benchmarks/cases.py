@@ -79,6 +79,30 @@ def _trace(*, model: str) -> Callable[[], dict[str, Any]]:
     return call
 
 
+def _circuits(*, fabric: str, num_accelerators: int, group: int, bandwidth: str) -> Callable[[], dict[str, Any]]:
+    """Set circuits for the traffic of SiP-ML's figure 7: all to all in groups, uneven, and a ring across them."""
+    import numpy as np
+
+    from rostam_py.fabrics.traffic import Traffic
+
+    rng = np.random.default_rng(0)
+    a, b = np.divmod(np.arange(num_accelerators * group), group)
+    dst = a - a % group + b
+    sizes = np.exp(-3 * np.abs(a - dst) / group + 0.5 * rng.normal(size=len(a)))
+    across = np.arange(num_accelerators)
+    traffic = Traffic.from_messages(
+        num_accelerators, np.concatenate([a, across]), np.concatenate([dst, (across + group) % num_accelerators]),
+        np.concatenate([sizes, np.full(num_accelerators, 2 * sizes.mean())]) * 1e6,
+    )  # fmt: skip
+    built = rostam.fabric(fabric, num_accelerators=num_accelerators, accelerator_bandwidth=bandwidth)
+
+    def call() -> dict[str, Any]:
+        circuits = built.with_circuits(traffic).circuits
+        return {"num_circuits": circuits.num_circuits, "slowest_pair_s": 1 / circuits.min_ratio_per_s}
+
+    return call
+
+
 _TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
 _GPT3 = {
     "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
@@ -102,6 +126,14 @@ def cases() -> list[Case]:
         )
         for ranks in (256, 512)
     ]  # fmt: skip
+    for fabric, limit in (("sip_ocs", "0.3 CPU s"), ("sip_ring", "50 ms")):
+        found += [
+            Case(
+                name=f"circuits_{fabric}_k{group}", prepare=_circuits, limit=limit,
+                arguments={"fabric": fabric, "num_accelerators": 1024, "group": group, "bandwidth": "8000 Gb/s"},
+            )
+            for group in (8, 16)
+        ]  # fmt: skip
     for fabric in ("electrical_flat", "electrical_cluster", "fat_tree"):
         for fold in (True, False):
             name = f"transformer_350m_{fabric}_{'folded' if fold else 'unfolded'}"

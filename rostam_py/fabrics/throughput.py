@@ -39,7 +39,7 @@ def link_loads(
         )
     if sizes.size and not (np.isfinite(sizes).all() and sizes.min() >= 0):
         raise ConfigError("num_bytes must be finite and >= 0")
-    fabric = with_circuits_for(fabric, *ends, sizes)
+    fabric = with_circuits_for(fabric, ends[0], ends[1], sizes)
     return np.asarray(_core.link_loads(fabric.core, routing, ends[0], ends[1], sizes / fabric.planes))
 
 
