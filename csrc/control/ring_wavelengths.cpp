@@ -187,13 +187,11 @@ class Assignment {
     result.circuit_pair.resize(static_cast<size_t>(next.back()));
     result.circuit_wavelength.resize(static_cast<size_t>(next.back()));
     for (int32_t a = 0; a < ring_.num_accelerators; ++a) {
-      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
-        const int32_t pair = table_.driven(a, w);
-        if (pair == WavelengthTable::kNobody) continue;
+      table_.visit_driven(a, [&](int32_t wavelength, int32_t pair) {
         const size_t at = static_cast<size_t>(next[static_cast<size_t>(pair)]++);
         result.circuit_pair[at] = pair;
-        result.circuit_wavelength[at] = w;
-      }
+        result.circuit_wavelength[at] = wavelength;
+      });
     }
     return result;
   }
@@ -207,33 +205,42 @@ class Assignment {
   std::vector<int32_t> holders_;
 };
 
-// No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept.
+// No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept; paths end
+// where they should. Built anew from the result alone.
 void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& found) {
-  const size_t n = static_cast<size_t>(ring.num_accelerators);
   constexpr size_t kWordBits = 64;
+  const size_t n = static_cast<size_t>(ring.num_accelerators);
   const size_t num_words = static_cast<size_t>(ring.num_wavelengths) / kWordBits + 1;
-  std::vector<uint64_t> is_used(4 * n * num_words, 0);
-  const auto use = [&](size_t row, int32_t wavelength, int32_t pair) {
-    uint64_t& word = is_used[row * num_words + static_cast<size_t>(wavelength) / kWordBits];
-    const uint64_t bit = uint64_t{1} << (static_cast<size_t>(wavelength) % kWordBits);
-    ROSTAM_CHECK(!(word & bit), "wavelength " << wavelength << " of pair " << pair << " is in use already");
-    word |= bit;
+  std::vector<uint64_t> used(4 * n * num_words, 0);  // rows: segments of both fibres, drivers, receivers
+  std::vector<uint64_t> own(num_words);
+  const auto use = [&](size_t row, size_t pair) {
+    for (size_t word = 0; word < num_words; ++word) {
+      ROSTAM_CHECK(!(used[row * num_words + word] & own[word]), "pair " << pair << " has a wavelength used already");
+      used[row * num_words + word] |= own[word];
+    }
   };
-  for (size_t j = 0; j < found.circuit_pair.size(); ++j) {
-    const int32_t pair = found.circuit_pair[j];
-    const size_t i = static_cast<size_t>(pair);
-    const int32_t wavelength = found.circuit_wavelength[j];
-    ROSTAM_CHECK(found.num_hops[i] <= ring.reach, "pair " << pair << " is " << found.num_hops[i] << " hops long");
-    use(2 * n + static_cast<size_t>(demand.src[i]), wavelength, pair);
-    use(3 * n + static_cast<size_t>(demand.dst[i]), wavelength, pair);
+  size_t next = 0;
+  for (size_t i = 0; i < found.count.size(); ++i) {
+    std::fill(own.begin(), own.end(), uint64_t{0});
+    for (; next < found.circuit_pair.size() && found.circuit_pair[next] == static_cast<int32_t>(i); ++next) {
+      const size_t wavelength = static_cast<size_t>(found.circuit_wavelength[next]);
+      uint64_t& word = own[wavelength / kWordBits];
+      const uint64_t bit = uint64_t{1} << (wavelength % kWordBits);
+      ROSTAM_CHECK(!(word & bit), "pair " << i << " has wavelength " << wavelength << " twice");
+      word |= bit;
+    }
+    ROSTAM_CHECK(found.num_hops[i] <= ring.reach, "pair " << i << " is " << found.num_hops[i] << " hops long");
+    use(2 * n + static_cast<size_t>(demand.src[i]), i);
+    use(3 * n + static_cast<size_t>(demand.dst[i]), i);
     const int32_t step = found.fibre[i] == 0 ? 1 : -1;
     int32_t here = demand.src[i];
     for (int32_t hop = 0; hop < found.num_hops[i]; ++hop) {
-      use(static_cast<size_t>(found.fibre[i]) * n + static_cast<size_t>(here), wavelength, pair);
+      use(static_cast<size_t>(found.fibre[i]) * n + static_cast<size_t>(here), i);
       here = (here + step + ring.num_accelerators) % ring.num_accelerators;
     }
-    ROSTAM_CHECK(here == demand.dst[i], "the path of pair " << pair << " ends at accelerator " << here);
+    ROSTAM_CHECK(here == demand.dst[i], "the path of pair " << i << " ends at accelerator " << here);
   }
+  ROSTAM_CHECK(next == found.circuit_pair.size(), "circuits are not in the order of their pairs");
 }
 
 }  // namespace

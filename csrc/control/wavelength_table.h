@@ -10,14 +10,15 @@
 
 namespace rostam::control {
 
-// Per segment of a fibre, per driving accelerator and per receiving accelerator a holder of every wavelength.
+// Bits say which wavelengths are in use on every segment of a fibre, by every driver and by every receiver; only
+// drivers and receivers know for which pair.
 class WavelengthTable {
  public:
   static constexpr int32_t kNobody = -1;
 
   WavelengthTable(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths);
 
-  // REQUIRES: is_free(pair, wavelength).
+  // REQUIRES: `wavelength` is free for `pair`, or is taken back from the pair that holds it.
   void give(int32_t pair, int32_t wavelength);
   void take_back(int32_t pair, int32_t wavelength);
 
@@ -27,32 +28,53 @@ class WavelengthTable {
   // Gives `pair` up to `count` free wavelengths, the lowest first; returns how many it found.
   int32_t give_free(int32_t pair, int32_t count);
 
-  // The pair for which an accelerator drives a wavelength, or kNobody.
-  int32_t driven(int32_t accelerator, int32_t wavelength) const;
+  // Calls visit(wavelength, pair) for every wavelength that an accelerator drives, ascending.
+  template <typename Visit>
+  void visit_driven(int32_t accelerator, Visit visit) const {
+    const size_t row = static_cast<size_t>(accelerator);
+    for (size_t word = 0; word < num_words_; ++word) {
+      for (Word used = used_[(2 * n_ + row) * num_words_ + word]; used != 0; used &= used - 1) {
+        const size_t wavelength = word * kWordBits + static_cast<size_t>(lowest(used));
+        visit(static_cast<int32_t>(wavelength), holder_[row * num_wavelengths_ + wavelength]);
+      }
+    }
+  }
 
   // Pairs that keep `pair` from using a wavelength, each once; stops beyond `limit` of them.
+  // Cost: O(hops + reach for every one of them).
   void holders(int32_t pair, int32_t wavelength, size_t limit, std::vector<int32_t>& found) const;
 
  private:
   using Word = uint64_t;
-  static constexpr int32_t kWordBits = 64;
+  static constexpr size_t kWordBits = 64;
   static int32_t lowest(Word bits);  // position of the lowest set bit; REQUIRES: bits != 0
   Word free_in(int32_t pair, size_t word) const;
-  // Rows: segments of fibre 0, segments of fibre 1, drivers, receivers.
-  size_t driver_row(int32_t pair) const;
-  size_t receiver_row(int32_t pair) const;
-  size_t segment_row(int32_t fibre, int32_t place) const;
+  void give_all(int32_t pair, size_t word, Word wavelengths);
+  bool is_used(size_t row, size_t wavelength) const {
+    return used_[row * num_words_ + wavelength / kWordBits] >> (wavelength % kWordBits) & 1;
+  }
+  int32_t holder_on(int32_t fibre, int32_t place, size_t wavelength) const;
+
+  // Rows of bits: segments of fibre 0, segments of fibre 1, drivers, receivers.
+  size_t driver_row(int32_t pair) const { return 2 * n_ + static_cast<size_t>(demand_.src[static_cast<size_t>(pair)]); }
+  size_t receiver_row(int32_t pair) const {
+    return 3 * n_ + static_cast<size_t>(demand_.dst[static_cast<size_t>(pair)]);
+  }
+  size_t segment_row(int32_t fibre, int32_t place) const {
+    const size_t p = static_cast<size_t>(place);
+    return static_cast<size_t>(fibre) * n_ + (p < n_ ? p : p - n_);
+  }
   template <typename Visit>
   void visit_rows(int32_t pair, Visit visit) const;
 
   const Demand& demand_;
   const std::vector<RingPath>& paths_;
-  int32_t n_;
-  int32_t num_wavelengths_;
+  size_t n_;
+  size_t reach_;
+  size_t num_wavelengths_;
   size_t num_words_;
-  size_t num_rows_;
-  std::vector<Word> used_;       // (row, wavelength) bits
-  std::vector<int32_t> holder_;  // (wavelength, row) -> pair, valid where used
+  std::vector<Word> used_;
+  std::vector<int32_t> holder_;  // (driver or N + receiver, wavelength) -> pair, valid where used
 };
 
 }  // namespace rostam::control
