@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "sim/errors.h"
@@ -16,10 +17,10 @@ constexpr double kNoWay = -std::numeric_limits<double>::infinity();
 }  // namespace
 
 RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
-                   const std::vector<RingPath>& paths, const std::vector<int32_t>& counts)
+                   const std::vector<RingPath>& paths, const std::vector<int32_t>& counts, int32_t cut_rank)
     : n_(ring.num_accelerators), fibre_(fibre), src_(src), dst_(dst) {
   const size_t n = static_cast<size_t>(n_);
-  cut(paths, counts);
+  cut(paths, counts, cut_rank);
   accelerator_.resize(n + 1);
   for (int32_t p = 0; p <= n_; ++p) accelerator_[static_cast<size_t>(p)] = accelerator_at(origin_ + p, fibre, n_);
   begin_.assign(n + 1, 0);
@@ -56,8 +57,8 @@ RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& 
   via_.resize(n + 1);
 }
 
-// After it `origin_` is the place that the fewest wavelengths pass without ending or beginning there.
-void RingFlow::cut(const std::vector<RingPath>& paths, const std::vector<int32_t>& counts) {
+// After it `origin_` is a place that few wavelengths pass without ending or beginning there; rank 0: the fewest.
+void RingFlow::cut(const std::vector<RingPath>& paths, const std::vector<int32_t>& counts, int32_t cut_rank) {
   std::vector<int64_t> passing(static_cast<size_t>(n_) + 1, 0);
   for (size_t i = 0; i < paths.size(); ++i) {
     if (paths[i].fibre != fibre_) continue;
@@ -76,7 +77,14 @@ void RingFlow::cut(const std::vector<RingPath>& paths, const std::vector<int32_t
     }
   }
   for (size_t p = 1; p < passing.size(); ++p) passing[p] += passing[p - 1];
-  origin_ = static_cast<int32_t>(std::min_element(passing.begin(), passing.end() - 1) - passing.begin());
+  std::vector<int32_t> places(static_cast<size_t>(n_));
+  std::iota(places.begin(), places.end(), 0);
+  const auto is_passed_less = [&](int32_t a, int32_t b) {
+    return std::make_pair(passing[static_cast<size_t>(a)], a) < std::make_pair(passing[static_cast<size_t>(b)], b);
+  };
+  const auto chosen = places.begin() + cut_rank % n_;
+  std::nth_element(places.begin(), chosen, places.end(), is_passed_less);
+  origin_ = *chosen;
 }
 
 // The severed pair with most to get whose ends the other fibre leaves free, or null.

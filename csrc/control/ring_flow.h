@@ -20,9 +20,10 @@ class RingFlow {
     std::vector<uint8_t> receives;
   };
 
-  // `counts`: wavelengths that each pair is to get; pairs of the other fibre are ignored.
+  // `counts`: wavelengths that each pair is to get; pairs of the other fibre are ignored. `cut_rank`: 0 cuts at
+  // the place that the fewest wavelengths pass, 1 at the next, ...
   RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
-           const std::vector<RingPath>& paths, const std::vector<int32_t>& counts);
+           const std::vector<RingPath>& paths, const std::vector<int32_t>& counts, int32_t cut_rank);
 
   // Serves one wavelength: appends the pairs that get it, at most once each, and takes it off what they are to get.
   // A flow is worth the segments and ports that it fills, each by `price[slack]`, where slack is how many of the
@@ -45,7 +46,7 @@ class RingFlow {
     int32_t left = 0;
   };
 
-  void cut(const std::vector<RingPath>& paths, const std::vector<int32_t>& counts);
+  void cut(const std::vector<RingPath>& paths, const std::vector<int32_t>& counts, int32_t cut_rank);
   Severed* choose_severed(const Taken& taken);
   void take(int32_t start, int32_t end, int32_t pair, std::vector<int32_t>& sends, std::vector<int32_t>& receives,
             std::vector<int32_t>& served);

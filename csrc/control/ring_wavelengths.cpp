@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -17,9 +19,11 @@ namespace rostam::control {
 
 namespace {
 
-// Price of leaving a segment or port idle by its slack: each further wavelength of slack makes it kDecay cheaper,
-// so that no sum over the few segments that compete for a flow outweighs a full one.
-constexpr double kDecay = 2;
+// Price of leaving a segment or port idle: each further wavelength of slack makes it so much cheaper. Steep prices
+// fill what is full already, flat ones what is nearly full too; none is best everywhere, so that demands too tight for
+// the first are tried with others, and with other cuts, as long as W (N + P) is small.
+constexpr double kDecays[] = {2, 1.1, 8, 1.5, 32, 3, 1.05, 1.02};
+constexpr int64_t kMaxWork = 4000000;
 // Pairs that may have to give way for another one at a wavelength.
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway.
@@ -34,12 +38,10 @@ class Assignment {
         ring_(ring),
         paths_(choose_paths(demand, ring)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
-        got_(paths_.size(), 0),
-        table_(demand, ring, paths_) {}
+        got_(paths_.size(), 0) {}
 
   RingWavelengths run() {
-    serve_flows();
-    mend();
+    assign();
     fill();
     for (size_t i = 0; i < got_.size(); ++i) {
       if (got_[i] > 0) continue;
@@ -53,14 +55,36 @@ class Assignment {
   }
 
  private:
+  // Serves the least counts as far as they fit, with the best of several ways if one leaves the slowest pair short.
+  void assign() {
+    const int64_t work = int64_t{ring_.num_wavelengths} * (ring_.num_accelerators + static_cast<int64_t>(got_.size()));
+    const int64_t num_ways = std::clamp(kMaxWork / work, int64_t{1}, static_cast<int64_t>(std::size(kDecays)));
+    std::vector<int32_t> best_got;
+    std::unique_ptr<WavelengthTable> best_table;
+    for (int32_t way = 0; way < num_ways; ++way) {
+      got_.assign(got_.size(), 0);
+      table_ = std::make_unique<WavelengthTable>(demand_, ring_, paths_);
+      serve_flows(way);
+      mend();
+      if (best_table == nullptr || slowest_ratio(got_) > slowest_ratio(best_got)) {
+        best_got = got_;
+        best_table = std::move(table_);
+      }
+      if (slowest_ratio(best_got) >= slowest_ratio(wanted_)) break;
+    }
+    got_ = std::move(best_got);
+    table_ = std::move(best_table);
+  }
+
   // Gives every wavelength to one flow on each fibre; the fibre that chooses first changes with each.
-  void serve_flows() {
+  void serve_flows(int32_t way) {
     const size_t n = static_cast<size_t>(ring_.num_accelerators);
     std::vector<double> price(static_cast<size_t>(ring_.num_wavelengths) + 1);
-    for (size_t slack = 0; slack < price.size(); ++slack) price[slack] = std::pow(kDecay, -static_cast<double>(slack));
+    for (size_t slack = 0; slack < price.size(); ++slack)
+      price[slack] = std::pow(kDecays[way], -static_cast<double>(slack));
     std::vector<RingFlow> flows;
     for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
-      flows.emplace_back(ring_, fibre, demand_.src, demand_.dst, paths_, wanted_);
+      flows.emplace_back(ring_, fibre, demand_.src, demand_.dst, paths_, wanted_, way);
     }
     std::vector<int32_t> sends(n, 0);
     std::vector<int32_t> receives(n, 0);
@@ -87,13 +111,19 @@ class Assignment {
   }
 
   void give(int32_t pair, int32_t wavelength) {
-    table_.give(pair, wavelength);
+    table_->give(pair, wavelength);
     ++got_[static_cast<size_t>(pair)];
   }
 
   void take_back(int32_t pair, int32_t wavelength) {
-    table_.take_back(pair, wavelength);
+    table_->take_back(pair, wavelength);
     --got_[static_cast<size_t>(pair)];
+  }
+
+  double slowest_ratio(const std::vector<int32_t>& counts) const {
+    double slowest = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < counts.size(); ++i) slowest = std::min(slowest, counts[i] / demand_.num_bytes[i]);
+    return slowest;
   }
 
   double ratio(int32_t pair, int32_t count) const { return count / demand_.num_bytes[static_cast<size_t>(pair)]; }
@@ -134,7 +164,7 @@ class Assignment {
     const double missing = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
     if (missing <= 0) return true;
     const int32_t count = static_cast<int32_t>(std::ceil(missing));
-    const int32_t given = table_.give_free(pair, count);
+    const int32_t given = table_->give_free(pair, count);
     got_[i] += given;
     return given == count;
   }
@@ -144,7 +174,7 @@ class Assignment {
   bool make_room(int32_t pair) {
     for (const bool may_give_up : {false, true}) {
       for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
-        table_.holders(pair, w, kMaxMoved, holders_);
+        table_->holders(pair, w, kMaxMoved, holders_);
         if (holders_.size() <= kMaxMoved && displace(pair, w, may_give_up)) return true;
       }
     }
@@ -158,7 +188,7 @@ class Assignment {
     std::vector<std::pair<int32_t, int32_t>> moved;
     bool is_done = true;
     for (const int32_t other : holders_) {
-      const int32_t free = table_.first_free(other);
+      const int32_t free = table_->first_free(other);
       if (free != WavelengthTable::kNobody) {
         give(other, free);
         moved.emplace_back(other, free);
@@ -187,7 +217,7 @@ class Assignment {
     result.circuit_pair.resize(static_cast<size_t>(next.back()));
     result.circuit_wavelength.resize(static_cast<size_t>(next.back()));
     for (int32_t a = 0; a < ring_.num_accelerators; ++a) {
-      table_.visit_driven(a, [&](int32_t wavelength, int32_t pair) {
+      table_->visit_driven(a, [&](int32_t wavelength, int32_t pair) {
         const size_t at = static_cast<size_t>(next[static_cast<size_t>(pair)]++);
         result.circuit_pair[at] = pair;
         result.circuit_wavelength[at] = wavelength;
@@ -201,7 +231,7 @@ class Assignment {
   std::vector<RingPath> paths_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
-  WavelengthTable table_;
+  std::unique_ptr<WavelengthTable> table_;
   std::vector<int32_t> holders_;
 };
 
