@@ -138,3 +138,11 @@ def test_circuits_are_deterministic():
     traffic = Traffic.from_messages(64, src, dst, rng.random(len(src)) + 0.1)
     one, other = (build("sip_ocs", num_accelerators=64).with_circuits(traffic).circuits for _ in range(2))
     assert one.ocs.tolist() == other.ocs.tolist()
+
+
+@pytest.mark.parametrize("name", OPTICAL)
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all", "broadcast"])
+def test_folding_changes_nothing_over_circuits(name, collective):
+    one, other = (rostam.run_collective(build(name), collective, num_bytes=8000, fold=fold) for fold in (True, False))
+    assert abs(one.time_ps - other.time_ps) <= 8
+    assert one.bytes_sent == other.bytes_sent
