@@ -41,12 +41,13 @@ class Kernel:
 
 
 class KernelBuilder:
-    """Build the kernels of a sharded graph at one micro-batch and precision."""
+    """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once."""
 
     def __init__(self, graph: OperatorGraph, sharding: Sharding, cost: CostModel, batch: float, precision: str) -> None:
         self.graph, self.sharding, self.cost = graph, sharding, cost
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
+        self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
 
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
@@ -73,6 +74,12 @@ class KernelBuilder:
         return sorted(kernels, key=lambda k: k.ops[0])
 
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
+        key = (op_ids, traffic)
+        if key not in self._known:
+            self._known[key] = self._new_kernel(op_ids, traffic)
+        return self._known[key]
+
+    def _new_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op, self.batch) for op in ops)
         read, written = self._local_traffic(ops, traffic)

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 from rostam_py.costs import optimizer_call
-from rostam_py.costs.model import CostModel
 from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
@@ -16,7 +16,7 @@ from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
 from rostam_py.placement.ranks import assign_accelerators
 from rostam_py.placement.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
-from rostam_py.placement.sharding import Sharding, propagate
+from rostam_py.placement.sharding import propagate
 from rostam_py.placement.strategy import Strategy
 from rostam_py.placement.templates import (
     Gradient,
@@ -29,10 +29,17 @@ from rostam_py.placement.templates import (
 
 
 class MegatronPlacer:
-    """Turn a graph, a machine and a Strategy(dp, tp, pp) into a Plan."""
+    """Turn a graph, a machine and a Strategy(dp, tp, pp) into a Plan.
 
-    def __init__(self, strategy: Strategy, cost: str, cost_config: dict | None) -> None:
+    Args: shared: filled and used by placers of one graph and cost model, so that plans which differ in dp, pp or
+        recomputation alone share what depends on tp and micro-batch: sharding and timed kernels.
+    """
+
+    def __init__(
+        self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None
+    ) -> None:
         self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
+        self.shared = {} if shared is None else shared
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
@@ -43,9 +50,8 @@ class MegatronPlacer:
         strategy = self.strategy
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
-        graph = regroup_gradient_sums(graph)
-        cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
-        job = _Job(graph, machine, strategy, cost, micro_batch, num_microbatches)
+        job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)
+        graph = job.graph
         stages = job.build_stages()
         return Plan(
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
@@ -54,20 +60,31 @@ class MegatronPlacer:
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
 
+    def _builder(self, graph: OperatorGraph, machine: Machine, micro_batch: int) -> KernelBuilder:
+        """Return the kernels of the sharded graph, made now or by a placer before."""
+        strategy = self.strategy
+        if "graph" not in self.shared:
+            self.shared["graph"] = regroup_gradient_sums(graph)
+        graph = self.shared["graph"]
+        precision = strategy.precision or graph.default_precision
+        key = (strategy.tp, micro_batch, precision, str(strategy.min_kernel_time), machine.device.name)
+        if key not in self.shared:
+            cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+            sharding = propagate(graph, strategy.tp, micro_batch)
+            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision)
+        builder: KernelBuilder = self.shared[key]
+        return builder
+
 
 class _Job:
     """One placement in progress: shard, cut, fuse, write templates, add up memory."""
 
-    def __init__(
-        self, graph: OperatorGraph, machine: Machine, strategy: Strategy, cost: CostModel, micro_batch: int,
-        num_microbatches: int,
-    ) -> None:  # fmt: skip
-        self.graph, self.machine, self.strategy, self.cost = graph, machine, strategy, cost
-        self.num_microbatches = num_microbatches
-        self.precision = strategy.precision or graph.default_precision
+    def __init__(self, builder: KernelBuilder, machine: Machine, strategy: Strategy, num_microbatches: int) -> None:
+        self.builder, self.graph, self.sharding, self.cost = builder, builder.graph, builder.sharding, builder.cost
+        self.machine, self.strategy, self.num_microbatches = machine, strategy, num_microbatches
+        self.precision = builder.precision
+        graph, micro_batch = self.graph, builder.batch
         self.optimizer = strategy.optimizer or graph.default_optimizer
-        self.sharding: Sharding = propagate(graph, strategy.tp, micro_batch)
-        self.builder = KernelBuilder(graph, self.sharding, cost, micro_batch, self.precision)
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
             graph, strategy.pp, seconds, micro_batch, frozenset(self.sharding.comms)

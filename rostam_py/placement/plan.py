@@ -45,7 +45,8 @@ class Task:
     kind: one of TASK_KINDS. deps: indices of earlier tasks of the same template that must end
         first; a compute task implicitly follows the compute task before it.
     axis: "" for compute; the process group of a collective: "tp", "dp", or "tied<k>" (the k-th
-        entry of ``Plan.tied``); "pp" for send and recv between stages, "mp" inside a sip_ml group.
+        entry of ``Plan.tied``); "pp" for send and recv between stages, "mp" inside a sip_ml group,
+        "mp_gradient" for what goes into gradients there.
     compute: ``kernels`` in order; the task lasts the sum of their durations.
     collective: ``collective`` is a collective's name and ``num_bytes`` as in MODEL A4.
     send / recv: ``tensor`` names the value (unique in sender's and receiver's template),
@@ -233,7 +234,7 @@ class Plan:
             return [ids[d, s, :] for d in range(num_dp) for s in stages_of]
         if axis == "dp":
             return [ids[:, s, t] for s in stages_of for t in range(num_tp)]
-        if axis in ("pp", "mp"):
+        if axis in ("pp", "mp", "mp_gradient"):
             return [ids[d, :, t] for d in range(num_dp) for t in range(num_tp)]
         known = [f"tied{k}" for k in range(len(self.tied))]
         if axis not in known:

@@ -13,7 +13,7 @@ from rostam_py.placement.algorithm1 import SubOpPlacement, parts_read
 from rostam_py.placement.plan import KernelTime, Task
 from rostam_py.placement.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
 
-AXIS = "mp"
+AXIS, GRADIENT_AXIS = "mp", "mp_gradient"
 _Slice = tuple[int, str, int, object]  # node, what of it, its part, which slice of that (None: all of it)
 
 
@@ -88,7 +88,8 @@ def write_templates(
 
     Model: a device receives a slice once, however many of its sub-ops read it. Gradients fill buckets in the
         order they are made; each bucket is all-reduced with the device's counterparts in the other groups, then
-        handed to the devices that hold copies of its parameters; the optimizer runs last.
+        handed to the devices that hold copies of its parameters; the optimizer runs last. What goes into
+        gradients has streams of its own, so that no sub-op waits behind it.
     Args: bucket_bytes: 0 without data parallelism. optimizers: of each device.
     Cost: linear in reads x parts^2.
     """
@@ -159,21 +160,22 @@ class _Writer:
                     continue
                 deps = {t for i in parts for t in self.devices[source].providers[flow.source, i]}
                 label = f"{self.nodes[flow.source].name}.{index}.{number}.{part}"
-                recv = self._message(source, d, deps, math.ceil(size - 1e-6), label)
+                axis = GRADIENT_AXIS if node.is_gradient else AXIS
+                recv = self._message(source, d, deps, math.ceil(size - 1e-6), label, axis)
                 needed.add(recv)
                 for i in parts:
                     device.received[_slice(flow, node.num_parts, len(there), part, i)] = recv
         return needed
 
-    def _message(self, source: int, target: int, deps: set[int], num_bytes: int, label: str) -> int:
+    def _message(self, source: int, target: int, deps: set[int], num_bytes: int, label: str, axis: str) -> int:
         """Write a send on ``source`` and its recv on ``target``; return the recv."""
         sender, receiver = self.devices[source], self.devices[target]
         size = max(1, num_bytes)
         waits = sender.latest(sorted(deps))
         step = target - source
-        sender.append(Task("send", f"send {label}", waits, AXIS, num_bytes=size, tensor=label, stage_offset=step))
+        sender.append(Task("send", f"send {label}", waits, axis, num_bytes=size, tensor=label, stage_offset=step))
         return receiver.append(
-            Task("recv", f"recv {label}", (), AXIS, num_bytes=size, tensor=label, stage_offset=-step)
+            Task("recv", f"recv {label}", (), axis, num_bytes=size, tensor=label, stage_offset=-step)
         )
 
     # Gradients
@@ -203,7 +205,7 @@ class _Writer:
                 for other in sorted(set(self.where[index]) - {d}):
                     copies[other] = copies.get(other, 0) + self.nodes[index].part_bytes
         for other, size in copies.items():
-            recv = self._message(d, other, deps, size, f"gradients.{d}.{device.num_buckets}")
+            recv = self._message(d, other, deps, size, f"gradients.{d}.{device.num_buckets}", GRADIENT_AXIS)
             self.devices[other].finals.add(recv)
         device.bucket, device.bucket_bytes = [], 0
         device.num_buckets += 1

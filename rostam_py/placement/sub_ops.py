@@ -62,6 +62,7 @@ class SubOps:
 
     kind: KERNEL, SUM (adds up what it reads; no compute) or GRADIENT (of the parameter ``name``: slices that
         data parallelism reduces; ``is_replicated`` if every co-located copy then needs all slices).
+    is_gradient: what it reads goes into a parameter's gradient, which nothing but the optimizer waits for.
     time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.
     """
 
@@ -77,6 +78,7 @@ class SubOps:
     model_flops: float = 0.0
     part_bytes: int = 0
     is_replicated: bool = False
+    is_gradient: bool = False
 
     def node(self) -> Node:
         """Return what Algorithm 1 needs."""
@@ -313,7 +315,8 @@ class _Builder:
         size = self.graph.tensors[tensor].num_bytes(self.batch) * self._factor(tensor)
         flow = Flow(home, f"summands t{tensor}", EXCHANGE, size * parts)
         name = f"sum of {self.nodes[home].name}"
-        self.sum_of[tensor] = self._append(SubOps(SUM, name, parts, (flow,), beside=home))
+        node = SubOps(SUM, name, parts, (flow,), beside=home, is_gradient=tensor in self.gradients)
+        self.sum_of[tensor] = self._append(node)
 
     def _add_gradient(self, gradient: Tensor, root: int) -> None:
         """Add the slices of a parameter's gradient where the parameter lies."""
@@ -330,7 +333,7 @@ class _Builder:
             SubOps(
                 GRADIENT, gradient.name, layout.parts, (Flow(source, f"gradient {gradient.name}", relation, moved),),
                 shard=self.shard_of[gradient.name], part_bytes=math.ceil(size / layout.parts),
-                is_replicated=is_replicated,
+                is_replicated=is_replicated, is_gradient=True,
             )
         )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Compile plans into the core's task graph: templates, programs, process groups and devices as arrays.
 
 A rank (d, s, t) of plan number j is device ``offset_j + (d P + s) T + t``. Slots: tp 0, dp 1, next stage 2,
-previous stage 3, tied parameter sets from 4 on, then the devices of a sip_ml group; each is one first-in
-first-out stream (MODEL B8).
+previous stage 3, tied parameter sets from 4 on, then the devices of a sip_ml group twice (sub-ops, gradients);
+each is one first-in first-out stream (MODEL B8).
 """
 
 from collections.abc import Callable, Sequence
@@ -103,7 +103,7 @@ class _Compiler:
         """Return (D, P, T, slots, 3): group, rank and peer device of every slot."""
         num_dp, num_pp, num_tp = index.shape
         first_peer = _FIRST_TIED + len(plan.tied)
-        num_peers = num_pp if plan.strategy.placer == "sip_ml" else 0
+        num_peers = 2 * num_pp if plan.strategy.placer == "sip_ml" else 0
         slots = np.full((*index.shape, first_peer + num_peers, 3), -1, np.int32)
         rank_of = _ranks_of(plan, "tp")
         for d in range(num_dp):
@@ -118,7 +118,7 @@ class _Compiler:
                 slots[:, s, t, _DP, 0] = self.core.add_group(index[:, s, t][np.argsort(order)].tolist())
                 slots[:, s, t, _DP, 1] = order
         if num_peers:
-            slots[:, :, :, first_peer:, 2] = index[:, :, 0][:, None, None, :]
+            slots[:, :, :, first_peer:, 2] = np.tile(index[:, :, 0], 2)[:, None, None, :]
             return slots
         slots[:, :-1, :, _NEXT, 2] = index[:, 1:]
         slots[:, 1:, :, _PREVIOUS, 2] = index[:, :-1]
@@ -157,11 +157,13 @@ class _Compiler:
         direction = task.stage_offset if task.kind == "send" else -task.stage_offset
         key = (number, sender, direction, task.tensor)
         channel = self.channels.setdefault(key, len(self.channels))
-        if task.axis == "mp":
-            slot = _FIRST_TIED + len(plan.tied) + stage.index + task.stage_offset
+        if task.axis == "pp":
+            slot, category = (_NEXT if task.stage_offset > 0 else _PREVIOUS), CATEGORIES.index("pp")
         else:
-            slot = _NEXT if task.stage_offset > 0 else _PREVIOUS
-        return kind, slot, CATEGORIES.index(task.axis), -1, channel, task.num_bytes, 0
+            streams = len(plan.stages) if task.axis == "mp_gradient" else 0
+            slot = _FIRST_TIED + len(plan.tied) + streams + stage.index + task.stage_offset
+            category = CATEGORIES.index("mp")
+        return kind, slot, category, -1, channel, task.num_bytes, 0
 
     def _schedule(self, plan: Plan, task: Task) -> int:
         key = plan.schedules[task.axis, task.collective, task.num_bytes]
