@@ -91,9 +91,31 @@ def group_costs(
     return GroupCosts(int(schedule.num_chunks), bool(schedule.has_ordered_arrivals), tuple(steps), fabric.planes)
 
 
-def message_costs(
-    fabric: Fabric, src: np.ndarray, dst: np.ndarray, *, routing: str = "spray"
-) -> tuple[float, float]:
+def link_seconds(
+    fabric: Fabric,
+    collective: str,
+    algorithm: str,
+    groups: np.ndarray,
+    *,
+    unit: int = 1,
+    grid: tuple[int, int] = (0, 0),
+    routing: str = "spray",
+) -> np.ndarray:
+    """Return how long every directed link is busy for each byte of the buffer, float array (links,) [s per byte].
+
+    Args: as ``group_costs``; the whole algorithm on all groups.
+    """
+    schedule = _core.Schedule(collective, algorithm, groups.shape[1], unit, grid)
+    busy = np.zeros(len(fabric.links))
+    for count, src, dst, chunks in schedule.distinct_steps():
+        sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).reshape(-1)
+        ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
+        busy += count * _core.link_loads(fabric.core, routing, *ends, sizes)
+    capacity = fabric.links["bandwidth_bytes_per_s"] * schedule.num_chunks * fabric.planes
+    return np.divide(busy, capacity, out=np.zeros_like(busy), where=busy > 0)
+
+
+def message_costs(fabric: Fabric, src: np.ndarray, dst: np.ndarray, *, routing: str = "spray") -> tuple[float, float]:
     """Return (alpha [s], beta [s per byte]) of the slowest of messages of one size that are sent at once.
 
     Raises: NoRouteError for a cut pair.
@@ -118,3 +140,13 @@ def _message_costs(
     latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
     slowest = 1 / _core.headroom(fabric.core, loads)
     return np.full(len(src), latency_ps.max() * 1e-12), np.full(len(src), slowest)
+
+
+def pair_costs(
+    fabric: Fabric, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray, *, routing: str = "spray"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha [s] and serialisation [s] of every message when all are sent at once, float arrays (messages,).
+
+    Raises: NoRouteError for a cut pair.
+    """
+    return _message_costs(fabric, fabric.router(routing), routing, src, dst, num_bytes / fabric.planes)

@@ -4,30 +4,39 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.fabrics.group_costs import GroupCosts, group_costs, message_costs
-from rostam_py.fabrics.rank_groups import group_size, unit_size
+from rostam_py.fabrics.group_costs import GroupCosts, group_costs, link_seconds, message_costs
+from rostam_py.fabrics.rank_groups import place_on_grid
 from rostam_py.placement import Plan
+from rostam_py.placement.collectives import ScheduleKey
+
+ALL_STAGES = -1
 
 
 class AxisCosts:
-    """Alpha-beta costs of all axes of a plan on a fabric; each axis is routed once, when first asked for.
+    """Alpha-beta costs of all axes of a plan on a fabric; each is routed once, when first asked for.
 
-    Model: all process groups of an axis run at once; axes do not share links with each other.
+    Model: all process groups of the tp axis, and of a tied set, run at once; of dp those of one stage or those of all.
+        ``contention`` says what tp and dp do to each other.
     Args: fabric: with circuits set where it is circuit-switched. shared: costs of other plans on this fabric, filled
         and used; equal groups cost the same whatever the plan.
     """
 
     def __init__(self, plan: Plan, fabric: Any, routing: str, shared: dict[Any, Any]) -> None:
         self._plan, self._fabric, self._routing, self._shared = plan, fabric, routing, shared
-        self._collectives: dict[tuple[str, str], GroupCosts] = {}
-        self._times: dict[tuple[str, str, int], float] = {}
+        self._groups: dict[tuple[str, int, bool], np.ndarray] = {}
+        self._collectives: dict[tuple[str, int, ScheduleKey], GroupCosts] = {}
+        self._times: dict[tuple[str, int, str, int], float] = {}
         self._messages: dict[tuple[int, int], tuple[float, float]] = {}
 
-    def collective_s(self, axis: str, collective: str, num_bytes: int) -> float:
-        """Return the time of one collective of an axis [s]."""
-        key = (axis, collective, num_bytes)
+    def collective_s(self, stage: int, axis: str, collective: str, num_bytes: int) -> float:
+        """Return the time of one collective [s].
+
+        Args: stage: of dp collectives, beside whose groups they run; ALL_STAGES for all of them.
+        """
+        key = (axis, stage if axis == "dp" else ALL_STAGES, collective, num_bytes)
         if key not in self._times:
-            self._times[key] = self._costs(axis, collective).time_s(num_bytes)
+            schedule = self._plan.schedules[axis, collective, num_bytes]
+            self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes)
         return self._times[key]
 
     def message(self, stage: int, peer: int) -> tuple[float, float]:
@@ -42,22 +51,50 @@ class AxisCosts:
             self._messages[key] = self._shared[name]
         return self._messages[key]
 
-    def _costs(self, axis: str, collective: str) -> GroupCosts:
-        key = (axis, collective)
+    def contention(self, stage: int, tp: tuple[str, int, float], dp: tuple[str, int, float]) -> float:
+        """Return how much longer tp collectives take beside dp ones, relative: 1 where each alone fills a link.
+
+        Args: of each axis a collective, its bytes, and the bytes of buffers that go through in a second while the axis
+            runs alone.
+        """
+        keys = [self._plan.schedules[axis, *of[:2]] for axis, of in (("tp", tp), ("dp", dp))]
+        groups = [self._group("tp", ALL_STAGES, keys[0]), self._group("dp", stage, keys[1])]
+        name = ("contention", *keys, *(one.tobytes() for one in groups))
+        if name not in self._shared:
+            busy = np.stack([self._busy("tp", ALL_STAGES, keys[0]), self._busy("dp", stage, keys[1])])
+            self._shared[name] = np.unique(busy[:, (busy > 0).all(axis=0)], axis=1)
+        shared_links = self._shared[name]
+        if not shared_links.size:
+            return 0.0
+        return max(0.0, float((shared_links[0] * tp[2] + shared_links[1] * dp[2]).max()) - 1)
+
+    def _busy(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
+        collective, algorithm, _, unit, grid = schedule
+        groups = self._group(axis, stage, schedule)
+        return link_seconds(
+            self._fabric, collective, algorithm, groups, unit=unit, grid=grid, routing=self._routing
+        )  # fmt: skip
+
+    def _costs(self, axis: str, stage: int, schedule: ScheduleKey) -> GroupCosts:
+        key = (axis, stage, schedule)
         if key not in self._collectives:
-            groups = np.stack(self._plan.groups(axis))
-            algorithm = self._plan.algorithms.get(collective, "ring")
-            name = (collective, algorithm, groups.shape, groups.tobytes())
+            groups = self._group(*key)
+            name = (schedule, groups.shape, groups.tobytes())
             if name not in self._shared:
-                self._shared[name] = self._route(axis, collective, algorithm, groups)
+                collective, algorithm, _, unit, grid = schedule
+                self._shared[name] = group_costs(
+                    self._fabric, collective, algorithm, groups, unit=unit, grid=grid, routing=self._routing
+                )  # fmt: skip
             self._collectives[key] = self._shared[name]
         return self._collectives[key]
 
-    def _route(self, axis: str, collective: str, algorithm: str, groups: np.ndarray) -> GroupCosts:
-        # Of a unit's consecutive accelerators a group holds as many as its axis is dense there.
-        strategy = self._plan.strategy
-        stride = {"tp": 1, "dp": strategy.tp * strategy.pp}.get(axis, 1)
-        unit = 1
-        if algorithm == "hierarchical":
-            unit = group_size(groups.shape[1], max(1, unit_size(self._fabric) // stride))
-        return group_costs(self._fabric, collective, algorithm, groups, unit=unit, routing=self._routing)
+    def _group(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
+        """Return the groups that run at once in the order of the schedule's ranks, int array (groups, ranks)."""
+        is_on_grid = schedule[4] != (0, 0)
+        key = (axis, stage, is_on_grid)
+        if key not in self._groups:
+            groups = self._plan.groups(axis, None if stage == ALL_STAGES else stage)
+            if is_on_grid:
+                groups = [place_on_grid(self._fabric, group, None).reshape(-1) for group in groups]
+            self._groups[key] = np.stack(groups)
+        return self._groups[key]

@@ -14,6 +14,10 @@ from rostam_py.searching.estimate_sip_ml import can_estimate_sip_ml
 # m as multiples of the pipeline's depth: a bubble of (pp - 1) / m is about 1, 1/2, 1/4, 1/8 of the work.
 MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
 
+# Algorithm 1 splits an op into parts of about 10 us, so that more devices find little to do; the paper's figures 6
+# and 7 stop at 16, and placing takes time in proportion.
+MAX_MODEL_PARALLEL = 32
+
 
 def default_batches(curve: Curve) -> tuple[int, ...]:
     """Return the powers of two inside a curve's measured range [samples], or its smallest batch if there is none."""
@@ -30,12 +34,16 @@ def check_batches(batches: tuple[int, ...], curve: Curve | None, extrapolate: bo
         if curve is not None:
             curve.iterations(batch, extrapolate=extrapolate)
     if not batches:
-        raise ConfigError("batches is empty; name global batches, or a convergence curve, whose measured ones are taken")
+        raise ConfigError(
+            "batches is empty; name global batches, or a convergence curve, whose measured ones are taken"
+        )
 
 
 def has_sip_ml() -> bool:
     """Tell whether Algorithm 1 is there to be searched."""
-    return can_estimate_sip_ml() and "sip_ml" in PLACERS and "mp" in {entry.name for entry in dataclasses.fields(Strategy)}
+    return (
+        can_estimate_sip_ml() and "sip_ml" in PLACERS and "mp" in {entry.name for entry in dataclasses.fields(Strategy)}
+    )
 
 
 def divisors(count: int) -> list[int]:
@@ -58,11 +66,13 @@ def megatron_strategies(base: Strategy, num_accelerators: int, batch: int) -> It
 
 
 def sip_ml_strategies(base: Strategy, num_accelerators: int, batch: int) -> Iterator[Strategy]:
-    """Yield every (dp, mp) on all accelerators that divides the batch."""
+    """Yield every (dp, mp) on all accelerators that divides the batch, mp up to MAX_MODEL_PARALLEL."""
     for mp in divisors(num_accelerators):
+        if mp > MAX_MODEL_PARALLEL:
+            break
         dp = num_accelerators // mp
         if batch % dp == 0:
-            yield dataclasses.replace(base, placer="sip_ml", dp=dp, mp=mp)  # type: ignore[call-arg]
+            yield dataclasses.replace(base, placer="sip_ml", dp=dp, mp=mp)
 
 
 def _micro_batches(base: Strategy, pp: int, local: int) -> list[int | None]:

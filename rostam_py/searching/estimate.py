@@ -2,22 +2,17 @@
 
 Model: every template is run once through its own dependencies over one compute stream and one stream an axis, each
 collective taking its alpha-beta time on the real routes (``AxisCosts``). The pipeline then plays whole templates:
-an instance starts when its stage is free and its messages have come, and keeps its inner times. Ignores that
-axes share links, that an instance's collectives may hold up the next one's, and stragglers within a stage.
-
-Legend: m = micro-batches, P = stages.
+an instance starts when its stage is free and its messages have come, and keeps its inner times. Where tp and dp
+collectives overlap on one link, the overlap counts for both. Ignores other sharing of links, that an instance's
+collectives may hold up the next one's, and stragglers within a stage.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rostam_py.placement import Plan, Stage, Task
-from rostam_py.placement.schedule import stage_program
-from rostam_py.searching.axis_costs import AxisCosts
+from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
+from rostam_py.searching.pipeline import Pipeline, TemplateTiming
 from rostam_py.units import parse_time
-
-# A long pipeline is played with this many micro-batches beyond its depth; the rest follows in proportion.
-_EXTRA_MICROBATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +38,9 @@ class _Row:
     offset: int
 
 
+_Span = tuple[float, float, _Row]  # a collective: begin, end, task
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledStage:
     """A stage's templates as rows, kernel times added up. compute_s: of one iteration."""
@@ -50,20 +48,6 @@ class CompiledStage:
     templates: dict[str, tuple[_Row, ...]]
     num_streams: int
     compute_s: float
-
-
-@dataclass(slots=True)
-class _Timing:
-    """A template played from 0 with all messages there: when its streams are free, and what it sends and needs.
-
-    compute_s: compute stream free. end_s: everything done. sends: (tensor, peer offset, bytes, ready).
-    recvs: (tensor, peer offset, when first needed).
-    """
-
-    compute_s: float
-    end_s: float
-    sends: list[tuple[str, int, int, float]]
-    recvs: list[tuple[str, int, float]]
 
 
 def compile_stages(plan: Plan) -> list[CompiledStage]:
@@ -95,19 +79,25 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     """Return the estimated steady-state iteration time.
 
     Args: costs: of the plan on its fabric. stages: what ``compile_stages`` returned, to be shared between fabrics.
-    Cost: tasks of all templates, plus P x min(m, 3 P) instances.
+    Cost: tasks of all templates, plus the instances that ``Pipeline`` plays.
     """
     compiled = compile_stages(plan) if stages is None else stages
     slow = _slowdowns(plan)
     strategy = plan.strategy
     clock = _Clock(parse_time(strategy.launch_latency), parse_time(strategy.min_kernel_time), costs)
-    timings = [
-        {name: clock.play(s, rows, stage.num_streams, slow[s]) for name, rows in stage.templates.items()}
-        for s, stage in enumerate(compiled)
-    ]
-    pipeline = _Pipeline(plan, timings, costs)
+    timings = [clock.play_stage(s, stage, slow[s], len(compiled)) for s, stage in enumerate(compiled)]
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
-    return Estimate(_extrapolated(pipeline.iteration_s, plan.num_microbatches, len(compiled)), compute)
+    seconds = Pipeline(strategy.schedule, timings, costs).iteration_s(plan.num_microbatches)
+    return Estimate(seconds, compute)
+
+
+def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStage]) -> float:
+    """Return the time of one forward and one backward of an unpipelined plan [s]; kernels alone without ``costs``."""
+    rows = [stages[0].templates[name] for name in ("forward", "backward")]
+    if costs is None:
+        return sum(row.duration_s for template in rows for row in template)
+    clock = _Clock(parse_time(plan.strategy.launch_latency), parse_time(plan.strategy.min_kernel_time), costs)
+    return sum(clock.play(0, template, stages[0].num_streams, 1.0).compute_s for template in rows)
 
 
 def _slowdowns(plan: Plan) -> list[float]:
@@ -118,28 +108,46 @@ def _slowdowns(plan: Plan) -> list[float]:
     return [max(1 / slow.get(int(a), 1.0) for a in ids[:, s, :].ravel()) for s in range(ids.shape[1])]
 
 
-def _extrapolated(iteration_s: Callable[[int], float], num_microbatches: int, num_stages: int) -> float:
-    """Return iteration_s(m), for large m from two smaller ones: it is linear there."""
-    few = 2 * num_stages + _EXTRA_MICROBATCHES
-    more = few + num_stages
-    if num_microbatches <= more:
-        return iteration_s(num_microbatches)
-    low, high = iteration_s(few), iteration_s(more)
-    return high + (num_microbatches - more) * (high - low) / (more - few)
-
-
 class _Clock:
     """Play the tasks of a template over their streams."""
 
     def __init__(self, launch_s: float, min_collective_s: float, costs: AxisCosts) -> None:
         self.launch_s, self.min_collective_s, self.costs = launch_s, min_collective_s, costs
+        self._crowding = 0.0  # of dp collectives: 0 beside the stage's own groups only, 1 beside those of all stages
 
-    def play(self, stage: int, rows: tuple[_Row, ...], num_streams: int, slow: float) -> _Timing:
+    def play_stage(
+        self, stage: int, compiled: CompiledStage, slow: float, num_stages: int
+    ) -> dict[str, TemplateTiming]:
+        """Return the timings of a stage's templates."""
+        timings: dict[str, TemplateTiming] = {}
+        for name, rows in compiled.templates.items():
+            self._crowding = 0.0
+            if name == "backward_last" and num_stages > 1:
+                self._crowding = self._crowd(stage, rows, timings["backward"].compute_s, num_stages)
+            timings[name] = self.play(stage, rows, compiled.num_streams, slow)
+        return timings
+
+    def _crowd(self, stage: int, rows: tuple[_Row, ...], stagger_s: float, num_stages: int) -> float:
+        """Return how far a stage's gradients share links with those of the stages behind it.
+
+        Model: stages reach their last backward one ``stagger_s`` after another, the last stage first; what the k
+            stages behind have not sent by then is in the way: T = max(own, (k + 1) / P all - k stagger).
+        """
+        sizes = [(row.collective, row.num_bytes) for row in rows if row.axis == "dp"]
+        own, whole = (sum(self.costs.collective_s(s, "dp", *one) for one in sizes) for s in (stage, ALL_STAGES))
+        if whole <= own:
+            return 0.0
+        behind = num_stages - 1 - stage
+        left = (behind + 1) / num_stages * whole - behind * stagger_s
+        return min(1.0, max(0.0, (left - own) / (whole - own)))
+
+    def play(self, stage: int, rows: tuple[_Row, ...], num_streams: int, slow: float) -> TemplateTiming:
         """Return when the parts of a template end, begun at 0 on free streams."""
         free = [0.0] * num_streams
         ends = [0.0] * len(rows)
-        timing = _Timing(0.0, 0.0, [], [])
+        timing = TemplateTiming(0.0, 0.0, [], [])
         needed: dict[int, float] = {}
+        spans: dict[str, list[_Span]] = {"tp": [], "dp": []}
         for index, row in enumerate(rows):
             if row.kind == "recv":
                 needed[index] = -1.0
@@ -154,7 +162,10 @@ class _Clock:
             free[row.stream] = end
             if row.kind == "send":
                 timing.sends.append((row.tensor, row.offset, row.num_bytes, start))
-        timing.compute_s, timing.end_s = free[0], max(free)
+            elif row.axis in spans:
+                spans[row.axis].append((start, end, row))
+        longer = self._contention_s(stage, spans)
+        timing.compute_s, timing.end_s = free[0] + longer, max(free) + longer
         timing.recvs = [(rows[i].tensor, rows[i].offset, max(0.0, start)) for i, start in needed.items()]
         return timing
 
@@ -162,63 +173,34 @@ class _Clock:
         if row.kind == "compute":
             return row.duration_s * slow
         if row.kind == "collective":
-            seconds = self.costs.collective_s(row.axis, row.collective, row.num_bytes)
+            seconds = self.costs.collective_s(stage, row.axis, row.collective, row.num_bytes)
+            if self._crowding and row.axis == "dp":
+                whole = self.costs.collective_s(ALL_STAGES, row.axis, row.collective, row.num_bytes)
+                seconds += self._crowding * (whole - seconds)
             return max(seconds, self.min_collective_s)
         _, beta = self.costs.message(stage, stage + row.offset)
         return beta * row.num_bytes
 
+    def _contention_s(self, stage: int, spans: dict[str, list[_Span]]) -> float:
+        """Return how much longer the template takes because tp and dp collectives overlap on the same links."""
+        overlap = _overlap_s(spans["tp"], spans["dp"])
+        if not overlap:
+            return 0.0
+        loads = []
+        for of in (spans["tp"], spans["dp"]):
+            largest = max((row for *_, row in of), key=lambda row: row.num_bytes)
+            rate = sum(row.num_bytes for *_, row in of) / sum(end - start for start, end, _ in of)
+            loads.append((largest.collective, largest.num_bytes, rate))
+        return overlap * self.costs.contention(stage, *loads)
 
-class _Pipeline:
-    """Play whole templates of all stages, message by message."""
 
-    def __init__(self, plan: Plan, timings: list[dict[str, _Timing]], costs: AxisCosts) -> None:
-        self.plan, self.timings, self.costs = plan, timings, costs
-
-    def iteration_s(self, num_microbatches: int) -> float:
-        """Return the time between the ends of a first and a second iteration of so many micro-batches."""
-        num_stages = len(self.timings)
-        schedule = self.plan.strategy.schedule
-        programs = [stage_program(schedule, s, num_stages, num_microbatches) for s in range(num_stages)]
-        if num_stages == 1:
-            return sum(self.timings[0][name].compute_s for name, _ in programs[0])
-        free = [0.0] * num_stages
-        ends = []
-        for _ in range(2):
-            self._play(programs, free)
-            ends.append(max(free))
-        return ends[1] - ends[0]
-
-    def _play(self, programs: list[tuple[tuple[str, int], ...]], free: list[float]) -> None:
-        """Play one iteration; ``free`` is when every stage's compute stream is free, before and after."""
-        num_stages = len(programs)
-        arrived: dict[tuple[int, str, int], float] = {}  # (stage, tensor, micro-batch) -> time
-        wire_free: dict[tuple[int, int], float] = {}
-        position = [0] * num_stages
-        left = sum(len(program) for program in programs)
-        while left:
-            before = left
-            for s in range(num_stages):
-                while position[s] < len(programs[s]):
-                    name, microbatch = programs[s][position[s]]
-                    timing = self.timings[s][name]
-                    if any((s, tensor, microbatch) not in arrived for tensor, _, _ in timing.recvs):
-                        break
-                    start = free[s]
-                    for tensor, _, need in timing.recvs:
-                        start = max(start, arrived.pop((s, tensor, microbatch)) - need)
-                    free[s] = start + timing.compute_s
-                    self._send(s, microbatch, start, timing, arrived, wire_free)
-                    position[s] += 1
-                    left -= 1
-            if left == before:
-                raise RuntimeError("unreachable: a pipeline program awaits itself")
-
-    def _send(
-        self, stage: int, microbatch: int, start: float, timing: _Timing,
-        arrived: dict[tuple[int, str, int], float], wire_free: dict[tuple[int, int], float],
-    ) -> None:  # fmt: skip
-        for tensor, offset, num_bytes, ready in timing.sends:
-            alpha, beta = self.costs.message(stage, stage + offset)
-            leaves = max(start + ready, wire_free.get((stage, offset), 0.0)) + beta * num_bytes
-            wire_free[stage, offset] = leaves
-            arrived[stage + offset, tensor, microbatch] = leaves + alpha
+def _overlap_s(one: list[_Span], other: list[_Span]) -> float:
+    """Return how long spans of both lists run at once; each list is in order and does not overlap itself."""
+    total, i, j = 0.0, 0, 0
+    while i < len(one) and j < len(other):
+        total += max(0.0, min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total

@@ -6,7 +6,7 @@ from typing import Any
 from rostam_py.placement import Plan, Strategy
 from rostam_py.simulation import RunResult
 
-EXPOSED = ("tp", "dp", "pp", "tied")
+EXPOSED = ("tp", "dp", "pp", "tied", "mp")
 
 
 @dataclass(frozen=True, slots=True)

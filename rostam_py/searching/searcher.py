@@ -12,9 +12,10 @@ from typing import Any
 
 from rostam_py.convergence import Curve, get_curve
 from rostam_py.errors import ConfigError, DegreeError, NoRouteError
+from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement import Machine, Plan, Strategy, place
-from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.megatron import MegatronPlacer
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
@@ -24,24 +25,26 @@ from rostam_py.searching.candidates import (
     megatron_strategies,
     sip_ml_strategies,
 )
-from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan
-from rostam_py.searching.estimate_sip_ml import estimate_sip_ml
+from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan, micro_batch_s
+from rostam_py.searching.estimate_sip_ml import CompiledGroup, compile_group, estimate_sip_ml
 from rostam_py.searching.result import EXPOSED, Candidate, SearchResult
 from rostam_py.simulation import simulate
+from rostam_py.units import format_size
 
 PLACER_NAMES = ("megatron", "sip_ml")
 # Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
 _RECOMPUTE = ("none", "selective", "full")
 
 Progress = Callable[[str, int, int], None]
+Compiled = list[CompiledStage] | CompiledGroup
 
 
 @dataclass(slots=True)
 class _Placed:
-    """A plan on some machine of the right size, its compiled stages, or why there is none."""
+    """A plan on some machine of the right size, what its estimates start from, or why there is none."""
 
     plan: Plan | None
-    stages: list[CompiledStage]
+    stages: Compiled
     reason: str = ""
 
 
@@ -83,12 +86,13 @@ class Searcher:
         for name in placers:
             if name not in PLACER_NAMES:
                 raise ConfigError(f"placers holds {name!r}; it must be of: {', '.join(PLACER_NAMES)}")
-        self.graph = regroup_gradient_sums(graph)  # placing would do it every time
+        self.graph = graph
         self.base = Strategy() if base is None else base
         self.placers = tuple(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self._placed: dict[Any, _Placed] = {}
+        self._shared: dict[Any, Any] = {}  # between placements
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
     def search(
@@ -162,10 +166,10 @@ class Searcher:
         return found
 
     def _bound_s(self, machine: Machine, strategy: Strategy, batch: int, reference: int) -> float:
-        """Return what a candidate's kernels take at least [s].
+        """Return what a candidate's kernels and tp collectives take at least [s].
 
-        Model: per-sample time of the unpipelined plan with the same tp at the largest batch, where kernels are most
-            efficient, divided over the stages, plus the bubble. Algorithm 1 may split perfectly.
+        Model: per-sample time of the unpipelined plan with the same tp at the largest batch, where kernels and messages
+            are most efficient, divided over the stages, plus the bubble. Algorithm 1 may split perfectly.
         """
         if strategy.placer == "sip_ml":
             return self._per_sample_s(machine, 1, reference) * batch / strategy.num_ranks
@@ -176,7 +180,10 @@ class Searcher:
         return seconds * (1 + (strategy.pp - 1) / max(1, local // (strategy.micro_batch or local)))
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
-        """Return seconds of compute a sample on one device of a tp group, forward and backward, whatever its memory."""
+        """Return seconds a sample on one device of a tp group, forward and backward, whatever its memory.
+
+        With the collectives of the tp group, but where circuits would have to be set for them.
+        """
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
         strategy = replace(
@@ -184,11 +191,12 @@ class Searcher:
             allow_idle=True,
         )  # fmt: skip
         placed = self._place(machine, strategy, batch)
-        if placed.plan is None:
+        if placed.plan is None or isinstance(placed.stages, CompiledGroup):
             return 0.0
-        rows = placed.stages[0].templates
-        work = sum(row.duration_s for name in ("forward", "backward") for row in rows[name])
-        return work / placed.plan.micro_batch
+        plan, costs = placed.plan.on(machine), None
+        if not machine.fabric.is_circuit_switched:
+            costs = AxisCosts(plan, machine.fabric, self.routing, self._costs_on(machine.fabric))
+        return micro_batch_s(plan, costs, placed.stages) / plan.micro_batch
 
     # Estimates
 
@@ -203,11 +211,13 @@ class Searcher:
             progress(f"estimating {candidate.describe()}", number, len(queue))
             bound = candidate.objective(candidate.bound_s or 0.0)
             if len(best) == keep and bound > -best[0]:
-                found.append(replace(candidate, reason="its compute alone takes longer than the best estimates"))
+                found.append(
+                    replace(
+                        candidate, reason="its compute and tensor parallelism alone take longer than the best estimates"
+                    )
+                )
                 continue
             done = self._estimate(machine, goal, candidate)
-            if done is None:
-                continue
             found.append(done)
             if done.estimate_s is not None:
                 heapq.heappush(best, -done.objective(done.estimate_s))
@@ -215,60 +225,60 @@ class Searcher:
                     heapq.heappop(best)
         return found
 
-    def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate | None:
-        """Return the candidate with its estimate or with why it has none; None where its placer cannot estimate."""
+    def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate:
+        """Return the candidate with its estimate, or with why it has none."""
         placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
         if placed.plan is None:
             return replace(candidate, reason=placed.reason)
-        plan = placed.plan.on(machine)
-        known = replace(
-            candidate, strategy=plan.strategy, plan=plan, micro_batch=plan.micro_batch,
-            num_microbatches=plan.num_microbatches, memory_bytes=plan.memory_bytes,
-        )  # fmt: skip
-        if placed.reason:
-            return replace(known, reason=placed.reason)
+        known = candidate
         try:
-            fabric, costs = self._route(plan, known)
-            known = replace(known, circuit_degree=getattr(plan, "circuit_degree", None))
+            plan = placed.plan.on(machine)
+            known = replace(
+                candidate, strategy=plan.strategy, plan=plan, micro_batch=plan.micro_batch,
+                num_microbatches=plan.num_microbatches, memory_bytes=plan.memory_bytes,
+            )  # fmt: skip
+            if placed.reason:
+                return replace(known, reason=placed.reason)
             limit = goal.max_circuit_degree
-            if limit is not None and known.circuit_degree is not None and known.circuit_degree > limit:
-                return replace(known, reason=f"needs {known.circuit_degree} circuits an accelerator, {limit} are allowed")
-            estimate = self._time(plan, fabric, costs, placed.stages)
+            if limit is not None or machine.fabric.is_circuit_switched:
+                known = replace(known, circuit_degree=plan.circuit_degree)
+                if limit is not None and plan.circuit_degree > limit:
+                    return replace(known, reason=f"needs {plan.circuit_degree} circuits an accelerator, not {limit}")
+            estimate = self._time(plan, placed.stages)
         except (ConfigError, NoRouteError) as error:
             return replace(known, reason=str(error))
-        return None if estimate is None else replace(known, estimate_s=estimate.iteration_time_s)
+        return replace(known, estimate_s=estimate.iteration_time_s)
 
-    def _time(
-        self, plan: Plan, fabric: Any, costs: dict[Any, Any], stages: list[CompiledStage]
-    ) -> Estimate | None:
-        if plan.strategy.placer == "sip_ml":
-            return estimate_sip_ml(plan, fabric)
-        return estimate_plan(plan, AxisCosts(plan, fabric, self.routing, costs), stages)
+    def _time(self, plan: Plan, stages: Compiled) -> Estimate:
+        """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""
+        fabric = plan.fabric_with_circuits(self.seed)
+        known = self._costs_on(fabric) if fabric is plan.machine.fabric else {}
+        costs = AxisCosts(plan, fabric, self.routing, known)
+        if isinstance(stages, CompiledGroup):
+            return estimate_sip_ml(plan, fabric, costs, stages)
+        return estimate_plan(plan, costs, stages)
 
-    def _route(self, plan: Plan, candidate: Candidate) -> tuple[Any, dict[Any, Any]]:
-        """Return the fabric that carries a plan and the costs known on it; circuits are each plan's own."""
-        fabric = plan.machine.fabric
-        if getattr(fabric, "is_circuit_switched", False) and fabric.circuits is None:
-            return fabric.with_circuits(plan.traffic, seed=self.seed), {}  # type: ignore[attr-defined]
+    def _costs_on(self, fabric: Any) -> dict[Any, Any]:
+        """Return the costs known on a fabric; those of the fabric before it are dropped."""
         if self._routed[0] is not fabric:
             self._routed = (fabric, {})
-        return fabric, self._routed[1]
+        return self._routed[1]
 
     # Placing
 
     def _fitted(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
         capacity = machine.device.memory_bytes
-        first: _Placed | None = None
-        levels = _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) :]
-        for level in levels if self.base.check_memory else levels[:1]:
-            placed = self._with_micro_batch_that_fits(machine, replace(strategy, recompute=level), batch)
-            first = first or placed
-            if placed.plan is None or not placed.reason:
-                return placed
-            memory = max((stage.memory for stage in placed.plan.stages), key=lambda m: m.total)
+        first = self._with_micro_batch_that_fits(machine, strategy, batch)
+        for level in _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) + 1 :]:
+            if first.plan is None or not first.reason or strategy.placer == "sip_ml":
+                break
+            memory = max((stage.memory for stage in first.plan.stages), key=lambda m: m.total)
             if memory.total - memory.activations > capacity:
                 break  # recomputation frees activations only
+            placed = self._with_micro_batch_that_fits(machine, replace(strategy, recompute=level), batch)
+            if placed.plan is not None and not placed.reason:
+                return placed
         return first
 
     def _with_micro_batch_that_fits(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
@@ -287,28 +297,33 @@ class Searcher:
                 placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
                 plan = placed.plan or plan
         if plan.memory_bytes > capacity:
-            from rostam_py.units import format_size
-
             over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
             return _Placed(plan, placed.stages, over)
         return placed
 
     def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        key = (_key(strategy), batch, machine.num_accelerators, len(machine.healthy_accelerators), machine.device.name)
+        """Return the strategy's plan: made on an ideal fabric, or on this one where Algorithm 1 heeds it."""
+        failed = machine.fabric.failures.accelerators
+        degree = machine.fabric.max_circuit_degree if strategy.placer == "sip_ml" else None
+        key = (_key(strategy), batch, machine.num_accelerators, failed, degree, machine.device.name)
         if key not in self._placed:
-            self._placed[key] = self._new_plan(machine, strategy, batch)
+            where = machine if strategy.placer == "sip_ml" else _ideal(machine)
+            self._placed[key] = self._new_plan(where, strategy, batch)
         return self._placed[key]
 
     def _new_plan(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         try:
-            plan = place(
-                self.graph, machine, global_batch=batch, strategy=strategy, cost=self.cost,
-                cost_config=self.cost_config,
-            )  # fmt: skip
+            if strategy.placer == "megatron":
+                placer = MegatronPlacer(strategy, self.cost, self.cost_config, self._shared)
+                plan = placer.place(self.graph, machine, batch)
+            else:
+                plan = place(
+                    self.graph, machine, global_batch=batch, strategy=strategy, cost=self.cost,
+                    cost_config=self.cost_config,
+                )  # fmt: skip
         except ConfigError as error:
             return _Placed(None, [], str(error))
-        stages = [] if strategy.placer == "sip_ml" else compile_stages(plan)
-        return _Placed(plan, stages)
+        return _Placed(plan, compile_group(plan) if strategy.placer == "sip_ml" else compile_stages(plan))
 
     # Simulations
 
@@ -333,6 +348,13 @@ class Searcher:
         result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
         exposed = sum(result.breakdown[axis] for axis in EXPOSED)
         return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
+
+
+def _ideal(machine: Machine) -> Machine:
+    """Return an ideal machine of the same size, accelerators and failed accelerators."""
+    fabric = build_fabric("electrical_flat", num_accelerators=machine.num_accelerators)
+    failed = machine.fabric.failures.accelerators
+    return Machine(fabric=fabric.with_failures(accelerators=failed) if failed else fabric, accelerator=machine.device)
 
 
 def _key(strategy: Strategy) -> str:
