@@ -8,7 +8,7 @@ parameter shard are co-located later (MODEL D14). Views take no part: they are s
 import math
 from dataclasses import dataclass, field
 
-from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split, passes_partial, resolve_views
+from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
 from rostam_py.placement.sharding import is_divisible
 
 SLICES = -3  # parts hold disjoint slices along no dimension that a split can name
@@ -32,13 +32,15 @@ class Reading:
     source: the tensor a computing op made, seen through views. relation: ALIGNED (sub-op j of n the parts
         that overlap [j/n, (j+1)/n)), ALL (every sub-op the whole tensor), EXCHANGE (every sub-op 1/n of each
         part), SAME_PART (sub-op j part j). is_summed: the parts read are those of the tensor's sum.
-    num_bytes: of the tensor at the batch, in the traced dtype.
+    num_bytes: of what is read, at the batch, in the traced dtype.
+    key: names what is read: readings with one key, relation and number of sub-ops read the same bytes.
     """
 
     source: int
     relation: str
     num_bytes: float
     is_summed: bool
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,15 @@ class Partition:
     """The outcome for one graph, batch and group size.
 
     shares: per op, None for views. layouts: computed tensor -> as its producer leaves it. sums: tensor with
-        partial parts -> its layout once added up. parameters: name -> layout. readings: per op.
+        partial parts -> its layout once added up. parameters: name -> layout. gradients: name -> how the gradient
+        is made, in the parameter's dimensions. readings: per op.
     """
 
     shares: list[Share | None]
     layouts: dict[int, Layout] = field(default_factory=dict)
     sums: dict[int, Layout] = field(default_factory=dict)
     parameters: dict[str, Layout] = field(default_factory=dict)
+    gradients: dict[str, Layout] = field(default_factory=dict)
     readings: list[tuple[Reading, ...]] = field(default_factory=list)
     num_unsplit: int = 0
 
@@ -90,7 +94,8 @@ class _Partitioner:
         self.chains = _view_chains(graph)
         self.result = Partition([None] * len(graph.ops), readings=[()] * len(graph.ops))
         self.parameter_of = {t.id: t.name for t in graph.parameters}
-        self.gradient_of = {self.roots[t.id]: t for t in graph.tensors if t.kind == "gradient"}
+        self.regions = _regions(graph, batch)
+        self.gradients_of = gradients_by_root(graph, self.roots)
         self.touching = self._touching()
         self.gathered: dict[int, int] = {}  # tensor -> parts that hold all of it
         self.sizes = [t.num_bytes(batch) for t in graph.tensors]
@@ -99,6 +104,10 @@ class _Partitioner:
         for op in self.graph.ops:
             if not op.is_metadata:
                 self._visit(op)
+        for root, gradients in self.gradients_of.items():
+            made = self.result.sums.get(root, self.result.layouts.get(root))
+            if made is not None:
+                self.result.gradients.update((t.name, self._through_views(t.id, made)) for t in gradients)
         return self.result
 
     def _touching(self) -> dict[str, list[Op]]:
@@ -108,7 +117,7 @@ class _Partitioner:
             if op.is_metadata:
                 continue
             names = [self.parameter_of[r] for r in (self.roots[t] for t in op.inputs) if r in self.parameter_of]
-            names += [self.gradient_of[t].name for t in op.outputs if t in self.gradient_of]
+            names += [g.name for t in op.outputs for g in self.gradients_of.get(t, ())]
             for name in dict.fromkeys(names):
                 if name in found:
                     found[name].append(op)
@@ -186,7 +195,8 @@ class _Partitioner:
         shares = []
         for split in op.splits:
             legal = {
-                self._legal_parts(split, count, exact=count in from_inputs or fixed is not None) for count in counts
+                self._legal_parts(split, count, exact=fixed is not None or op.is_elementwise or count != wanted)
+                for count in counts
             }
             shares += [Share(p, split) for p in sorted(legal) if p > 1 and self._suits_parameters(op, split, p)]
         is_small = wanted == 1 and fixed in (None, 1)
@@ -200,7 +210,7 @@ class _Partitioner:
     def _fixed_parts(self, op: Op) -> int | None:
         """Return the number of parts of the parameters that an op touches, None if none is decided."""
         names = [self.parameter_of[r] for r in (self.roots[t] for t in op.inputs) if r in self.parameter_of]
-        names += [self.gradient_of[t].name for t in op.outputs if t in self.gradient_of]
+        names += [g.name for t in op.outputs for g in self.gradients_of.get(t, ())]
         known = [self.result.parameters[n].parts for n in names if n in self.result.parameters]
         return max(known) if known else None
 
@@ -251,7 +261,16 @@ class _Partitioner:
         relation = SAME_PART if passes else _relation(held, want, share.parts)
         if relation == ALL:
             self.gathered[root] = max(share.parts, self.gathered.get(root, 1))
-        return Reading(root, relation, min(self.sizes[t], self.sizes[root]), root in self.result.sums)
+        key = self._slice_key(t, held, want, relation)
+        return Reading(root, relation, min(self.sizes[t], self.sizes[root]), root in self.result.sums, key)
+
+    def _slice_key(self, tensor: int, held: Layout, want: int | None, relation: str) -> str:
+        """Return what tells readings of other regions of a tensor, or of slices along other dimensions, apart."""
+        key = f"t{self.regions[tensor]}"
+        if relation == EXCHANGE or (relation == ALIGNED and held.dim is WHOLE):
+            dim = None if want is None else self._root_dim(tensor, want, held.parts)
+            return f"{key} along {dim}" if dim is not None else f"{key} along {want} of t{tensor}"
+        return key
 
     def _divides(self, root: int, dim: int, parts: int) -> bool:
         return is_divisible(self.graph.tensors[root].shape[dim].at(self.batch), parts)
@@ -337,12 +356,11 @@ class _Partitioner:
                 2 * (parts - 1) if split.comm_kind == "all_reduce" else parts
             )
         for t, dim in zip(op.outputs, split.output_dims, strict=True):
-            gradient = self.gradient_of.get(t)
-            if gradient is not None:
+            for gradient in self.gradients_of.get(t, ()):
                 layout = assumed[1] if assumed is not None and assumed[0] == gradient.name else None
                 layout = layout or self.result.parameters.get(gradient.name, Layout(WHOLE, parts))
                 total += self._gradient_bytes(t, gradient.id, dim, layout, parts)
-            elif dim == PARTIAL:
+            if dim == PARTIAL and t not in self.gradients_of:
                 total += 2 * (parts - 1) * self.sizes[t]
         return total
 
@@ -378,6 +396,27 @@ def _mapped(op: Op, output: int, dim: int, parts: int, batch: float) -> int | No
             if target is not None and target >= 0:
                 return target
     return None
+
+
+def gradients_by_root(graph: OperatorGraph, roots: tuple[int, ...]) -> dict[int, list[Tensor]]:
+    """Return computed tensor -> the parameters' gradients that are views of it; two parameters may share one."""
+    found: dict[int, list[Tensor]] = {}
+    for t in graph.tensors:
+        if t.kind == "gradient" and t.producer is not None:
+            found.setdefault(roots[t.id], []).append(t)
+    return found
+
+
+def _regions(graph: OperatorGraph, batch: float) -> list[int]:
+    """Return, per tensor, the last view before it that is smaller than what it views; else what was computed."""
+    regions = list(range(len(graph.tensors)))
+    for op in graph.ops:
+        if op.is_metadata and op.inputs:
+            whole = graph.tensors[op.inputs[0]].num_bytes(batch)
+            for t in op.outputs:
+                if graph.tensors[t].num_bytes(batch) >= whole:
+                    regions[t] = regions[op.inputs[0]]
+    return regions
 
 
 def _view_chains(graph: OperatorGraph) -> dict[int, tuple[tuple[Op, int], ...]]:

@@ -67,8 +67,7 @@ class SipMlPlacer:
         kernels = [
             _optimizer_kernel(n, optimizer, precision, cost) for n in _local_parameters(sub_ops, placed, strategy)
         ]
-        bucket = strategy.bucket_bytes if strategy.dp > 1 else 0
-        written = write_templates(sub_ops, placed, strategy.mp, bucket, kernels)
+        written = write_templates(sub_ops, placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, kernels)
         stages = _stages(sub_ops, placed, written, strategy, precision, optimizer)
         return Plan(
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch, micro_batch=batch,

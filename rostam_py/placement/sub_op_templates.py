@@ -6,10 +6,12 @@ it, so the devices cannot wait for one another in a circle.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rostam_py.placement.algorithm1 import SubOpPlacement, parts_read
+from rostam_py.placement.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.plan import KernelTime, Task
 from rostam_py.placement.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
 
@@ -65,6 +67,9 @@ class _Device:
 
     def latest(self, tasks: Iterable[int]) -> tuple[int, ...]:
         """Drop all compute tasks but the last: they run in order."""
+        tasks = tuple(tasks)
+        if len(tasks) < 2:
+            return tasks
         compute = [t for t in tasks if self.tasks[t].kind == "compute"]
         return tuple(sorted({t for t in tasks if self.tasks[t].kind != "compute"} | set(compute and [max(compute)])))
 
@@ -82,6 +87,7 @@ def write_templates(
     placed: SubOpPlacement,
     num_devices: int,
     bucket_bytes: int,
+    has_replicas: bool,
     optimizers: list[KernelTime | None],
 ) -> GroupTemplates:
     """Return one iteration's tasks of every device of a model-parallel group.
@@ -90,22 +96,56 @@ def write_templates(
         order they are made; each bucket is all-reduced with the device's counterparts in the other groups, then
         handed to the devices that hold copies of its parameters; the optimizer runs last. What goes into
         gradients has streams of its own, so that no sub-op waits behind it.
-    Args: bucket_bytes: 0 without data parallelism. optimizers: of each device.
-    Cost: linear in reads x parts^2.
+    Args: has_replicas: there are other groups to all-reduce with. optimizers: of each device.
+    Cost: linear in reads x parts^2, about 4 us a message.
     """
-    return _Writer(sub_ops.nodes, placed.devices, num_devices, bucket_bytes).write(optimizers)
+    return _Writer(sub_ops.nodes, placed.devices, num_devices, bucket_bytes, has_replicas).write(optimizers)
+
+
+class _Reader:
+    """One flow of the node that is being written: where what it reads lies, and the messages written so far.
+
+    groups: device -> parts there, if every sub-op reads all parts. is_known_later: a slice may be asked for again.
+    tasks: equal tasks are one object.
+    """
+
+    __slots__ = ("axis", "count", "flow", "groups", "is_known_later", "label", "num_parts", "tasks", "there")
+
+    def __init__(self, flow: Flow, node: SubOps, there: tuple[int, ...], label: str, is_known_later: bool) -> None:
+        self.flow, self.num_parts, self.there, self.count = flow, node.num_parts, there, len(there)
+        self.label, self.is_known_later = label, is_known_later
+        self.axis = GRADIENT_AXIS if node.is_gradient else AXIS
+        self.groups = _by_device(there, range(self.count)) if flow.relation in (ALL, EXCHANGE) else None
+        self.tasks: dict[tuple[object, ...], Task] = {}
+
+    def groups_of(self, part: int) -> dict[int, list[int]]:
+        """Return device -> parts there that sub-op ``part`` reads."""
+        if self.groups is not None:
+            return self.groups
+        return _by_device(self.there, parts_read(self.flow.relation, part, self.num_parts, self.count))
+
+    def slice(self, part: int, source_part: int) -> _Slice:
+        """Return what names a slice once it is received: a whole part, or what one sub-op of n reads of it."""
+        flow = self.flow
+        is_whole = flow.relation in (ALL, SAME_PART) or (flow.relation == ALIGNED and self.count % self.num_parts == 0)
+        return flow.source, flow.key, source_part, None if is_whole else (flow.relation, self.num_parts, part)
 
 
 class _Writer:
-    def __init__(self, nodes: list[SubOps], where: list[tuple[int, ...]], num_devices: int, bucket_bytes: int) -> None:
-        self.nodes, self.where, self.bucket_bytes = nodes, where, bucket_bytes
+    def __init__(
+        self, nodes: list[SubOps], where: list[tuple[int, ...]], num_devices: int, bucket_bytes: int, has_replicas: bool
+    ) -> None:
+        self.nodes, self.where = nodes, where
+        self.bucket_bytes, self.has_replicas = bucket_bytes, has_replicas
         self.devices = [_Device() for _ in range(num_devices)]
         self.cuts = self._cuts()
+        self.times_read = Counter((flow.source, flow.key) for node in nodes for flow in node.flows)
 
     def write(self, optimizers: list[KernelTime | None]) -> GroupTemplates:
         for index, node in enumerate(self.nodes):
+            readers = self._readers(index, node)
             for part, d in enumerate(self.where[index]):
-                self._sub_op(index, node, part, self.devices[d])
+                self._sub_op(index, node, part, d, readers)
             if node.kind == GRADIENT:
                 for part, d in enumerate(self.where[index]):
                     self._fill_bucket(index, part, d)
@@ -122,61 +162,81 @@ class _Writer:
         """Return the (node, part) where a compute task must end: another device, a sum or a gradient reads it."""
         cuts = set()
         for index, node in enumerate(self.nodes):
+            here = self.where[index]
             for flow in node.flows:
                 there = self.where[flow.source]
-                for part, d in enumerate(self.where[index]):
+                reads_all = flow.relation in (ALL, EXCHANGE)
+                for part, d in enumerate(here[:1] if reads_all and len(set(here)) == 1 else here):
                     for i in parts_read(flow.relation, part, node.num_parts, len(there)):
                         if node.kind != KERNEL or there[i] != d:
                             cuts.add((flow.source, i))
         return cuts
 
-    def _sub_op(self, index: int, node: SubOps, part: int, device: _Device) -> None:
-        needed = self._inputs(index, node, part, device)
+    def _readers(self, index: int, node: SubOps) -> list[_Reader]:
+        is_spread = len(set(self.where[index])) == node.num_parts
+        readers = []
+        for number, flow in enumerate(node.flows):
+            is_known_later = not is_spread or self.times_read[flow.source, flow.key] > 1
+            label = f"{self.nodes[flow.source].name}.{index}.{number}"
+            readers.append(_Reader(flow, node, self.where[flow.source], label, is_known_later))
+        return readers
+
+    def _sub_op(self, index: int, node: SubOps, part: int, d: int, readers: list[_Reader]) -> None:
+        device = self.devices[d]
+        needed: set[int] = set()
+        for reader in readers:
+            self._read(reader, part, d, needed)
         if node.time is None:
             device.providers[index, part] = device.latest(needed)
             return
         device.run(node.time, {t for t in needed if device.tasks[t].kind != "compute"})
         device.providers[index, part] = (device.close(),) if (index, part) in self.cuts else ()
 
-    def _inputs(self, index: int, node: SubOps, part: int, device: _Device) -> set[int]:
-        """Return the tasks that a sub-op waits for on its device, with the messages for what it lacks written."""
-        needed: set[int] = set()
-        d = self.where[index][part]
-        for number, flow in enumerate(node.flows):
-            there = self.where[flow.source]
-            missing: dict[int, list[int]] = {}
-            for i in parts_read(flow.relation, part, node.num_parts, len(there)):
-                if there[i] == d:
-                    needed.update(device.providers[flow.source, i])
-                    continue
-                known = device.received.get(_slice(flow, node.num_parts, len(there), part, i))
-                if known is None:
-                    missing.setdefault(there[i], []).append(i)
-                else:
-                    needed.add(known)
-            for source, parts in missing.items():
-                size = sum(flow.pair_bytes(part, node.num_parts, i, len(there)) for i in parts)
-                if size <= 0:
-                    continue
-                deps = {t for i in parts for t in self.devices[source].providers[flow.source, i]}
-                label = f"{self.nodes[flow.source].name}.{index}.{number}.{part}"
-                axis = GRADIENT_AXIS if node.is_gradient else AXIS
-                recv = self._message(source, d, deps, math.ceil(size - 1e-6), label, axis)
-                needed.add(recv)
+    def _read(self, reader: _Reader, part: int, d: int, needed: set[int]) -> None:
+        """Add the tasks that a sub-op on device ``d`` waits for; write the messages for what is not there yet."""
+        device, source_node = self.devices[d], reader.flow.source
+        for source, parts in reader.groups_of(part).items():
+            if source == d:
                 for i in parts:
-                    device.received[_slice(flow, node.num_parts, len(there), part, i)] = recv
-        return needed
+                    needed.update(device.providers[source_node, i])
+                continue
+            if reader.is_known_later:
+                known = {i: device.received.get(reader.slice(part, i)) for i in parts}
+                needed.update(t for t in known.values() if t is not None)
+                parts = [i for i, t in known.items() if t is None]
+            size = sum(reader.flow.pair_bytes(part, reader.num_parts, i, reader.count) for i in parts)
+            if size <= 0:
+                continue
+            providers = self.devices[source].providers
+            waits = providers[source_node, parts[0]]
+            if len(parts) > 1:
+                waits = self.devices[source].latest({t for i in parts for t in providers[source_node, i]})
+            label = f"{reader.label}.{part}" if reader.is_known_later else reader.label
+            recv = self._message(source, d, waits, math.ceil(size - 1e-6), label, reader.axis, reader.tasks)
+            needed.add(recv)
+            if reader.is_known_later:
+                device.received.update((reader.slice(part, i), recv) for i in parts)
 
-    def _message(self, source: int, target: int, deps: set[int], num_bytes: int, label: str, axis: str) -> int:
-        """Write a send on ``source`` and its recv on ``target``; return the recv."""
-        sender, receiver = self.devices[source], self.devices[target]
-        size = max(1, num_bytes)
-        waits = sender.latest(sorted(deps))
-        step = target - source
-        sender.append(Task("send", f"send {label}", waits, axis, num_bytes=size, tensor=label, stage_offset=step))
-        return receiver.append(
-            Task("recv", f"recv {label}", (), axis, num_bytes=size, tensor=label, stage_offset=-step)
-        )
+    def _message(
+        self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, axis: str,
+        known: dict[tuple[object, ...], Task],
+    ) -> int:  # fmt: skip
+        """Write a send on ``source`` and its recv on ``target``; return the recv. known: tasks like these."""
+        size, step = max(1, num_bytes), target - source
+        key = (waits, size, step, label)
+        send = known.get(key)
+        if send is None:
+            send = known[key] = Task(
+                "send", f"send {label}", waits, axis, num_bytes=size, tensor=label, stage_offset=step
+            )
+        self.devices[source].append(send)
+        there = (size, step, label)
+        recv = known.get(there)
+        if recv is None:
+            recv = known[there] = Task(
+                "recv", f"recv {label}", (), axis, num_bytes=size, tensor=label, stage_offset=-step
+            )
+        return self.devices[target].append(recv)
 
     # Gradients
 
@@ -184,7 +244,7 @@ class _Writer:
         device = self.devices[d]
         device.bucket.append((index, part))
         device.bucket_bytes += self.nodes[index].part_bytes
-        if self.bucket_bytes and device.bucket_bytes >= self.bucket_bytes:
+        if device.bucket_bytes >= self.bucket_bytes:
             self._reduce_bucket(d)
 
     def _reduce_bucket(self, d: int) -> None:
@@ -193,7 +253,7 @@ class _Writer:
         if not device.bucket:
             return
         deps = {t for item in device.bucket for t in device.providers[item]}
-        if self.bucket_bytes:
+        if self.has_replicas:
             name = f"gradients.{device.num_buckets}"
             waits = device.latest(sorted(deps))
             task = Task("collective", name, waits, "dp", collective="all_reduce", num_bytes=device.bucket_bytes)
@@ -204,15 +264,17 @@ class _Writer:
             if self.nodes[index].is_replicated:
                 for other in sorted(set(self.where[index]) - {d}):
                     copies[other] = copies.get(other, 0) + self.nodes[index].part_bytes
+        waits = device.latest(deps)
         for other, size in copies.items():
-            recv = self._message(d, other, deps, size, f"gradients.{d}.{device.num_buckets}", GRADIENT_AXIS)
+            label = f"gradients.{d}.{device.num_buckets}"
+            recv = self._message(d, other, waits, size, label, GRADIENT_AXIS, {})
             self.devices[other].finals.add(recv)
         device.bucket, device.bucket_bytes = [], 0
         device.num_buckets += 1
 
 
-def _slice(flow: Flow, num_parts: int, num_source_parts: int, part: int, source_part: int) -> _Slice:
-    """Return what names a slice once it has been received: a whole part, or what one sub-op of n reads of it."""
-    is_whole = flow.relation in ("all", "same_part") or (flow.relation == "aligned" and num_parts <= num_source_parts)
-    which = None if is_whole else (flow.relation, num_parts, part)
-    return flow.source, flow.key, source_part, which
+def _by_device(there: tuple[int, ...], parts: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for i in parts:
+        found.setdefault(there[i], []).append(i)
+    return found

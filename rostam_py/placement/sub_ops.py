@@ -21,7 +21,16 @@ from rostam_py.graph import (
     resolve_views,
 )
 from rostam_py.placement.algorithm1 import Node, Read
-from rostam_py.placement.partition import ALIGNED, ALL, EXCHANGE, SAME_PART, Layout, Partition, Reading
+from rostam_py.placement.partition import (
+    ALIGNED,
+    ALL,
+    EXCHANGE,
+    SAME_PART,
+    Layout,
+    Partition,
+    Reading,
+    gradients_by_root,
+)
 from rostam_py.placement.plan import KernelTime
 
 HALO = "halo"
@@ -115,7 +124,7 @@ class _Builder:
         self.batch, self.precision, self.optimizer = batch, precision, optimizer
         self.roots = resolve_views(graph)
         self.parameter_of = {t.id: t for t in graph.parameters}
-        self.gradients = {self.roots[t.id]: t for t in graph.tensors if t.kind == "gradient" and t.producer is not None}
+        self.gradients = gradients_by_root(graph, self.roots)
         self.nodes: list[SubOps] = []
         self.node_of: dict[int, int] = {}  # computed tensor -> node that holds it as its op left it
         self.sum_of: dict[int, int] = {}  # tensor -> node that holds its sum
@@ -187,8 +196,7 @@ class _Builder:
                 if (p := self.parameter_of.get(self.roots[t])) is not None:
                     found[p.name] = None
             for t in op.outputs:
-                if t in self.gradients:
-                    found[self.gradients[t].name] = None
+                found.update((g.name, None) for g in self.gradients.get(t, ()))
         return [n for n in found if n in self.parts.parameters]
 
     def _add_kernel(self, kernel: tuple[int, ...], traffic: KernelTraffic) -> None:
@@ -210,8 +218,8 @@ class _Builder:
             if t in self.parts.sums:
                 self._add_sum(t, home)
         for t in made:
-            if t in self.gradients:
-                self._add_gradient(self.gradients[t], t)
+            for gradient in self.gradients.get(t, ()):
+                self._add_gradient(gradient, t)
 
     def _append(self, node: SubOps) -> int:
         self.nodes.append(node)
@@ -242,7 +250,7 @@ class _Builder:
         if source is None:
             return None
         size = reading.num_bytes * self._factor(reading.source)
-        return Flow(source, f"t{reading.source}", reading.relation, size)
+        return Flow(source, reading.key, reading.relation, size)
 
     def _parameter_flows(self, index: int, num_parts: int) -> list[Flow]:
         """Return the flows of parameters that lie in other parts than the op has: fetched from their shard."""
@@ -264,7 +272,7 @@ class _Builder:
         share = self.parts.shares[kernel[0]]
         assert share is not None
         parts = share.parts
-        flops = sum(op.flops.at(self.batch) for op in ops) / parts
+        flops = sum(op.flops.at(self.batch) for op in ops) / (1 if share.is_partial else parts)  # each adds summands
         read = sum(self._read_bytes(kernel, t) for t in traffic.reads)
         for _, result in traffic.gathered:
             read += self.graph.tensors[result].num_bytes(self.batch) * self._factor(result) / parts
@@ -324,7 +332,7 @@ class _Builder:
         if layout is None:
             return
         parameter = self.by_name[gradient.name]
-        made = self.parts.sums.get(root, self.parts.layouts[root])
+        made = self.parts.gradients[gradient.name]
         source = self.sum_of.get(root, self.node_of[root])
         size = parameter.num_elements(1) * gradient_bytes(self.precision)
         relation, moved = self._gradient_relation(made, layout, size)

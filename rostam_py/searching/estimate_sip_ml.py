@@ -226,13 +226,13 @@ class _Clock:
     # Gradients
 
     def _gradient(self, index: int, node: SubOps, ready: np.ndarray) -> None:
-        limit = self.plan.strategy.bucket_bytes if self.plan.strategy.dp > 1 else 0
+        limit = self.plan.strategy.bucket_bytes
         devices = self.group.devices[index].tolist()
         for d, made in zip(devices, ready.tolist(), strict=True):
             self.bucket[d].append((index, made))
             self.bucket_bytes[d] += node.part_bytes
         for d in devices:
-            if limit and self.bucket_bytes[d] >= limit:
+            if self.bucket_bytes[d] >= limit:
                 self._reduce(d)
 
     def _reduce(self, d: int) -> None:
