@@ -18,7 +18,7 @@ _MAPPINGS = (
 
 
 def compose_config(command: str, overrides: list[str]) -> Any:
-    """Return the typed configuration of a command ("run", "profile", "demo").
+    """Return the typed configuration of a command ("run", "search", "profile", "demo").
 
     Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit.
     """

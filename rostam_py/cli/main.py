@@ -15,6 +15,7 @@ usage: rostam COMMAND [--json] [key=value ...]
 
 commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
+  search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   list       list what there is: rostam list models | fabrics | presets | accelerators | costs | collectives | routings
              | convergence
   profile    time a model's operators on this machine into a cost table
@@ -26,6 +27,7 @@ examples
   rostam run model=gpt_1_3b strategy.tp=8 strategy.precision=bf16_mixed global_batch=64
   rostam run model=gpt_1_3b fabric=torus_8x8 fabric.accelerator_bandwidth='800 Gb/s' strategy.tp=8 timeline=true
   rostam run model=path/to/file.py:MyModel fabric=torus fabric.dims=[16,16] failures.links=5
+  rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam list fabrics
 
 options
@@ -58,7 +60,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"rostam {__version__}")
         return 0
     command, rest = arguments[0], arguments[1:]
-    commands = {"run": _run, "list": _list, "profile": _profile, "demo": _demo}
+    commands = {"run": _run, "search": _search, "list": _list, "profile": _profile, "demo": _demo}
     if command not in commands:
         print(f"rostam: error: unknown command {command!r}; commands: {', '.join(commands)}", file=sys.stderr)
         return 2
@@ -80,6 +82,12 @@ def _run(overrides: list[str], as_json: bool) -> int:
     from rostam_py.cli.run import run
 
     return run(overrides, as_json)
+
+
+def _search(overrides: list[str], as_json: bool) -> int:
+    from rostam_py.cli.search import search
+
+    return search(overrides, as_json)
 
 
 def _list(kinds: list[str], as_json: bool) -> int:

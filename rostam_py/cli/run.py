@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
-from rostam_py.cli.schema import RunConfig, name_of
+from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.errors import DegreeError
@@ -53,16 +53,12 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     from rostam_py.placement import place
 
-    # Only what the user set: a default of the cost model must not override strategy.min_kernel_time.
-    defaults = type(config.cost)()
-    names = [entry.name for entry in dataclasses.fields(config.cost)]
-    cost = {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
     batch = _global_batch(config, strategy)
     if config.convergence is not None:  # refuse a batch without iterations before simulating it
         get_curve(config.convergence).iterations(batch, extrapolate=config.extrapolate)
     plan = place(
         graph, machine, global_batch=batch, strategy=strategy,
-        cost=name_of("cost", config.cost), cost_config=cost,
+        cost=name_of("cost", config.cost), cost_config=cost_settings(config),
     )  # fmt: skip
     progress(f"simulating {plan.accelerators.size:,} accelerators")
     from rostam_py.simulation import simulate
@@ -73,7 +69,14 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     )  # fmt: skip
 
 
-def build_machine(config: RunConfig) -> Machine:
+def cost_settings(config: RunConfig | SearchConfig) -> dict[str, Any]:
+    """Return what the user set of the cost model: its defaults must not override strategy.min_kernel_time."""
+    defaults = type(config.cost)()
+    names = [entry.name for entry in dataclasses.fields(config.cost)]
+    return {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
+
+
+def build_machine(config: RunConfig | SearchConfig) -> Machine:
     """Build the fabric, fail what is to fail, and put accelerators on it."""
     from rostam_py.fabrics.fabric import Fabric
 

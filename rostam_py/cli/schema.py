@@ -72,6 +72,45 @@ class RunConfig:
 
 
 @dataclass(kw_only=True)
+class SearchOptions:
+    """What a search considers and shows; SearchConfig's help says what each means."""
+
+    num_simulated: int = 8
+    batches: list[int] | None = None
+    placers: list[str] = field(default_factory=lambda: ["megatron", "sip_ml"])
+    max_circuit_degree: int | None = None
+    show: int = 16
+
+
+@dataclass(kw_only=True)
+class SearchConfig:
+    """A search for the strategy and global batch with the least time-to-accuracy.
+
+    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a sample over
+    search.batches. extrapolate: also outside the curve's measured batches. strategy: precision, optimizer, algorithms
+    and so on of all candidates; its degrees are searched. search.num_simulated: candidates that are simulated, those
+    with the best estimates. search.batches: global batches; null takes the powers of two that the curve measured.
+    search.placers: megatron (dp, tp, pp), sip_ml (dp, mp). search.max_circuit_degree: most peers an accelerator may
+    have. search.show: rows of the table.
+    out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
+    """
+
+    model: str = "resnet50"
+    fabric: Any = MISSING
+    accelerator: str = "a100_80gb"
+    convergence: str | None = None
+    extrapolate: bool = False
+    search: SearchOptions = field(default_factory=SearchOptions)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
+    cost: Any = MISSING
+    failures: FailuresConfig = field(default_factory=FailuresConfig)
+    fidelity: str = "flow"
+    routing: str = "spray"
+    seed: int = 0
+    out: str | None = None
+
+
+@dataclass(kw_only=True)
 class ProfileConfig:
     """Time a model's ops on this machine and save a cost table.
 
@@ -100,7 +139,7 @@ class DemoConfig:
     out: str = "out/demo"
 
 
-COMMAND_SCHEMAS = {"run": RunConfig, "profile": ProfileConfig, "demo": DemoConfig}
+COMMAND_SCHEMAS = {"run": RunConfig, "search": SearchConfig, "profile": ProfileConfig, "demo": DemoConfig}
 
 
 def store_schemas() -> None:
@@ -109,6 +148,7 @@ def store_schemas() -> None:
 
     store = ConfigStore.instance()
     store.store(name="run_schema", node=RunConfig)
+    store.store(name="search_schema", node=SearchConfig)
     store.store(name="profile", node=ProfileConfig)
     store.store(name="demo", node=DemoConfig)
     for name in FABRICS:

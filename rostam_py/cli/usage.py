@@ -22,7 +22,7 @@ def print_usage(command: str) -> None:
     print(f"usage: rostam {command}{where} [--json] [key=value ...]\n\n{_dedent(schema.__doc__ or '')}")
     print("\nkeys and defaults")
     _print_fields(schema, "")
-    if command == "run":
+    if command in ("run", "search"):
         _print_groups()
 
 

@@ -1,0 +1,132 @@
+"""``rostam search``: one machine in; ranked strategies and batches out, as table, JSON and search.json."""
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from rostam_py import __version__
+from rostam_py.cli.compose import compose_config, resolved_yaml
+from rostam_py.cli.run import build_machine, cost_settings
+from rostam_py.cli.schema import SearchConfig, name_of
+from rostam_py.convergence import DEFAULT_CURVES, get_curve
+from rostam_py.errors import ConfigError
+from rostam_py.placement import Strategy
+from rostam_py.searching import Candidate, Searcher, SearchResult
+from rostam_py.units import format_size, format_time
+
+_NO_CURVE = "none"
+
+
+def search(overrides: list[str], as_json: bool) -> int:
+    """Search what the overrides describe, print the ranking, and fill the run folder. Returns the exit status."""
+    config: SearchConfig = compose_config("search", overrides)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+        found = _search_config(
+            config, lambda text, done, total: progress.update(task, description=text, completed=done, total=total)
+        )
+    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+    text = json.dumps(found.to_dict(), indent=2) + "\n"
+    _write_folder(folder, config, overrides, text)
+    if as_json:
+        print(text, end="")
+    else:
+        _print_found(Console(width=max(130, Console().width)), found, config.search.show, str(folder))
+    return 0
+
+
+def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
+    curve = _curve_name(config)
+    machine = build_machine(config)
+    degrees = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
+    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
+    base = Strategy(**(fields | degrees))
+    progress(f"tracing {config.model}", 0, None)
+    from rostam_py.tracing import trace
+
+    searcher = Searcher(
+        trace(config.model), base=base, placers=config.search.placers, cost=name_of("cost", config.cost),
+        cost_config=cost_settings(config), routing=config.routing, fidelity=config.fidelity, seed=config.seed,
+    )  # fmt: skip
+    return searcher.search(
+        machine, convergence=curve, batches=config.search.batches, extrapolate=config.extrapolate,
+        max_circuit_degree=config.search.max_circuit_degree, num_simulated=config.search.num_simulated,
+        progress=progress,
+    )  # fmt: skip
+
+
+def _curve_name(config: SearchConfig) -> str | None:
+    """Return the curve to use; unknown names and missing batches are refused before anything is traced."""
+    if config.convergence == _NO_CURVE or (config.convergence is None and config.model not in DEFAULT_CURVES):
+        if not config.search.batches:
+            raise ConfigError(
+                f"search.batches is missing: without a convergence curve for model {config.model!r} the batches must be"
+                " named, for example search.batches=[256,512]"
+            )
+        return None
+    name = config.convergence or DEFAULT_CURVES[config.model]
+    for batch in config.search.batches or ():
+        get_curve(name).iterations(batch, extrapolate=config.extrapolate)
+    return get_curve(name).name
+
+
+def _write_folder(folder: Path, config: SearchConfig, overrides: list[str], text: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(resolved_yaml("search", overrides), encoding="utf-8")
+    about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
+    (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    (folder / "search.json").write_text(text, encoding="utf-8")
+
+
+def _default_folder(config: SearchConfig, overrides: list[str]) -> Path:
+    digest = hashlib.sha256(resolved_yaml("search", overrides).encode()).hexdigest()[:8]
+    model = Path(config.model.split(":")[0]).stem
+    return Path("runs") / f"search-{model}-{name_of('fabric', config.fabric)}-{digest}"
+
+
+def _print_found(console: Console, found: SearchResult, show: int, folder: str) -> None:
+    goal = "time to accuracy" if found.convergence else "time a sample"
+    table = Table(
+        title=f"{found.model} on {found.fabric} ({found.accelerator}): least {goal}"
+        + (f" by {found.convergence}" if found.convergence else "")
+    )
+    table.add_column("strategy")
+    for name in ("batch", "micro-batches", "memory", "estimate", "simulated", "error", "exposed comm", goal):
+        table.add_column(name, justify="right", no_wrap=True)
+    for candidate in found.estimated[:show]:
+        table.add_row(*_row(candidate))
+    console.print(table)
+    reasons = Counter(_short(c.reason) for c in found.candidates if c.reason)
+    counts = f"{len(found.candidates)} candidates, {len(found.estimated)} estimated, {len(found.simulated)} simulated"
+    console.print(f"{counts} in {found.cpu_s:.1f} CPU seconds", highlight=False)
+    if found.simulated:
+        console.print(f"worst error of an estimate: {found.worst_estimate_error:.1%}", highlight=False)
+    for reason, count in reasons.most_common(4):
+        console.print(f"left out: {count} x {reason}", style="dim", markup=False, highlight=False)
+    for note in found.notes:
+        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
+    console.print(f"written to {folder}", highlight=False, markup=False)
+
+
+def _row(candidate: Candidate) -> list[str]:
+    seconds = candidate.iteration_time_s or 0.0
+    simulated, error, exposed = candidate.simulated_s, candidate.estimate_error, candidate.exposed_s
+    placer = "sip_ml: " if candidate.strategy.placer == "sip_ml" else ""
+    return [
+        placer + candidate.describe(), f"{candidate.global_batch:,}",
+        f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),
+        format_time(candidate.estimate_s or 0.0), "" if simulated is None else format_time(simulated),
+        "" if error is None else f"{error:+.1%}", "" if exposed is None else format_time(exposed),
+        format_time(candidate.objective(seconds)),
+    ]  # fmt: skip
+
+
+def _short(reason: str, width: int = 100) -> str:
+    return reason if len(reason) <= width else reason[: width - 3] + "..."
