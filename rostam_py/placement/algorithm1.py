@@ -7,49 +7,21 @@ which keeps every device's circuits within the degree (MODEL D14). Usable on its
     place_sub_ops(nodes, num_devices=8, degree=4).devices
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rostam_py.errors import ConfigError, MemoryCapacityError
-from rostam_py.placement.strategy import WINDOWS
+from rostam_py.errors import MemoryCapacityError
+from rostam_py.placement.sub_op_nodes import Node, Read, check_nodes, parts_read, unit_bytes, window_reach
 from rostam_py.units import format_size
+
+__all__ = ["Node", "Read", "SubOpPlacement", "parts_read", "place_sub_ops", "window_reach"]
 
 # A sub-op stays beside its data if another device could start it no earlier than a message would take:
 # one launch and one hop of 1 us each (SiP-ML 4.2; Elect-Flat's latency).
 LOCALITY_SLACK_S = 2e-6
 _MOVES_PER_UNIT = 4  # relocations allowed, times the sub-ops that can move
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """One input of a node: an earlier node, and which of its parts every sub-op reads.
-
-    relation: "aligned" (sub-op j of n the parts overlapping [j/n, (j+1)/n)), "all" and "exchange" (all parts),
-    "same_part" (part j), "halo" (parts j - 1 to j + 1). num_bytes: of the tensor; it only decides which data a
-    sub-op would rather stay beside.
-    """
-
-    node: int
-    relation: str = "aligned"
-    num_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One op as equal sub-ops.
-
-    duration_s: of one sub-op; 0 for nodes that only pass data on. shard: sub-ops j of all nodes with the same
-        shard >= 0 are co-located (a parameter shard's forward and backward). beside: node whose sub-ops this
-        node's sit beside, -1 for none. memory_bytes: that one sub-op takes for the whole iteration.
-    """
-
-    duration_s: float
-    num_parts: int
-    reads: tuple[Read, ...] = ()
-    shard: int = -1
-    beside: int = -1
-    memory_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,31 +41,6 @@ class SubOpPlacement:
     has_given_up: bool = False
 
 
-def parts_read(relation: str, part: int, num_parts: int, num_source_parts: int) -> range:
-    """Return the parts of a source with ``num_source_parts`` that sub-op ``part`` of ``num_parts`` reads."""
-    if relation == "same_part":
-        return range(part, part + 1)
-    if relation == "halo":
-        return range(max(0, part - 1), min(num_source_parts, part + 2))
-    if relation == "aligned":
-        first = part * num_source_parts // num_parts
-        return range(first, max(first + 1, -(-(part + 1) * num_source_parts // num_parts)))
-    return range(num_source_parts)
-
-
-def window_reach(degree: int | None, num_devices: int, window: str) -> int | None:
-    """Return how far apart two devices may be to exchange data; None without a limit.
-
-    Model: one circuit of the degree is kept for the data-parallel ring. "symmetric" (MODEL D14): |i - j| mod k
-        <= (degree - 1) // 2, so that circuits in and out stay within it; "paper": (i - j) mod k <= degree - 1.
-    """
-    if window not in WINDOWS:
-        raise ConfigError(f"strategy.window is {window!r}; it must be one of: {', '.join(WINDOWS)}")
-    if degree is None or num_devices <= degree:
-        return None
-    return (degree - 1) // 2 if window == "symmetric" else degree - 1
-
-
 def place_sub_ops(
     nodes: Sequence[Node],
     num_devices: int,
@@ -104,18 +51,20 @@ def place_sub_ops(
 ) -> SubOpPlacement:
     """Place sub-ops in the order of ``nodes``, a topological one.
 
-    Model: candidates are the devices in the windows of all that a sub-op reads from, with enough memory; the
-        one that can start it first, max(device free, inputs made), is taken, communication being free. Among
-        those within LOCALITY_SLACK_S it stays beside its largest input, else the smallest number wins. Without
-        a candidate it goes where most windows hold, and what it reads from is relocated to the nearest device
-        in range, backwards recursively; then all is verified forwards, until nothing is violated. After
-        4 relocations a sub-op the placement starts anew on devices that are all in range of one another.
+    Model: candidates are the devices in the windows of all that a sub-op reads from, with enough memory for it
+        and all that will be co-located with it; the one that can start it first, max(device free, inputs made),
+        is taken, communication being free. Among those within LOCALITY_SLACK_S it stays beside its largest
+        input, else the smallest number wins. Without a candidate it goes where most windows hold, and what it
+        reads from is relocated to the nearest device in range, backwards recursively; then all is verified
+        forwards, until nothing is violated. After 4 relocations a sub-op the placement starts anew on devices
+        that are all in range of one another.
     Args: degree: circuits a device may hold; None without a limit. capacity_bytes: of one device.
-    Raises: MemoryCapacityError if no device in range has room; ConfigError for reads that point forwards.
-    Cost: sub-ops x devices, plus reads x parts^2 where a window applies.
+    Raises: MemoryCapacityError if no device in range has room; ConfigError for nodes that make no sense, e.g. reads
+        that point forwards.
+    Cost: sub-ops x devices, plus reads x parts^2 where a window applies, and a relocation's neighbourhood each.
     Source: Khani et al. 2021, Algorithm 1; the bound, its outcome and the tie-break are own.
     """
-    _check(nodes)
+    check_nodes(nodes, num_devices, degree)
     reach = window_reach(degree, num_devices, window)
     capacity = float("inf") if capacity_bytes is None else capacity_bytes
     if reach is None:
@@ -135,15 +84,6 @@ class _GiveUp(Exception):
     """The relocation bound is reached."""
 
 
-def _check(nodes: Sequence[Node]) -> None:
-    for index, node in enumerate(nodes):
-        for read in node.reads:
-            if not 0 <= read.node < index:
-                raise ConfigError(f"node {index} reads node {read.node}; nodes must come in topological order")
-            if read.relation == "same_part" and nodes[read.node].num_parts < node.num_parts:
-                raise ConfigError(f"node {index} reads its own part of node {read.node}, which has fewer parts")
-
-
 class _Placer:
     """One walk; a unit is a set of sub-ops that move together (one parameter shard, or one sub-op)."""
 
@@ -160,10 +100,13 @@ class _Placer:
         self.starts: list[tuple[float, ...]] = []
         self.units: list[list[int]] = []
         self.device_of: list[int] = []  # of each unit, -1 if not placed
-        self.bytes_of: list[float] = []  # of each unit, what is placed so far
+        self.bytes_of: list[float] = []  # of each unit, all that its sub-ops will ever take
         self.members: list[list[tuple[int, int]]] = []  # of each unit, the sub-ops placed so far
         self.readers: list[list[int]] = [[] for _ in nodes]
         self.shards: dict[tuple[int, int], int] = {}
+        self.needs = unit_bytes(nodes)
+        self.suspects: list[int] = []  # nodes to verify, a heap
+        self.suspected: set[int] = set()
         self.num_relocations = 0
         self.max_relocations = 0
         self.outward = self._masks(1) if reach is not None else []
@@ -202,7 +145,7 @@ class _Placer:
         for read in node.reads:
             self.readers[read.node].append(index)
         for part in range(node.num_parts):
-            unit = self._unit(node, part)
+            unit = self._unit(index, node, part)
             ready = self._ready(node, part)
             device = self._choose(index, node, part, unit, ready)
             start = max(self.free_s[device], ready) if node.duration_s > 0 else ready
@@ -213,7 +156,7 @@ class _Placer:
                 self.free_s[device] = start + node.duration_s
         self.starts.append(tuple(starts))
 
-    def _unit(self, node: Node, part: int) -> int:
+    def _unit(self, index: int, node: Node, part: int) -> int:
         if node.beside >= 0:
             return self.units[node.beside][part]
         key = (node.shard, part)
@@ -221,7 +164,7 @@ class _Placer:
             return self.shards[key]
         unit = len(self.device_of)
         self.device_of.append(-1)
-        self.bytes_of.append(0.0)
+        self.bytes_of.append(self.needs[node.shard if node.shard >= 0 else -1 - index][part])
         self.members.append([])
         self.max_relocations += _MOVES_PER_UNIT
         if node.shard >= 0:
@@ -229,15 +172,16 @@ class _Placer:
         return unit
 
     def _put(self, index: int, part: int, unit: int, device: int) -> None:
-        need = self.nodes[index].memory_bytes
-        self.device_of[unit] = device
+        self._settle(unit, device)
         self.members[unit].append((index, part))
         self.units[index].append(unit)
         self.devices[index].append(device)
-        self.bytes_of[unit] += need
-        self.memory[device] += need
-        if self.memory[device] > self.capacity and self.reach is None:
-            raise self._out_of_memory(device, need)
+
+    def _settle(self, unit: int, device: int) -> None:
+        """Give a unit that has no device yet this one, and its memory."""
+        if self.device_of[unit] < 0:
+            self.device_of[unit] = device
+            self.memory[device] += self.bytes_of[unit]
 
     def _ready(self, node: Node, part: int) -> float:
         ready = 0.0
@@ -257,7 +201,7 @@ class _Placer:
             if not mask >> fixed & 1:
                 self._repair(index, node, part, unit, fixed)
             return self.device_of[unit]
-        need = node.memory_bytes
+        need = self.bytes_of[unit]
         if mask:
             candidates = self._with_room(mask, need)
             if candidates:
@@ -322,14 +266,13 @@ class _Placer:
 
     def _repair(self, index: int, node: Node, part: int, unit: int, device: int) -> None:
         """Put a sub-op on ``device``, relocate what it reads from, then verify forwards until nothing is violated."""
-        if self.device_of[unit] != device:
-            self.device_of[unit] = device
+        self._settle(unit, device)
         self._relocate_backwards([(i, device) for i in self._violating(index, part, device)])
         mates = [self.units[index][i] for i in range(len(self.devices[index]))]
         both = self.outward[device] & self.inward[device]
         self._relocate_backwards([(m, device) for m in mates if not both >> self.device_of[m] & 1])
-        while self._verify(index, part, unit):
-            pass
+        self._suspect(index)
+        self._verify(index, part, unit)
 
     def _violating(self, index: int, part: int, device: int) -> list[int]:
         """Return the units that a sub-op on ``device`` reads from out of range."""
@@ -372,22 +315,35 @@ class _Placer:
         self.device_of[unit] = device
         for index, part in self.members[unit]:
             self.devices[index][part] = device
+            self._suspect(index)
+            for reader in self.readers[index]:
+                if reader < len(self.devices):
+                    self._suspect(reader)
 
-    def _verify(self, index: int, part: int, unit: int) -> bool:
-        """Walk forwards over all that is placed, and the sub-op being placed; mend the first violation found."""
-        for n in range(index + 1):
+    def _suspect(self, index: int) -> None:
+        """Note that a node must be verified."""
+        if index not in self.suspected:
+            self.suspected.add(index)
+            heapq.heappush(self.suspects, index)
+
+    def _verify(self, index: int, part: int, unit: int) -> None:
+        """Walk forwards over all that moved or reads what moved, and the sub-op being placed; mend until all holds."""
+        while self.suspects:
+            n = heapq.heappop(self.suspects)
+            self.suspected.discard(n)
             for p in range(part + 1 if n == index else self.nodes[n].num_parts):
                 own = unit if (n, p) == (index, part) else self.units[n][p]
-                device = self.device_of[own]
-                mates = self.devices[n][:p]
-                inward, both = self.inward[device], self.inward[device] & self.outward[device]
-                if all(inward >> self.devices[s][i] & 1 for s, i in self._sources(n, p)) and all(
-                    both >> m & 1 for m in mates
-                ):
-                    continue
-                self._mend(n, p, own)
-                return True
-        return False
+                if not self._holds(n, p, self.device_of[own]):
+                    self._suspect(n)
+                    self._mend(n, p, own)
+                    break
+
+    def _holds(self, index: int, part: int, device: int) -> bool:
+        """Tell whether a sub-op on ``device`` is in range of what it reads and of its op's parts before it."""
+        inward, both = self.inward[device], self.inward[device] & self.outward[device]
+        return all(inward >> self.devices[s][i] & 1 for s, i in self._sources(index, part)) and all(
+            both >> mate & 1 for mate in self.devices[index][:part]
+        )
 
     def _mend(self, index: int, part: int, unit: int) -> None:
         """Move one violated sub-op into all windows if they meet, else what it reads from towards it."""
@@ -431,7 +387,7 @@ class _Placer:
             self.starts.append(tuple(starts))
 
     def _out_of_memory(self, device: int, need: float) -> MemoryCapacityError:
-        total = self.memory[device] + (0.0 if self.memory[device] > self.capacity else need)
+        total = self.memory[device] + need
         return MemoryCapacityError(
             f"device {device} of a model-parallel group of {self.num_devices} would need {format_size(round(total))},"
             f" but one accelerator has {format_size(round(self.capacity))}: {format_size(round(total - self.capacity))}"

@@ -8,6 +8,7 @@ parameter shard are co-located later (MODEL D14). Views take no part: they are s
 import math
 from dataclasses import dataclass, field
 
+from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
 from rostam_py.placement.sharding import is_divisible
 
@@ -68,6 +69,13 @@ class Partition:
     gradients: dict[str, Layout] = field(default_factory=dict)
     readings: list[tuple[Reading, ...]] = field(default_factory=list)
     num_unsplit: int = 0
+
+    def share(self, op: int) -> Share:
+        """Return how a computing op is shared."""
+        share = self.shares[op]
+        if share is None:
+            raise InternalError(f"op {op} only changes how a tensor is seen; it has no share")
+        return share
 
 
 def partition(graph: OperatorGraph, batch: float, max_parts: int, seconds: list[float], quantum_s: float) -> Partition:

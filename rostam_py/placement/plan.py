@@ -138,16 +138,21 @@ class Plan:
     group: "GroupPlacement | None" = None
 
     def __post_init__(self) -> None:
-        limit = self.machine.fabric.max_circuit_degree
-        may_relay = getattr(self.machine.fabric.config, "relay", False)
-        if limit is not None and not may_relay and self.circuit_degree > limit:
-            out, into = self.traffic.out_degree(), self.traffic.in_degree()
-            worst = int(np.argmax(np.maximum(out, into)))
-            raise DegreeError(
-                f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but"
-                f" {self.machine.fabric.name} gives it {limit} circuits; lower the degrees of the strategy, choose ring"
-                " algorithms, or let the fabric relay"
-            )
+        fabric = self.machine.fabric
+        may_relay = getattr(fabric.config, "relay", False)
+        self._check_degree(None if may_relay else fabric.max_circuit_degree, f"{fabric.name} gives it")
+        if self.strategy.placer == "sip_ml":
+            self._check_degree(self.strategy.max_circuit_degree, "strategy.max_circuit_degree allows it")
+
+    def _check_degree(self, limit: int | None, giver: str) -> None:
+        if limit is None or self.circuit_degree <= limit:
+            return
+        out, into = self.traffic.out_degree(), self.traffic.in_degree()
+        worst = int(np.argmax(np.maximum(out, into)))
+        raise DegreeError(
+            f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but {giver} {limit}"
+            " circuits; lower the degrees of the strategy, choose ring algorithms, or let the fabric relay"
+        )
 
     @property
     def memory_bytes(self) -> int:

@@ -12,7 +12,7 @@ from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import gradient_bytes, parameter_bytes
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
@@ -52,13 +52,14 @@ class SipMlPlacer:
         """
         strategy = self.strategy
         _check(strategy)
+        degree = circuit_limit(strategy, machine)
+        _check_degree(strategy, degree)
         accelerators = assign_accelerators(strategy, machine)
         batch, _ = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
         precision = strategy.precision or graph.default_precision
         optimizer = strategy.optimizer or graph.default_optimizer
         cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
-        degree = circuit_limit(strategy, machine)
         sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)
         placed = place_sub_ops(
             [node.node() for node in sub_ops.nodes], strategy.mp, degree=degree, window=strategy.window,
@@ -102,6 +103,16 @@ def _check(strategy: Strategy) -> None:
         raise ConfigError(
             f"strategy.micro_batch is {strategy.micro_batch}; strategy.placer=sip_ml runs a group's whole batch at"
             " once, leave it out"
+        )
+
+
+def _check_degree(strategy: Strategy, degree: int | None) -> None:
+    if window_reach(degree, strategy.mp, strategy.window) == 0:
+        least = 3 if strategy.window == "symmetric" else 2
+        raise DegreeError(
+            f"strategy.mp is {strategy.mp}, but a device may hold only {degree} circuits, of which one is kept for the"
+            f" data-parallel ring: with strategy.window={strategy.window} its devices could exchange nothing. Let them"
+            f" hold {least} or more (strategy.max_circuit_degree and the fabric), or set strategy.mp to at most {degree}"
         )
 
 

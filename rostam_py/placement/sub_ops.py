@@ -201,8 +201,7 @@ class _Builder:
 
     def _add_kernel(self, kernel: tuple[int, ...], traffic: KernelTraffic) -> None:
         ops = [self.graph.ops[i] for i in kernel]
-        share = self.parts.shares[kernel[0]]
-        assert share is not None
+        share = self.parts.share(kernel[0])
         made = {t for op in ops for t in op.outputs}
         touched = [n for n in self._touched(kernel) if self.parts.parameters[n].parts == share.parts]
         shard = self.shard_of[touched[0]] if touched else -1
@@ -269,8 +268,7 @@ class _Builder:
 
     def _time(self, kernel: tuple[int, ...], traffic: KernelTraffic) -> KernelTime:
         ops = tuple(self.graph.ops[i] for i in kernel)
-        share = self.parts.shares[kernel[0]]
-        assert share is not None
+        share = self.parts.share(kernel[0])
         parts = share.parts
         flops = sum(op.flops.at(self.batch) for op in ops) / (1 if share.is_partial else parts)  # each adds summands
         read = sum(self._read_bytes(kernel, t) for t in traffic.reads)
