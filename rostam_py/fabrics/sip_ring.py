@@ -10,6 +10,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
 
@@ -24,7 +25,8 @@ class SipRingConfig(FabricConfig):
     Model: W = floor(B / wavelength_bandwidth); the remainder is lost and reported. The fabric is fibres; wavelengths
         are set once for a plan's demand (``with_circuits``, MODEL G22): data takes the shorter way round, at most
         ``reach`` hops. An accelerator sends, and receives, a wavelength on at most one fibre: <= B in all.
-        A failed accelerator lets light pass; a cut fibre sends its pairs the other way round.
+        A failed accelerator lets light pass; a cut fibre sends its pairs the other way round. Groups of accelerators
+        that send alike get alike: what rounding would give to some of them only stays dark.
     Args:
         num_accelerators: >= 1, at their number on the ring.
         wavelength_bandwidth: of one wavelength; 25 Gb/s in the paper.
@@ -97,12 +99,19 @@ class SipRingConfig(FabricConfig):
             notes.append(remainder)
         if failures.links:
             notes.append(f"{len(failures.links)} fibre segments are cut")
-        pair = found["circuit_pair"].astype(np.int64)
+        pair, wavelength = found["circuit_pair"].astype(np.int64), found["circuit_wavelength"].astype(np.int64)
+        count = least_of_orbits(traffic, found["count"].astype(np.int64))
+        begin = np.concatenate([[0], np.cumsum(found["count"])[:-1]]).astype(np.int64)
+        is_lit = np.arange(len(pair)) - begin[pair] < count[pair]
+        num_dark = len(pair) - int(is_lit.sum())
+        if num_dark:
+            notes.append(f"{num_dark:,} wavelengths dark, so that groups that send alike are served alike")
+        pair, wavelength = pair[is_lit], wavelength[is_lit]
         latency_s = parse_time(self.latency) + found["num_hops"] * parse_time(self.link_latency)
         return make_circuits(
-            traffic, src=traffic.src, dst=traffic.dst, count=found["count"],
+            traffic, src=traffic.src, dst=traffic.dst, count=count,
             circuit_bandwidth_bytes_per_s=self.planes * parse_bandwidth(self.wavelength_bandwidth),
             latency_s=np.asarray(latency_s, dtype=np.float64), notes=tuple(notes),
             circuit_pair=pair, fibre=found["fibre"].astype(np.int64)[pair],
-            wavelength=found["circuit_wavelength"].astype(np.int64),
+            wavelength=wavelength,
         )  # fmt: skip
