@@ -93,8 +93,21 @@ class AxisCosts:
         is_on_grid = schedule[4] != (0, 0)
         key = (axis, stage, is_on_grid)
         if key not in self._groups:
-            groups = self._plan.groups(axis, None if stage == ALL_STAGES else stage)
+            if stage != ALL_STAGES:
+                groups = self._plan.groups(axis, stage)
+            elif axis in ("tp", "dp"):
+                groups = [one for s in self._talking(axis) for one in self._plan.groups(axis, s)]
+            else:
+                groups = self._plan.groups(axis)
             if is_on_grid:
                 groups = [place_on_grid(self._fabric, group, None).reshape(-1) for group in groups]
             self._groups[key] = np.stack(groups)
         return self._groups[key]
+
+    def _talking(self, axis: str) -> list[int]:
+        """Return the stages that run collectives of an axis; in a deep pipeline some have nothing to reduce."""
+        return [
+            stage.index
+            for stage in self._plan.stages
+            if any(task.axis == axis for template in stage.templates.values() for task in template)
+        ]

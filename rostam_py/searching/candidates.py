@@ -72,7 +72,10 @@ def sip_ml_strategies(base: Strategy, num_accelerators: int, batch: int) -> Iter
             break
         dp = num_accelerators // mp
         if batch % dp == 0:
-            yield dataclasses.replace(base, placer="sip_ml", dp=dp, mp=mp)
+            # Algorithm 1 runs a group's whole batch at once and keeps its activations.
+            yield dataclasses.replace(
+                base, placer="sip_ml", dp=dp, mp=mp, tp=1, pp=1, micro_batch=None, recompute="none"
+            )
 
 
 def _micro_batches(base: Strategy, pp: int, local: int) -> list[int | None]:

@@ -144,7 +144,7 @@ class Searcher:
         reference = max(batches)
         found = []
         for batch in batches:
-            for strategy in self._strategies(size, batch, strategies):
+            for strategy in self._strategies(size, batch, strategies, goal.max_circuit_degree):
                 seconds = self._bound_s(machine, strategy, batch, reference)
                 found.append(
                     Candidate(strategy, batch, strategy.micro_batch, bound_s=seconds, iterations=goal.iterations(batch))
@@ -155,14 +155,17 @@ class Searcher:
             )
         return sorted(found, key=lambda c: c.objective(c.bound_s or 0.0))
 
-    def _strategies(self, size: int, batch: int, given: Sequence[Strategy] | None) -> list[Strategy]:
+    def _strategies(
+        self, size: int, batch: int, given: Sequence[Strategy] | None, max_circuit_degree: int | None
+    ) -> list[Strategy]:
         if given is not None:
             return [one for one in given if batch % one.dp == 0]
         found: list[Strategy] = []
         if "megatron" in self.placers:
             found += megatron_strategies(self.base, size, batch)
         if "sip_ml" in self.placers and has_sip_ml():
-            found += sip_ml_strategies(self.base, size, batch)
+            degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
+            found += sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
         return found
 
     def _bound_s(self, machine: Machine, strategy: Strategy, batch: int, reference: int) -> float:

@@ -115,3 +115,36 @@ def test_a_batch_outside_the_curve_is_refused_before_simulating(tmp_path, capsys
     assert "3,200 to 57,344" in capsys.readouterr().err
     assert main([*arguments, "extrapolate=true", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["time_to_accuracy"]["is_extrapolated"]
+
+
+def test_a_search_prints_its_ranking_and_leaves_it_in_its_folder(tmp_path, capsys):
+    arguments = ["search", "model=resnet50", "strategy.precision=bf16_mixed", "search.batches=[4096]"]
+    arguments += ["search.num_simulated=2", "search.placers=[megatron]", f"out={tmp_path}"]
+    assert main([*arguments, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "search.json").read_text())
+    assert printed["convergence"] == "resnet50_mlperf"
+    assert printed["num_simulated"] == 2
+    first, second = printed["candidates"][:2]
+    assert first["time_to_accuracy_s"] <= second["time_to_accuracy_s"]
+    assert first["time_to_accuracy_s"] == pytest.approx(first["simulated_s"] * first["iterations"])
+    assert "num_accelerators: 64" in (tmp_path / "config.yaml").read_text()
+    assert main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "time to accuracy" in text
+    assert "worst error of an estimate" in text
+
+
+def test_a_search_without_a_curve_needs_batches(capsys):
+    assert main(["search", "model=gpt_125m"]) == 2
+    assert "search.batches" in capsys.readouterr().err
+    assert main(["search", "model=resnet50", "convergence=none"]) == 2
+    assert main(["search", "model=resnet50", "search.batches=[512]"]) == 2
+    assert "3,200" in capsys.readouterr().err
+
+
+def test_search_help_lists_every_key_of_the_schema(capsys):
+    main(["search", "--help"])
+    text = capsys.readouterr().out
+    for key in ("search.num_simulated=8", "convergence=null", "fabric=", "strategy.precision=", "search.batches="):
+        assert key in text

@@ -1,0 +1,171 @@
+"""Searching: what is enumerated, pruned, ranked, refused and repeated."""
+
+import json
+
+import pytest
+
+import rostam_py as rostam
+from rostam_py.convergence import Curve, Point, get_curve
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.searching import Searcher
+from rostam_py.searching.candidates import default_batches, divisors, megatron_strategies, sip_ml_strategies
+
+
+def test_strategies_fill_the_machine_and_divide_the_batch(base):
+    found = list(megatron_strategies(base, 12, 24))
+    assert {s.dp * s.tp * s.pp for s in found} == {12}
+    assert all(24 % s.dp == 0 for s in found)
+    assert {(s.dp, s.tp, s.pp) for s in found} == {
+        (12 // (t * p), t, p) for t in divisors(12) for p in divisors(12 // t)
+    }
+
+
+def test_pipelines_are_offered_with_several_numbers_of_micro_batches(base):
+    # dp 2 x pp 4 of a batch of 64: 32 samples a replica in 4, 8, 16 or 32 micro-batches
+    sizes = {s.micro_batch for s in megatron_strategies(base, 8, 64) if (s.dp, s.pp) == (2, 4)}
+    assert sizes == {8, 4, 2, 1}
+
+
+def test_model_parallel_groups_fill_the_machine(base):
+    assert {(s.dp, s.mp) for s in sip_ml_strategies(base, 8, 64)} == {(8, 1), (4, 2), (2, 4), (1, 8)}
+
+
+@pytest.mark.parametrize(
+    ("curve", "batches"),
+    [
+        ("resnet50_mlperf", (4096, 8192, 16384, 32768)),
+        ("transformer_sip_ml", (1024,)),
+        ("gpt3_175b_brown", (1536,)),
+    ],
+)
+def test_default_batches_are_powers_of_two_inside_the_measured_range(curve, batches):
+    assert default_batches(get_curve(curve)) == batches
+
+
+def test_the_best_is_the_best_of_all_simulated(gpt, machine, base):
+    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=4)
+    assert len(found.simulated) == 4
+    every = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=1000)
+    assert len(every.simulated) == len(every.estimated) > 10
+    assert found.best.simulated_s == pytest.approx(every.best.simulated_s, rel=0.05)
+    assert found.best.simulated_s >= every.best.simulated_s
+
+
+def test_candidates_left_out_for_their_bound_cannot_be_among_the_best(gpt, cluster, base):
+    found = rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2)
+    pruned = [c for c in found.candidates if "alone take longer" in c.reason]
+    assert pruned
+    worst_kept = sorted(c.estimate_s for c in found.estimated)[1]
+    assert all(c.bound_s > worst_kept for c in pruned)
+
+
+def test_with_a_curve_time_to_accuracy_ranks_the_batches(gpt, machine, base):
+    # Twice the batch needs as many iterations: the smaller batch must win, though the larger has more samples a second.
+    curve = Curve("flat", (), "any", "made up", (Point(16, 100, 100), Point(32, 100, 100)), "log_log")
+    found = rostam.search(gpt, machine, convergence=curve, base=base, num_simulated=4)
+    assert {c.global_batch for c in found.candidates} == {16, 32}
+    assert found.best.global_batch == 16
+    assert found.best.time_to_accuracy_s == pytest.approx(100 * found.best.simulated_s)
+    by_throughput = rostam.search(gpt, machine, batches=[16, 32], base=base, num_simulated=4)
+    assert by_throughput.best.global_batch == 32
+
+
+def test_what_does_not_fit_gets_smaller_micro_batches_then_recomputation(gpt, base):
+    # 2 layers at s 2,048 hold about 0.5 GB of activations a sample: 256 samples need far more than 80 GB.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=1)
+    found = Searcher(gpt, base=base, placers=("megatron",)).search(
+        rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[512], num_simulated=1
+    )
+    assert found.best.num_microbatches > 1
+    assert found.best.memory_bytes <= 80 * 2**30
+    assert found.best.strategy.recompute == "none"
+
+
+def test_a_model_too_large_is_refused_with_the_memory_it_needs(machine, base):
+    graph = rostam.trace("gpt_125m", num_layers=2)
+    tiny = rostam.Machine(fabric=machine.fabric, accelerator=small_accelerator())
+    with pytest.raises(ConfigError, match="needs"):
+        rostam.search(graph, tiny, batches=[8], base=base, placers=["megatron"])
+
+
+def small_accelerator():
+    """Return an A100 with 100 MB of memory."""
+    import dataclasses
+
+    from rostam_py.costs import get_accelerator
+
+    return dataclasses.replace(get_accelerator("a100_80gb"), name="tiny", memory_bytes=100_000_000)
+
+
+def test_degrees_above_the_limit_are_refused(gpt, machine, base):
+    found = rostam.search(
+        gpt, machine, batches=[32], base=base, placers=["megatron"], max_circuit_degree=1, num_simulated=1
+    )
+    refused = [c for c in found.candidates if "circuits" in c.reason]
+    assert refused
+    assert all(c.circuit_degree > 1 for c in refused)
+    assert all(c.circuit_degree <= 1 for c in found.estimated)
+
+
+def test_a_searchers_second_machine_needs_no_new_plans(gpt, machine, base):
+    searcher = Searcher(gpt, base=base, placers=("megatron",))
+    first = searcher.search(machine, batches=[32], num_simulated=1)
+    placed = len(searcher._placed)
+    fabric = rostam.fabric("electrical_flat", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
+    again = searcher.search(rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[32], num_simulated=1)
+    assert len(searcher._placed) == placed
+    assert again.to_dict() == first.to_dict()
+
+
+def test_equal_searches_give_equal_values(gpt, cluster, base):
+    texts = [
+        json.dumps(rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2).to_dict()) for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_explicit_strategies_are_the_only_ones(gpt, machine, base):
+    chosen = [rostam.Strategy(dp=8, precision="bf16_mixed"), rostam.Strategy(dp=4, tp=2, precision="bf16_mixed")]
+    found = rostam.search(gpt, machine, batches=[32], strategies=chosen)
+    assert {c.describe() for c in found.candidates} == {"dp 8 x tp 1 x pp 1", "dp 4 x tp 2 x pp 1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "batches"),
+        ({"batches": []}, "empty"),
+        ({"batches": [0]}, "integers"),
+        ({"batches": [32], "num_simulated": -1}, "num_simulated"),
+        ({"batches": [32], "placers": ["annealing"]}, "annealing"),
+        ({"batches": [512], "convergence": "transformer_sip_ml"}, "1,024"),
+    ],
+)
+def test_bad_arguments_are_refused(gpt, machine, options, said):
+    with pytest.raises(ConfigError, match=said):
+        rostam.search(gpt, machine, **options)
+
+
+def test_a_batch_that_no_degrees_divide_is_refused(gpt, base):
+    fabric = rostam.fabric("electrical_flat", num_accelerators=7)
+    found = rostam.search(gpt, rostam.Machine(fabric=fabric), batches=[14], base=base, num_simulated=1)
+    assert found.best.strategy.dp in (1, 7)
+    with pytest.raises(DegreeError, match="no degrees"):
+        rostam.search(
+            gpt, rostam.Machine(fabric=fabric), batches=[3], placers=["megatron"],
+            base=rostam.Strategy(precision="bf16_mixed", micro_batch=2),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("fabric_name", ["sip_ocs", "sip_ring"])
+def test_optical_fabrics_are_searched_with_each_plans_own_circuits(gpt, base, fabric_name):
+    fabric = rostam.fabric(fabric_name, num_accelerators=8, accelerator_bandwidth="400 Gb/s")
+    found = rostam.search(gpt, rostam.Machine(fabric=fabric), batches=[32], base=base, num_simulated=2)
+    assert len(found.simulated) == 2
+    assert all(c.circuit_degree is not None for c in found.estimated)
+
+
+def test_the_function_stays_the_function_after_the_package_is_imported():
+    import rostam_py.searching  # noqa: F401
+
+    assert callable(rostam.search)
