@@ -150,7 +150,7 @@ SessionResult Session::collect() {
       const double before = (job.ends[n - 2] - job.ends[n - 3]).seconds();
       one.is_steady = std::abs(last - before) <= options_.steady_tolerance * last;
     }
-    one.critical_path = path_.chain(job.last);
+    one.critical_path = path_.chain(job.ended_by);
     result.jobs.push_back(std::move(one));
   }
   const size_t num_buckets = graph_->categories.size() + kFirstCategoryBucket;

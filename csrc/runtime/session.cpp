@@ -230,10 +230,12 @@ void Session::finish_task(int32_t d, int64_t sequence, int32_t index, SimTime st
     stream.last = done;
     ++stream.position;
   }
-  jobs_[device_of(d).job].last = done;
   release_dependents(d, sequence, index, done);
   if (holds_stream) try_stream(d, stream_index);
-  if (--instance.num_left == 0) retire_instances(d);
+  if (--instance.num_left == 0) {
+    jobs_[device_of(d).job].last = done;  // not a task that this one has just set off
+    retire_instances(d);
+  }
 }
 
 void Session::release_dependents(int32_t d, int64_t sequence, int32_t index, const CriticalPath::Ref& node) {
@@ -271,6 +273,7 @@ void Session::end_instance(int32_t d, const Instance& instance) {
 void Session::end_iteration(int32_t job_index, int32_t iteration) {
   Job& job = jobs_[job_index];
   job.ends.push_back(queue_.now());
+  job.ended_by = job.last;
   ROSTAM_CHECK(static_cast<int32_t>(job.ends.size()) == iteration + 2, "iterations ended out of order");
   if (job_index == 0) {
     std::swap(link_bytes_before_, link_bytes_now_);

@@ -142,7 +142,8 @@ class Session : public network::FlowClient {
     std::vector<int32_t> devices_left;  // per iteration
     std::vector<SimTime> ends;          // T_0 = start, T_1, ...
     bool is_finished = false;
-    CriticalPath::Ref last;
+    CriticalPath::Ref last;      // task that ended an instance last
+    CriticalPath::Ref ended_by;  // task that ended the last iteration
   };
   struct Traffic {
     int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;

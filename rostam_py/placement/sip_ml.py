@@ -111,8 +111,8 @@ def _check_degree(strategy: Strategy, degree: int | None) -> None:
         least = 3 if strategy.window == "symmetric" else 2
         raise DegreeError(
             f"strategy.mp is {strategy.mp}, but a device may hold only {degree} circuits, of which one is kept for the"
-            f" data-parallel ring: with strategy.window={strategy.window} its devices could exchange nothing. Let them"
-            f" hold {least} or more (strategy.max_circuit_degree and the fabric), or set strategy.mp to at most {degree}"
+            f" data-parallel ring: with strategy.window={strategy.window} its devices could exchange nothing. Allow"
+            f" {least} or more (strategy.max_circuit_degree, the fabric), or set strategy.mp to at most {degree}"
         )
 
 
