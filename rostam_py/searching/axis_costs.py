@@ -7,7 +7,7 @@ import numpy as np
 from rostam_py.fabrics.group_costs import GroupCosts, group_costs, link_seconds, message_costs
 from rostam_py.fabrics.rank_groups import place_on_grid
 from rostam_py.placement import Plan
-from rostam_py.placement.collectives import ScheduleKey
+from rostam_py.placement.collectives import ScheduleKey, schedule_of
 
 ALL_STAGES = -1
 
@@ -23,6 +23,7 @@ class AxisCosts:
 
     def __init__(self, plan: Plan, fabric: Any, routing: str, shared: dict[Any, Any]) -> None:
         self._plan, self._fabric, self._routing, self._shared = plan, fabric, routing, shared
+        self._schedules: dict[tuple[str, str, int], ScheduleKey] = {}
         self._groups: dict[tuple[str, int, bool], np.ndarray] = {}
         self._collectives: dict[tuple[str, int, ScheduleKey], GroupCosts] = {}
         self._times: dict[tuple[str, int, str, int], float] = {}
@@ -35,7 +36,7 @@ class AxisCosts:
         """
         key = (axis, stage if axis == "dp" else ALL_STAGES, collective, num_bytes)
         if key not in self._times:
-            schedule = self._plan.schedules[axis, collective, num_bytes]
+            schedule = self._schedule(axis, collective, num_bytes)
             self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes)
         return self._times[key]
 
@@ -57,7 +58,7 @@ class AxisCosts:
         Args: of each axis a collective, its bytes, and the bytes of buffers that go through in a second while the axis
             runs alone.
         """
-        keys = [self._plan.schedules[axis, *of[:2]] for axis, of in (("tp", tp), ("dp", dp))]
+        keys = [self._schedule(axis, *of[:2]) for axis, of in (("tp", tp), ("dp", dp))]
         groups = [self._group("tp", ALL_STAGES, keys[0]), self._group("dp", stage, keys[1])]
         name = ("contention", *keys, *(one.tobytes() for one in groups))
         if name not in self._shared:
@@ -67,6 +68,14 @@ class AxisCosts:
         if not shared_links.size:
             return 0.0
         return max(0.0, float((shared_links[0] * tp[2] + shared_links[1] * dp[2]).max()) - 1)
+
+    def _schedule(self, axis: str, collective: str, num_bytes: int) -> ScheduleKey:
+        """Return what a collective runs; only "auto" depends on its bytes."""
+        is_auto = self._plan.algorithms.get(collective) == "auto"
+        key = (axis, collective, num_bytes if is_auto else 0)
+        if key not in self._schedules:
+            self._schedules[key] = schedule_of(self._plan, axis, collective, num_bytes)
+        return self._schedules[key]
 
     def _busy(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
         collective, algorithm, _, unit, grid = schedule
@@ -106,6 +115,8 @@ class AxisCosts:
 
     def _talking(self, axis: str) -> list[int]:
         """Return the stages that run collectives of an axis; in a deep pipeline some have nothing to reduce."""
+        if axis == "dp" and self._plan.strategy.placer == "sip_ml":
+            return [stage.index for stage in self._plan.stages if stage.num_parameters]
         return [
             stage.index
             for stage in self._plan.stages

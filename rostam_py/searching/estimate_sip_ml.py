@@ -104,9 +104,9 @@ def _burst(
             if devices[source][i] == devices[index][j]:
                 local.append((i, j))
                 continue
-            size = flow.pair_bytes(j, node.num_parts, i, count)
-            if size > 0:
-                rows.append((i, j, devices[source][i], devices[index][j], size))
+            moved = flow.pair_bytes(j, node.num_parts, i, count)
+            if moved > 0:
+                rows.append((i, j, devices[source][i], devices[index][j], moved))
     key = (source, flow.key, flow.relation, node.num_parts, devices[index].tobytes())
     same = known.setdefault(key, number)
     part, reader, src, dst, size = (np.array(c) for c in zip(*rows, strict=True)) if rows else (np.empty(0, int),) * 5

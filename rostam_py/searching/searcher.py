@@ -34,6 +34,7 @@ from rostam_py.units import format_size
 PLACER_NAMES = ("megatron", "sip_ml")
 # Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
 _RECOMPUTE = ("none", "selective", "full")
+_TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
 
 Progress = Callable[[str, int, int], None]
 Compiled = list[CompiledStage] | CompiledGroup
@@ -206,19 +207,27 @@ class Searcher:
     def _estimate_all(
         self, machine: Machine, goal: _Goal, queue: list[Candidate], progress: Progress
     ) -> list[Candidate]:
-        """Estimate candidates until the bound of the next says that it, and all behind it, cannot be simulated."""
+        """Estimate candidates in the order of their bounds until the next bound exceeds the best estimates.
+
+        Where circuits must be set for each plan, its estimate on an ideal switch comes first, as a closer bound.
+        """
         found: list[Candidate] = []
         best: list[float] = []  # a heap of the best objectives, negated
         keep = max(1, goal.num_simulated)
-        for number, candidate in enumerate(queue):
-            progress(f"estimating {candidate.describe()}", number, len(queue))
-            bound = candidate.objective(candidate.bound_s or 0.0)
+        ideal = _ideal(machine) if machine.fabric.is_circuit_switched and machine.fabric.circuits is None else None
+        costs: dict[Any, Any] = {}  # on the ideal switch
+        waiting = [(one.objective(one.bound_s or 0.0), n, ideal is None, one) for n, one in enumerate(queue)]
+        heapq.heapify(waiting)
+        while waiting:
+            bound, number, is_close, candidate = heapq.heappop(waiting)
             if len(best) == keep and bound > -best[0]:
-                found.append(
-                    replace(
-                        candidate, reason="its compute and tensor parallelism alone take longer than the best estimates"
-                    )
-                )
+                found.append(replace(candidate, reason=_TOO_SLOW))
+                continue
+            progress(f"estimating {candidate.describe()}", len(queue) - len(waiting), len(queue))
+            if not is_close and ideal is not None:
+                seconds = max(candidate.bound_s or 0.0, self._ideal_s(machine, ideal, candidate, costs))
+                closer = replace(candidate, bound_s=seconds)
+                heapq.heappush(waiting, (closer.objective(seconds), number, True, closer))
                 continue
             done = self._estimate(machine, goal, candidate)
             found.append(done)
@@ -227,6 +236,13 @@ class Searcher:
                 if len(best) > keep:
                     heapq.heappop(best)
         return found
+
+    def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
+        """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
+        placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
+        if placed.plan is None or placed.reason:
+            return 0.0
+        return self._time(placed.plan.on(ideal), placed.stages, costs).iteration_time_s
 
     def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate:
         """Return the candidate with its estimate, or with why it has none."""
@@ -252,10 +268,11 @@ class Searcher:
             return replace(known, reason=str(error))
         return replace(known, estimate_s=estimate.iteration_time_s)
 
-    def _time(self, plan: Plan, stages: Compiled) -> Estimate:
+    def _time(self, plan: Plan, stages: Compiled, known: dict[Any, Any] | None = None) -> Estimate:
         """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""
         fabric = plan.fabric_with_circuits(self.seed)
-        known = self._costs_on(fabric) if fabric is plan.machine.fabric else {}
+        if known is None:
+            known = self._costs_on(fabric) if fabric is plan.machine.fabric else {}
         costs = AxisCosts(plan, fabric, self.routing, known)
         if isinstance(stages, CompiledGroup):
             return estimate_sip_ml(plan, fabric, costs, stages)
@@ -354,10 +371,15 @@ class Searcher:
 
 
 def _ideal(machine: Machine) -> Machine:
-    """Return an ideal machine of the same size, accelerators and failed accelerators."""
-    fabric = build_fabric("electrical_flat", num_accelerators=machine.num_accelerators)
+    """Return a machine on an ideal switch without latency: as many accelerators, failed ones and bandwidth."""
+    fabric = build_fabric(
+        "electrical_flat", num_accelerators=machine.num_accelerators, latency=0.0,
+        accelerator_bandwidth=machine.fabric.injection_bandwidth_bytes_per_s,
+    )  # fmt: skip
     failed = machine.fabric.failures.accelerators
-    return Machine(fabric=fabric.with_failures(accelerators=failed) if failed else fabric, accelerator=machine.device)
+    if failed:
+        fabric = fabric.with_failures(accelerators=failed)
+    return Machine(fabric=fabric, accelerator=machine.device, slow=machine.slow)
 
 
 def _key(strategy: Strategy) -> str:

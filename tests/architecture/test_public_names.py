@@ -11,7 +11,7 @@ import rostam_py
 
 CONTRACT = {
     "trace", "OperatorGraph", "fabric", "saturation_throughput", "run_collective", "run_flows", "Machine", "place",
-    "Strategy", "simulate",
+    "Strategy", "simulate", "search", "time_to_accuracy",
 }  # fmt: skip
 
 
@@ -36,6 +36,11 @@ def test_public_methods_have_docstrings(name):
     public = {key: item for key, item in vars(value).items() if not key.startswith("_")}
     methods = {k: v for k, v in public.items() if inspect.isroutine(v) or isinstance(v, property | classmethod)}
     assert [key for key, item in methods.items() if not inspect.getdoc(item)] == []
+
+
+def test_no_public_name_is_also_a_package():
+    packages = {path.stem for path in Path(rostam_py.__file__).parent.iterdir()}
+    assert set(rostam_py.__all__) & packages == set()
 
 
 def test_unknown_name_is_an_attribute_error():
