@@ -4,6 +4,7 @@ Legend: ids: accelerators of a plan, int array (D, P, T).
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,27 +63,44 @@ def group_order(plan: "Plan", axis: str, group: np.ndarray) -> np.ndarray:
     return group
 
 
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """What the devices of every stage send in one iteration.
+
+    sends: (stage, peer's stage less this one) -> bytes. collectives: (axis, stage, collective, bytes of one) -> how
+    many; a tied set counts at its first stage.
+    """
+
+    sends: dict[tuple[int, int], int]
+    collectives: dict[tuple[str, int, str, int], int]
+
+
+def plan_volumes(plan: "Plan") -> Volumes:
+    """Add up the messages and collectives of a plan's templates. Cost: tasks of all templates."""
+    sends: Counter[tuple[int, int]] = Counter()
+    collectives: Counter[tuple[str, int, str, int]] = Counter()
+    for stage in plan.stages:
+        for name, count in Counter(name for name, _ in stage.program).items():
+            for task in stage.templates[name]:
+                if task.kind == "send":
+                    sends[stage.index, task.stage_offset] += count * task.num_bytes
+                elif task.kind == "collective" and _speaks_for(plan, task.axis, stage.index):
+                    collectives[task.axis, stage.index, task.collective, task.num_bytes] += count
+    return Volumes(dict(sends), dict(collectives))
+
+
 def plan_traffic(plan: "Plan") -> Traffic:
     """Return what every pair of accelerators exchanges in one iteration.
 
     Cost: pairs of every group, and stages x peers for messages between stages.
     """
     columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    runs: Counter[tuple[str, int, ScheduleKey, int]] = Counter()
-    hops: Counter[tuple[int, int]] = Counter()
-    for stage in plan.stages:
-        for name, count in Counter(name for name, _ in stage.program).items():
-            for task in stage.templates[name]:
-                if task.kind == "send":
-                    hops[stage.index, task.stage_offset] += count * task.num_bytes
-                elif task.kind == "collective" and _speaks_for(plan, task.axis, stage.index):
-                    key = plan.schedules[task.axis, task.collective, task.num_bytes]
-                    runs[task.axis, stage.index, key, task.num_bytes] += count
     ids = plan.accelerators
-    for (stage_index, offset), size in hops.items():
+    for (stage_index, offset), size in plan.volumes.sends.items():
         src, dst = ids[:, stage_index].reshape(-1), ids[:, stage_index + offset].reshape(-1)
         columns.append((src, dst, np.full(src.shape, float(size))))
-    for (axis, stage_index, key, size), count in runs.items():
+    for (axis, stage_index, collective, size), count in plan.volumes.collectives.items():
+        key = plan.schedules[axis, collective, size]
         src_rank, dst_rank, moved = schedule_traffic(*key[:4], size, key[4])
         for group in plan.groups(axis, stage_index):
             members = group_order(plan, axis, group)

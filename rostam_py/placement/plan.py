@@ -17,7 +17,7 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
-from rostam_py.placement.collectives import ScheduleKey, plan_traffic, schedule_of
+from rostam_py.placement.collectives import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedule_of
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.strategy import Strategy
 
@@ -119,6 +119,7 @@ class Plan:
     notes: replicated ops, unprofiled splits, assumed presets, fused and vanished op counts.
     precision, optimizer: as resolved from the strategy and the model.
     group: of the sip_ml placer, where the sub-ops of a group are.
+    known_volumes: ``volumes`` once computed; copies on other machines share it.
     """
 
     graph_name: str
@@ -136,6 +137,7 @@ class Plan:
     precision: str = "fp32"
     optimizer: str = "sgd"
     group: "GroupPlacement | None" = None
+    known_volumes: list[Volumes] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         fabric = self.machine.fabric
@@ -181,14 +183,15 @@ class Plan:
     @cached_property
     def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:
         """What every collective, by (axis, name, bytes), runs on this machine, "auto" resolved."""
-        found: dict[tuple[str, str, int], ScheduleKey] = {}
-        for stage in self.stages:
-            for template in stage.templates.values():
-                for task in template:
-                    key = (task.axis, task.collective, task.num_bytes)
-                    if task.kind == "collective" and key not in found:
-                        found[key] = schedule_of(self, *key)
-        return found
+        keys = dict.fromkeys((axis, name, size) for axis, _, name, size in self.volumes.collectives)
+        return {key: schedule_of(self, *key) for key in keys}
+
+    @property
+    def volumes(self) -> Volumes:
+        """What the stages send and reduce in one iteration, whatever the machine."""
+        if not self.known_volumes:
+            self.known_volumes.append(plan_volumes(self))
+        return self.known_volumes[0]
 
     @cached_property
     def traffic(self) -> Traffic:
