@@ -325,6 +325,8 @@ class Searcher:
         """Return the strategy's plan: made on an ideal fabric, or on this one where Algorithm 1 heeds it."""
         failed = machine.fabric.failures.accelerators
         degree = machine.fabric.max_circuit_degree if strategy.placer == "sip_ml" else None
+        if degree is not None:  # a window of the whole group on either side is no limit
+            degree = min(degree, 2 * strategy.mp + 1)
         key = (_key(strategy), batch, machine.num_accelerators, failed, degree, machine.device.name)
         if key not in self._placed:
             where = machine if strategy.placer == "sip_ml" else _ideal(machine)
