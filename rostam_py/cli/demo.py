@@ -1,5 +1,6 @@
-"""``rostam demo``: two models on 64 accelerators, three fabrics, three bandwidths; a table, a report, a timeline."""
+"""``rostam demo``, the main job: two models, six fabrics, five bandwidths; the best strategy and its time-to-accuracy."""
 
+import csv
 import json
 import time
 from dataclasses import dataclass
@@ -7,141 +8,222 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from rostam_py.cli.compose import compose_config
 from rostam_py.cli.schema import DemoConfig
-from rostam_py.simulation import RunResult
-from rostam_py.units import format_time
+from rostam_py.convergence import get_curve
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics import build_fabric
+from rostam_py.placement import Machine
+from rostam_py.searching import Candidate, Searcher
+from rostam_py.units import format_bandwidth, format_time, parse_bandwidth
 
-_BANDWIDTHS = ("400 Gb/s", "1600 Gb/s", "6400 Gb/s")
-# 64 accelerators: ideal switch; servers of 8 with 400 Gb/s each between them; 8 leaves of 8 with 8 uplinks. Every
-# switch on a path costs 1 us everywhere, so that what differs is bandwidth and how it is shared.
-_FABRICS: dict[str, dict[str, Any]] = {
-    "electrical_flat": {},
-    "electrical_cluster": {"server_size": 8, "server_bandwidth": "400 Gb/s"},
-    "fat_tree": {"radix": 16, "link_latency": "0 ns", "switch_latency": "1 us"},
-}
-_NUM_ACCELERATORS = 64
-_ACCELERATOR = "a100_80gb"
+_SHORT_BANDWIDTHS = ["3200 Gb/s"]
+# Elect-Flat, the cluster and the optical fabrics take 1 us end to end (SiP-ML 4.2); tree and mesh 500 ns a cable or
+# trace, so 1 us between two ports of a switch. What differs is bandwidth, how it is shared, and how many cables lie on
+# the way.
+_HOP = "500 ns"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One model of the demonstration and how it is trained."""
+    """One model of the demonstration: its convergence curve says which batches are searched."""
 
     model: str
-    title: str
-    global_batch: int
-    strategy: dict[str, Any]
+    convergence: str
 
 
-_JOBS = (
-    Job("resnet50", "ResNet-50, pure data parallel", 64 * 64, {"dp": 64, "precision": "bf16_mixed"}),
-    Job(
-        "gpt_1_3b", "GPT-1.3B, tensor parallel in groups of 8", 64,
-        {"dp": 8, "tp": 8, "micro_batch": 4, "precision": "bf16_mixed"},
-    ),
-)  # fmt: skip
+# ResNet-50's batch is searched within what MLPerf measured; SiP-ML's Transformer fixes 1,024.
+_JOBS = (Job("resnet50", "resnet50_mlperf"), Job("transformer_350m", "transformer_sip_ml"))
+
+
+@dataclass(frozen=True)
+class Point:
+    """The best of one search."""
+
+    job: Job
+    fabric: str
+    bandwidth: str
+    best: Candidate
 
 
 def demo(overrides: list[str], as_json: bool) -> int:
-    """Simulate every point, print the table, and write results, report and timeline. Returns the exit status."""
+    """Search every point, print the tables, and write results, report and a timeline. Returns the exit status."""
     config: DemoConfig = compose_config("demo", overrides)
+    bandwidths = _SHORT_BANDWIDTHS if config.short else config.bandwidths
+    for bandwidth in bandwidths:
+        parse_bandwidth(bandwidth, "bandwidths")
+    machines = {
+        (name, bandwidth): Machine(
+            fabric=build_fabric(name, accelerator_bandwidth=bandwidth, **parameters), accelerator=config.accelerator
+        )
+        for name, parameters in demo_fabrics(config.num_accelerators).items()
+        for bandwidth in bandwidths
+    }
     folder = Path(config.out)
     folder.mkdir(parents=True, exist_ok=True)
-    bandwidths = _BANDWIDTHS[1:2] if config.short else _BANDWIDTHS
     begin = time.process_time()
-    points = _simulate_all(bandwidths)
+    points = _search_all(machines, config)
+    seconds = time.process_time() - begin
     _write(folder, points)
     if as_json:
-        print(json.dumps(_rows(points), indent=2))
+        print(json.dumps([_row(point, points) for point in points], indent=2))
         return 0
-    console = Console(record=True, width=max(110, Console().width))
+    console = Console(record=True, width=max(124, Console().width))
     for job in _JOBS:
-        console.print(_table(job, [one for one in points if one[0] is job]))
+        console.print(_table(job, [one for one in points if one.job is job], config))
     console.print(_reading(points), markup=False, highlight=False)
     console.save_html(str(folder / "report.html"), clear=False)
-    seconds = time.process_time() - begin
-    console.print(f"{len(points)} simulations in {seconds:.1f} CPU seconds; written to {folder}/", highlight=False)
+    num_simulated = config.num_simulated * len(points)
+    console.print(
+        f"{len(points)} searches, at most {num_simulated} simulations, in {seconds:.1f} CPU seconds; written to {folder}/",
+        highlight=False,
+    )
     console.print(f"open {folder}/report.html, and {folder}/timeline.json at ui.perfetto.dev", highlight=False)
     return 0
 
 
-Point = tuple[Job, str, str, RunResult]
+def demo_fabrics(num_accelerators: int) -> dict[str, dict[str, Any]]:
+    """Return the parameters of the six fabrics at a size: Elect-Flat, Elect-Cluster, full tree, Hx2Mesh, SiP.
+
+    Raises: ConfigError for a size that 2 x 2 boards in a rectangle do not fill.
+    """
+    if num_accelerators % 16:
+        raise ConfigError(f"num_accelerators is {num_accelerators}; it must be a multiple of 16 (servers, boards)")
+    boards = num_accelerators // 4
+    rows = max(y for y in range(1, int(boards**0.5) + 1) if boards % y == 0)
+    size = {"num_accelerators": num_accelerators}
+    return {
+        "electrical_flat": size | {"latency": "1 us"},
+        "electrical_cluster": size | {"server_size": 8, "server_bandwidth": "400 Gb/s"},
+        "fat_tree": size | {"levels": 2, "link_latency": _HOP, "switch_latency": "0 ns"},
+        "hammingmesh": {
+            "board": [2, 2], "boards": [boards // rows, rows], "link_latency": _HOP, "board_latency": _HOP,
+            "switch_latency": "0 ns",
+        },
+        "sip_ocs": size | {"latency": "1 us"},
+        "sip_ring": size | {"latency": "1 us"},
+    }  # fmt: skip
 
 
-def _simulate_all(bandwidths: tuple[str, ...]) -> list[Point]:
-    from rostam_py.fabrics import build_fabric
-    from rostam_py.placement import Machine, Strategy, place
-    from rostam_py.simulation import simulate
+def _search_all(machines: dict[tuple[str, str], Machine], config: DemoConfig) -> list[Point]:
+    from rostam_py.placement import Strategy
     from rostam_py.tracing import trace
 
     points: list[Point] = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("simulating", total=len(_JOBS) * len(_FABRICS) * len(bandwidths))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=len(_JOBS) * len(machines))
         for job in _JOBS:
             progress.update(task, description=f"tracing {job.model}")
-            graph = trace(job.model)
-            for name, parameters in _FABRICS.items():
-                for bandwidth in bandwidths:
-                    progress.update(task, description=f"{job.model} on {name} at {bandwidth}")
-                    fabric = build_fabric(
-                        name, num_accelerators=_NUM_ACCELERATORS, accelerator_bandwidth=bandwidth, **parameters
-                    )
-                    machine = Machine(fabric=fabric, accelerator=_ACCELERATOR)
-                    plan = place(graph, machine, global_batch=job.global_batch, strategy=Strategy(**job.strategy))
-                    points.append((job, name, bandwidth, simulate(plan, timeline=True)))
-                    progress.advance(task)
+            base = Strategy(precision=config.precision, algorithms={"all_reduce": "auto"})
+            searcher = Searcher(trace(job.model), base=base)
+            for (name, bandwidth), machine in machines.items():
+                progress.update(task, description=f"{job.model} on {name} at {bandwidth}")
+                found = searcher.search(
+                    machine, convergence=job.convergence, batches=_batches(job), num_simulated=config.num_simulated
+                )
+                points.append(Point(job, name, bandwidth, found.best))
+                progress.advance(task)
     return points
 
 
-def _table(job: Job, points: list[Point]) -> Table:
-    table = Table(title=f"{job.title}: {_NUM_ACCELERATORS} x {_ACCELERATOR}, global batch {job.global_batch:,}")
-    for name in ("fabric", "bandwidth", "iteration", "samples/s", "compute", "exposed comm", "MFU", "vs flat"):
-        table.add_column(name, justify="left" if name == "fabric" else "right", no_wrap=True)
-    flat = {bandwidth: result.iteration_time_s for _, name, bandwidth, result in points if name == "electrical_flat"}
+def _batches(job: Job) -> list[int]:
+    """Return the powers of two inside what the job's curve measured, or its one batch."""
+    low, high = get_curve(job.convergence).batch_range
+    powers = [2**k for k in range(40) if low <= 2**k <= high]
+    return powers or [int(low)]
+
+
+def _flat_times(points: list[Point]) -> dict[tuple[str, str], float]:
+    flat = [p for p in points if p.fabric == "electrical_flat"]
+    return {(p.job.model, p.bandwidth): p.best.time_to_accuracy_s or 0.0 for p in flat}
+
+
+def _table(job: Job, points: list[Point], config: DemoConfig) -> Table:
+    title = f"{job.model} to the target of {job.convergence}: {config.num_accelerators} x {config.accelerator}"
+    table = Table(title=title, caption="estimate: error of the estimate against the simulation")
+    headers = (
+        "fabric",
+        "bandwidth",
+        "strategy",
+        "batch",
+        "iteration",
+        "exposed comm",
+        "estimate",
+        "to accuracy",
+        "vs flat",
+    )
+    for name in headers:
+        table.add_column(name, justify="left" if name in ("fabric", "strategy") else "right", no_wrap=True)
+    flat = _flat_times(points)
     last = ""
-    for _, name, bandwidth, result in points:
-        if last and name != last:
+    for point in points:
+        if last and point.fabric != last:
             table.add_section()
+        best = point.best
+        seconds, total = best.iteration_time_s or 0.0, best.time_to_accuracy_s or 0.0
         table.add_row(
-            "" if name == last else name, bandwidth, format_time(result.iteration_time_s),
-            f"{result.samples_per_s:,.0f}", format_time(result.breakdown["compute"]), format_time(_exposed(result)),
-            f"{result.mfu:.1%}", f"{result.iteration_time_s / flat[bandwidth]:.2f} x",
+            "" if point.fabric == last else point.fabric, format_bandwidth(parse_bandwidth(point.bandwidth)),
+            best.describe(), f"{best.global_batch:,}", format_time(seconds),
+            f"{format_time(best.exposed_s or 0.0)} ({(best.exposed_s or 0.0) / seconds:.0%})",
+            f"{best.estimate_error or 0.0:+.1%}", _minutes(total), f"{total / flat[job.model, point.bandwidth]:.2f} x",
         )  # fmt: skip
-        last = name
+        last = point.fabric
     return table
 
 
-def _exposed(result: RunResult) -> float:
-    return sum(result.breakdown[axis] for axis in ("tp", "dp", "pp", "tied"))
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 3600:.2f} h" if seconds >= 7200 else f"{seconds / 60:.2f} min"
 
 
 def _reading(points: list[Point]) -> str:
-    """Return the table's point in one sentence a model."""
+    """Return the tables' points in a few sentences a model, points faster than Elect-Flat among them."""
     lines = []
+    flat = _flat_times(points)
     for job in _JOBS:
-        mine = [one for one in points if one[0] is job]
-        slow, fast = max(mine, key=lambda p: p[3].iteration_time_s), min(mine, key=lambda p: p[3].iteration_time_s)
-        ratio = slow[3].iteration_time_s / fast[3].iteration_time_s
+        mine = [p for p in points if p.job is job]
+        slow, fast = max(mine, key=_total_s), min(mine, key=_total_s)
         lines.append(
-            f"{job.model}: {slow[1]} at {slow[2]} takes {ratio:.2f} x the time of {fast[1]} at {fast[2]}; there"
-            f" {_exposed(slow[3]) / slow[3].iteration_time_s:.0%} of an iteration is exposed communication."
+            f"{job.model}: {slow.fabric} at {slow.bandwidth} takes {_total_s(slow) / _total_s(fast):.2f} x the time of"
+            f" {fast.fabric} at {fast.bandwidth}; best strategies: "
+            + ", ".join(dict.fromkeys(p.best.describe() for p in mine))
+            + "."
         )
+        ahead = [p for p in mine if _total_s(p) < flat[job.model, p.bandwidth] * (1 - 1e-3)]
+        if ahead:
+            names = ", ".join(
+                f"{p.fabric} at {p.bandwidth} ({_total_s(p) / flat[job.model, p.bandwidth]:.3f} x)" for p in ahead
+            )
+            lines.append(f"  faster than electrical_flat there: {names}; fewer cables on the way, or other algorithms")
     return "\n".join(lines)
 
 
-def _rows(points: list[Point]) -> list[dict[str, Any]]:
-    return [
-        {"model": job.model, "fabric": name, "accelerator_bandwidth": bandwidth, **result.to_dict()}
-        | {"fabric_description": result.plan.machine.fabric.describe(), "fabric": name}
-        for job, name, bandwidth, result in points
-    ]
+def _total_s(point: Point) -> float:
+    return point.best.time_to_accuracy_s or 0.0
+
+
+def _row(point: Point, points: list[Point]) -> dict[str, Any]:
+    flat = _flat_times(points)[point.job.model, point.bandwidth]
+    return {
+        "model": point.job.model, "convergence": point.job.convergence, "fabric": point.fabric,
+        "accelerator_bandwidth": point.bandwidth, "strategy": point.best.describe(),
+        "time_to_accuracy_over_flat": _total_s(point) / flat, **point.best.to_dict(),
+    }  # fmt: skip
 
 
 def _write(folder: Path, points: list[Point]) -> None:
-    (folder / "results.json").write_text(json.dumps(_rows(points), indent=2) + "\n", encoding="utf-8")
-    chosen = next(one for one in points if one[0].model == "gpt_1_3b" and one[1] == "fat_tree")
-    chosen[3].save_timeline(str(folder / "timeline.json"))
+    rows = [_row(point, points) for point in points]
+    (folder / "results.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    with open(folder / "results.csv", "w", newline="", encoding="utf-8") as file:
+        keys = list(dict.fromkeys(key for row in rows for key in row))
+        writer = csv.DictWriter(file, keys)
+        writer.writeheader()
+        writer.writerows(rows)
+    from rostam_py.simulation import simulate
+
+    chosen = next(p for p in reversed(points) if p.fabric == "hammingmesh")
+    if chosen.best.plan is not None:
+        simulate(chosen.best.plan, timeline=True).save_timeline(str(folder / "timeline.json"))

@@ -130,12 +130,21 @@ class ProfileConfig:
 
 @dataclass(kw_only=True)
 class DemoConfig:
-    """The demonstration: two models, three fabrics, three bandwidths on 64 accelerators.
+    """The demonstration: two models, six fabrics; the best strategy for time-to-accuracy at every bandwidth.
 
-    short: one bandwidth only. out: folder for the table, the timeline and the report.
+    short: one bandwidth (3,200 Gb/s) only. bandwidths: per accelerator. num_accelerators: a multiple of 16.
+    precision: of training; null takes each model's own. num_simulated: estimates simulated at every point.
+    out: folder for tables, report and timeline.
     """
 
     short: bool = False
+    num_accelerators: int = 256
+    accelerator: str = "v100_32gb"
+    precision: str | None = None
+    bandwidths: list[str] = field(
+        default_factory=lambda: ["400 Gb/s", "800 Gb/s", "1600 Gb/s", "3200 Gb/s", "8000 Gb/s"]
+    )
+    num_simulated: int = 3
     out: str = "out/demo"
 
 

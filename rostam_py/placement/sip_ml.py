@@ -30,18 +30,42 @@ from rostam_py.units import parse_time
 
 @dataclass(frozen=True, slots=True)
 class GroupPlacement:
-    """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan."""
+    """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan.
+
+    optimizers: of each device, None without parameters. notes: on the placement.
+    """
 
     sub_ops: SubOpGraph
     placed: SubOpPlacement
-    optimizer_s: tuple[float, ...]
+    optimizers: tuple[KernelTime | None, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def optimizer_s(self) -> tuple[float, ...]:
+        """How long every device's optimizer takes [s]."""
+        return tuple(0.0 if kernel is None else kernel.duration_s for kernel in self.optimizers)
+
+    @property
+    def makespan_s(self) -> float:
+        """What an iteration takes where communication is free: Algorithm 1's makespan and the optimizer [s]."""
+        return self.placed.makespan_s + max(self.optimizer_s, default=0.0)
 
 
 class SipMlPlacer:
-    """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan."""
+    """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan.
 
-    def __init__(self, strategy: Strategy, cost: str, cost_config: dict | None) -> None:
+    Args: groups: placements known already, filled and used; for one graph, accelerator and cost model only.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        cost: str,
+        cost_config: dict | None,
+        groups: dict[tuple[object, ...], GroupPlacement] | None = None,
+    ) -> None:
         self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
+        self.groups = {} if groups is None else groups
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
@@ -52,31 +76,48 @@ class SipMlPlacer:
         """
         strategy = self.strategy
         _check(strategy)
-        degree = circuit_limit(strategy, machine)
-        _check_degree(strategy, degree)
+        _check_degree(strategy, circuit_limit(strategy, machine))
         accelerators = assign_accelerators(strategy, machine)
         batch, _ = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
-        precision = strategy.precision or graph.default_precision
-        optimizer = strategy.optimizer or graph.default_optimizer
-        cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
-        sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)
-        placed = place_sub_ops(
-            [node.node() for node in sub_ops.nodes], strategy.mp, degree=degree, window=strategy.window,
-            capacity_bytes=machine.device.memory_bytes if strategy.check_memory else None,
-        )  # fmt: skip
-        kernels = [
-            _optimizer_kernel(n, optimizer, precision, cost) for n in _local_parameters(sub_ops, placed, strategy)
-        ]
-        written = write_templates(sub_ops, placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, kernels)
-        stages = _stages(sub_ops, placed, written, strategy, precision, optimizer)
+        group = self.place_group(graph, machine, batch)
+        written = write_templates(
+            group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers)
+        )
+        precision, optimizer = _numerics(strategy, graph)
         return Plan(
             graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch, micro_batch=batch,
-            num_microbatches=1, stages=stages, accelerators=accelerators, algorithms=strategy.resolved_algorithms(),
-            notes=(*_notes(sub_ops, placed, strategy, degree, cost), *graph.notes), cost=self.cost_name,
-            precision=precision, optimizer=optimizer,
-            group=GroupPlacement(sub_ops, placed, tuple(0.0 if k is None else k.duration_s for k in kernels)),
+            num_microbatches=1, stages=_stages(group, written, strategy, precision, optimizer),
+            accelerators=accelerators, algorithms=strategy.resolved_algorithms(),
+            notes=(*group.notes, *graph.notes), cost=self.cost_name, precision=precision, optimizer=optimizer,
+            group=group,
         )  # fmt: skip
+
+    def place_group(self, graph: OperatorGraph, machine: Machine, batch: int) -> GroupPlacement:
+        """Return Algorithm 1's placement on one group; it depends on no bandwidth, and is kept (MODEL D14).
+
+        Args: graph: with gradient sums regrouped. batch: samples of one group.
+        """
+        strategy = self.strategy
+        degree = circuit_limit(strategy, machine)
+        if degree is not None and degree >= strategy.mp:
+            degree = None
+        precision, optimizer = _numerics(strategy, graph)
+        capacity = machine.device.memory_bytes if strategy.check_memory else None
+        key = (strategy.mp, batch, degree, strategy.window, strategy.quantum, strategy.min_kernel_time, precision,
+               optimizer, capacity)  # fmt: skip
+        if key not in self.groups:
+            cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+            sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)
+            placed = place_sub_ops(
+                [node.node() for node in sub_ops.nodes], strategy.mp, degree=degree, window=strategy.window,
+                capacity_bytes=capacity,
+            )  # fmt: skip
+            counts = _local_parameters(sub_ops, placed, strategy)
+            kernels = tuple(_optimizer_kernel(n, optimizer, precision, cost) for n in counts)
+            notes = tuple(_notes(sub_ops, placed, strategy, degree, cost))
+            self.groups[key] = GroupPlacement(sub_ops, placed, kernels, notes)
+        return self.groups[key]
 
 
 def circuit_limit(strategy: Strategy, machine: Machine) -> int | None:
@@ -145,10 +186,15 @@ def _optimizer_kernel(count: int, optimizer: str, precision: str, cost: CostMode
     return KernelTime("optimizer", "", call.ops[0].op_type, cost.duration_s(call), call.flops)
 
 
+def _numerics(strategy: Strategy, graph: OperatorGraph) -> tuple[str, str]:
+    """Return precision and optimizer: the strategy's, else the model's."""
+    return strategy.precision or graph.default_precision, strategy.optimizer or graph.default_optimizer
+
+
 def _stages(
-    sub_ops: SubOpGraph, placed: SubOpPlacement, written: GroupTemplates, strategy: Strategy, precision: str,
-    optimizer: str,
-) -> tuple[Stage, ...]:  # fmt: skip
+    group: GroupPlacement, written: GroupTemplates, strategy: Strategy, precision: str, optimizer: str
+) -> tuple[Stage, ...]:
+    sub_ops, placed = group.sub_ops, group.placed
     counts = _local_parameters(sub_ops, placed, strategy)
     model_flops = sum(node.model_flops for node in sub_ops.nodes) / strategy.mp
     modules: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(strategy.mp)]

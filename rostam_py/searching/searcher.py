@@ -14,8 +14,9 @@ from rostam_py.convergence import Curve, get_curve
 from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import Machine, Plan, Strategy, place
+from rostam_py.placement import Machine, Plan, Strategy
 from rostam_py.placement.megatron import MegatronPlacer
+from rostam_py.placement.sip_ml import GroupPlacement, SipMlPlacer
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
@@ -93,6 +94,7 @@ class Searcher:
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self._placed: dict[Any, _Placed] = {}
+        self._groups: dict[tuple[object, ...], GroupPlacement] = {}
         self._shared: dict[Any, Any] = {}  # between placements
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
@@ -144,9 +146,12 @@ class Searcher:
         size = len(machine.healthy_accelerators)
         reference = max(batches)
         found = []
+        known: dict[int, float] = {}
         for batch in batches:
             for strategy in self._strategies(size, batch, strategies, goal.max_circuit_degree):
-                seconds = self._bound_s(machine, strategy, batch, reference)
+                if strategy.tp not in known:
+                    known[strategy.tp] = self._per_sample_s(machine, strategy.tp, reference)
+                seconds = _bound_s(strategy, batch, known[strategy.tp])
                 found.append(
                     Candidate(strategy, batch, strategy.micro_batch, bound_s=seconds, iterations=goal.iterations(batch))
                 )
@@ -168,20 +173,6 @@ class Searcher:
             degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
             found += sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
         return found
-
-    def _bound_s(self, machine: Machine, strategy: Strategy, batch: int, reference: int) -> float:
-        """Return what a candidate's kernels and tp collectives take at least [s].
-
-        Model: per-sample time of the unpipelined plan with the same tp at the largest batch, where kernels and messages
-            are most efficient, divided over the stages, plus the bubble. Algorithm 1 may split perfectly.
-        """
-        if strategy.placer == "sip_ml":
-            return self._per_sample_s(machine, 1, reference) * batch / strategy.num_ranks
-        seconds = self._per_sample_s(machine, strategy.tp, reference) * batch * strategy.tp / strategy.num_ranks
-        if strategy.pp == 1:
-            return seconds
-        local = batch // strategy.dp
-        return seconds * (1 + (strategy.pp - 1) / max(1, local // (strategy.micro_batch or local)))
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
         """Return seconds a sample on one device of a tp group, forward and backward, whatever its memory.
@@ -209,25 +200,29 @@ class Searcher:
     ) -> list[Candidate]:
         """Estimate candidates in the order of their bounds until the next bound exceeds the best estimates.
 
-        Where circuits must be set for each plan, its estimate on an ideal switch comes first, as a closer bound.
+        Closer bounds come first: of sip_ml the placement where communication is free, and where circuits must be set
+        for each plan its estimate on an ideal switch.
         """
         found: list[Candidate] = []
         best: list[float] = []  # a heap of the best objectives, negated
         keep = max(1, goal.num_simulated)
         ideal = _ideal(machine) if machine.fabric.is_circuit_switched and machine.fabric.circuits is None else None
         costs: dict[Any, Any] = {}  # on the ideal switch
-        waiting = [(one.objective(one.bound_s or 0.0), n, ideal is None, one) for n, one in enumerate(queue)]
+        waiting = [
+            (one.objective(one.bound_s or 0.0), n, self._bounds(machine, one, ideal, costs), one)
+            for n, one in enumerate(queue)
+        ]
         heapq.heapify(waiting)
         while waiting:
-            bound, number, is_close, candidate = heapq.heappop(waiting)
+            bound, number, closer_bounds, candidate = heapq.heappop(waiting)
             if len(best) == keep and bound > -best[0]:
                 found.append(replace(candidate, reason=_TOO_SLOW))
                 continue
             progress(f"estimating {candidate.describe()}", len(queue) - len(waiting), len(queue))
-            if not is_close and ideal is not None:
-                seconds = max(candidate.bound_s or 0.0, self._ideal_s(machine, ideal, candidate, costs))
+            if closer_bounds:
+                seconds = max(candidate.bound_s or 0.0, closer_bounds[0]())
                 closer = replace(candidate, bound_s=seconds)
-                heapq.heappush(waiting, (closer.objective(seconds), number, True, closer))
+                heapq.heappush(waiting, (closer.objective(seconds), number, closer_bounds[1:], closer))
                 continue
             done = self._estimate(machine, goal, candidate)
             found.append(done)
@@ -236,6 +231,29 @@ class Searcher:
                 if len(best) > keep:
                     heapq.heappop(best)
         return found
+
+    def _bounds(
+        self, machine: Machine, candidate: Candidate, ideal: Machine | None, costs: dict[Any, Any]
+    ) -> tuple[Callable[[], float], ...]:
+        """Return what gives closer and closer bounds of a candidate [s], each dearer than the one before."""
+        bounds: list[Callable[[], float]] = []
+        if candidate.strategy.placer == "sip_ml":
+            bounds.append(lambda: self._makespan_s(machine, candidate))
+        if ideal is not None:
+            bounds.append(lambda: self._ideal_s(machine, ideal, candidate, costs))
+        return tuple(bounds)
+
+    def _makespan_s(self, machine: Machine, candidate: Candidate) -> float:
+        """Return Algorithm 1's makespan with the optimizer [s]; 0 where it places nothing."""
+        strategy = candidate.strategy
+        try:
+            local, _ = strategy.batches(candidate.global_batch)
+            return self._sip_ml_placer(strategy).place_group(self.graph, machine, local).makespan_s
+        except ConfigError:
+            return 0.0
+
+    def _sip_ml_placer(self, strategy: Strategy) -> SipMlPlacer:
+        return SipMlPlacer(strategy, self.cost, self.cost_config, self._groups)
 
     def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
         """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
@@ -288,10 +306,12 @@ class Searcher:
 
     def _fitted(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
+        if strategy.placer == "sip_ml":
+            return self._place(machine, strategy, batch)  # Algorithm 1 heeds memory while it places
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)
         for level in _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) + 1 :]:
-            if first.plan is None or not first.reason or strategy.placer == "sip_ml":
+            if first.plan is None or not first.reason:
                 break
             memory = max((stage.memory for stage in first.plan.stages), key=lambda m: m.total)
             if memory.total - memory.activations > capacity:
@@ -325,8 +345,8 @@ class Searcher:
         """Return the strategy's plan: made on an ideal fabric, or on this one where Algorithm 1 heeds it."""
         failed = machine.fabric.failures.accelerators
         degree = machine.fabric.max_circuit_degree if strategy.placer == "sip_ml" else None
-        if degree is not None:  # a window of the whole group on either side is no limit
-            degree = min(degree, 2 * strategy.mp + 1)
+        if degree is not None and degree >= strategy.mp:  # no limit inside a group
+            degree = None
         key = (_key(strategy), batch, machine.num_accelerators, failed, degree, machine.device.name)
         if key not in self._placed:
             where = machine if strategy.placer == "sip_ml" else _ideal(machine)
@@ -339,10 +359,7 @@ class Searcher:
                 placer = MegatronPlacer(strategy, self.cost, self.cost_config, self._shared)
                 plan = placer.place(self.graph, machine, batch)
             else:
-                plan = place(
-                    self.graph, machine, global_batch=batch, strategy=strategy, cost=self.cost,
-                    cost_config=self.cost_config,
-                )  # fmt: skip
+                plan = self._sip_ml_placer(strategy).place(self.graph, machine, batch)
         except ConfigError as error:
             return _Placed(None, [], str(error))
         return _Placed(plan, compile_group(plan) if strategy.placer == "sip_ml" else compile_stages(plan))
@@ -370,6 +387,19 @@ class Searcher:
         result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
         exposed = sum(result.breakdown[axis] for axis in EXPOSED)
         return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
+
+
+def _bound_s(strategy: Strategy, batch: int, per_sample_s: float) -> float:
+    """Return what a candidate's kernels and tp collectives take at least [s].
+
+    Model: per-sample time of the unpipelined plan with the same tp at the largest batch, where kernels and messages
+        are most efficient, divided over the stages, plus the bubble. Algorithm 1 may split perfectly.
+    """
+    seconds = per_sample_s * batch * strategy.tp / strategy.num_ranks
+    if strategy.pp == 1:
+        return seconds
+    local = batch // strategy.dp
+    return seconds * (1 + (strategy.pp - 1) / max(1, local // (strategy.micro_batch or local)))
 
 
 def _ideal(machine: Machine) -> Machine:
