@@ -179,7 +179,7 @@ class _Partitioner:
         return max(1, min(self.max_parts, math.ceil(self.seconds[op.id] / self.quantum_s - 1e-9)))
 
     def _partial_share(self, op: Op) -> Share | None:
-        """Return the share of an op that passes partial sums on, None if it does not."""
+        """Return the share of an op that passes partial sums on, None if it does not or makes them larger."""
         held = [self._held(t) for t in op.inputs]
         partial = frozenset(i for i, h in enumerate(held) if h is not None and h.dim == PARTIAL)
         if not partial or not (op.op_type in _SUMMING or op.op_type in _MOVING or op.is_accumulation):
@@ -187,6 +187,9 @@ class _Partitioner:
         counts = {held[i].parts for i in partial}  # type: ignore[union-attr]
         if len(counts) != 1 or not passes_partial(op, partial):
             return None
+        read = {self.roots[op.inputs[i]] for i in partial}
+        if sum(self.sizes[t] for t in op.outputs) > sum(self.sizes[t] for t in read):
+            return None  # an expanded view: its root is summed with less
         return Share(counts.pop(), None, is_partial=True)
 
     def _candidates(self, op: Op) -> list[Share]:

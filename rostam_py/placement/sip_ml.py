@@ -54,7 +54,7 @@ class GroupPlacement:
 class SipMlPlacer:
     """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan.
 
-    Args: groups: placements known already, filled and used; for one graph, accelerator and cost model only.
+    Args: groups: placements known already, filled and used; for one graph and cost model only.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class SipMlPlacer:
             degree = None
         precision, optimizer = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
-        key = (strategy.mp, batch, degree, strategy.window, strategy.quantum, strategy.min_kernel_time, precision,
-               optimizer, capacity)  # fmt: skip
+        settings = (strategy.mp, strategy.window, strategy.quantum, strategy.min_kernel_time)
+        key = (*settings, machine.device.name, batch, degree, precision, optimizer, capacity)
         if key not in self.groups:
             cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
             sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)

@@ -238,11 +238,19 @@ class _Builder:
                 found.setdefault((flow.source, flow.key, flow.relation), flow)
             split = share.split if share is not None else None
             if split is not None and split.comm_kind == "halo":
-                aligned = next((f for f in found.values() if f.relation == ALIGNED), None)
-                if aligned is not None and self.nodes[aligned.source].num_parts == num_parts:
-                    size = max(0.0, split.comm_bytes.at(self.batch)) * self._factor(op.inputs[0])
-                    found[aligned.source, f"halo {op.name}", HALO] = Flow(aligned.source, f"halo {op.name}", HALO, size)
+                size = max(0.0, split.comm_bytes.at(self.batch)) * self._factor(op.inputs[0])
+                halo = self._halo(f"halo {op.name}", size, num_parts, list(found.values()))
+                if halo is not None:
+                    found[halo.source, halo.key, halo.relation] = halo
         return tuple(found.values())
+
+    def _halo(self, key: str, size: float, num_parts: int, flows: list[Flow]) -> Flow | None:
+        """Return the flow of ``size`` bytes that every sub-op reads beyond its slice; None if it has them anyway."""
+        source = next((f.source for f in flows if f.relation == ALIGNED), None)
+        if source is not None and self.nodes[source].num_parts == num_parts:
+            return Flow(source, key, HALO, size)
+        source = next((f.source for f in flows if f.relation == EXCHANGE), source)
+        return None if source is None else Flow(source, key, EXCHANGE, size * num_parts)
 
     def _flow(self, reading: Reading) -> Flow | None:
         source = (self.sum_of if reading.is_summed else self.node_of).get(reading.source)

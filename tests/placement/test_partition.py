@@ -135,6 +135,20 @@ def test_partial_sums_are_added_summand_by_summand_and_summed_once():
     assert set(result.sums) & {t for op in graph.ops if op.phase == "forward" for t in op.outputs} == {add.outputs[0]}
 
 
+def test_a_sum_is_made_before_it_is_spread_out(conv_net):
+    # One image: the head is split by row, its input's gradient (32 numbers) is a partial sum, which average pooling
+    # spreads over 16 x 16 pixels. 32 numbers are summed, not 8,192.
+    result = partition(conv_net, 1, 4, [4.0] * len(conv_net.ops), 1.0)
+    summed = [
+        conv_net.tensors[t] for t in result.sums if conv_net.ops[conv_net.tensors[t].producer].phase == "backward"
+    ]
+    (gradient,) = [t for t in summed if len(t.shape) == 2 and t.shape[1].at(1) == 32]
+    assert gradient.num_elements(1) == 32
+    assert not any(
+        t.num_elements(1) == 8192 and conv_net.ops[t.producer].op_type.startswith("aten.div") for t in summed
+    )
+
+
 def test_views_of_different_parts_of_a_tensor_are_read_one_by_one(small_gpt):
     # Query, key and value are a third each of what one product makes.
     graph = small_gpt

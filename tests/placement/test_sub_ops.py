@@ -45,6 +45,18 @@ def test_a_halo_goes_half_to_either_neighbour_and_a_summand_stays_whole():
     assert Flow(0, "s", "same_part", 100).pair_bytes(2, 4, 2, 4) == 100
 
 
+def test_convolutions_split_in_space_read_their_neighbours_rows(conv_net):
+    # One image in four strips. The second convolution's input (16 x 32 x 32 floats) comes from channels, so it is
+    # exchanged, and every strip takes 16 x 32 floats more from above and from below, 4,096 bytes; where rows lie in
+    # the same strips already, neighbours alone send them.
+    _, sub_ops = built(conv_net, 1, 4, quantum_s=5e-8)
+    halos = {flow.key: flow for node in sub_ops.nodes for flow in node.flows if flow.key.startswith("halo")}
+    forward = next(flow for key, flow in halos.items() if "backward" not in key)
+    assert (forward.relation, forward.num_bytes) == ("exchange", 4 * 4096)
+    backward = next(flow for key, flow in halos.items() if "backward" in key)
+    assert (backward.relation, backward.num_bytes) == ("halo", 4096)
+
+
 # What a graph becomes
 
 
