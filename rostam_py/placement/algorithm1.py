@@ -29,8 +29,8 @@ class SubOpPlacement:
     """Where and when every sub-op runs.
 
     devices, starts_s: per node, per part. makespan_s: end of the last sub-op, communication free.
-    memory_bytes: per device. num_relocations: sub-ops moved to satisfy the windows. has_given_up: the
-    relocation bound was reached, so that only devices within one another's windows are used.
+    memory_bytes: per device. num_relocations: sub-ops moved to satisfy the windows. has_given_up: relocation
+    did not end, so that only devices within one another's windows are used.
     """
 
     devices: list[tuple[int, ...]]
@@ -56,8 +56,8 @@ def place_sub_ops(
         is taken, communication being free. Among those within LOCALITY_SLACK_S it stays beside its largest
         input, else the smallest number wins. Without a candidate it goes where most windows hold, and what it
         reads from is relocated to the nearest device in range, backwards recursively; then all is verified
-        forwards, until nothing is violated. After 4 relocations a sub-op the placement starts anew on devices
-        that are all in range of one another.
+        forwards, until nothing is violated. After 4 relocations a sub-op, or if they overfill a device, the
+        placement starts anew on devices that are all in range of one another.
     Args: degree: circuits a device may hold; None without a limit. capacity_bytes: of one device.
     Raises: MemoryCapacityError if no device in range has room; ConfigError for nodes that make no sense, e.g. reads
         that point forwards.
@@ -75,13 +75,15 @@ def place_sub_ops(
     except _GiveUp:
         moves = placer.num_relocations
     clique = reach + 1 if window == "symmetric" else 1
-    placed = _Placer(nodes, min(clique, num_devices), None, window, capacity).run()
+    fallback = _Placer(nodes, min(clique, num_devices), None, window, capacity)
+    fallback.note = f" (only {fallback.num_devices} of {num_devices} used: relocation did not end)"
+    placed = fallback.run()
     memory = placed.memory_bytes + [0.0] * (num_devices - len(placed.memory_bytes))
     return SubOpPlacement(placed.devices, placed.starts_s, placed.makespan_s, memory, moves, has_given_up=True)
 
 
 class _GiveUp(Exception):
-    """The relocation bound is reached."""
+    """The relocation bound is reached, or relocations have overfilled a device."""
 
 
 class _Placer:
@@ -112,6 +114,7 @@ class _Placer:
         self.outward = self._masks(1) if reach is not None else []
         self.inward = self._masks(-1) if reach is not None else []
         self.everyone = (1 << num_devices) - 1
+        self.note = ""  # on the devices, for errors
 
     def _masks(self, direction: int) -> list[int]:
         """Return, per device, the devices it may send to (1) or receive from (-1), as bits."""
@@ -130,6 +133,8 @@ class _Placer:
             self._retime()
         worst = max(range(self.num_devices), key=self.memory.__getitem__)
         if self.memory[worst] > self.capacity:
+            if self.num_relocations:
+                raise _GiveUp
             raise self._out_of_memory(worst, 0.0)
         makespan = max((max(ends) for ends in self.ends), default=0.0)
         devices = [tuple(d) for d in self.devices]
@@ -389,7 +394,8 @@ class _Placer:
     def _out_of_memory(self, device: int, need: float) -> MemoryCapacityError:
         total = self.memory[device] + need
         return MemoryCapacityError(
-            f"device {device} of a model-parallel group of {self.num_devices} would need {format_size(round(total))},"
+            f"device {device} of a model-parallel group of {self.num_devices}{self.note} would need"
+            f" {format_size(round(total))},"
             f" but one accelerator has {format_size(round(self.capacity))}: {format_size(round(total - self.capacity))}"
             " too much. Raise strategy.mp, lower the global batch, or take a larger accelerator"
         )

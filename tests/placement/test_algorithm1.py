@@ -221,6 +221,19 @@ def test_memory_moves_with_relocated_sub_ops():
     assert placed.memory_bytes == [0, 8, 2 + 4 + 16 + 32, 1 + 64, 128, 0, 0, 0]
 
 
+def test_relocated_sub_ops_go_where_there_is_room():
+    # Relocated as above, device 2 has four sub-ops of 3 bytes; where 9 are the limit, one of them goes on.
+    nodes = [replace(node, memory_bytes=3.0) for node in walking_chain(3)]
+    assert max(place_sub_ops(nodes, 8, degree=3, capacity_bytes=12).memory_bytes) == 12
+    placed = place_sub_ops(nodes, 8, degree=3, capacity_bytes=9)
+    assert max(placed.memory_bytes) == 9
+    assert violations(nodes, placed, 8, 3) == []
+    # Ten sub-ops that end on two neighbours do not fit 12 bytes each.
+    tight = [replace(node, memory_bytes=3.0) for node in walking_chain(4)]
+    with pytest.raises(MemoryCapacityError, match="only 2 of 8 used: relocation did not end"):
+        place_sub_ops(tight, 8, degree=3, capacity_bytes=12)
+
+
 # Random graphs
 
 
@@ -281,6 +294,26 @@ def test_random_graphs_keep_every_window_and_every_shard_together(window):
     assert num_relocated > 40  # the windows bind
     if window == "symmetric":
         assert 0 < num_given_up < 200
+
+
+def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so():
+    rng = random.Random(9)
+    outcomes = {"fits": 0, "given up": 0, "refused": 0}
+    for _ in range(300):
+        num_devices = rng.randint(6, 12)
+        nodes = random_nodes(rng, 2)
+        total = sum(node.memory_bytes * node.num_parts for node in nodes)
+        capacity = rng.uniform(1, 4) * total / num_devices
+        try:
+            placed = place_sub_ops(nodes, num_devices, degree=5, capacity_bytes=capacity)
+        except MemoryCapacityError:
+            outcomes["refused"] += 1
+            continue
+        assert max(placed.memory_bytes) <= capacity
+        assert sum(placed.memory_bytes) == pytest.approx(total)
+        assert violations(nodes, placed, num_devices, 5) == []
+        outcomes["given up" if placed.has_given_up else "fits"] += 1
+    assert min(outcomes.values()) > 5, outcomes
 
 
 def test_random_graphs_start_nothing_before_its_inputs_and_nothing_twice_at_once():
