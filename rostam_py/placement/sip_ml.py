@@ -234,6 +234,8 @@ def _notes(
     notes.append(
         f"{sub_ops.num_metadata} metadata ops vanished, {sub_ops.num_fused} element-wise ops fused into producers"
     )
+    if sub_ops.num_unsplit:
+        notes.append(f"run whole on one device, for want of a legal split: {sub_ops.num_unsplit} ops")
     if degree is not None and strategy.mp > degree:
         notes.append(f"mp = {strategy.mp} exceeds the circuit degree {degree}: {strategy.window} window applies")
     if placed.num_relocations:

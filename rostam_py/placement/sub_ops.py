@@ -98,12 +98,17 @@ class SubOps:
 
 @dataclass(slots=True)
 class SubOpGraph:
-    """Nodes in a topological order. parameters: name -> (parameters of one part, a node placed beside it)."""
+    """Nodes in a topological order.
+
+    parameters: name -> (parameters of one part, a node placed beside it). num_unsplit: ops longer than the quantum
+    that no legal split fits.
+    """
 
     nodes: list[SubOps]
     parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
     num_metadata: int = 0
     num_fused: int = 0
+    num_unsplit: int = 0
 
 
 def build_sub_ops(
@@ -150,7 +155,7 @@ class _Builder:
             for t in self.graph.parameters
             if t.name in self.parts.parameters
         }
-        return SubOpGraph(self.nodes, local, fusion.num_metadata_removed, fusion.num_fused)
+        return SubOpGraph(self.nodes, local, fusion.num_metadata_removed, fusion.num_fused, self.parts.num_unsplit)
 
     # Kernels
 

@@ -215,6 +215,14 @@ def test_quantum_sets_the_number_of_sub_ops(small_graphs):
     assert counts == sorted(set(counts))
 
 
+def test_ops_that_cannot_be_split_are_reported(perceptron):
+    # One sample, and a quantum below every kernel: the loss gradient's factor is one op over all of y, without a split.
+    plan = place(perceptron, machine(4), global_batch=4, strategy=sip(mp=4, quantum="0.5 ns", min_kernel_time="0 s"))
+    whole = [node.name for node in plan.group.sub_ops.nodes if node.kind == KERNEL and node.num_parts == 1]
+    assert len(whole) == plan.group.sub_ops.num_unsplit == 1
+    assert any("run whole on one device, for want of a legal split: 1 ops" in note for note in plan.notes)
+
+
 def test_equal_settings_give_equal_plans(small_graphs):
     for graph in small_graphs.values():
         strategy = sip(mp=6, max_circuit_degree=5, quantum="1 us", check_memory=False)
