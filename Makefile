@@ -41,7 +41,7 @@ $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	mv $@.started $@
 
-demo: install ## Simulate small jobs on several fabrics (DEMO_ARGS="short=true out=DIR")
+demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)
 
 test: install ## Run the tests, but slow and gpu ones (TEST_ARGS="-k ring")

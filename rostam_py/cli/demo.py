@@ -1,4 +1,4 @@
-"""``rostam demo``, the main job: two models, six fabrics, five bandwidths; the best strategy and its time-to-accuracy."""
+"""``rostam demo``, the main job: two models, six fabrics, five bandwidths; best strategies and time-to-accuracy."""
 
 import csv
 import json
@@ -76,11 +76,8 @@ def demo(overrides: list[str], as_json: bool) -> int:
         console.print(_table(job, [one for one in points if one.job is job], config))
     console.print(_reading(points), markup=False, highlight=False)
     console.save_html(str(folder / "report.html"), clear=False)
-    num_simulated = config.num_simulated * len(points)
-    console.print(
-        f"{len(points)} searches, at most {num_simulated} simulations, in {seconds:.1f} CPU seconds; written to {folder}/",
-        highlight=False,
-    )
+    done = f"{len(points)} searches in {seconds:.1f} CPU seconds, the best {config.num_simulated} of each simulated"
+    console.print(f"{done}; written to {folder}/", highlight=False)
     console.print(f"open {folder}/report.html, and {folder}/timeline.json at ui.perfetto.dev", highlight=False)
     return 0
 
@@ -144,18 +141,11 @@ def _flat_times(points: list[Point]) -> dict[tuple[str, str], float]:
 
 def _table(job: Job, points: list[Point], config: DemoConfig) -> Table:
     title = f"{job.model} to the target of {job.convergence}: {config.num_accelerators} x {config.accelerator}"
-    table = Table(title=title, caption="estimate: error of the estimate against the simulation")
-    headers = (
-        "fabric",
-        "bandwidth",
-        "strategy",
-        "batch",
-        "iteration",
-        "exposed comm",
-        "estimate",
-        "to accuracy",
-        "vs flat",
+    table = Table(
+        title=title,
+        caption="exposed: communication, mean device; error: estimate over simulation - 1; mp: placed by Algorithm 1",
     )
+    headers = ("fabric", "bandwidth", "strategy", "batch", "iteration", "exposed", "error", "to accuracy", "vs flat")
     for name in headers:
         table.add_column(name, justify="left" if name in ("fabric", "strategy") else "right", no_wrap=True)
     flat = _flat_times(points)
@@ -167,12 +157,17 @@ def _table(job: Job, points: list[Point], config: DemoConfig) -> Table:
         seconds, total = best.iteration_time_s or 0.0, best.time_to_accuracy_s or 0.0
         table.add_row(
             "" if point.fabric == last else point.fabric, format_bandwidth(parse_bandwidth(point.bandwidth)),
-            best.describe(), f"{best.global_batch:,}", format_time(seconds),
+            _degrees(best), f"{best.global_batch:,}", format_time(seconds),
             f"{format_time(best.exposed_s or 0.0)} ({(best.exposed_s or 0.0) / seconds:.0%})",
             f"{best.estimate_error or 0.0:+.1%}", _minutes(total), f"{total / flat[job.model, point.bandwidth]:.2f} x",
         )  # fmt: skip
         last = point.fabric
     return table
+
+
+def _degrees(candidate: Candidate) -> str:
+    """Return the degrees above 1; "mp" says that Algorithm 1 placed it."""
+    return " x ".join(f"{axis} {n}" for axis, n in candidate.degrees.items() if n > 1) or "one device"
 
 
 def _minutes(seconds: float) -> str:
@@ -189,7 +184,7 @@ def _reading(points: list[Point]) -> str:
         lines.append(
             f"{job.model}: {slow.fabric} at {slow.bandwidth} takes {_total_s(slow) / _total_s(fast):.2f} x the time of"
             f" {fast.fabric} at {fast.bandwidth}; best strategies: "
-            + ", ".join(dict.fromkeys(p.best.describe() for p in mine))
+            + ", ".join(dict.fromkeys(_degrees(p.best) for p in mine))
             + "."
         )
         ahead = [p for p in mine if _total_s(p) < flat[job.model, p.bandwidth] * (1 - 1e-3)]

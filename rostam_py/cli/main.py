@@ -19,7 +19,7 @@ commands
   list       list what there is: rostam list models | fabrics | presets | accelerators | costs | collectives | routings
              | convergence
   profile    time a model's operators on this machine into a cost table
-  demo       ResNet-50 and GPT-1.3B on 64 accelerators: three fabrics, three bandwidths
+  demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
   help       rostam COMMAND --help says what a command takes
 
 examples

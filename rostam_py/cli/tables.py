@@ -11,6 +11,7 @@ _KIND_NAMES = {
     "compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble",
     "tp": "exposed tensor-parallel", "dp": "exposed data-parallel", "pp": "exposed pipeline",
     "tied": "exposed tied weights",
+    "mp": "exposed model parallel",
 }  # fmt: skip
 
 
@@ -42,6 +43,11 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         table.add_row("time to accuracy", describe_answer(answer))
     table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
+    circuits = result.fabric.circuits
+    if circuits is not None:
+        slowest = format_time(1 / circuits.min_ratio_per_s) if circuits.min_ratio_per_s else "-"
+        pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
+        table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
     count, size = result.num_simulated_devices, plan.accelerators.size
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))

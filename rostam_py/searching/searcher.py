@@ -171,7 +171,9 @@ class Searcher:
             found += megatron_strategies(self.base, size, batch)
         if "sip_ml" in self.placers and has_sip_ml():
             degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
-            found += sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
+            places = sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
+            # Groups of one are pure data parallelism, which megatron has too.
+            found += [one for one in places if one.mp > 1 or "megatron" not in self.placers]
         return found
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:

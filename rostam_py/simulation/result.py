@@ -22,7 +22,7 @@ RESULT_VERSION = 1
 class Segment:
     """One stretch of the critical path.
 
-    kind: "compute", a communication axis ("tp", "dp", "pp", "tied") or "launch" (latency, waiting for a stream).
+    kind: "compute", a communication axis ("tp", "dp", "pp", "tied", "mp") or "launch" (latency, waiting for a stream).
     device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
     """
 
@@ -56,7 +56,7 @@ class RunResult:
 
     iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
     first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
-    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed "tp", "dp", "pp", "tied";
+    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed "tp", "dp", "pp", "tied", "mp";
         sums to iteration_time_s.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by axis, all devices and planes.
