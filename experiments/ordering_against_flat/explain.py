@@ -1,0 +1,105 @@
+"""Find what makes a point faster than Elect-Flat, or a fabric slower with more bandwidth: undo one difference at a time.
+
+A cause is the first of the reruns, each on top of those before it, after which the anomaly is gone.
+"""
+
+from dataclasses import dataclass, replace
+
+from measure import BANDWIDTHS, FABRICS, FLAT, RING, ROWS, SHORTEST_PATH, Job, Ordering, Space
+
+TOLERANCE = 1e-6  # below it times are equal: picoseconds on milliseconds
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One point out of order.
+
+    ratio: its time over Elect-Flat's, or over its own at the bandwidth before. reruns: what was made equal, and the
+    ratio after it. cause: in words; "" if no rerun removed it.
+    """
+
+    job: Job
+    row: str
+    fabric: str
+    bandwidth: str
+    ratio: float
+    reruns: tuple[tuple[str, float], ...]
+    cause: str
+
+
+def anomalies(ordering: Ordering, jobs: tuple[Job, ...]) -> list[Anomaly]:
+    """Return every point below Elect-Flat's time and every point slower than at the bandwidth before."""
+    found = []
+    for job in jobs:
+        for row in ROWS:
+            for fabric in FABRICS:
+                for before, bandwidth in zip((None, *BANDWIDTHS), BANDWIDTHS, strict=False):
+                    mine = ordering.time_s(job, row, fabric, bandwidth)
+                    if fabric != FLAT and mine < ordering.time_s(job, row, FLAT, bandwidth) * (1 - TOLERANCE):
+                        found.append(_faster_than_flat(ordering, job, row, fabric, bandwidth))
+                    if before and mine > ordering.time_s(job, row, fabric, before) * (1 + TOLERANCE):
+                        found.append(_slower_with_more(ordering, job, row, fabric, before, bandwidth))
+    return found
+
+
+def _faster_than_flat(ordering: Ordering, job: Job, row: str, fabric: str, bandwidth: str) -> Anomaly:
+    space = ROWS[row][0]
+    mine, flat = (ordering.point(job, row, name, bandwidth)["best"] for name in (fabric, FLAT))
+    ratio = mine["time_to_accuracy_s"] / flat["time_to_accuracy_s"]
+    nearest = SHORTEST_PATH[fabric]
+
+    def against_flat(latency: str) -> float:
+        times = [ordering.rerun(job, entry, FLAT, bandwidth, space, latency) for entry in (mine, flat)]
+        return mine["time_to_accuracy_s"] / min(times)
+
+    def both_in(other: Space) -> float:
+        own = ordering.rerun(job, mine, fabric, bandwidth, other)
+        return own / ordering.rerun(job, mine, FLAT, bandwidth, other, nearest)
+
+    algorithms = " and ".join(mine["algorithms"]), " and ".join(flat["algorithms"])
+    tries = [
+        ("its strategy on Elect-Flat", lambda: against_flat("1 us"),
+         f"search: Elect-Flat is faster with {mine['strategy']}, which its search did not simulate"),
+        (f"Elect-Flat at {nearest}", lambda: against_flat(nearest),
+         f"latency: neighbours are {nearest} apart, on Elect-Flat 1 us"),
+        ("one bucket on both", lambda: both_in(one_bucket(space)),
+         "sharing: gradients and tp or pp messages share ports max-min; gradients that are slower here leave more to "
+         "what the next kernels wait for"),
+        ("one bucket and rings on both", lambda: both_in(one_bucket(RING)),
+         f"algorithm: auto, which predicts collectives alone, took {algorithms[0]} here, {algorithms[1]} there"),
+    ]  # fmt: skip
+    reruns = []
+    for name, measure, cause in tries:
+        reruns.append((name, measure()))
+        if reruns[-1][1] >= 1 - TOLERANCE:
+            return Anomaly(job, row, fabric, bandwidth, ratio, tuple(reruns), cause)
+    return Anomaly(job, row, fabric, bandwidth, ratio, tuple(reruns), "")
+
+
+def _slower_with_more(ordering: Ordering, job: Job, row: str, fabric: str, before: str, bandwidth: str) -> Anomaly:
+    space = ROWS[row][0]
+    low, high = (ordering.point(job, row, fabric, one)["best"] for one in (before, bandwidth))
+    ratio = high["time_to_accuracy_s"] / low["time_to_accuracy_s"]
+
+    def again(other: Space) -> float:
+        return ordering.rerun(job, low, fabric, bandwidth, other) / ordering.rerun(job, low, fabric, before, other)
+
+    tries = [
+        (f"the strategy of {before}", lambda: again(space),
+         f"search: faster with {low['strategy']}, which was not simulated"),
+        ("one bucket at both", lambda: again(one_bucket(space)),
+         "sharing: gradients and tp or pp messages share ports max-min, and more bandwidth changes what overlaps"),
+        ("one bucket and rings at both", lambda: again(one_bucket(RING)),
+         "algorithm: auto, which predicts collectives alone, changed its choice"),
+    ]  # fmt: skip
+    reruns = []
+    for name, measure, cause in tries:
+        reruns.append((name, measure()))
+        if reruns[-1][1] <= 1 + TOLERANCE:
+            return Anomaly(job, row, fabric, bandwidth, ratio, tuple(reruns), cause)
+    return Anomaly(job, row, fabric, bandwidth, ratio, tuple(reruns), "")
+
+
+def one_bucket(space: Space) -> Space:
+    """Return the space with all gradients reduced at once, when backward is over: nothing else is sent meanwhile."""
+    return replace(space, name=f"{space.name}, one bucket", bucket_size="100 GB")

@@ -1,0 +1,159 @@
+"""Points of an experiment: searches on many machines, each kept as JSON with its command, date and version.
+
+A kept point is not searched again; delete its entry, or the file, to do so. Example:
+    points = SearchedPoints(Path("points.json"), "python experiments/x/compare.py")
+    points.search("flat 400", Job("resnet50", "resnet50_sip_ml"), PAPER, machine)["best"]["iteration_s"]
+"""
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.searching import Candidate, Searcher
+
+ACCELERATOR = "v100_32gb"  # SiP-ML 4.1
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model and its convergence curve. batches: global ones to search; default the powers of two it measured."""
+
+    model: str
+    convergence: str
+    batches: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Space:
+    """Strategies to search. placers: of PLACERS. all_reduce: algorithm. bucket_size: gradients of one all-reduce."""
+
+    name: str
+    placers: tuple[str, ...]
+    all_reduce: str
+    bucket_size: str = "25 MB"
+
+    def base(self) -> rostam.Strategy:
+        """Return what all its strategies share; fp32, as the paper."""
+        return rostam.Strategy(
+            precision="fp32", algorithms={"all_reduce": self.all_reduce}, bucket_size=self.bucket_size
+        )
+
+
+TRANSFORMER = Job("transformer_350m", "transformer_sip_ml")
+# As the paper: Algorithm 1 on every fabric (3.2, step 4), one ring all-reduce among counterparts (step 3).
+PAPER = Space("paper", ("sip_ml",), "ring")
+# What rostam adds: tensor and pipeline parallelism, and the all-reduce that is fastest on the fabric.
+ALL = Space("all", ("sip_ml", "megatron"), "auto")
+
+
+class SearchedPoints:
+    """Searches, computed once. path: of the JSON file, written after every point."""
+
+    def __init__(self, path: Path, command: str) -> None:
+        self.path, self.command = path, command
+        self.points: dict[str, Point] = {}
+        if path.exists():
+            self.points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        self._searchers: dict[tuple[str, Space], Searcher] = {}
+        self._graphs: dict[str, Any] = {}
+
+    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return a kept value, computed and written if there is none."""
+        if key not in self.points:
+            self.points[key] = compute()
+            self._write()
+        return self.points[key]
+
+    def search(
+        self,
+        key: str,
+        job: Job,
+        space: Space,
+        machine: Callable[[], rostam.Machine],
+        *,
+        strategies: Sequence[rostam.Strategy] | None = None,
+        num_simulated: int = 4,
+    ) -> Point:
+        """Return the best and all simulated strategies of a search, or {"refused": why} where nothing fits."""
+
+        def compute() -> Point:
+            try:
+                found = self.searcher(job, space).search(
+                    machine(), convergence=job.convergence, batches=job.batches, strategies=strategies,
+                    num_simulated=num_simulated,
+                )  # fmt: skip
+            except ConfigError as error:
+                return {"refused": str(error)}
+            return {"best": describe(found.best, in_full=True), "simulated": [describe(c) for c in found.simulated]}
+
+        return self.keep(key, compute)
+
+    def searcher(self, job: Job, space: Space) -> Searcher:
+        """Return the one searcher of a model and space; it keeps placements between machines."""
+        if job.model not in self._graphs:
+            self._graphs[job.model] = rostam.trace(job.model)
+        if (job.model, space) not in self._searchers:
+            graph = self._graphs[job.model]
+            self._searchers[job.model, space] = Searcher(graph, base=space.base(), placers=space.placers)
+        return self._searchers[job.model, space]
+
+    def _write(self) -> None:
+        kept = {
+            "command": self.command, "date": datetime.date.today().isoformat(), "rostam_version": rostam.__version__,
+            "points": self.points,
+        }  # fmt: skip
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        os.replace(partial, self.path)
+
+
+def machine(fabric: str, bandwidth: str, **parameters: Any) -> rostam.Machine:
+    """Return V100s on a fabric with this bandwidth each."""
+    built = rostam.fabric(fabric, accelerator_bandwidth=bandwidth, **parameters)
+    return rostam.Machine(fabric=built, accelerator=ACCELERATOR)
+
+
+def describe(candidate: Candidate, in_full: bool = False) -> Point:
+    """Return a candidate's times, and in full where they go: breakdown, algorithms, bytes an accelerator sends."""
+    entry: Point = {
+        "strategy": candidate.describe(), "placer": candidate.strategy.placer, **candidate.degrees,
+        "batch": candidate.global_batch, "micro_batch": candidate.micro_batch,
+        "recompute": candidate.strategy.recompute, "iteration_s": candidate.iteration_time_s,
+        "estimate_s": candidate.estimate_s, "time_to_accuracy_s": candidate.time_to_accuracy_s,
+    }  # fmt: skip
+    result, plan = candidate.result, candidate.plan
+    if in_full and result is not None and plan is not None:
+        ranks = plan.accelerators.size
+        entry["breakdown_s"] = {key: value for key, value in result.breakdown.items() if value > 0}
+        entry["sent_bytes"] = {key: value / ranks for key, value in result.bytes_sent.items() if value}
+        entry["algorithms"] = sorted({schedule[1] for schedule in plan.schedules.values()})
+        entry["busiest_link"] = result.busiest_links(1)[0].utilization if result.link_bytes.any() else 0.0
+    return entry
+
+
+def strategy_of(entry: Point, base: rostam.Strategy) -> rostam.Strategy:
+    """Return the strategy that ``describe`` noted, all else as in ``base``."""
+    degrees = {key: entry[key] for key in ("dp", "tp", "pp", "mp") if key in entry}
+    micro_batch = None if entry["placer"] == "sip_ml" else entry["micro_batch"]
+    return replace(base, placer=entry["placer"], micro_batch=micro_batch, recompute=entry["recompute"], **degrees)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows as a Markdown table, as the README files hold them."""
+    table = Table(title=title, title_justify="left", box=box.MARKDOWN)
+    for name in columns:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=400).print(table, markup=False)
