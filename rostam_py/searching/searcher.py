@@ -190,8 +190,9 @@ class Searcher:
         placed = self._place(machine, strategy, batch)
         if placed.plan is None or isinstance(placed.stages, CompiledGroup):
             return 0.0
-        plan, costs = placed.plan.on(machine), None
+        plan, costs = placed.plan, None
         if not machine.fabric.is_circuit_switched:
+            plan = plan.on(machine)
             costs = AxisCosts(plan, machine.fabric, self.routing, self._costs_on(machine.fabric))
         return micro_batch_s(plan, costs, placed.stages) / plan.micro_batch
 

@@ -165,6 +165,14 @@ def test_optical_fabrics_are_searched_with_each_plans_own_circuits(gpt, base, fa
     assert all(c.circuit_degree is not None for c in found.estimated)
 
 
+def test_plans_that_need_more_circuits_than_there_are_are_refused_not_raised(gpt, base):
+    # One switch: one circuit out and one in, enough for one data-parallel ring and for nothing else.
+    fabric = rostam.fabric("sip_ocs", num_accelerators=8, num_ocs=1, accelerator_bandwidth="400 Gb/s")
+    found = rostam.search(gpt, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), batches=[32], base=base)
+    assert found.best.circuit_degree == 1
+    assert any("sip_ocs gives it 1 circuits" in candidate.reason for candidate in found.candidates)
+
+
 def test_the_function_stays_the_function_after_the_package_is_imported():
     import rostam_py.searching  # noqa: F401
 
