@@ -27,10 +27,13 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """A model and its convergence curve. batches: global ones to search; default the powers of two it measured."""
+    """A model and its convergence curve. batches: global ones to search; default the powers of two it measured.
+
+    Without a curve the iteration time a sample is minimised.
+    """
 
     model: str
-    convergence: str
+    convergence: str | None
     batches: tuple[int, ...] | None = None
 
 
@@ -58,10 +61,13 @@ ALL = Space("all", ("sip_ml", "megatron"), "auto")
 
 
 class SearchedPoints:
-    """Searches, computed once. path: of the JSON file, written after every point."""
+    """Searches, computed once.
 
-    def __init__(self, path: Path, command: str) -> None:
-        self.path, self.command = path, command
+    path: of the JSON file, written after every point. enable_search: otherwise a point that is not kept is a KeyError.
+    """
+
+    def __init__(self, path: Path, command: str, enable_search: bool = True) -> None:
+        self.path, self.command, self.enable_search = path, command, enable_search
         self.points: dict[str, Point] = {}
         if path.exists():
             self.points = json.loads(path.read_text(encoding="utf-8"))["points"]
@@ -71,6 +77,8 @@ class SearchedPoints:
     def keep(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return a kept value, computed and written if there is none."""
         if key not in self.points:
+            if not self.enable_search:
+                raise KeyError(f"{self.path} holds no {key!r}")
             self.points[key] = compute()
             self._write()
         return self.points[key]

@@ -3,10 +3,12 @@
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from explain import Anomaly, anomalies
-from measure import BANDWIDTHS, FABRICS, FLAT, JOBS, ROWS, Job, Ordering, print_table
+from measure import BANDWIDTHS, FABRICS, FLAT, JOBS, ROWS, Job, Ordering
+from searched_points import print_table
 
 POINTS = Path(__file__).with_name("points.json")
 

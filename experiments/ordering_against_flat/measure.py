@@ -7,7 +7,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import ALL, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table, strategy_of
+from searched_points import ALL, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, strategy_of
 
 import rostam_py as rostam
 from rostam_py.cli.demo import demo_fabrics
@@ -37,8 +37,8 @@ ROWS: dict[str, tuple[Space, rostam.Strategy | None]] = {
 class Ordering:
     """The table's points, and reruns of some of them; all kept."""
 
-    def __init__(self, path: Path) -> None:
-        self.points = SearchedPoints(path, COMMAND)
+    def __init__(self, path: Path, enable_search: bool = True) -> None:
+        self.points = SearchedPoints(path, COMMAND, enable_search)
 
     def point(self, job: Job, row: str, fabric: str, bandwidth: str) -> Point:
         """Return a point of the table."""
