@@ -164,4 +164,4 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         table.add_column(name, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console(width=400).print(table, markup=False)
+    Console(width=1000).print(table, markup=False)
