@@ -103,6 +103,29 @@ def _circuits(*, fabric: str, num_accelerators: int, group: int, bandwidth: str)
     return call
 
 
+def _place_sip_ml(*, mp: int, num_accelerators: int) -> Callable[[], dict[str, Any]]:
+    graph = rostam.trace("transformer_350m")
+    machine = rostam.Machine(fabric=_fabric("electrical_flat", num_accelerators), accelerator="v100_32gb")
+    strategy = rostam.Strategy(dp=num_accelerators // mp, mp=mp, placer="sip_ml")
+
+    def call() -> dict[str, Any]:
+        plan = rostam.place(graph, machine, global_batch=1024, strategy=strategy)
+        return {"num_tasks": sum(len(stage.templates["iteration"]) for stage in plan.stages)}
+
+    return call
+
+
+def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any]]:
+    graph = rostam.trace("transformer_350m")
+    machine = rostam.Machine(fabric=_fabric(fabric, num_accelerators), accelerator="v100_32gb")
+
+    def call() -> dict[str, Any]:
+        found = rostam.search(graph, machine, convergence="transformer_sip_ml")
+        return {"num_candidates": len(found.candidates), "simulated_s": found.best.simulated_s}
+
+    return call
+
+
 _TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
 _GPT3 = {
     "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
@@ -141,6 +164,18 @@ def cases() -> list[Case]:
             found.append(Case(name=name, prepare=_job, arguments=arguments, limit="20 CPU s, 1 GB"))
     slow = {**_TRANSFORMER, "fabric": "electrical_cluster", "fold": True, "slow": {37 * 8: 0.5}}
     found.append(Case(name="one_slow_device", prepare=_job, arguments=slow, limit="20 CPU s, 1 GB"))
+    found += [
+        Case(name=f"place_sip_ml:{mp}", prepare=_place_sip_ml, size=mp, arguments={"mp": mp, "num_accelerators": 256})
+        for mp in (4, 8, 16)
+    ]
+    found += [
+        Case(
+            name=f"search_{fabric}:{count}", prepare=_search, size=count, limit="60 CPU s at 1,024",
+            arguments={"fabric": fabric, "num_accelerators": count},
+        )
+        for fabric in ("electrical_cluster", "sip_ocs")
+        for count in (256, 1024)
+    ]  # fmt: skip
     found.append(Case(name="gpt3_pp96_tp4", prepare=_job, arguments={**_GPT3, "fold": True}, limit="60 CPU s, 2 GB"))
     found.append(
         Case(name="trace_gpt3_175b", prepare=_trace, arguments={"model": "gpt3_175b"}, limit="30 CPU s, 1.5 GB")

@@ -3,6 +3,7 @@
 User errors print one line and exit with 2, faults of rostam itself exit with 1. Importing this loads nothing heavy.
 """
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -47,6 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     except (RostamError, DeadlockError) as error:
         print(f"rostam: error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader, "head" for example, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("rostam: interrupted", file=sys.stderr)
         return 130
