@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import rostam_py as rostam
+from rostam_py.fabrics.traffic import Traffic
 from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.placement.schedule import stage_program
 
@@ -19,6 +20,12 @@ FABRICS: dict[str, dict[str, Any]] = {
     "electrical_cluster": {"num_accelerators": 12, "server_size": 4},
     "fat_tree": {"num_accelerators": 12, "radix": 8, "leaf_down": 5, "leaf_up": 3},
     "torus": {"dims": (3, 4)},
+    "hammingmesh": {"board": (2, 2), "boards": (3, 1)},
+    "sip_ocs": {"num_accelerators": 12},
+}
+GRIDS: dict[str, dict[str, Any]] = {
+    "torus": {"dims": (4, 4)},
+    "hammingmesh": {"board": (2, 2), "boards": (2, 2)},
 }
 ALGORITHMS = (
     ("all_reduce", "ring"), ("all_reduce", "bidirectional_ring"), ("all_reduce", "binomial_tree"),
@@ -42,6 +49,30 @@ def collectives() -> dict[str, Any]:
                     build(name), collective, algorithm=algorithm, num_bytes=1_000_003, routing=routing, seed=7
                 )
                 found[f"{name} {routing} {collective}/{algorithm}"] = [result.time_ps, result.num_messages]
+    return found
+
+
+def grids() -> dict[str, Any]:
+    """Time in ps and messages of the algorithms that need a 2D grid."""
+    found = {}
+    for name, parameters in GRIDS.items():
+        fabric = rostam.fabric(name, accelerator_bandwidth="400 Gb/s", **parameters)
+        for algorithm in ("dual_hamiltonian_rings", "torus_2d", "torus_2d_unidirectional"):
+            result = rostam.run_collective(fabric, "all_reduce", algorithm=algorithm, num_bytes=1_000_003)
+            found[f"{name} {algorithm}"] = [result.time_ps, result.num_messages]
+    return found
+
+
+def circuits() -> dict[str, Any]:
+    """Circuits of every pair for one random demand within reach."""
+    rng = np.random.default_rng(11)
+    src = np.repeat(np.arange(24), 4)
+    dst = (src + np.concatenate([rng.choice([-5, -3, -2, -1, 1, 2, 4, 6], 4, replace=False) for _ in range(24)])) % 24
+    demand = Traffic.from_messages(24, src, dst, rng.integers(1, 10**6, len(src)))
+    found = {}
+    for name in ("sip_ocs", "sip_ring"):
+        fabric = rostam.fabric(name, num_accelerators=24, accelerator_bandwidth="1600 Gb/s")
+        found[name] = fabric.with_circuits(demand, seed=3).circuits.count.tolist()
     return found
 
 
@@ -107,7 +138,7 @@ def plans() -> dict[str, Any]:
     return found
 
 
-CASES = {"collectives": collectives, "flows": flows, "plans": plans}
+CASES = {"circuits": circuits, "collectives": collectives, "flows": flows, "grids": grids, "plans": plans}
 
 
 def as_text(name: str) -> str:

@@ -16,7 +16,7 @@ def load_script():
     return module
 
 
-@pytest.mark.parametrize("case", ["collectives", "flows", "plans"])
+@pytest.mark.parametrize("case", ["circuits", "collectives", "flows", "grids", "plans"])
 def test_results_are_the_recorded_ones(case):
     script = load_script()
     recorded = (FOLDER / f"{case}.json").read_text(encoding="utf-8")
