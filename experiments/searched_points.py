@@ -42,17 +42,24 @@ class Job:
 
 @dataclass(frozen=True)
 class Space:
-    """Strategies to search. placers: of PLACERS. all_reduce: algorithm. bucket_size: gradients of one all-reduce."""
+    """Strategies to search. placers: of PLACERS. all_reduce: algorithm. bucket_size: gradients of one all-reduce.
+
+    quantum: length of Algorithm 1's sub-ops.
+    """
 
     name: str
     placers: tuple[str, ...]
     all_reduce: str
     bucket_size: str = "25 MB"
+    quantum: str = "10 us"
 
     def base(self) -> rostam.Strategy:
         """Return what all its strategies share; fp32, as the paper."""
         return rostam.Strategy(
-            precision="fp32", algorithms={"all_reduce": self.all_reduce}, bucket_size=self.bucket_size
+            precision="fp32",
+            algorithms={"all_reduce": self.all_reduce},
+            bucket_size=self.bucket_size,
+            quantum=self.quantum,
         )
 
 

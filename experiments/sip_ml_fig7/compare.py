@@ -88,7 +88,7 @@ def compare(points: SearchedPoints) -> list[dict[str, Any]]:
             {"case": case.name, "claim": "dp rings off the diagonal, one circuit each", "is_met": found["dp_rings"] > 0,
              "ours": f"degree {found['circuit_degree']}"},
             {"case": case.name, "claim": "blocks heaviest near the diagonal", "is_met": ratio > 1.2 and nearest > 0.9,
-             "ours": f"a cell at |i-j| <= k/2 carries {ratio:.2f}x one farther; at 1, {nearest:.2f} of the heaviest"},
+             "ours": f"a cell within k/2 carries {ratio:.2f}x one farther; at distance 1, {nearest:.2f} of the heaviest"},
         ]  # fmt: skip
     return rows
 
@@ -106,7 +106,7 @@ def main() -> None:
             f"{found['mean_hops']:.1f}", steps, "; ".join(found["notes"]),
         ])  # fmt: skip
     columns = ("case", "B [Gb/s]", "GB sent each", "in blocks", "dp rings", "block cells in use", "degree",
-               "hops", "in blocks by |i - j| = 1, 2, ...", "notes")  # fmt: skip
+               "hops", "in blocks by distance 1, 2, ...", "notes")  # fmt: skip
     print_table("figure 7: where the bytes lie", columns, rows)
     claims = [[r["claim"], r["case"], r["ours"], "met" if r["is_met"] else "not met"] for r in compare(points)]
     print_table("figure 7, claim by claim", ("claim", "case", "rostam", ""), claims)
