@@ -1,0 +1,85 @@
+"""Search the Transformer on Elect-Flat at 10 Tb/s over fabric latency and put table 1's speed-ups beside the result."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from searched_points import ALL, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
+
+COMMAND = "python experiments/sip_ml_table1/compare.py"
+POINTS, EXPECTED = Path(__file__).with_name("points.json"), Path(__file__).with_name("expected.csv")
+BANDWIDTH = "10 Tb/s"
+# The paper names no model here. Goyal's 90 epochs at any batch up to 8,192 leave the batch free: linear scaling.
+CASES: tuple[tuple[Job, Space], ...] = (
+    (TRANSFORMER, PAPER), (TRANSFORMER, ALL), (Job("resnet50", "resnet50_goyal", (256, 512, 1024, 2048, 4096)), PAPER),
+)  # fmt: skip
+# How much of an iteration of 32 accelerators is latency, the smaller the batch the more.
+SMALL_BATCHES, ENDS = (32, 64, 128, 256), ("1 us", "100 us")
+
+
+def point(points: SearchedPoints, job: Job, space: Space, num_accelerators: int, latency: str) -> Point:
+    """Return one search, kept or computed."""
+    batch = "" if job.convergence else f" batch {job.batches}"
+    return points.search(
+        f"{job.model}{batch} | {space.name} | {num_accelerators} | {latency}", job, space,
+        lambda: machine("electrical_flat", BANDWIDTH, num_accelerators=num_accelerators, latency=latency),
+        num_simulated=4,
+    )  # fmt: skip
+
+
+def compare(points: SearchedPoints) -> list[dict[str, Any]]:
+    """Return size, latency, strategies searched, printed and own speed-up and the signed difference."""
+    rows = []
+    with EXPECTED.open(encoding="utf-8") as file:
+        printed = list(csv.DictReader(file))
+    for job, space in CASES:
+        reference = point(points, job, space, 32, "1 us")["best"]["time_to_accuracy_s"]
+        # Sensitivity to latency alone: each size against itself at 1 us.
+        first = {row["num_accelerators"]: float(row["printed_speedup"]) for row in reversed(printed)}
+        for row in printed:
+            size = row["num_accelerators"]
+            best = point(points, job, space, int(size), row["latency"])["best"]
+            own_at_1us = point(points, job, space, int(size), "1 us")["best"]["time_to_accuracy_s"]
+            theirs, ours = float(row["printed_speedup"]), reference / best["time_to_accuracy_s"]
+            rows.append({
+                "model": job.model, "space": space.name, "num_accelerators": int(size),
+                "latency": row["latency"], "printed": theirs, "own": ours,
+                "difference": ours / theirs - 1, "strategy": best["strategy"], "batch": best["batch"],
+                "printed_slowdown": first[size] / theirs, "own_slowdown": best["time_to_accuracy_s"] / own_at_1us,
+            })  # fmt: skip
+    return rows
+
+
+def slowdowns(points: SearchedPoints) -> dict[int, float]:
+    """Return iteration time at 100 us over that at 1 us, of the Transformer on 32 accelerators, by global batch."""
+    found = {}
+    for batch in SMALL_BATCHES:
+        job = Job(TRANSFORMER.model, None, (batch,))
+        first, last = (point(points, job, PAPER, 32, latency)["best"]["iteration_s"] for latency in ENDS)
+        found[batch] = last / first
+    return found
+
+
+def main() -> None:
+    """Print the comparison."""
+    points = SearchedPoints(POINTS, COMMAND)
+    found = compare(points)
+    for job, space in CASES:
+        rows = [
+            [str(r["num_accelerators"]), r["latency"], f"{r['printed']:.2f}", f"{r['own']:.2f}",
+             f"{r['difference']:+.0%}", f"{r['printed_slowdown']:.2f}", f"{r['own_slowdown']:.2f}",
+             f"{r['strategy']}, {r['batch']:,}"]
+            for r in found if (r["model"], r["space"]) == (job.model, space.name)
+        ]  # fmt: skip
+        columns = ("accelerators", "latency", "printed", "rostam", "difference", "printed: T / T at 1 us",
+                   "rostam: T / T at 1 us", "best, batch")  # fmt: skip
+        print_table(f"table 1: speed-up against 32 at 1 us, {job.model}, {space.name}", columns, rows)
+    shown = [[f"{batch:,}", f"{ratio:.2f}"] for batch, ratio in slowdowns(points).items()]
+    print_table("32 accelerators", ("batch", "T at 100 us over T at 1 us"), shown)
+
+
+if __name__ == "__main__":
+    main()
