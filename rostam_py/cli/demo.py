@@ -140,7 +140,9 @@ def _flat_times(points: list[Point]) -> dict[tuple[str, str], float]:
 
 
 def _table(job: Job, points: list[Point], config: DemoConfig) -> Table:
-    title = f"{job.model} to the target of {job.convergence}: {config.num_accelerators} x {config.accelerator}"
+    precision = points[0].best.plan.precision if points[0].best.plan is not None else config.precision
+    machine = f"{config.num_accelerators} x {config.accelerator}, {precision}"
+    title = f"{job.model} to the target of {job.convergence}: {machine}"
     table = Table(
         title=title,
         caption="exposed: communication, mean device; error: estimate over simulation - 1; mp: placed by Algorithm 1",
@@ -205,6 +207,7 @@ def _row(point: Point, points: list[Point]) -> dict[str, Any]:
     return {
         "model": point.job.model, "convergence": point.job.convergence, "fabric": point.fabric,
         "accelerator_bandwidth": point.bandwidth, "strategy": point.best.describe(),
+        "precision": None if point.best.plan is None else point.best.plan.precision,
         "time_to_accuracy_over_flat": _total_s(point) / flat, **point.best.to_dict(),
     }  # fmt: skip
 
