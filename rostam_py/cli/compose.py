@@ -9,11 +9,11 @@ from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameErr
 
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
 _MAPPINGS = (
-    "strategy.algorithms.",
-    "cost.compute_efficiency.",
-    "cost.memory_efficiency.",
-    "cost.modules.",
-    "cost.op_types.",
+    "strategy.algorithms",
+    "cost.compute_efficiency",
+    "cost.memory_efficiency",
+    "cost.modules",
+    "cost.op_types",
 )
 
 
@@ -51,7 +51,8 @@ def resolved_yaml(command: str, overrides: list[str]) -> str:
 
 
 def _as_hydra_wants(overrides: list[str]) -> list[str]:
-    return [f"++{one}" if one.startswith(_MAPPINGS) else one for one in overrides]
+    opens = tuple(f"{key}{sign}" for key in _MAPPINGS for sign in ".=")
+    return [f"++{one}" if one.startswith(opens) else one for one in overrides]
 
 
 def group_choices(group: str) -> list[str]:

@@ -39,6 +39,11 @@ def needs_grid(collective: str, algorithm: str) -> bool:
     return bool(_core.needs_grid(collective, algorithm))
 
 
+def algorithm_names(collective: str) -> list[str]:
+    """Return the registered algorithms of a collective."""
+    return [str(algorithm) for name, algorithm in _core.schedule_names() if name == collective]
+
+
 def grid_of_ranks(fabric: Fabric, ranks: Sequence[int] | np.ndarray) -> np.ndarray | None:
     """Return accelerators as rows and columns of the fabric's grid, or None if they do not fill such a rectangle.
 

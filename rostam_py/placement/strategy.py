@@ -110,8 +110,16 @@ class Strategy:
             get_optimizer(self.optimizer)
         self._check_mapping()
         self._check_quantities()
-        for name in self.algorithms:
+        self._check_algorithms()
+
+    def _check_algorithms(self) -> None:
+        if not self.algorithms:
+            return
+        from rostam_py.fabrics.rank_groups import algorithm_names  # loads the core
+
+        for name, algorithm in self.algorithms.items():
             _check_choice("algorithms key", name, COLLECTIVES)
+            _check_choice(f"algorithms.{name}", algorithm, ("auto", *algorithm_names(name)))
 
     def _check_mapping(self) -> None:
         if isinstance(self.mapping, str):
