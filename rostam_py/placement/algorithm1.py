@@ -395,8 +395,8 @@ class _Placer:
         total = self.memory[device] + need
         return MemoryCapacityError(
             f"device {device} of a model-parallel group of {self.num_devices}{self.note} would need"
-            f" {format_size(round(total))},"
-            f" but one accelerator has {format_size(round(self.capacity))}: {format_size(round(total - self.capacity))}"
+            f" {format_size(round(total))} or more (placing stopped there), but one accelerator has"
+            f" {format_size(round(self.capacity))}: {format_size(round(total - self.capacity))}"
             " too much. Raise strategy.mp, lower the global batch, or take a larger accelerator"
         )
 

@@ -31,8 +31,9 @@ def search(
     """Find the strategy and global batch with the least time-to-accuracy, or time a sample without a curve.
 
     Model: every (dp, tp, pp, micro-batch) and (dp, mp) that uses all working accelerators, divides the batch and fits
-        in memory is estimated (``estimate_plan``); the best ``num_simulated`` are simulated and ranked by that. A
-        candidate whose compute alone exceeds the best estimates is left out, with that reason.
+        in memory is estimated (``estimate_plan``); the best ``num_simulated`` are simulated and ranked by that, up
+        to three times as many while the next could win if its estimate erred as much as those seen. A candidate
+        whose compute alone exceeds the best estimates is left out, with that reason.
     Args: convergence: a name in CURVES or a Curve. batches: global batches; default the powers of two inside the
         curve's measured range, or its one batch. strategies: consider these only. base: precision, optimizer,
         algorithms and so on of all candidates; its recompute level rises where memory needs it.

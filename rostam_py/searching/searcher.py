@@ -35,6 +35,8 @@ from rostam_py.units import format_size
 PLACER_NAMES = ("megatron", "sip_ml")
 # Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
 _RECOMPUTE = ("none", "selective", "full")
+# Estimates that err let more candidates be simulated, at most this many times what was asked for.
+_MOST_SIMULATED = 3
 _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
 
 Progress = Callable[[str, int, int], None]
@@ -372,16 +374,19 @@ class Searcher:
     def _simulate_best(
         self, machine: Machine, found: list[Candidate], goal: _Goal, progress: Progress
     ) -> list[Candidate]:
-        """Simulate the best estimates and rank everything."""
+        """Simulate the best estimates, and more while their errors leave the next a chance; rank everything."""
         estimated = [c for c in found if c.estimate_s is not None]
         refused = [c for c in found if c.estimate_s is None]
         estimated.sort(key=lambda c: c.objective(c.estimate_s or 0.0))
-        best = []
-        for number, candidate in enumerate(estimated[: goal.num_simulated]):
-            progress(f"simulating {candidate.describe()}", number, goal.num_simulated)
+        best: list[Candidate] = []
+        for number, candidate in enumerate(estimated[: _MOST_SIMULATED * goal.num_simulated]):
+            if number >= goal.num_simulated and not _may_win(candidate, best):
+                break
+            progress(f"simulating {candidate.describe()}", number, max(number, goal.num_simulated))
             best.append(self._simulate(candidate))
+        rest = estimated[len(best) :]
         best.sort(key=lambda c: c.objective(c.iteration_time_s or 0.0))
-        return [*best, *estimated[goal.num_simulated :], *refused]
+        return [*best, *rest, *refused]
 
     def _simulate(self, candidate: Candidate) -> Candidate:
         plan = candidate.plan
@@ -390,6 +395,14 @@ class Searcher:
         result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
         exposed = sum(result.breakdown[axis] for axis in EXPOSED)
         return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
+
+
+def _may_win(candidate: Candidate, simulated: list[Candidate]) -> bool:
+    """Tell whether a candidate beats those simulated if its estimate errs as much as any of theirs did."""
+    times = [(c.simulated_s or 0.0, c.estimate_s or 0.0) for c in simulated]
+    least = min(real / guess for real, guess in times)
+    best = min(c.objective(c.simulated_s or 0.0) for c in simulated)
+    return candidate.objective((candidate.estimate_s or 0.0) * least) < best
 
 
 def _bound_s(strategy: Strategy, batch: int, per_sample_s: float) -> float:
