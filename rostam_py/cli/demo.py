@@ -13,7 +13,6 @@ from rich.table import Table
 
 from rostam_py.cli.compose import compose_config
 from rostam_py.cli.schema import DemoConfig
-from rostam_py.convergence import get_curve
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import build_fabric
 from rostam_py.placement import Machine
@@ -119,19 +118,10 @@ def _search_all(machines: dict[tuple[str, str], Machine], config: DemoConfig) ->
             searcher = Searcher(trace(job.model), base=base)
             for (name, bandwidth), machine in machines.items():
                 progress.update(task, description=f"{job.model} on {name} at {bandwidth}")
-                found = searcher.search(
-                    machine, convergence=job.convergence, batches=_batches(job), num_simulated=config.num_simulated
-                )
+                found = searcher.search(machine, convergence=job.convergence, num_simulated=config.num_simulated)
                 points.append(Point(job, name, bandwidth, found.best))
                 progress.advance(task)
     return points
-
-
-def _batches(job: Job) -> list[int]:
-    """Return the powers of two inside what the job's curve measured, or its one batch."""
-    low, high = get_curve(job.convergence).batch_range
-    powers = [2**k for k in range(40) if low <= 2**k <= high]
-    return powers or [int(low)]
 
 
 def _flat_times(points: list[Point]) -> dict[tuple[str, str], float]:

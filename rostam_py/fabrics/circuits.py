@@ -1,12 +1,16 @@
 """Circuits: what an optical fabric's switches or wavelengths are set to for one demand (MODEL G21, G22)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.traffic import Traffic
+
+
+def _no_pairs() -> np.ndarray:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +39,9 @@ class Circuits:
     fibre: np.ndarray | None = None
     wavelength: np.ndarray | None = None
     min_ratio_per_s: float = 0.0
-    relayed_src: np.ndarray = None  # type: ignore[assignment]
-    relayed_dst: np.ndarray = None  # type: ignore[assignment]
-    relayed_bytes: np.ndarray = None  # type: ignore[assignment]
+    relayed_src: np.ndarray = field(default_factory=_no_pairs)
+    relayed_dst: np.ndarray = field(default_factory=_no_pairs)
+    relayed_bytes: np.ndarray = field(default_factory=lambda: np.empty(0))
     colouring_gap: int = 0
     notes: tuple[str, ...] = ()
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from rostam_py.convergence import Curve
 from rostam_py.errors import ConfigError
-from rostam_py.placement import PLACERS, Strategy
-from rostam_py.searching.estimate_sip_ml import can_estimate_sip_ml
+from rostam_py.placement import Strategy
 
 # m as multiples of the pipeline's depth: a bubble of (pp - 1) / m is about 1, 1/2, 1/4, 1/8 of the work.
 MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
@@ -37,13 +36,6 @@ def check_batches(batches: tuple[int, ...], curve: Curve | None, extrapolate: bo
         raise ConfigError(
             "batches is empty; name global batches, or a convergence curve, whose measured ones are taken"
         )
-
-
-def has_sip_ml() -> bool:
-    """Tell whether Algorithm 1 is there to be searched."""
-    return (
-        can_estimate_sip_ml() and "sip_ml" in PLACERS and "mp" in {entry.name for entry in dataclasses.fields(Strategy)}
-    )
 
 
 def divisors(count: int) -> list[int]:

@@ -25,11 +25,6 @@ from rostam_py.searching.estimate import Estimate
 from rostam_py.units import parse_time
 
 
-def can_estimate_sip_ml() -> bool:
-    """Tell whether plans of sip_ml can be estimated."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class _Burst:
     """Messages from one node's parts to another's; arrays over messages, sorted by reader.

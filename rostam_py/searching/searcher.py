@@ -21,7 +21,6 @@ from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
     default_batches,
-    has_sip_ml,
     largest_micro_batch,
     megatron_strategies,
     sip_ml_strategies,
@@ -171,7 +170,7 @@ class Searcher:
         found: list[Strategy] = []
         if "megatron" in self.placers:
             found += megatron_strategies(self.base, size, batch)
-        if "sip_ml" in self.placers and has_sip_ml():
+        if "sip_ml" in self.placers:
             degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
             places = sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
             # Groups of one are pure data parallelism, which megatron has too.
