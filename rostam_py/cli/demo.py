@@ -184,7 +184,7 @@ def _reading(points: list[Point]) -> str:
             names = ", ".join(
                 f"{p.fabric} at {p.bandwidth} ({_total_s(p) / flat[job.model, p.bandwidth]:.3f} x)" for p in ahead
             )
-            lines.append(f"  faster than electrical_flat there: {names}; fewer cables on the way, or other algorithms")
+            lines.append(f"  faster than electrical_flat there: {names}; see experiments/ordering_against_flat")
     return "\n".join(lines)
 
 

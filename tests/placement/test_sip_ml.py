@@ -260,3 +260,15 @@ def test_strategies_that_make_no_sense_are_refused(options, error, words):
 def test_settings_without_a_meaning_for_algorithm_1_are_refused(perceptron, options, words):
     with pytest.raises(ConfigError, match=words):
         place(perceptron, machine(4), global_batch=8, strategy=sip(**({"mp": 2} | options)))
+
+
+def test_no_simulation_beats_the_makespan_of_its_placement(small_graphs):
+    # Device by device: the largest makespan plus the largest optimizer may be of two devices, and bound nothing.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=4, accelerator_bandwidth="1000000 Gb/s", latency=0.0)
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us", launch_latency=0.0)
+    for graph in small_graphs.values():
+        plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
+        group = plan.group
+        assert group.makespan_s <= group.placed.makespan_s + max(group.optimizer_s) + 1e-12
+        assert 0 < group.makespan_s <= rostam.simulate(plan).iteration_time_s + 1e-12
