@@ -17,6 +17,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Job": "rostam_py.fleet",
     "LinkBandwidth": "rostam_py.simulation",
     "Machine": "rostam_py.placement",
     "OperatorGraph": "rostam_py.graph",
@@ -24,12 +25,15 @@ _EXPORTS = {
     "Reroute": "rostam_py.simulation",
     "RunResult": "rostam_py.simulation",
     "Strategy": "rostam_py.placement",
+    "draw_jobs": "rostam_py.fleet",
     "place": "rostam_py.placement",
+    "place_mix": "rostam_py.fleet",
     "run_collective": "rostam_py.simulation",
     "run_flows": "rostam_py.simulation",
     "saturation_throughput": "rostam_py.fabrics.throughput",
     "search": "rostam_py.searching",
     "simulate": "rostam_py.simulation",
+    "simulate_mix": "rostam_py.fleet",
     "time_to_accuracy": "rostam_py.convergence",
     "trace": "rostam_py.tracing",
 }

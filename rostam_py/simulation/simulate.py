@@ -32,6 +32,7 @@ def simulate(
     events: Sequence[Any] = (),
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
+    min_iterations: int = 1,
 ) -> Any:
     """Simulate one plan, or several that share a fabric, until the iteration time is steady.
 
@@ -41,7 +42,8 @@ def simulate(
         behave alike once (same numbers, see MODEL H24). fuse: False keeps every kernel a task (same times,
         slower). timeline: True records one device of every stage, or a list of accelerators. events:
         LinkBandwidth changes. start_times: of each plan [s or text]. max_iterations: upper bound; default 10
-        for one plan; with several plans each runs exactly that many, default 3.
+        for one plan; with several plans each runs exactly that many, default 3. min_iterations: of one plan,
+        whether it is steady before or not.
     Returns: RunResult, or a list of them for a list of plans.
     Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
     Cost: messages in one iteration x iterations, at about a microsecond each; folding divides it.
@@ -57,6 +59,8 @@ def simulate(
     limit = max_iterations if max_iterations is not None else (3 if is_mix else 10)
     if limit < 1:
         raise ConfigError(f"max_iterations is {limit}; it must be >= 1")
+    if not 1 <= min_iterations <= limit:
+        raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
     strategy = plans[0].strategy
     _check_agreement(plans)
     raw = _core.run_session(
@@ -66,7 +70,7 @@ def simulate(
         min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
         comm_compute_fraction=strategy.comm_compute_fraction,
         num_planes=fabric.planes,
-        min_iterations=1,
+        min_iterations=min_iterations,
         max_iterations=limit,
         steady_tolerance=STEADY_TOLERANCE,
         seed=seed,

@@ -1,0 +1,85 @@
+"""place_mix: jobs of a mix -> one plan each, on accelerators of their own."""
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.fleet.allocation import allocate
+from rostam_py.fleet.job import Job
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.machine import Machine
+from rostam_py.placement.place import place
+from rostam_py.placement.plan import Plan
+from rostam_py.placement.ranks import assign_accelerators
+from rostam_py.placement.strategy import Strategy
+
+
+def place_mix(
+    jobs: Sequence[Job],
+    machine: Machine,
+    *,
+    allocation: str = "linear",
+    host_size: int = 8,
+    seed: int = 0,
+    cost: str = "roofline",
+    cost_config: dict[str, Any] | None = None,
+    placed: MutableMapping[Any, tuple[OperatorGraph, Plan]] | None = None,
+) -> list[Plan]:
+    """Place every job of a mix on accelerators that no other job uses.
+
+    Model: jobs take whole hosts of ``host_size`` consecutive accelerators, first job first: the lowest-numbered free
+        ones ("linear") or seeded random ones ("random"), and fill them in that order. A host with a failed
+        accelerator is left out, and so is one of which a job names accelerators itself.
+    Args: jobs: at least one, names distinct. machine: all jobs share its fabric. allocation: "linear" or "random".
+        host_size: accelerators of a host. seed: of "random". cost, cost_config: as in ``place``.
+        placed: plans made before, filled and used: jobs that differ in nothing but name, start and accelerators are
+            placed once. Give the same mapping to several calls whose cost tables do not change meanwhile.
+    Returns: one plan a job, in order.
+    Raises: ConfigError for an unknown allocation, bad sizes or equal names; DegreeError for more accelerators than
+        there are, or overlapping ones; what ``place`` raises.
+    Cost: one placement a kind of job.
+    """
+    check_jobs(jobs)
+    given = allocate(jobs, machine, allocation=allocation, host_size=host_size, seed=seed)
+    known = {} if placed is None else placed
+    return [_place(job, ids, machine, cost, cost_config, known) for job, ids in zip(jobs, given, strict=True)]
+
+
+def check_jobs(jobs: Sequence[Job]) -> None:
+    """Raise ConfigError for a mix without jobs, or with two jobs of one name."""
+    if not jobs:
+        raise ConfigError("jobs is empty; a mix needs at least one job")
+    names = [job.name for job in jobs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"jobs names {twice!r} more than once; every job needs a name of its own")
+
+
+def _place(
+    job: Job,
+    accelerators: tuple[int, ...],
+    machine: Machine,
+    cost: str,
+    cost_config: dict[str, Any] | None,
+    placed: MutableMapping[Any, tuple[OperatorGraph, Plan]],
+) -> Plan:
+    """Return the job's plan; what stages compute and send does not depend on which accelerators they run on."""
+    strategy = _on(job.strategy, accelerators)
+    settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, cost)
+    key = (id(job.graph), *settings, repr(sorted((cost_config or {}).items())), repr(machine.device))
+    if key not in placed or machine.fabric.is_circuit_switched:  # there placing heeds the fabric's circuits
+        plan = place(
+            job.graph, machine, global_batch=job.global_batch, strategy=strategy, cost=cost, cost_config=cost_config
+        )
+        placed[key] = (job.graph, plan)  # kept with it, so that no other graph gets its id
+        return plan
+    known = placed[key][1]
+    return replace(known, machine=machine, strategy=strategy, accelerators=assign_accelerators(strategy, machine))
+
+
+def _on(strategy: Strategy, accelerators: tuple[int, ...]) -> Strategy:
+    """Return the strategy on these accelerators, unless it maps ranks itself."""
+    if not isinstance(strategy.mapping, str):
+        return strategy
+    return replace(strategy, accelerators=list(accelerators))
