@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.convergence.curve import Curve
+from rostam_py.html import html_pairs
+from rostam_py.units import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,18 @@ class TimeToAccuracy:
     band: tuple[float, float]
     band_s: tuple[float, float]
     notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the time, its band, and where the iterations come from."""
+        low, high = self.band_s
+        pairs = {
+            "time to accuracy": format_time(self.time_s) + (" (EXTRAPOLATED)" if self.is_extrapolated else ""),
+            "band": f"{format_time(low)} to {format_time(high)}" if high - low > 1e-9 * high else None,
+            "iterations": f"{self.iterations:,.0f} of {self.global_batch:,} samples",
+            "curve": self.curve,
+            "notes": "; ".join(self.notes) or None,
+        }
+        return html_pairs(f"to {self.target}", pairs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-ready."""

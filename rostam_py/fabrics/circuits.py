@@ -7,6 +7,8 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.html import html_pairs
+from rostam_py.units import format_bandwidth, format_size, format_time
 
 
 def _no_pairs() -> np.ndarray:
@@ -59,6 +61,22 @@ class Circuits:
         """Return circuits out of, and into, every accelerator: two int arrays (accelerators,)."""
         ends = [np.bincount(side, weights=self.count, minlength=num_accelerators) for side in (self.src, self.dst)]
         return ends[0].astype(np.int64), ends[1].astype(np.int64)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many, how fast, what is relayed."""
+        rates, num = self.bandwidth_bytes_per_s, self.num_relayed_pairs
+        pairs = {
+            "circuits": f"{self.num_circuits:,} for {len(self.src):,} pairs",
+            "bandwidth of a pair": f"{format_bandwidth(rates.min())} to {format_bandwidth(rates.max())}"
+            if len(rates)
+            else None,
+            "slowest pair": f"sends an iteration's bytes in {format_time(1 / self.min_ratio_per_s)}"
+            if self.min_ratio_per_s
+            else None,
+            "relayed": f"{num:,} pairs, {format_size(float(self.relayed_bytes.sum()))} an iteration" if num else None,
+            "notes": "; ".join(self.notes) or None,
+        }
+        return html_pairs("circuits of one plane", pairs)
 
 
 def make_circuits(

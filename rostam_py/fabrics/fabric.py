@@ -1,7 +1,7 @@
 """Fabric: the Python face of one frozen core fabric, with its failures and prices."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.circuits import Circuits, check_demand
 from rostam_py.fabrics.config import FabricConfig
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
 
 
@@ -275,6 +276,25 @@ class Fabric:
         if self._circuits is not None:
             parts.append(f"{self._circuits.num_circuits:,} circuits")
         return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: sizes, bandwidth, price, failed parts."""
+        try:
+            price: str | None = f"{self.bill_of_materials().total_usd:,.0f} USD"
+        except ConfigError:
+            price = None
+        failed = [f"{len(ids):,} {kind}" for kind, ids in asdict(self.failures).items() if ids]
+        pairs = {
+            "accelerators": f"{self.num_accelerators:,}",
+            "bandwidth": f"{format_bandwidth(self.injection_bandwidth_bytes_per_s)} an accelerator",
+            "planes": f"{self.planes}" if self.planes > 1 else None,
+            "switches": f"{self.num_switches:,}",
+            "cables": f"{self.num_links:,}",
+            "price": price,
+            "circuits": f"{self._circuits.num_circuits:,}" if self._circuits is not None else None,
+            "failed": ", ".join(failed) or None,
+        }
+        return html_pairs(f"fabric {self._name}", pairs)
 
     def _with_parts(self, parts: "_core.Fabric", demand: tuple[Traffic, int] | None) -> "Fabric":
         """Return a fabric of these parts, with circuits for what of the demand is left on them."""

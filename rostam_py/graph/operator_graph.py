@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.html import html_pairs
+from rostam_py.units import format_count, format_size
 
 PHASES = ("forward", "backward", "optimizer")
 TENSOR_KINDS = ("input", "parameter", "buffer", "activation", "constant", "gradient", "loss")
@@ -202,6 +204,19 @@ class OperatorGraph:
             for tensor in dict.fromkeys(op.inputs):
                 users[tensor].append(op.id)
         return tuple(tuple(u) for u in users)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: sizes and work of one sample."""
+        pairs = {
+            "parameters": format_count(self.num_parameters),
+            "forward": f"{format_count(self.forward_flops())}FLOP a sample",
+            "backward": f"{format_count(self.backward_flops())}FLOP a sample",
+            "activations": f"{format_size(self.saved_bytes())} kept for backward, one sample",
+            "ops": f"{len(self.ops):,} ({self.route} route)",
+            "repeated blocks": f"{len(self.block_names):,}" if self.block_names else None,
+            "sequence length": f"{self.sequence_length:,} tokens" if self.sequence_length else None,
+        }
+        return html_pairs(self.name, pairs)
 
     def save(self, path: str) -> None:
         """Write the graph as JSON (gzip if the path ends in .gz); readable without torch."""

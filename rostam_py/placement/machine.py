@@ -5,6 +5,8 @@ from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
+from rostam_py.html import html_pairs
+from rostam_py.units import format_bandwidth, format_count, format_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +54,16 @@ class Machine:
     def with_slow_accelerators(self, factors: dict[int, float]) -> "Machine":
         """Return this machine with other speed factors for the named accelerators."""
         return replace(self, slow=self.slow | dict(factors))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the fabric in a line and the accelerator's data sheet."""
+        device, rate = self.device, format_bandwidth(self.fabric.injection_bandwidth_bytes_per_s)
+        peaks = ", ".join(f"{kind} {format_count(peak)}FLOP/s" for kind, peak in device.peak_flops_per_s.items())
+        pairs = {
+            "accelerators": f"{self.num_accelerators:,} x {device.name}, {rate} each",
+            "memory": f"{format_size(device.memory_bytes)} at {format_size(device.memory_bandwidth_bytes_per_s)}/s",
+            "peak": peaks,
+            "fabric": self.fabric.describe(),
+            "slow": f"{len(self.slow):,} of them" if self.slow else None,
+        }
+        return html_pairs("machine", pairs)

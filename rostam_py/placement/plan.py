@@ -17,9 +17,11 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.html import html_pairs
 from rostam_py.placement.collectives import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedule_of
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.strategy import Strategy
+from rostam_py.units import format_size
 
 if TYPE_CHECKING:
     from rostam_py.placement.sip_ml import GroupPlacement
@@ -228,6 +230,19 @@ class Plan:
     @cached_property
     def _configured(self) -> dict[int, Fabric]:
         return {}
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: who trains what, in which batches, and whether it fits."""
+        device, batches = self.machine.device, (self.num_microbatches, self.micro_batch, self.strategy.dp)
+        pairs = {
+            "strategy": f"{self.strategy.describe()} ({self.strategy.placer})",
+            "accelerators": f"{self.accelerators.size:,} x {device.name}",
+            "global batch": "{:,} samples = {} micro-batches x {} x dp {}".format(self.global_batch, *batches),
+            "memory": f"{format_size(self.memory_bytes)} of {format_size(device.memory_bytes)} on the fullest device",
+            "numerics": f"{self.precision}, {self.optimizer}, cost {self.cost}",
+            "notes": "; ".join(self.notes) or None,
+        }
+        return html_pairs(f"plan: {self.graph_name} on {self.machine.fabric.describe()}", pairs)
 
     def groups(self, axis: str, stage: int | None = None) -> list[np.ndarray]:
         """Return the accelerators of every process group of an axis, in rank order.

@@ -7,12 +7,13 @@ Example:
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rostam_py.costs.optimizers import get_optimizer
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.html import html_pairs
 from rostam_py.registry import Registry
 from rostam_py.units import parse_size, parse_time
 
@@ -163,6 +164,14 @@ class Strategy:
     def describe(self) -> str:
         """Return the degrees in words, e.g. "dp 16 x mp 8"."""
         return " x ".join(f"{axis} {degree}" for axis, degree in self.degrees().items())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the degrees, and every setting that is not the default."""
+        default = type(self)()
+        names = [entry.name for entry in fields(self) if entry.name not in (*AXES, "mp")]
+        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
+        size = {"accelerators used": f"{self.num_ranks:,} accelerators"}
+        return html_pairs(f"strategy {self.describe()}", size | changed)
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from rostam_py.html import html_table
 from rostam_py.placement import Plan, Strategy
 from rostam_py.simulation import RunResult
+from rostam_py.units import format_size, format_time
 
 EXPOSED = ("tp", "dp", "pp", "tied", "mp")
 
@@ -125,3 +127,22 @@ class SearchResult:
             "num_simulated": len(self.simulated), "worst_estimate_error": self.worst_estimate_error,
             "notes": list(self.notes), "candidates": [c.to_dict() for c in self.candidates],
         }  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the ten best candidates, with estimates, simulations and memory."""
+
+        def time(seconds: float | None) -> str | None:
+            return None if seconds is None else format_time(seconds)
+
+        rows = [
+            {
+                "rank": rank, "strategy": c.describe(), "global batch": f"{c.global_batch:,}",
+                "micro-batch": c.micro_batch,
+                "estimate": time(c.estimate_s), "simulated": time(c.simulated_s),
+                "time to accuracy": time(c.time_to_accuracy_s),
+                "memory": None if c.memory_bytes is None else format_size(c.memory_bytes), "refused": c.reason,
+            }
+            for rank, c in enumerate(self.candidates[:10], 1)
+        ]  # fmt: skip
+        counts = f"{len(self.candidates):,} candidates, {len(self.simulated):,} simulated"
+        return html_table(f"{self.model} on {self.fabric}, {self.accelerator}: {counts}", rows)

@@ -11,6 +11,7 @@ from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.closed_forms import closed_form_names, collective_time_ps
 from rostam_py.fabrics.collective_time import AlgorithmCosts, algorithm_costs, choose_algorithm
 from rostam_py.fabrics.rank_groups import place_on_grid
+from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import (
     check_fidelity,
@@ -19,7 +20,7 @@ from rostam_py.simulation.network import (
     unit_size,
     with_circuits_for_collective,
 )
-from rostam_py.units import parse_size
+from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
 # Bus bandwidth = algorithm bandwidth x this factor of p, as nccl-tests define it.
 _BUS_FACTORS = {
@@ -69,6 +70,17 @@ class CollectiveResult:
         """Algorithm bandwidth times the collective's factor (see the class) [bytes/s]."""
         factor = _BUS_FACTORS.get(self.collective, lambda p: 1.0)
         return self.algorithm_bandwidth_bytes_per_s * factor(self.num_ranks)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: time, bandwidths and traffic."""
+        pairs = {
+            "time": format_time(self.time_s),
+            "algorithm bandwidth": format_bandwidth(self.algorithm_bandwidth_bytes_per_s),
+            "bus bandwidth": format_bandwidth(self.bus_bandwidth_bytes_per_s),
+            "messages": f"{self.num_messages:,}, {format_size(self.bytes_sent)} sent" if self.num_messages else None,
+        }
+        size = f"{format_size(self.num_bytes)}, {self.num_ranks:,} ranks"
+        return html_pairs(f"{self.collective} ({self.algorithm}) of {size}", pairs)
 
 
 def run_collective(

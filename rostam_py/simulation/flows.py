@@ -9,9 +9,10 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
+from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import check_fidelity, make_router
-from rostam_py.units import parse_bandwidth, parse_size, parse_time
+from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size, parse_time
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,18 @@ class FlowsResult:
     finish_s: np.ndarray
     bytes_left: np.ndarray
     link_bytes: np.ndarray
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how many flows, and when the first, middle and last arrived."""
+        done = np.sort(self.finish_s[~np.isnan(self.finish_s)])
+        cut = len(self.finish_s) - len(done)
+        pairs = {
+            "first arrived": format_time(float(done[0])) if len(done) else None,
+            "median arrived": format_time(float(np.median(done))) if len(done) else None,
+            "last arrived": format_time(float(done[-1])) if len(done) else None,
+            "cut off": f"{cut:,} flows, {format_size(float(self.bytes_left.sum()))} left" if cut else None,
+        }
+        return html_pairs(f"{len(self.finish_s):,} flows", pairs)
 
 
 def run_flows(

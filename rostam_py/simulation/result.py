@@ -9,10 +9,12 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
+from rostam_py.html import html_bars, html_pairs, html_table
 from rostam_py.placement.plan import Plan
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
 from rostam_py.simulation.timeline import write_perfetto
+from rostam_py.units import format_count, format_time
 
 PS = 1e-12
 RESULT_VERSION = 1
@@ -168,6 +170,26 @@ class RunResult:
             )
             for k in order if self.link_bytes[k] > 0
         ]  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the time, a bar of where it goes, and what fills the critical path."""
+        plan, total = self.plan, self.iteration_time_s
+        pairs = {
+            "iteration time": format_time(total) + ("" if self.is_steady else " (not steady yet)"),
+            "throughput": f"{format_count(self.samples_per_s)} samples/s",
+            "MFU / HFU": f"{self.mfu:.1%} / {self.hfu:.1%}",
+            "strategy": f"{plan.strategy.describe()}, global batch {plan.global_batch:,} samples",
+        }
+        tasks = [
+            (row["kind"], row["name"], f"{row['count']:,}", format_time(row["duration_s"]), f"{share:.1%}")
+            for row in self.critical_tasks(5)
+            if (share := row["duration_s"] / total) > 0
+        ]
+        return (
+            html_pairs(f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs)
+            + html_bars(self.breakdown, "where one iteration goes (mean device)")
+            + html_table("largest parts of the critical path", tasks, ("kind", "task", "times", "total", "share"))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready summary; equal runs give equal values, to the byte."""

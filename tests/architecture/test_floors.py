@@ -22,6 +22,7 @@ PACKAGE = ROOT / "rostam_py"
 FLOORS = [
     {"errors", "models", "configs"},
     {"units", "registry"},
+    {"html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},
     {"placement"},
