@@ -1,12 +1,16 @@
 """Compose a command's configuration from overrides, and turn what can go wrong into clear messages."""
 
+import contextlib
 import difflib
+import functools
 import re
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
+from rostam_py.cli.choices import GROUPS, check_choice, experiment_command
+from rostam_py.errors import ConfigError, RostamError, UnitError
 
+CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
 _MAPPINGS = (
     "strategy.algorithms",
@@ -18,70 +22,99 @@ _MAPPINGS = (
 
 
 def compose_config(command: str, overrides: list[str]) -> Any:
-    """Return the typed configuration of a command ("run", "search", "profile", "demo").
+    """Return the typed configuration of a command ("run", "search", "sweep", "profile", "demo").
 
-    Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit.
+    Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit, or
+        several values where one is meant.
     """
-    from hydra import compose, initialize_config_module
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
-    from rostam_py.cli.schema import store_schemas
-
-    store_schemas()
-    for override in overrides:
-        _check_override(override)
-    try:
-        with initialize_config_module("rostam_py.configs", version_base="1.3"):
-            composed = compose(config_name=command, overrides=_as_hydra_wants(overrides))
+    check_overrides(command, overrides, allow_lists=False)
+    with explaining(command, overrides):
+        composed = _composed(command, tuple(overrides))
         _check_units(composed)
         return OmegaConf.to_object(composed)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise _explain(error, command, overrides) from error
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
     """Return the composed configuration as YAML, to be kept beside the result."""
-    from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    with initialize_config_module("rostam_py.configs", version_base="1.3"):
-        return OmegaConf.to_yaml(compose(config_name=command, overrides=_as_hydra_wants(overrides)))
+    return OmegaConf.to_yaml(_composed(command, tuple(overrides)))
 
 
-def _as_hydra_wants(overrides: list[str]) -> list[str]:
+def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) -> None:
+    """Refuse what is no override, names that do not exist, and another command's experiment, before any work.
+
+    Args: allow_lists: whether several values of one key, such as model=a,b, are meant.
+    Raises: ConfigError; UnknownNameError with the choices, for a name inside a list too.
+    """
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
+        key = key.lstrip("+")
+        with explaining(command, overrides):
+            values, is_list = _values(override)
+        check_choice(key, values)
+        if is_list and not allow_lists:
+            raise ConfigError(
+                f"{override!r} names several values and rostam {command} takes one: rostam sweep {override} runs each,"
+                f" {key}=[...] is a list"
+            )
+        if key == "experiment":
+            _check_experiments(command, values)
+
+
+def as_hydra_wants(overrides: Iterable[str]) -> list[str]:
+    """Return the overrides with Hydra's "++" before keys that the user makes up."""
     opens = tuple(f"{key}{sign}" for key in _MAPPINGS for sign in ".=")
     return [f"++{one}" if one.startswith(opens) else one for one in overrides]
 
 
-def group_choices(group: str) -> list[str]:
-    """Return what ``group=`` may be: registered names and presets."""
-    from rostam_py.costs import COST_MODELS
-    from rostam_py.fabrics import FABRICS
+@contextlib.contextmanager
+def explaining(command: str, overrides: list[str]) -> Iterator[None]:
+    """Turn what Hydra raises inside into a ConfigError with the key, the value and what is allowed."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
-    registry = {"fabric": FABRICS, "cost": COST_MODELS}[group]
-    return sorted({*registry.names(), *presets(group)})
-
-
-def presets(group: str) -> list[str]:
-    """Return the YAML presets of a group."""
-    import rostam_py.configs
-
-    folder = Path(next(iter(rostam_py.configs.__path__))) / group
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explain(error, command, overrides) from error
 
 
-def _check_override(override: str) -> None:
-    key, equals, value = override.partition("=")
-    if not equals:
-        raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
-    if key in ("fabric", "cost"):
-        choices = group_choices(key)
-        if value not in choices:
-            near = difflib.get_close_matches(value, choices, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}")
+@functools.lru_cache(maxsize=256)
+def _composed(command: str, overrides: tuple[str, ...]) -> Any:
+    from hydra import compose, initialize_config_module
+
+    from rostam_py.cli.schema import store_schemas
+
+    store_schemas()
+    with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
+        return compose(config_name=command, overrides=as_hydra_wants(overrides))
+
+
+def _values(override: str) -> tuple[list[str], bool]:
+    """Return the values that an override names, as text, and whether there may be several."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Glob, QuotedString, Transformer
+
+    parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
+    if not parsed.is_sweep_override():
+        value = parsed.value()
+        return ([] if isinstance(value, list | dict) else ["null" if value is None else str(value)]), False
+    if isinstance(parsed.value(), Glob):
+        return [], True  # hydra expands it to what there is
+    found = parsed.sweep_iterator(transformer=Transformer.identity)
+    return [one.text if isinstance(one, QuotedString) else str(one) for one in found], True
+
+
+def _check_experiments(command: str, names: list[str]) -> None:
+    for name in names:
+        needed = "run" if name == "null" else experiment_command(name)
+        if needed not in ("run", command):
+            raise ConfigError(f"experiment {name!r} is a {needed}; run it with: rostam {needed} experiment={name}")
 
 
 def _check_units(composed: Any) -> None:
@@ -127,11 +160,13 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
 
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong."""
-    from hydra import compose, initialize_config_module
+    from hydra.errors import HydraException
 
-    with initialize_config_module("rostam_py.configs", version_base="1.3"):
-        choices = [one for one in overrides if one.partition("=")[0] in ("fabric", "cost")]
-        node: Any = compose(config_name=command, overrides=choices)
+    choices = [one for one in overrides if one.partition("=")[0] in GROUPS]
+    try:
+        node: Any = _composed(command, tuple(choices))
+    except HydraException:  # the experiment names the key itself
+        node = _composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
     where: list[str] = []
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []

@@ -1,6 +1,7 @@
 """The schema of every command's configuration: dataclasses, stored in Hydra's ConfigStore.
 
-Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name.
+Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name. Strategy's
+fields are the schema of the group ``strategy``, whose choice "default" they are.
 """
 
 import dataclasses
@@ -9,6 +10,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.placement.strategy import Strategy
@@ -38,7 +40,9 @@ def _strategy_schema() -> type:
             entries.append((entry.name, kind, field(default_factory=entry.default_factory)))
         else:
             entries.append((entry.name, kind, field(default=default)))
-    return dataclasses.make_dataclass("StrategyConfig", entries, kw_only=True)
+    schema = dataclasses.make_dataclass("StrategyConfig", entries, kw_only=True)
+    schema.__module__ = __name__  # so that workers can unpickle it
+    return schema
 
 
 StrategyConfig = _strategy_schema()
@@ -164,6 +168,7 @@ def store_schemas() -> None:
         store.store(group="fabric", name=name, node=FABRICS.get(name))
     for name in COST_MODELS:
         store.store(group="cost", name=name, node=COST_MODELS.get(name).Config)
+    store.store(group="strategy", name=DEFAULT_STRATEGY, node=StrategyConfig)
 
 
 def name_of(kind: str, config: Any) -> str:

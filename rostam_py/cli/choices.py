@@ -1,0 +1,110 @@
+"""What may stand behind a key: registered names and YAML presets; wrong ones are refused before any work.
+
+Loads neither hydra nor torch, so that help and completion stay quick.
+"""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from rostam_py.errors import UnknownNameError
+
+# Hydra groups: a choice is a whole set of keys, of which single ones can be overridden.
+GROUPS = ("fabric", "cost", "strategy", "experiment")
+# Keys whose value is a registered name.
+NAMED_KEYS = ("model", "accelerator", "convergence", "routing")
+ROUTINGS = {
+    "spray": "equal share on every minimal next hop, at each hop",
+    "hash": "one minimal path a channel, drawn from the seed (ECMP)",
+}
+DEFAULT_STRATEGY = "default"
+_NO_CURVE = ("none", "null")
+
+
+def group_choices(group: str) -> list[str]:
+    """Return what ``group=`` may be: registered names and presets."""
+    return sorted({*_registered(group), *presets(group)})
+
+
+def presets(group: str) -> list[str]:
+    """Return the YAML presets of a group."""
+    return sorted(path.stem for path in config_folder(group).glob("*.yaml"))
+
+
+def describe_preset(group: str, name: str) -> str:
+    """Return what a preset's first comment says it is."""
+    lines = (config_folder(group) / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    return next((text for text in comments if not text.startswith("@")), "")
+
+
+def experiment_command(name: str) -> str:
+    """Return the command that runs an experiment: "sweep", "search" or "run"."""
+    lines = (config_folder("experiment") / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    sections = [line.partition(":")[0] for line in lines if line[:1].isalpha()]
+    return next((command for command in ("sweep", "search") if command in sections), "run")
+
+
+def config_folder(group: str) -> Path:
+    """Return the folder of a group's presets."""
+    import rostam_py.configs
+
+    return Path(next(iter(rostam_py.configs.__path__))) / group
+
+
+def name_choices(key: str) -> list[str]:
+    """Return the registered names of a key of ``NAMED_KEYS``."""
+    if key == "model":
+        from rostam_py.models import MODELS
+
+        return sorted(MODELS)
+    if key == "accelerator":
+        from rostam_py.costs import ACCELERATORS
+
+        return sorted(ACCELERATORS)
+    if key == "convergence":
+        from rostam_py.convergence import CURVES
+
+        return CURVES.names()
+    return list(ROUTINGS)
+
+
+def check_choice(key: str, values: Iterable[str]) -> None:
+    """Refuse a name that does not exist behind a group or a named key; other keys pass.
+
+    Raises: UnknownNameError with the nearest name and all choices.
+    """
+    if key in GROUPS:
+        choices = group_choices(key)
+    elif key in NAMED_KEYS:
+        choices = name_choices(key)
+    else:
+        return
+    for value in values:
+        if value in choices or _passes(key, value):
+            continue
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        more = ", or path/to/file.py:Class" if key == "model" else ""
+        raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}{more}")
+
+
+def _registered(group: str) -> list[str]:
+    if group == "fabric":
+        from rostam_py.fabrics import FABRICS
+
+        return FABRICS.names()
+    if group == "cost":
+        from rostam_py.costs import COST_MODELS
+
+        return COST_MODELS.names()
+    return [DEFAULT_STRATEGY] if group == "strategy" else []
+
+
+def _passes(key: str, value: str) -> bool:
+    """Say whether a value that is no name is legal all the same: a user's model, no curve, no experiment."""
+    if key == "model":
+        return ".py:" in value
+    if key == "convergence":
+        return value in _NO_CURVE
+    return key == "experiment" and value == "null"
