@@ -72,7 +72,10 @@ void bind_fabric(py::module_& module) {
       .def_property_readonly("name", &Fabric::name, "Registered name.")
       .def_property_readonly("num_accelerators", &Fabric::num_accelerators, "Accelerators, failed ones included.")
       .def_property_readonly("num_switches", &Fabric::num_switches, "Switches, failed ones included.")
-      .def_property_readonly("num_cables", &Fabric::num_cables, "Cables of this plane, failed ones included.")
+      .def_property_readonly("num_vertices", &Fabric::num_vertices,
+                             "Accelerators, switches, then NICs and switches inside servers.")
+      .def_property_readonly("num_cables", &Fabric::num_cables,
+                             "Cables of this plane outside servers, failed ones included.")
       .def_property_readonly(
           "failed_switches", [](const Fabric& self) { return self.failures().switches; }, "Sorted ids from 0.")
       .def_property_readonly(

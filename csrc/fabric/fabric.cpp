@@ -19,11 +19,18 @@ void Blueprint::add_link(int32_t src, int32_t dst, double capacity_bytes_per_s, 
 
 Fabric::Fabric(Blueprint blueprint) : blueprint_(std::move(blueprint)) {
   validate();
-  for (const Link& link : links()) num_cables_ = std::max(num_cables_, link.cable + 1);
+  for (const Link& link : links()) {
+    if (!is_inside_server(link)) num_cables_ = std::max(num_cables_, link.cable + 1);
+  }
   link_failed_.assign(links().size(), 0);
   vertex_failed_.assign(static_cast<size_t>(num_vertices()), 0);
   is_closed_form_valid_ = blueprint_.distance != nullptr;
   index_links();
+}
+
+bool Fabric::is_inside_server(const Link& link) const {
+  return std::max(link.src, link.dst) >= num_accelerators() + num_switches() &&
+         std::min(link.src, link.dst) < num_accelerators();
 }
 
 void Fabric::validate() const {

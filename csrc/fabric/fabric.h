@@ -1,5 +1,6 @@
 // Fabric: accelerators, switches and directed links of one plane, frozen once built.
-// Vertices 0..num_accelerators-1 are accelerators, then switches. Every cable is two directed links.
+// Vertices 0..num_accelerators-1 are accelerators, then switches, then parts of servers: NICs and switches inside,
+// which fail with their accelerators only. Every cable is two directed links.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,7 @@ struct Blueprint {
   std::string name;
   int32_t num_accelerators = 0;
   int32_t num_switches = 0;
+  int32_t num_server_parts = 0;  // their cables to accelerators come after all others
   std::vector<Link> links;
   bool accelerators_forward = false;
   bool bundles_collapse = false;
@@ -98,7 +100,8 @@ class Fabric {
   const std::string& name() const { return blueprint_.name; }
   int32_t num_accelerators() const { return blueprint_.num_accelerators; }
   int32_t num_switches() const { return blueprint_.num_switches; }
-  int32_t num_vertices() const { return num_accelerators() + num_switches(); }
+  int32_t num_vertices() const { return num_accelerators() + num_switches() + blueprint_.num_server_parts; }
+  // Cables between accelerators (or their NICs) and switches, and between switches; not those inside servers.
   int32_t num_cables() const { return num_cables_; }
   // Failed links stay listed, so that ids never move; `out` and `in` leave them out.
   const std::vector<Link>& links() const { return blueprint_.links; }
@@ -150,6 +153,7 @@ class Fabric {
     return {hops.data() + begin[v], hops.data() + begin[v + 1]};
   }
   void validate() const;
+  bool is_inside_server(const Link& link) const;
   void index_links();
   void fail_parts();
   void split_bundles();

@@ -88,7 +88,9 @@ std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& ki
   } else if (kind == "links") {
     drawn = &more.cables;
     std::vector<uint8_t> works(static_cast<size_t>(num_cables()), 0);
-    for (size_t i = 0; i < links().size(); ++i) works[static_cast<size_t>(links()[i].cable)] |= !link_failed_[i];
+    for (size_t i = 0; i < links().size(); ++i) {
+      if (links()[i].cable < num_cables()) works[static_cast<size_t>(links()[i].cable)] |= !link_failed_[i];
+    }
     for (int32_t c = 0; c < num_cables(); ++c) {
       if (works[static_cast<size_t>(c)]) working.push_back(c);
     }

@@ -109,6 +109,11 @@ class FabricConfig:
         return self.injection_bandwidth_bytes_per_s / (self.planes * self.ports_per_plane)
 
     @property
+    def peak_bandwidth_bytes_per_s(self) -> float:
+        """What an accelerator can send, or receive, at most over every link that it has: B, or more [bytes/s]."""
+        return self.injection_bandwidth_bytes_per_s
+
+    @property
     def is_circuit_switched(self) -> bool:
         """Whether routes need circuits (MODEL G)."""
         return False

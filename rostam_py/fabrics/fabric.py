@@ -90,12 +90,12 @@ class Fabric:
 
     @property
     def num_switches(self) -> int:
-        """Switches of all planes, failed ones included."""
+        """Switches of all planes, failed ones included; those inside servers of a fat tree are not counted."""
         return self.planes * int(self._parts.num_switches)
 
     @property
     def num_links(self) -> int:
-        """Cables of all planes (each two directed links), failed ones included."""
+        """Cables of all planes (each two directed links), failed ones included; not those inside servers of a tree."""
         return self.planes * int(self._parts.num_cables)
 
     @property
@@ -122,14 +122,24 @@ class Fabric:
     def links(self) -> np.ndarray:
         """Directed links of one plane (with circuits: one a connected pair), a structured array (directed links,).
 
-        Fields: src, dst (vertices: accelerators first, then switches), bandwidth_bytes_per_s, latency_s, cable,
-        bundle (-1: none), is_failed.
+        Fields: src, dst (vertices: accelerators first, then switches, then NICs and switches inside servers),
+        bandwidth_bytes_per_s, latency_s, cable, bundle (-1: none), is_failed.
         """
         columns = self._core.link_columns()
         table = np.empty(len(columns["src"]), dtype=[(key, values.dtype) for key, values in columns.items()])
         for key, values in columns.items():
             table[key] = values
         return table
+
+    def vertex_name(self, vertex: int) -> str:
+        """Return "accelerator 3", "switch 0" (as ``with_failures`` counts them), "NIC 3" or "server 0"."""
+        part = vertex - self.num_accelerators - int(self._parts.num_switches)
+        if part >= self.num_accelerators:
+            return f"server {part - self.num_accelerators}"
+        if part >= 0:
+            return f"NIC {part}"
+        is_switch = vertex >= self.num_accelerators
+        return f"switch {vertex - self.num_accelerators}" if is_switch else f"accelerator {vertex}"
 
     @property
     def failures(self) -> Failures:

@@ -6,7 +6,7 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
-from rostam_py.units import parse_time
+from rostam_py.units import parse_bandwidth, parse_time
 
 
 @dataclass(kw_only=True, slots=True)
@@ -16,15 +16,24 @@ class FatTreeConfig(FabricConfig):
     Model: two levels: the uplinks of all leaves go round-robin to the fewest spines that hold them. Three
         levels: at most radix / 2 leaves a pod; each leaf has one link to each of the leaf_up switches of its
         pod; those have as many links up as down, to cores grouped so that every pod reaches every core.
+        With servers an accelerator keeps its own port, now a NIC's, on the leaf, and has one more link to the switch
+        in its server; messages inside a server take that (2 links), all others NIC and leaf. B is the NIC's. A NIC
+        adds no latency, so paths between servers are as long as without servers. Parts of servers are not counted as
+        switches or links, and fail with their accelerators only; a cut cable to the leaf leaves the server.
     Args:
         num_accelerators: >= 1.
         levels: 2 or 3; None takes 2 where every spine can reach every leaf, else 3.
         radix: ports of a switch; 64 as in the paper's price list.
         leaf_down, leaf_up: ports of a leaf to accelerators and upwards; by default half of the radix and the
             rest (nonblocking). The paper's cost section tapers with 42 / 22 and 51 / 13.
-        link_latency: of every cable; 20 ns in the paper.
+        num_spines: of two levels, from the fewest that hold all uplinks (None) to leaf_up.
+        server_size: accelerators of one server; 1 means no servers. The last server may stay part full.
+        server_bandwidth: of an accelerator's link inside its server, in each direction, over all planes; 300 GB/s,
+            half of the 600 GB/s (both directions) of NVLink 3.
+        link_latency: of every cable, those inside servers included; 20 ns in the paper.
         switch_latency: of every switch on a path; 40 ns, the paper's buffer latency.
-    Source: HammingMesh, appendices C (counts) and F (latencies).
+    Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
+        accelerators with a NIC each below 32-port leaves: Cohen et al., "Routing for Large ML Models", evaluation.
     """
 
     num_accelerators: int
@@ -32,13 +41,17 @@ class FatTreeConfig(FabricConfig):
     radix: int = 64
     leaf_down: int | None = None
     leaf_up: int | None = None
+    num_spines: int | None = None
+    server_size: int = 1
+    server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
         FabricConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.radix = check_integer("fabric.radix", self.radix, 2)
-        for key in ("leaf_down", "leaf_up"):
+        self.server_size = check_integer("fabric.server_size", self.server_size, 1)
+        for key in ("leaf_down", "leaf_up", "num_spines"):
             if getattr(self, key) is not None:
                 setattr(self, key, check_integer(f"fabric.{key}", getattr(self, key), 1))
         down, up = self.leaf_ports
@@ -49,6 +62,25 @@ class FatTreeConfig(FabricConfig):
             )
         if self.levels not in (None, 2, 3):
             raise ConfigError(f"fabric.levels is {self.levels!r}; allowed: 2, 3")
+        if self.num_spines is not None:
+            self._check_spines(self.num_spines)
+
+    def _check_spines(self, num_spines: int) -> None:
+        up = self.leaf_ports[1]
+        if self.num_leaves == 1 or self.levels == 3:
+            shape = "three levels" if self.levels == 3 else f"one leaf for {self.num_accelerators} accelerators"
+            raise ConfigError(f"fabric.num_spines is {num_spines}, but the tree has {shape}; it goes with two levels")
+        fewest = -(-self.num_leaves * up // self.radix)
+        if not fewest <= num_spines <= up:
+            raise ConfigError(
+                f"fabric.num_spines is {num_spines}; {self.num_leaves} leaves with fabric.leaf_up = {up} allow {fewest}"
+                f" (fabric.radix = {self.radix}) to {up} (a link from every leaf to every spine)"
+            )
+
+    @property
+    def num_leaves(self) -> int:
+        """Switches that accelerators are on."""
+        return -(-self.num_accelerators // self.leaf_ports[0])
 
     @property
     def leaf_ports(self) -> tuple[int, int]:
@@ -64,9 +96,14 @@ class FatTreeConfig(FabricConfig):
         """2 or 3: as given, or the fewest that join all leaves."""
         if self.levels is not None:
             return self.levels
-        down, up = self.leaf_ports
-        num_leaves = -(-self.num_accelerators // down)
-        return 2 if -(-num_leaves * up // self.radix) <= up else 3
+        up = self.leaf_ports[1]
+        return 2 if -(-self.num_leaves * up // self.radix) <= up else 3
+
+    @property
+    def peak_bandwidth_bytes_per_s(self) -> float:
+        """What an accelerator can send at most, through its NIC and inside its server at once [bytes/s]."""
+        inside = parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth") if self.server_size > 1 else 0.0
+        return self.injection_bandwidth_bytes_per_s + inside
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
@@ -77,13 +114,19 @@ class FatTreeConfig(FabricConfig):
             "radix": self.radix,
             "leaf_down": down,
             "leaf_up": up,
+            "num_spines": self.num_spines or 0,
+            "server_size": self.server_size,
+            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) / self.planes,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
         }
 
     def bill_of_materials(self) -> BillOfMaterials:
-        """Price all planes: copper to accelerators, active optical cables between switches."""
+        """Price all planes: copper to accelerators, active optical cables between switches.
+
+        Model: what is inside a server counts as packaging, which the price list leaves out.
+        """
         from rostam_py import _core
 
         core = _core.make_fabric("fat_tree", self.core_parameters())

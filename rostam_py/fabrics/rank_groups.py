@@ -18,10 +18,10 @@ def unit_size(fabric: Fabric) -> int:
     Boards of one accelerator are numbered along their row, which is then the unit.
     """
     config: Any = fabric.config
+    if hasattr(config, "leaf_ports") and config.server_size == 1:
+        return int(config.leaf_ports[0])
     if hasattr(config, "server_size"):
         return int(config.server_size)
-    if hasattr(config, "leaf_ports"):
-        return int(config.leaf_ports[0])
     if hasattr(config, "boards"):
         on_board = int(np.prod(config.board))
         return on_board if on_board > 1 else int(config.boards[0])

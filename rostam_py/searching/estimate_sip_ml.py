@@ -279,5 +279,5 @@ def _rates(plan: Plan, fabric: Fabric, traffic: np.ndarray) -> tuple[np.ndarray,
         rate[i, j] = worst / traffic[i, j]
         return alpha, rate
     port = np.maximum(traffic.sum(axis=1)[i], traffic.sum(axis=0)[j])
-    rate[i, j] = np.maximum(worst / port, 1 / fabric.injection_bandwidth_bytes_per_s)
+    rate[i, j] = np.maximum(worst / port, 1 / fabric.config.peak_bandwidth_bytes_per_s)
     return alpha, rate

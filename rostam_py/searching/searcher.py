@@ -421,7 +421,7 @@ def _ideal(machine: Machine) -> Machine:
     """Return a machine on an ideal switch without latency: as many accelerators, failed ones and bandwidth."""
     fabric = build_fabric(
         "electrical_flat", num_accelerators=machine.num_accelerators, latency=0.0,
-        accelerator_bandwidth=machine.fabric.injection_bandwidth_bytes_per_s,
+        accelerator_bandwidth=machine.fabric.config.peak_bandwidth_bytes_per_s,
     )  # fmt: skip
     failed = machine.fabric.failures.accelerators
     if failed:

@@ -38,7 +38,4 @@ def check_fidelity(fidelity: str, allowed: tuple[str, ...]) -> None:
 
 def link_name(fabric: Any, links: np.ndarray, link: int) -> str:
     """Return "source -> destination" of a directed link, naming accelerators and switches."""
-    count = fabric.num_accelerators
-    ends = (int(links["src"][link]), int(links["dst"][link]))
-    names = [f"accelerator {v}" if v < count else f"switch {v - count}" for v in ends]
-    return " -> ".join(names)
+    return " -> ".join(fabric.vertex_name(int(links[end][link])) for end in ("src", "dst"))

@@ -17,6 +17,8 @@ FABRICS = {
     "tapered": ("fat_tree", {"num_accelerators": 30, "radix": 8, "leaf_down": 5, "leaf_up": 3}),
     "deep": ("fat_tree", {"num_accelerators": 40, "radix": 8, "levels": 3}),
     "deep_uneven": ("fat_tree", {"num_accelerators": 61, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3}),
+    "servers": ("fat_tree", {"num_accelerators": 24, "radix": 8, "server_size": 4}),
+    "deep_servers": ("fat_tree", {"num_accelerators": 61, "radix": 8, "levels": 3, "leaf_down": 5, "server_size": 4}),
     "torus": ("torus", {"dims": (4, 5)}),
     "torus_of_two": ("torus", {"dims": (2, 4, 2)}),
 }
@@ -32,7 +34,8 @@ def fabric(request):
 def maybe_broken(request, fabric):
     if request.param == "whole" or fabric.num_links < 30:
         return fabric
-    between = fabric.links["cable"][fabric.links["src"] >= fabric.num_accelerators]
+    is_between = fabric.links["src"] >= fabric.num_accelerators
+    between = fabric.links["cable"][is_between & (fabric.links["cable"] < fabric.num_links)]
     return fabric.with_failures(links=[int(between.max()) if len(between) else 3])
 
 
