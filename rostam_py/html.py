@@ -11,11 +11,12 @@ from html import escape
 
 from rostam_py.units import format_time
 
-# Okabe and Ito's palette less black and yellow, told apart by colour-blind readers too; grey for the rest.
-_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#7f7f7f")
+# Okabe and Ito's colours, told apart by colour-blind readers too, and a report's for where time goes: communication is
+# warm, the rest cool.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
 _KIND_COLOURS = {
-    "compute": _COLOURS[0], "tp": _COLOURS[1], "dp": _COLOURS[2], "pp": _COLOURS[3], "mp": _COLOURS[4],
-    "tied": _COLOURS[5], "bubble": _COLOURS[6], "launch": "#b0b0b0",
+    "compute": "#0072b2", "launch": "#56b4e9", "bubble": "#b8b8b8", "tp": "#d55e00", "dp": "#e69f00", "pp": "#cc79a7",
+    "tied": "#8b4a6b", "mp": "#f0e442",
 }  # fmt: skip
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};background:none;color:inherit"
