@@ -4,6 +4,7 @@ Loads neither hydra nor torch, so that help and completion stay quick.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,12 @@ ROUTINGS = {
     "spray": "equal share on every minimal next hop, at each hop",
     "hash": "one minimal path a channel, drawn from the seed (ECMP)",
 }
+LIST_KINDS = {
+    "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
+    "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
+    "collectives": "algorithms of each collective", "routings": "how paths are chosen",
+    "convergence": "iterations to accuracy over the batch",
+}  # fmt: skip
 DEFAULT_STRATEGY = "default"
 _NO_CURVE = ("none", "null")
 
@@ -33,15 +40,26 @@ def presets(group: str) -> list[str]:
 
 def describe_preset(group: str, name: str) -> str:
     """Return what a preset's first comment says it is."""
-    lines = (config_folder(group) / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    lines = _preset_text(group, name).splitlines()
     comments = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     return next((text for text in comments if not text.startswith("@")), "")
 
 
+def preset_base(group: str, name: str) -> str:
+    """Return the registered name that a preset derives from; a registered name is its own."""
+    match = re.search(r"^defaults: \[(\w+), _self_\]$", _preset_text(group, name), re.MULTILINE)
+    return match.group(1) if match else name
+
+
+def preset_values(group: str, name: str) -> dict[str, str]:
+    """Return what a preset sets, as written."""
+    pairs = re.findall(r"^(\w+): (.*)$", _preset_text(group, name), re.MULTILINE)
+    return {key: value for key, value in pairs if key != "defaults"}
+
+
 def experiment_command(name: str) -> str:
     """Return the command that runs an experiment: "sweep", "search" or "run"."""
-    lines = (config_folder("experiment") / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    sections = [line.partition(":")[0] for line in lines if line[:1].isalpha()]
+    sections = re.findall(r"^(\w+):", _preset_text("experiment", name), re.MULTILINE)
     return next((command for command in ("sweep", "search") if command in sections), "run")
 
 
@@ -87,6 +105,12 @@ def check_choice(key: str, values: Iterable[str]) -> None:
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         more = ", or path/to/file.py:Class" if key == "model" else ""
         raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}{more}")
+
+
+def _preset_text(group: str, name: str) -> str:
+    """Return a preset's YAML; nothing for a registered name."""
+    path = config_folder(group) / f"{name}.yaml"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def _registered(group: str) -> list[str]:

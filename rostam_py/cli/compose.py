@@ -31,16 +31,16 @@ def compose_config(command: str, overrides: list[str]) -> Any:
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
-        composed = _composed(command, tuple(overrides))
-        _check_units(composed)
-        return OmegaConf.to_object(composed)
+        config = composed(command, tuple(overrides))
+        _check_units(config)
+        return OmegaConf.to_object(config)
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
     """Return the composed configuration as YAML, to be kept beside the result."""
     from omegaconf import OmegaConf
 
-    return OmegaConf.to_yaml(_composed(command, tuple(overrides)))
+    return OmegaConf.to_yaml(composed(command, tuple(overrides)))
 
 
 def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) -> None:
@@ -85,14 +85,21 @@ def explaining(command: str, overrides: list[str]) -> Iterator[None]:
 
 
 @functools.lru_cache(maxsize=256)
-def _composed(command: str, overrides: tuple[str, ...]) -> Any:
+def composed(command: str, overrides: tuple[str, ...]) -> Any:
+    """Return a command's configuration as Hydra composes it; not to be changed."""
     from hydra import compose, initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
 
     from rostam_py.cli.schema import store_schemas
 
     store_schemas()
-    with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-        return compose(config_name=command, overrides=as_hydra_wants(overrides))
+    outer = GlobalHydra.instance().hydra  # a hydra.main application that we run in, a multirun for example
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
+            return compose(config_name=command, overrides=as_hydra_wants(overrides))
+    finally:
+        GlobalHydra.instance().hydra = outer
 
 
 def _values(override: str) -> tuple[list[str], bool]:
@@ -117,7 +124,7 @@ def _check_experiments(command: str, names: list[str]) -> None:
             raise ConfigError(f"experiment {name!r} is a {needed}; run it with: rostam {needed} experiment={name}")
 
 
-def _check_units(composed: Any) -> None:
+def _check_units(config: Any) -> None:
     """Refuse bare numbers where a unit is needed (MODEL A6)."""
     import dataclasses
 
@@ -125,13 +132,13 @@ def _check_units(composed: Any) -> None:
 
     from rostam_py.cli.schema import STRATEGY_UNITS
 
-    if "fabric" not in composed:
+    if "fabric" not in config:
         return
-    schema: Any = OmegaConf.get_type(composed.fabric)
+    schema: Any = OmegaConf.get_type(config.fabric)
     units = {e.name: e.metadata["unit"] for e in dataclasses.fields(schema) if e.metadata.get("unit")}
     for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS)):
-        for key, unit in keys.items():
-            value = None if OmegaConf.is_missing(composed[node], key) else composed[node][key]
+        for key, unit in keys.items() if node in config else ():
+            value = None if OmegaConf.is_missing(config[node], key) else config[node][key]
             if isinstance(value, int | float) and value != 0:
                 example = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}[unit]
                 raise UnitError(f"{node}.{key} is {value}, a number without a unit; write for example '{example}'")
@@ -164,9 +171,9 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
 
     choices = [one for one in overrides if one.partition("=")[0] in GROUPS]
     try:
-        node: Any = _composed(command, tuple(choices))
+        node: Any = composed(command, tuple(choices))
     except HydraException:  # the experiment names the key itself
-        node = _composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
+        node = composed(command, tuple(one for one in choices if not one.startswith("experiment=")))
     where: list[str] = []
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []

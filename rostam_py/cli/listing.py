@@ -9,6 +9,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from rostam_py.cli.choices import (
+    DEFAULT_STRATEGY,
+    GROUPS,
+    LIST_KINDS,
+    ROUTINGS,
+    describe_preset,
+    experiment_command,
+    preset_base,
+    presets,
+)
 from rostam_py.errors import UnknownNameError
 from rostam_py.units import format_bandwidth, format_count, format_size
 
@@ -18,14 +28,16 @@ Row = dict[str, str]
 def list_kinds(kinds: list[str], as_json: bool) -> int:
     """Print the members of each kind. Returns the exit status."""
     listers: dict[str, Callable[[], list[Row]]] = {
-        "models": _models, "fabrics": _fabrics, "presets": _presets, "accelerators": _accelerators,
-        "costs": _costs, "collectives": _collectives, "routings": _routings, "convergence": _convergence,
+        "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
+        "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
+        "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
         if kind not in listers:
             raise UnknownNameError(f"unknown kind {kind!r}; kinds: {', '.join(listers)}")
     if not kinds:
-        print("kinds: " + ", ".join(listers))
+        for kind, what in LIST_KINDS.items():
+            print(f"  rostam list {kind:<14}{what}")
         return 0
     rows = {kind: listers[kind]() for kind in kinds}
     if as_json:
@@ -33,7 +45,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         return 0
     for kind, members in rows.items():
         table = Table(title=kind)
-        for column in members[0]:
+        for column in members[0] if members else ():
             table.add_column(column, overflow="fold")
         for row in members:
             table.add_row(*row.values())
@@ -67,14 +79,25 @@ def _with_default(entry: Any) -> str:
 
 
 def _presets() -> list[Row]:
-    from pathlib import Path
+    groups = [group for group in GROUPS if group != "experiment"]
+    return [
+        {"key": f"{group}={name}", "what": describe_preset(group, name), "of": _base(group, name)}
+        for group in groups
+        for name in presets(group)
+    ]
 
-    import rostam_py.configs
-    from rostam_py.cli.compose import presets
 
-    folder = Path(next(iter(rostam_py.configs.__path__))) / "fabric"
-    texts = {name: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name in presets("fabric")}
-    return [{"fabric": name, "what": text.splitlines()[0].removeprefix("# ")} for name, text in texts.items()]
+def _base(group: str, name: str) -> str:
+    base = preset_base(group, name)
+    return f"{group}={base}" if base != DEFAULT_STRATEGY else group
+
+
+def _experiments() -> list[Row]:
+    names = presets("experiment")
+    return [
+        {"command": f"rostam {experiment_command(name)} experiment={name}", "what": describe_preset("experiment", name)}
+        for name in names
+    ]
 
 
 def _accelerators() -> list[Row]:
@@ -114,10 +137,7 @@ def _collectives() -> list[Row]:
 
 
 def _routings() -> list[Row]:
-    return [
-        {"routing": "spray", "what": "equal share on every minimal next hop, at each hop"},
-        {"routing": "hash", "what": "one minimal path a channel, drawn from the seed (ECMP)"},
-    ]
+    return [{"routing": name, "what": what} for name, what in ROUTINGS.items()]
 
 
 def _convergence() -> list[Row]:

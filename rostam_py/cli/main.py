@@ -17,10 +17,11 @@ usage: rostam COMMAND [--json] [key=value ...]
 commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
-  list       list what there is: rostam list models | fabrics | presets | accelerators | costs | collectives | routings
-             | convergence
+  list       list what there is: rostam list models | fabrics | presets | experiments | accelerators | costs
+             | collectives | routings | convergence
   profile    time a model's operators on this machine into a cost table
   demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
+  completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
   help       rostam COMMAND --help says what a command takes
 
 examples
@@ -28,6 +29,8 @@ examples
   rostam run model=gpt_1_3b strategy.tp=8 strategy.precision=bf16_mixed global_batch=64
   rostam run model=gpt_1_3b fabric=torus_8x8 fabric.accelerator_bandwidth='800 Gb/s' strategy.tp=8 timeline=true
   rostam run model=path/to/file.py:MyModel fabric=torus fabric.dims=[16,16] failures.links=5
+  rostam run experiment=quick
+  rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam list fabrics
 
@@ -35,6 +38,12 @@ options
   --json      print the result as JSON instead of tables
   --version   print the version
 """
+
+
+# Commands, and the options that each takes besides --json and --help.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "run": ("--multirun",), "search": (), "list": (), "profile": (), "demo": (), "completion": (),
+}  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,25 +73,39 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"rostam {__version__}")
         return 0
     command, rest = arguments[0], arguments[1:]
-    commands = {"run": _run, "search": _search, "list": _list, "profile": _profile, "demo": _demo}
-    if command not in commands:
-        print(f"rostam: error: unknown command {command!r}; commands: {', '.join(commands)}", file=sys.stderr)
+    handlers = {
+        "run": _run,
+        "search": _search,
+        "list": _list,
+        "profile": _profile,
+        "demo": _demo,
+        "completion": _completion,
+    }
+    if command not in COMMANDS:
+        print(f"rostam: error: unknown command {command!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    handler: Callable[[list[str], bool], int] = commands[command]
+    handler: Callable[[list[str], bool], int] = handlers[command]
+    if command == "completion" and rest[:1] == ["query"]:
+        return handler(rest, False)  # what follows is a line being typed, options and all
     wants_help = any(flag in rest for flag in ("-h", "--help"))
     if wants_help:
         from rostam_py.cli.usage import print_usage
 
-        print_usage(command)
+        print_usage(command, [one for one in rest if not one.startswith("-")])
         return 0
-    unknown = [flag for flag in rest if flag.startswith("-") and flag != "--json"]
+    options = ("--json", "--help", *COMMANDS[command])
+    unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]
     if unknown:
-        print(f"rostam: error: unknown option {unknown[0]!r}; options: --json, --help", file=sys.stderr)
+        print(f"rostam: error: unknown option {unknown[0]!r}; options: {', '.join(options)}", file=sys.stderr)
         return 2
     return handler([one for one in rest if one != "--json"], "--json" in rest)
 
 
 def _run(overrides: list[str], as_json: bool) -> int:
+    if "--multirun" in overrides:
+        from rostam_py.cli.multirun import multirun
+
+        return multirun([one for one in overrides if one != "--multirun"], as_json)
     from rostam_py.cli.run import run
 
     return run(overrides, as_json)
@@ -104,6 +127,12 @@ def _profile(arguments: list[str], as_json: bool) -> int:
     from rostam_py.cli.profile import profile_model
 
     return profile_model(arguments, as_json)
+
+
+def _completion(arguments: list[str], as_json: bool) -> int:
+    from rostam_py.cli.completion import completion
+
+    return completion(arguments)
 
 
 def _demo(overrides: list[str], as_json: bool) -> int:

@@ -21,7 +21,11 @@ STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_t
 
 @dataclass(kw_only=True)
 class FailuresConfig:
-    """Parts that fail before the run, drawn at random. links: cables. boards: with all on them. seed: of the draw."""
+    """Parts that fail before the run, drawn at random.
+
+    links: cables that fail. switches: switches that fail. accelerators: accelerators that fail. boards: boards that
+    fail, with all on them (hammingmesh, torus). seed: of the draw.
+    """
 
     links: int = 0
     switches: int = 0
@@ -52,10 +56,12 @@ StrategyConfig = _strategy_schema()
 class RunConfig:
     """One simulation.
 
-    model: a registered model or path/to/file.py:ClassName. global_batch: samples an iteration; null takes 8 a
-    replica (8 micro-batches of 1 with a pipeline). fidelity, routing: engine and routing. out: run folder; null
-    takes runs/<model>-<fabric>-<hash of the configuration>. timeline: also write timeline.json. convergence: a curve
-    (rostam list convergence) whose time-to-accuracy is printed as well; extrapolate: also outside its measured batches.
+    model: a registered model (rostam list models) or path/to/file.py:ClassName. global_batch: samples an iteration;
+    null takes 8 a replica (8 micro-batches of 1 with a pipeline). accelerator: a data sheet (rostam list accelerators).
+    fidelity: the engine; flow so far. routing: how paths are chosen (rostam list routings). seed: of everything drawn
+    at random but failures. fold: simulate devices that must behave alike once. timeline: also write timeline.json.
+    convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. extrapolate: also outside
+    the curve's measured batches. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>.
     """
 
     model: str = "resnet50"
@@ -77,7 +83,12 @@ class RunConfig:
 
 @dataclass(kw_only=True)
 class SearchOptions:
-    """What a search considers and shows; SearchConfig's help says what each means."""
+    """What a search considers and shows.
+
+    num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
+    the powers of two that the curve measured. placers: megatron (dp, tp, pp), sip_ml (dp, mp). max_circuit_degree: most
+    peers an accelerator may have; null takes the fabric's limit. show: rows of the table.
+    """
 
     num_simulated: int = 8
     batches: list[int] | None = None
@@ -90,12 +101,11 @@ class SearchOptions:
 class SearchConfig:
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a sample over
-    search.batches. extrapolate: also outside the curve's measured batches. strategy: precision, optimizer, algorithms
-    and so on of all candidates; its degrees are searched. search.num_simulated: candidates that are simulated, those
-    with the best estimates. search.batches: global batches; null takes the powers of two that the curve measured.
-    search.placers: megatron (dp, tp, pp), sip_ml (dp, mp). search.max_circuit_degree: most peers an accelerator may
-    have. search.show: rows of the table.
+    model: a registered model (rostam list models) or path/to/file.py:ClassName. accelerator: a data sheet (rostam list
+    accelerators). convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a
+    sample over search.batches. extrapolate: also outside the curve's measured batches. strategy: precision, optimizer,
+    algorithms and so on of all candidates; its degrees are searched. fidelity: the engine; flow so far. routing: how
+    paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
     """
 
@@ -118,8 +128,10 @@ class SearchConfig:
 class ProfileConfig:
     """Time a model's ops on this machine and save a cost table.
 
-    batches: at least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU
-    threads, 0 = as torch is set. optimizer, precision: null takes the model's optimizer and fp32. out: the table.
+    model: a registered model (rostam list models) or path/to/file.py:ClassName. batches: at least one; two or more let
+    the table interpolate. device: auto, cpu or cuda. threads: CPU threads, 0 = as torch is set. optimizer: null takes
+    the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: noted in the table. out: the table; null
+    takes <model>.costs.json.
     """
 
     model: str = "resnet50"
@@ -137,6 +149,7 @@ class DemoConfig:
     """The demonstration: two models, six fabrics; the best strategy for time-to-accuracy at every bandwidth.
 
     short: one bandwidth (3,200 Gb/s) only. bandwidths: per accelerator. num_accelerators: a multiple of 16.
+    accelerator: a data sheet (rostam list accelerators).
     precision: of training; null takes each model's own. num_simulated: estimates simulated at every point.
     out: folder for tables, report and timeline.
     """

@@ -1,57 +1,192 @@
-"""``rostam COMMAND --help``: what a command takes, from its schema."""
+"""``rostam COMMAND --help``: examples, keys with defaults and meaning, and what the groups offer, from the schemas."""
 
 import dataclasses
+import inspect
+import re
+import shutil
+import textwrap
 from typing import Any
 
-_LIST_USAGE = """usage: rostam list [KIND ...] [--json]
+from rostam_py.cli.choices import (
+    DEFAULT_STRATEGY,
+    GROUPS,
+    LIST_KINDS,
+    ROUTINGS,
+    check_choice,
+    group_choices,
+    preset_base,
+    preset_values,
+)
 
-List what can be named in a configuration. Kinds: models, fabrics, presets, accelerators, costs, collectives,
-routings, convergence. Without a kind the kinds are listed.
-"""
+EXAMPLES = {
+    "run": (
+        "rostam run model=resnet50 fabric=torus_8x8 global_batch=4096 convergence=resnet50_mlperf",
+        "rostam run experiment=quick strategy.precision=bf16_mixed",
+        "rostam run fabric=torus --help               the keys of one fabric",
+        "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
+    ),
+    "search": ("rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",),
+    "profile": ("rostam profile resnet50 batches=[2,8] device=cpu out=resnet50.costs.json",),
+    "demo": ("rostam demo short=true num_accelerators=64",),
+    "sweep": (
+        "rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=400 Gb/s,1 Tb/s'",
+        "rostam sweep experiment=sip_ml_fig5 --dry-run",
+        "rostam sweep experiment=quick_sweep sweep.backend=process sweep.workers=2",
+    ),
+    "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
+    "list": ("rostam list presets experiments", "rostam list fabrics --json"),
+    "completion": ('eval "$(rostam completion bash)"', "rostam completion fish | source"),
+}
+_ARGUMENTS = {"profile": " MODEL", "list": " [KIND ...]", "completion": " bash | zsh | fish"}
+_ABOUT = {
+    "list": "List what can be named in a configuration. Without a kind the kinds are listed.",
+    "completion": "Print a script that completes commands, keys and names as they are typed; have your shell read it:"
+    " the examples go into ~/.bashrc (zsh: the same with zsh in ~/.zshrc) and ~/.config/fish/config.fish.",
+}
+_MULTIRUN = """options
+  --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
+              Its plugins work: hydra/launcher=ray after: pip install hydra-ray-launcher. rostam sweep is the better
+              tool where it will do: one table, resumed where it stopped, and a report."""
+_KEY_WIDTH = 40
 
 
-def print_usage(command: str) -> None:
-    """Print a command's keys with their defaults and meaning."""
-    if command == "list":
-        print(_LIST_USAGE, end="")
-        return
+def print_usage(command: str, overrides: list[str] | None = None) -> None:
+    """Print what a command takes; groups chosen by ``overrides`` show their own keys."""
     from rostam_py.cli.schema import COMMAND_SCHEMAS
 
-    schema = COMMAND_SCHEMAS[command]
-    where = " MODEL" if command == "profile" else ""
-    print(f"usage: rostam {command}{where} [--json] [key=value ...]\n\n{_dedent(schema.__doc__ or '')}")
-    print("\nkeys and defaults")
-    _print_fields(schema, "")
-    if command in ("run", "search"):
-        _print_groups()
+    schema = COMMAND_SCHEMAS.get(command)
+    takes = " [--json] [key=value ...]" if schema else " [--json]" if command == "list" else ""
+    print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")
+    about = _ABOUT[command] if schema is None else (inspect.getdoc(schema) or "").split("\n\n")[0]
+    print(textwrap.fill(about, _width()))
+    print("\nexamples")
+    for example in EXAMPLES.get(command, ()):
+        print(f"  {example}")
+    if command == "run":
+        print(f"\n{_MULTIRUN}")
+    if command == "list":
+        _print_table("kinds", LIST_KINDS)
+    if schema is None:
+        return
+    chosen = _chosen(overrides or [])
+    print("\nkeys, defaults and meaning")
+    _print_fields(schema, "", chosen)
+    if "strategy" in meanings(schema) or any(entry.name == "fabric" for entry in dataclasses.fields(schema)):
+        _print_groups(chosen)
 
 
-def _print_fields(schema: Any, prefix: str) -> None:
+def meanings(schema: Any) -> dict[str, str]:
+    """Return what a dataclass's docstring, or that of a base, says of each field.
+
+    Model: "name: text" or "name, other: text" at the start of a sentence or line, up to the next one.
+    """
+    names = [entry.name for entry in dataclasses.fields(schema)]
+    one = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    heading = re.compile(rf"(?:^|(?<=[.;:\]]) )((?:{one})(?:, (?:{one}))*)(?: \([^)]*\))?: ")
+    found: dict[str, str] = {}
+    for owner in inspect.getmro(schema):
+        doc = vars(owner).get("__doc__") or ""
+        text = " ".join(inspect.cleandoc(doc.split("\n    Source:")[0]).split()).replace("Args: ", "")
+        parts = heading.split(text)
+        of_owner: dict[str, str] = {}
+        for heads, meaning in zip(parts[1::2], parts[2::2], strict=True):
+            clean = meaning.strip().rstrip(";")
+            for name in heads.split(", "):
+                of_owner[name] = f"{of_owner[name]} {clean}" if name in of_owner else clean
+        found = of_owner | found
+    return found
+
+
+def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
+    what = meanings(_documented(schema))
+    given = preset_values("strategy", chosen["strategy"]) if prefix == "strategy." else {}
     for entry in dataclasses.fields(schema):
+        default = entry.default
         if entry.default_factory is not dataclasses.MISSING:
             default = entry.default_factory()
-            if dataclasses.is_dataclass(default):
-                _print_fields(type(default), f"{prefix}{entry.name}.")
-                continue
-        else:
-            default = entry.default
-        if prefix == "" and entry.name in ("fabric", "cost"):
-            default = {"fabric": "tree_64", "cost": "roofline"}[entry.name]
-        print(f"  {prefix}{entry.name}={'null' if default is None else default}")
+        key = f"{prefix}{entry.name}"
+        if key in chosen:
+            meaning = what.get(entry.name, f"a choice of the group {key}, see below; its keys are {key}.KEY")
+            _print_entry(f"{key}={chosen[key]}", meaning)
+            if key in ("fabric", "cost"):
+                continue  # their keys depend on the choice
+        if dataclasses.is_dataclass(default):
+            _print_fields(type(default), f"{key}.", chosen)
+        elif key not in chosen:
+            _print_entry(f"{key}={given.get(entry.name, _shown(default))}", what.get(entry.name, ""))
 
 
-def _print_groups() -> None:
-    from rostam_py.cli.compose import group_choices
+def _documented(schema: Any) -> Any:
+    """Return the class that documents a schema's fields: Strategy for the schema made from it."""
+    from rostam_py.cli.schema import StrategyConfig
     from rostam_py.placement.strategy import Strategy
 
-    print(f"\nstrategy\n{_dedent(Strategy.__doc__ or '')}")
+    return Strategy if schema is StrategyConfig else schema
+
+
+def _print_groups(chosen: dict[str, str]) -> None:
     for group in ("fabric", "cost"):
-        print(f"\n{group}= one of: {', '.join(group_choices(group))}")
-    print("\nA fabric's own keys: rostam list fabrics.")
-    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'.")
+        name = chosen[group]
+        base = preset_base(group, name)
+        schema = _group_schema(group, base)
+        print(f"\nkeys of {group}={name}" + ("" if base == name else f", which is of {group}={base}"))
+        what, given = meanings(schema), preset_values(group, name)
+        for entry in dataclasses.fields(schema):
+            default = entry.default
+            if entry.default_factory is not dataclasses.MISSING:
+                default = entry.default_factory()
+            value = given.get(entry.name, "???" if default is dataclasses.MISSING else _shown(default))
+            _print_entry(f"{group}.{entry.name}={value}", what.get(entry.name, ""))
+    for group in GROUPS:
+        text = f"{group}= one of: {', '.join(group_choices(group)) or '-'}"
+        print("\n" + textwrap.fill(text, _width(), subsequent_indent="  ", break_on_hyphens=False))
+    print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in ROUTINGS.items())}")
+    print("\nWhat each is: rostam list presets experiments models accelerators convergence fabrics costs.")
+    print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. ??? must be given.")
 
 
-def _dedent(text: str) -> str:
-    import inspect
+def _group_schema(group: str, name: str) -> Any:
+    from rostam_py.costs import COST_MODELS
+    from rostam_py.fabrics import FABRICS
 
-    return inspect.cleandoc(text)
+    return FABRICS.get(name) if group == "fabric" else COST_MODELS.get(name).Config
+
+
+def _chosen(overrides: list[str]) -> dict[str, str]:
+    """Return the choice of every group: as given, else the primary configuration's."""
+    given = {"fabric": "tree_64", "strategy": DEFAULT_STRATEGY, "cost": "roofline"}
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in given:
+            check_choice(key, [value])
+            given[key] = value
+    return given
+
+
+def _print_table(title: str, rows: dict[str, str]) -> None:
+    print(f"\n{title}")
+    for name, what in rows.items():
+        _print_entry(name, what)
+
+
+def _print_entry(left: str, meaning: str) -> None:
+    if len(left) >= _KEY_WIDTH - 2:
+        print(f"  {left}")
+        left = ""
+    indent = " " * _KEY_WIDTH
+    lines = textwrap.wrap(meaning, _width() - _KEY_WIDTH, break_on_hyphens=False) or [""]
+    print(f"  {left:<{_KEY_WIDTH - 2}}{lines[0]}".rstrip())
+    for line in lines[1:]:
+        print(f"{indent}{line}")
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(str, value))}]"
+    return str(value)
+
+
+def _width() -> int:
+    return max(100, min(140, shutil.get_terminal_size((120, 24)).columns))

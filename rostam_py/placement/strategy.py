@@ -48,6 +48,7 @@ class Strategy:
     max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
     mapping: "linear", "random" (with mapping_seed), "random(3)" or the accelerator of every rank.
+    mapping_seed: draws the random mapping.
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives); default ring, direct for all_to_all,
         binomial_tree for broadcast.

@@ -1,0 +1,199 @@
+"""``rostam completion SHELL``: a script that completes commands, options, keys, groups and names as they are typed.
+
+Example:
+    eval "$(rostam completion bash)"          # in ~/.bashrc; zsh likewise in ~/.zshrc, after compinit
+    rostam completion fish | source           # in ~/.config/fish/config.fish
+
+The scripts ask ``rostam completion query WORD ...`` for what may replace the last word. Names come from our registries
+without loading Hydra, keys from Hydra's own completion of the composed configuration.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, group_choices, name_choices
+from rostam_py.errors import UnknownNameError
+
+_BASH = r"""# rostam: completion for bash
+_rostam() {
+    local command="${COMP_WORDS[0]/#\~/$HOME}" piece word candidate
+    local -a words=()
+    local last=-1 i
+    # Bash splits at "=" and ":" (COMP_WORDBREAKS): put the pieces of a word together again.
+    for ((i = 1; i <= COMP_CWORD; i++)); do
+        piece="${COMP_WORDS[i]}"
+        if ((last >= 0)) && [[ "$piece" == [=:]* || "${words[last]}" == *[=:] ]]; then
+            words[last]+="$piece"
+        else
+            last=$((last + 1))
+            words[last]="$piece"
+        fi
+    done
+    # It replaces the piece at the cursor only, so take from each candidate what stands before that.
+    word="${words[last]}"
+    piece="${COMP_WORDS[COMP_CWORD]}"
+    [[ "$piece" == [=:] ]] && piece=""
+    local before="${word:0:${#word}-${#piece}}"
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        candidate="${candidate#"$before"}"
+        COMPREPLY+=("${candidate// /\\ }")
+    done < <("$command" completion query "${words[@]}" 2>/dev/null)
+    if [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *[=./:] ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
+}
+complete -o default -F _rostam rostam
+"""
+
+_ZSH = r"""#compdef rostam
+# rostam: completion for zsh
+_rostam() {
+    local -a found open closed
+    found=("${(@f)$("${words[1]/#\~/$HOME}" completion query "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    found=("${(@)found:#}")
+    open=("${(@M)found:#*[=./:]}")
+    closed=("${(@)found:#*[=./:]}")
+    (($#open)) && compadd -S '' -a open
+    (($#closed)) && compadd -a closed
+    (($#found)) || _files
+}
+compdef _rostam rostam
+"""
+
+_FISH = r"""# rostam: completion for fish
+function __rostam_complete
+    set -l words (commandline -opc)
+    $words[1] completion query $words[2..-1] (commandline -ct) 2>/dev/null
+end
+complete -c rostam -f -a '(__rostam_complete)'
+"""
+
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+_OPTIONS = ("--json", "--help")
+_BOOLEANS = ("false", "true")
+
+
+def completion(arguments: list[str]) -> int:
+    """Print a shell's script, or answer its query. Returns the exit status."""
+    if arguments[:1] == ["query"]:
+        for candidate in candidates(arguments[1:]):
+            print(candidate)
+        return 0
+    if len(arguments) != 1 or arguments[0] not in SCRIPTS:
+        given = " ".join(arguments) or "missing"
+        raise UnknownNameError(f"the shell is {given}; rostam completion takes one of: {', '.join(SCRIPTS)}")
+    print(SCRIPTS[arguments[0]], end="")
+    return 0
+
+
+def candidates(words: Sequence[str]) -> list[str]:
+    """Return what may stand in place of the last word, given those before it ("rostam" left out).
+
+    Cost: some 10 ms for commands, options and names; keys compose the configuration, some 0.4 s.
+    """
+    from rostam_py.cli.main import COMMANDS
+
+    words = list(words) or [""]
+    *before, word = [one.lstrip("'\"") for one in words]
+    if not before:
+        return _starting(word, [*COMMANDS, "--help", "--version"])
+    command = before[0]
+    if command not in COMMANDS:
+        return []
+    if word.startswith("-"):
+        return _starting(word, [*COMMANDS[command], *_OPTIONS])
+    plain: dict[str, Callable[[], Iterable[str]]] = {
+        "list": lambda: LIST_KINDS, "completion": lambda: SCRIPTS, "profile": lambda: name_choices("model"),
+        "help": lambda: COMMANDS,
+    }  # fmt: skip
+    if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
+        return _starting(word, plain[command]())
+    if command not in plain or command == "profile":
+        return _override(command, before[1:], word)
+    return []
+
+
+def _override(command: str, before: list[str], word: str) -> list[str]:
+    """Return completions of ``key=value``, or of the key."""
+    key, equals, value = word.partition("=")
+    if equals:
+        names = _values_of(key)
+        if names is not None and not value.startswith((".", "/")):
+            done, comma, part = value.rpartition(",")
+            given = set(done.split(","))
+            return [f"{key}={done}{comma}{name}" for name in _starting(part, names) if name not in given]
+    elif key.startswith("strategy.algorithms."):
+        from rostam_py.placement.strategy import COLLECTIVES
+
+        return _starting(word, [f"strategy.algorithms.{name}=" for name in COLLECTIVES])
+    return _keys(command, before, word)
+
+
+def _values_of(key: str) -> Iterable[str] | None:
+    """Return the names that a key takes, None if it takes none that we know."""
+    key = key.lstrip("+")
+    if key in GROUPS:
+        return group_choices(key)
+    if key in NAMED_KEYS:
+        return name_choices(key)
+    section, _, name = key.rpartition(".")
+    if section == "strategy.algorithms":
+        from rostam_py.fabrics.rank_groups import algorithm_names
+
+        return ("auto", *algorithm_names(name))
+    return _strategy_values(name) if section == "strategy" else None
+
+
+def _strategy_values(name: str) -> Iterable[str] | None:
+    from rostam_py.costs import PRECISIONS
+    from rostam_py.placement import strategy
+
+    known: dict[str, Iterable[str]] = {
+        "schedule": strategy.SCHEDULES, "recompute": strategy.RECOMPUTE, "window": strategy.WINDOWS,
+        "placer": strategy.PLACERS.names(), "precision": tuple(PRECISIONS), "mapping": ("linear", "random"),
+    }  # fmt: skip
+    return known.get(name)
+
+
+def _keys(command: str, before: list[str], word: str) -> list[str]:
+    """Return what Hydra's completion finds in the configuration that the groups chosen so far make."""
+    from hydra import initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.plugins.completion_plugin import DefaultCompletionPlugin
+
+    from rostam_py.cli.compose import CONFIG_MODULE
+    from rostam_py.cli.schema import store_schemas
+
+    store_schemas()
+    chosen = [one.split(",")[0] for one in before if one.partition("=")[0] in GROUPS]
+    chosen = [one for one in chosen if one.partition("=")[2] in group_choices(one.partition("=")[0])]
+    with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
+        plugin = DefaultCompletionPlugin(GlobalHydra.instance().config_loader())
+        found = plugin._query(config_name=command, line=" ".join([*chosen, word or " "]))
+    found = _with_lists_closed(found, command, chosen)
+    if "=" in word and all(one.partition("=")[2] in _BOOLEANS for one in found) and found:
+        key = word.partition("=")[0]
+        found = _starting(word, [f"{key}={value}" for value in _BOOLEANS])
+    wants_hydra = "--multirun" in before and word.startswith("hydra")
+    return [one for one in found if wants_hydra or not one.startswith("hydra")]
+
+
+def _with_lists_closed(found: list[str], command: str, chosen: list[str]) -> list[str]:
+    """Return keys of lists with "=" in place of Hydra's ".": an override sets a list as a whole."""
+    if not any(one.endswith(".") for one in found):
+        return found
+    from omegaconf import OmegaConf
+
+    from rostam_py.cli.compose import composed
+
+    config = composed(command, tuple(chosen))
+
+    def is_list(key: str) -> bool:
+        node = OmegaConf.select(config, key.rpartition(".")[0]) if "." in key else config
+        return OmegaConf.is_list(node._get_node(key.rpartition(".")[2])) if OmegaConf.is_dict(node) else False
+
+    return [f"{one[:-1]}=" if one.endswith(".") and is_list(one[:-1]) else one for one in found]
+
+
+def _starting(word: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(word))
