@@ -1,0 +1,205 @@
+"""Backends: where batches of points run. Each takes batches, and hands back what became of them.
+
+inline   in this process, one batch at a time
+process  a pool of processes on this machine (loky)
+ray      plain Ray tasks, on this machine or on a cluster (ray_backend.py)
+"""
+
+import concurrent.futures
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+from rostam_py.sweep.evaluate import Evaluator
+from rostam_py.sweep.identity import code_version
+from rostam_py.sweep.settings import Settings
+from rostam_py.sweep.store import has_point, write_point
+
+TOKEN_FILE = ".sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What every worker of a sweep is told once. token: names this run of the driver; store: its folder."""
+
+    token: str
+    store: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Points that one worker evaluates in order. points: (key, settings)."""
+
+    number: int
+    points: tuple[tuple[str, Settings], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A point that is done. row: None if the worker has stored it already."""
+
+    key: str
+    wall_s: float
+    is_error: bool
+    row: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch: its finished points, or why its worker was lost."""
+
+    batch: Batch
+    finished: tuple[Finished, ...] = ()
+    lost: str = ""
+
+
+class Backend(Protocol):
+    """Runs batches somewhere. shares_crashes: a dying worker takes the batches of others with it."""
+
+    num_workers: int
+    shares_crashes: bool
+
+    def submit(self, batch: Batch) -> None:
+        """Start a batch, or queue it."""
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Return batches that have ended, after at most ``timeout_s``."""
+
+    def close(self) -> None:
+        """Stop all workers."""
+
+
+def evaluate_batch(evaluator: Evaluator, work: Work, batch: Batch) -> tuple[Finished, ...]:
+    """Evaluate a batch in a worker, storing each point as soon as it is done.
+
+    Points that an earlier attempt at this batch has stored are passed over. A worker that does not see the driver's
+    store (another machine without a shared folder) hands the rows back instead.
+    """
+    if code_version() != work.code:
+        raise ConfigError(
+            f"a worker has rostam {code_version()}, the sweep began with {work.code}: its code changed, or machines differ;"
+            " install the same everywhere and give the command again"
+        )
+    token = Path(work.store) / TOKEN_FILE
+    sees_store = token.exists() and token.read_text(encoding="utf-8") == work.token
+    finished = []
+    for key, settings in batch.points:
+        if sees_store and has_point(work.store, key):
+            continue
+        begin = time.perf_counter()
+        row = evaluator.row(key, settings)
+        wall_s = time.perf_counter() - begin
+        if sees_store:
+            write_point(work.store, row, wall_s)
+        finished.append(Finished(key, wall_s, row["status"] == "error", None if sees_store else row))
+    return tuple(finished)
+
+
+class InlineBackend:
+    """Evaluate in the driver's own process."""
+
+    num_workers = 1
+    shares_crashes = False
+
+    def __init__(self, work: Work, graphs: dict[str, OperatorGraph]) -> None:
+        self._work = work
+        self._evaluator = Evaluator(graphs.__getitem__)
+        self._waiting: list[Batch] = []
+
+    def submit(self, batch: Batch) -> None:
+        """Queue a batch."""
+        self._waiting.append(batch)
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Evaluate the oldest batch."""
+        if not self._waiting:
+            return []
+        batch = self._waiting.pop(0)
+        return [Outcome(batch, evaluate_batch(self._evaluator, self._work, batch))]
+
+    def close(self) -> None:
+        """Forget what waits."""
+        self._waiting.clear()
+
+
+# One evaluator a worker process and sweep: what it keeps between points must survive from batch to batch.
+_evaluators: dict[str, Evaluator] = {}
+
+
+def worker_evaluator(work: Work, load_graph: Callable[[str], OperatorGraph]) -> Evaluator:
+    """Return this process's evaluator of a sweep; a new sweep drops the one before."""
+    if work.token not in _evaluators:
+        _evaluators.clear()
+        _evaluators[work.token] = Evaluator(load_graph)
+    return _evaluators[work.token]
+
+
+def _start_worker(work: Work, graphs: dict[str, OperatorGraph]) -> None:
+    worker_evaluator(work, graphs.__getitem__)
+
+
+def _run_in_worker(work: Work, batch: Batch) -> tuple[Finished, ...]:
+    return evaluate_batch(_evaluators[work.token], work, batch)
+
+
+@dataclass
+class ProcessBackend:
+    """A pool of processes on this machine; a pool that breaks is replaced."""
+
+    work: Work
+    graphs: dict[str, OperatorGraph]
+    num_workers: int
+    shares_crashes = True
+    _running: dict[Any, Batch] = field(default_factory=dict, init=False)
+    _pool: Any = field(default=None, init=False)
+
+    def submit(self, batch: Batch) -> None:
+        """Hand a batch to the pool."""
+        from loky.process_executor import BrokenProcessPool
+
+        try:
+            future = self._executor().submit(_run_in_worker, self.work, batch)
+        except BrokenProcessPool:
+            self._pool = None
+            future = self._executor().submit(_run_in_worker, self.work, batch)
+        self._running[future] = batch
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Return batches that have ended."""
+        from loky.process_executor import BrokenProcessPool
+
+        done, _ = concurrent.futures.wait(self._running, timeout_s, concurrent.futures.FIRST_COMPLETED)
+        outcomes = []
+        for future in done:
+            batch = self._running.pop(future)
+            try:
+                outcomes.append(Outcome(batch, future.result()))
+            except (BrokenProcessPool, MemoryError) as error:
+                self._pool = None if isinstance(error, BrokenProcessPool) else self._pool
+                outcomes.append(Outcome(batch, lost=_first_line(error)))
+        return outcomes
+
+    def close(self) -> None:
+        """Stop the processes at once."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=True)
+            self._pool = None
+
+    def _executor(self) -> Any:
+        if self._pool is None:
+            from loky import ProcessPoolExecutor
+
+            self._pool = ProcessPoolExecutor(
+                self.num_workers, initializer=_start_worker, initargs=(self.work, self.graphs),
+                env={"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        return self._pool
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"

@@ -1,0 +1,137 @@
+"""Columns: what a point's row holds, under which name and type; the one place that turns results into rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rostam_py.convergence import get_curve, time_to_accuracy
+from rostam_py.errors import ConfigError
+from rostam_py.placement import Plan
+from rostam_py.simulation import RunResult
+from rostam_py.simulation.task_graph import CATEGORIES
+from rostam_py.sweep.settings import NO_CURVE, Settings
+
+# name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
+COLUMNS: dict[str, str] = {
+    "key": "str", "mode": "str", "status": "str", "error_type": "str", "error": "str",
+    "model": "str", "fabric_kind": "str", "accelerator": "str", "num_accelerators": "int",
+    "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "seed": "int", "cost": "str",
+    "failed_links": "int", "failed_switches": "int", "failed_accelerators": "int", "failed_boards": "int",
+    "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "pp": "int", "mp": "int", "precision": "str",
+    "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",
+    "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
+    "mfu": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
+    "bytes_sent": "int", "num_messages": "int", "max_link_utilization": "float", "circuit_degree": "int",
+    "compute_s": "float", "launch_s": "float", "bubble_s": "float",
+    **{f"exposed_{axis}_s": "float" for axis in CATEGORIES}, "exposed_s": "float",
+    "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
+    "estimate_s": "float", "estimate_error": "float",
+    "network_usd": "float", "accelerator_hours": "float", "cost_usd": "float",
+    "num_jobs": "int", "slowdown_mean": "float", "slowdown_max": "float", "jobs": "jobs", "notes": "list[str]",
+}  # fmt: skip
+JOB_COLUMNS: dict[str, str] = {
+    "name": "str", "model": "str", "num_accelerators": "int", "start_s": "float", "iteration_time_s": "float",
+    "alone_s": "float", "ideal_s": "float", "slowdown": "float", "slowdown_ideal": "float",
+}  # fmt: skip
+
+
+def polars_schema() -> dict[str, Any]:
+    """Return {column: polars type}."""
+    import polars as pl
+
+    plain = {"str": pl.String, "int": pl.Int64, "float": pl.Float64, "bool": pl.Boolean}
+    jobs = pl.List(pl.Struct({name: plain[kind] for name, kind in JOB_COLUMNS.items()}))
+    return {
+        name: plain[kind] if kind in plain else (jobs if kind == "jobs" else pl.List(pl.String))
+        for name, kind in COLUMNS.items()
+    }
+
+
+def settings_row(key: str, settings: Settings, bandwidth_bytes_per_s: float | None = None) -> dict[str, Any]:
+    """Return what a row holds before anything is simulated."""
+    failures = settings["failures"]
+    return {
+        "key": key, "mode": settings["mode"], "model": settings.get("model"),
+        "fabric_kind": settings["fabric"]["name"], "accelerator": settings["accelerator"],
+        "accelerator_bandwidth_bytes_per_s": bandwidth_bytes_per_s, "routing": settings["routing"],
+        "seed": settings["seed"], "cost": settings["cost"]["name"], "convergence": _curve(settings),
+        **{f"failed_{kind}": count for kind, count in failures.items() if kind != "seed"},
+    }  # fmt: skip
+
+
+def _curve(settings: Settings) -> str | None:
+    name = settings.get("convergence")
+    return None if name in (None, NO_CURVE) else str(name)
+
+
+def result_row(result: RunResult, settings: Settings, network_usd: float | None) -> dict[str, Any]:
+    """Return the columns of one simulated job."""
+    plan = result.plan
+    exposed = {f"exposed_{axis}_s": result.breakdown[axis] for axis in CATEGORIES}
+    row = {
+        "model": plan.graph_name if ":" in settings["model"] else settings["model"],
+        "num_accelerators": int(plan.accelerators.size), **plan_row(plan),
+        "iteration_time_s": result.iteration_time_s, "first_iteration_s": result.first_iteration_s,
+        "is_steady": result.is_steady, "samples_per_s": result.samples_per_s, "mfu": result.mfu, "hfu": result.hfu,
+        "bytes_sent": sum(result.bytes_sent.values()), "num_messages": sum(result.num_messages.values()),
+        "max_link_utilization": max_link_utilization(result), "circuit_degree": plan.circuit_degree,
+        **{f"{kind}_s": result.breakdown[kind] for kind in ("compute", "launch", "bubble")}, **exposed,
+        "exposed_s": sum(exposed.values()), "network_usd": network_usd,
+        "notes": list(result.notes),
+    }  # fmt: skip
+    if _curve(settings) is not None:
+        curve = get_curve(settings["convergence"])
+        answer = time_to_accuracy(result, curve, extrapolate=settings["extrapolate"])
+        row |= {
+            "convergence": curve.name, "iterations": answer.iterations, "time_to_accuracy_s": answer.time_s,
+            "is_extrapolated": answer.is_extrapolated, "notes": [*result.notes, *answer.notes],
+        }  # fmt: skip
+    return row | _cost_row(row, settings)
+
+
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """Return the columns that a plan decides."""
+    strategy = plan.strategy
+    return {
+        "strategy": strategy.describe(), "placer": strategy.placer, **dict.fromkeys(("tp", "pp", "mp")),
+        **strategy.degrees(), "precision": plan.precision, "global_batch": plan.global_batch,
+        "micro_batch": plan.micro_batch, "num_microbatches": plan.num_microbatches,
+        "memory_bytes": plan.memory_bytes, "memory_capacity_bytes": int(plan.machine.device.memory_bytes),
+    }  # fmt: skip
+
+
+def _cost_row(row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return accelerator-hours to the target, and dollars where the user gave a price."""
+    seconds, price = row.get("time_to_accuracy_s"), settings["accelerator_usd_per_hour"]
+    if seconds is None:
+        return {}
+    hours = row["num_accelerators"] * seconds / 3600
+    return {"accelerator_hours": hours, "cost_usd": None if price is None else hours * price}
+
+
+def max_link_utilization(result: RunResult) -> float:
+    """Return the largest share of its capacity that a link used over an iteration."""
+    bandwidth = result.fabric.links["bandwidth_bytes_per_s"]
+    if len(bandwidth) == 0:
+        return 0.0
+    return float(np.max(result.link_bytes / (bandwidth * result.iteration_time_s)))
+
+
+def network_usd(fabric: Any) -> float | None:
+    """Return the price of switches and cables, None for fabrics without a price list."""
+    try:
+        return float(fabric.bill_of_materials().total_usd)
+    except ConfigError:
+        return None
+
+
+def mix_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a mix of jobs from ``MixResult.to_dict()``."""
+    jobs = [{name: job.get(name) for name in JOB_COLUMNS} for job in outcome["jobs"]]
+    slowdowns = [job["slowdown"] for job in jobs if job["slowdown"] is not None]
+    return {
+        "num_accelerators": sum(job["num_accelerators"] for job in jobs), "num_jobs": len(jobs), "jobs": jobs,
+        "slowdown_mean": sum(slowdowns) / len(slowdowns) if slowdowns else None,
+        "slowdown_max": max(slowdowns, default=None),
+    }  # fmt: skip

@@ -1,0 +1,202 @@
+"""Evaluator: complete settings in, one row out; keeps graphs, fabrics, plans and searchers between points.
+
+What is kept changes the time a point takes, never its row: rows are equal whatever was evaluated before.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rostam_py.errors import DeadlockError, InternalError, RostamError
+from rostam_py.fabrics import build_fabric
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement import Machine, Plan, Strategy, place
+from rostam_py.searching import Searcher, SearchResult
+from rostam_py.simulation import RunResult, simulate
+from rostam_py.sweep.columns import mix_row, network_usd, plan_row, result_row, settings_row
+from rostam_py.sweep.settings import NO_CURVE, Settings, build_machine, build_strategy, default_batch
+from rostam_py.units import parse_time
+
+GraphLoader = Callable[[str], OperatorGraph]
+_NUM_MACHINES, _NUM_PLANS, _NUM_SEARCHERS = 16, 16, 2
+
+
+class _Recent:
+    """The few most recently used of what is costly to build."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+
+    def get(self, key: Any, build: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = build()
+            if len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A machine and what is known of its fabric."""
+
+    machine: Machine
+    bandwidth_bytes_per_s: float
+    network_usd: float | None
+
+
+class Evaluator:
+    """Evaluate points one after another.
+
+    Args: load_graph: returns the traced graph of a model by the name that settings use.
+    """
+
+    def __init__(self, load_graph: GraphLoader) -> None:
+        self._graphs: dict[str, OperatorGraph] = {}
+        self._load = load_graph
+        self._sites = _Recent(_NUM_MACHINES)
+        self._plans = _Recent(_NUM_PLANS)
+        self._searchers = _Recent(_NUM_SEARCHERS)
+        self._placed: dict[Any, Any] = {}  # plans of jobs of mixes
+        self._baselines: Any = None  # of jobs of mixes
+
+    def row(self, key: str, settings: Settings) -> dict[str, Any]:
+        """Return the row of a point; an error that the point raises becomes its row."""
+        row = settings_row(key, settings)
+        try:
+            site = self._site(settings)
+            row["accelerator_bandwidth_bytes_per_s"] = site.bandwidth_bytes_per_s
+            row |= {"network_usd": site.network_usd, "num_accelerators": site.machine.num_accelerators}
+            evaluate = {"run": self._run_row, "search": self._search_row, "mix": self._mix_row}[settings["mode"]]
+            return row | evaluate(site, settings) | {"status": "ok"}
+        except (RostamError, DeadlockError, InternalError) as error:
+            return row | {"status": "error", "error_type": type(error).__name__, "error": str(error)}
+        except MemoryError:
+            raise  # says nothing about the point: another worker may have the room
+        except Exception as error:  # a fault of rostam's at one point must not end a sweep of thousands
+            return row | {"status": "error", "error_type": type(error).__name__, "error": f"unexpected: {error}"}
+
+    def results(self, settings: Settings) -> list[RunResult]:
+        """Return the simulated jobs of a point, to look at one of them closely.
+
+        Raises: whatever the point raises.
+        """
+        site = self._site(settings)
+        if settings["mode"] == "run":
+            return [self._simulate(site, settings)]
+        if settings["mode"] == "search":
+            best = self._search(site, settings).best
+            return [] if best.result is None else [best.result]
+        return list(self._mix(site, settings, baselines=False).results)
+
+    def _site(self, settings: Settings) -> _Site:
+        key = json.dumps([settings["fabric"], settings["failures"], settings["accelerator"]], sort_keys=True)
+        return self._sites.get(key, lambda: _build_site(settings))
+
+    def _graph(self, model: str) -> OperatorGraph:
+        if model not in self._graphs:
+            self._graphs[model] = self._load(model)
+        return self._graphs[model]
+
+    def _simulate(self, site: _Site, settings: Settings) -> RunResult:
+        plan = self._plan(site.machine, settings)
+        return simulate(
+            plan, fidelity=settings["fidelity"], routing=settings["routing"], seed=settings["seed"],
+            fold=settings["fold"],
+        )  # fmt: skip
+
+    def _plan(self, machine: Machine, settings: Settings) -> Plan:
+        """Return the plan on a machine; what the placer megatron makes depends on its size and accelerator only."""
+        strategy = build_strategy(settings["strategy"], machine)
+        batch = default_batch(settings["global_batch"], strategy)
+        cost = {key: value for key, value in settings["cost"].items() if key != "name"}
+        arguments: dict[str, Any] = {
+            "global_batch": batch, "strategy": strategy, "cost": settings["cost"]["name"], "cost_config": cost,
+        }  # fmt: skip
+        graph = self._graph(settings["model"])
+        if strategy.placer != "megatron":
+            return place(graph, machine, **arguments)
+        size = [machine.num_accelerators, machine.healthy_accelerators]
+        parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"], size]
+        plan: Plan = self._plans.get(json.dumps(parts, sort_keys=True), lambda: place(graph, machine, **arguments))
+        return plan if plan.machine is machine else plan.on(machine)
+
+    def _run_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
+        return result_row(self._simulate(site, settings), settings, site.network_usd)
+
+    def _searcher(self, settings: Settings) -> Searcher:
+        keys = ("model", "strategy", "cost", "routing", "fidelity", "seed")
+        options = settings["search"]
+        fields = settings["strategy"] | {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
+        key = json.dumps([*(settings[name] for name in keys), options["placers"]], sort_keys=True)
+        cost = {name: value for name, value in settings["cost"].items() if name != "name"}
+        return self._searchers.get(
+            key,
+            lambda: Searcher(
+                self._graph(settings["model"]), base=Strategy(**fields), placers=options["placers"],
+                cost=settings["cost"]["name"], cost_config=cost, routing=settings["routing"],
+                fidelity=settings["fidelity"], seed=settings["seed"],
+            ),
+        )  # fmt: skip
+
+    def _search(self, site: _Site, settings: Settings) -> SearchResult:
+        options, curve = settings["search"], settings["convergence"]
+        return self._searcher(settings).search(
+            site.machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"],
+            extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
+            num_simulated=options["num_simulated"],
+        )  # fmt: skip
+
+    def _search_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
+        best = self._search(site, settings).best
+        if best.result is not None:
+            row = result_row(best.result, settings, site.network_usd)
+        else:  # search.num_simulated=0: an estimate is all there is
+            row = plan_row(best.plan) if best.plan is not None else {"strategy": best.describe()}
+            row |= {"iteration_time_s": best.estimate_s, "global_batch": best.global_batch}
+            row |= {"iterations": best.iterations, "time_to_accuracy_s": best.time_to_accuracy_s}
+        return row | {"estimate_s": best.estimate_s, "estimate_error": best.estimate_error}
+
+    def _mix(self, site: _Site, settings: Settings, baselines: bool = True) -> Any:
+        from rostam_py.fleet import Job, draw_jobs, place_mix, simulate_mix
+        from rostam_py.fleet.mix import Baselines
+
+        options = settings["mix"]
+        jobs = []
+        for one in settings["jobs"]:
+            strategy = Strategy(**one["strategy"])
+            batch = default_batch(one["global_batch"], strategy)
+            start = parse_time(one["start"], "jobs.start")
+            jobs.append(Job(one["name"], self._graph(one["model"]), strategy, batch, start_s=start))
+        if options["num_jobs"] is not None:
+            window = parse_time(options["arrival_window"], "mix.arrival_window")
+            jobs = draw_jobs(jobs, options["num_jobs"], seed=options["seed"], arrival_window_s=window)
+        cost = {key: value for key, value in settings["cost"].items() if key != "name"}
+        plans = place_mix(
+            jobs, site.machine, allocation=options["allocation"], host_size=options["host_size"],
+            seed=options["seed"], cost=settings["cost"]["name"], cost_config=cost, placed=self._placed,
+        )  # fmt: skip
+        known = Baselines() if self._baselines is None else self._baselines
+        self._baselines = known
+        return simulate_mix(
+            jobs, site.machine, plans=plans, routing=settings["routing"], seed=settings["seed"],
+            num_iterations=options["num_iterations"], baselines=known if baselines else False,
+        )  # fmt: skip
+
+    def _mix_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
+        return mix_row(self._mix(site, settings).to_dict())
+
+
+def _build_site(settings: Settings) -> _Site:
+    parameters = {key: value for key, value in settings["fabric"].items() if key != "name"}
+    fabric = build_fabric(settings["fabric"]["name"], **parameters)
+    machine = build_machine(fabric, settings["failures"], settings["accelerator"])
+    return _Site(machine, float(fabric.config.injection_bandwidth_bytes_per_s), network_usd(fabric))
+
+
+def graph_loader(graphs: Mapping[str, OperatorGraph]) -> GraphLoader:
+    """Return a loader that takes graphs from a mapping."""
+    return lambda model: graphs[model]

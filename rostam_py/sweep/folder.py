@@ -1,0 +1,51 @@
+"""A sweep's folder: its lock, its manifest, its table in Parquet and CSV; every file written, then renamed."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.sweep.store import write_atomically
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(document, indent=2) + "\n").encode())
+
+
+def write_table(folder: Path, table: Any, frame: Any) -> None:
+    """Write the table as Parquet and CSV, and the points' own times beside it."""
+    import polars as pl
+
+    for name, write in (("points.parquet", table.write_parquet), ("points.csv", _flat(table).write_csv)):
+        temporary = folder / f".{name}.tmp"
+        write(temporary)
+        os.replace(temporary, folder / name)
+    times = table.select("key").unique(maintain_order=True).join(frame.select("key", pl.col("wall_s")), on="key")
+    times.write_parquet(folder / "timings.parquet")
+
+
+def _flat(table: Any) -> Any:
+    """Return the table with nested columns as JSON text, which CSV can hold."""
+    import polars as pl
+
+    nested = [name for name, kind in table.schema.items() if kind.is_nested()]
+    texts = [
+        pl.Series(name, [None if v is None else json.dumps(v) for v in table[name].to_list()], dtype=pl.String)
+        for name in nested
+    ]
+    return table.with_columns(texts)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel frees it however the holder ends."""
+    with open(folder / ".lock", "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"{folder} is in use by another sweep; wait for it, or choose another out=DIR") from error
+        yield

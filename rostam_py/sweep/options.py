@@ -1,0 +1,52 @@
+"""Options of a sweep: where it runs and what it keeps; and what it is expected to take."""
+
+from dataclasses import dataclass
+
+from rostam_py.errors import ConfigError
+
+BACKENDS = ("ray", "process", "inline")
+
+
+@dataclass(kw_only=True, slots=True)
+class SweepOptions:
+    """How a sweep runs; nothing here changes a result.
+
+    workers: processes, or CPUs of Ray; None takes all. backend: ray, process (a pool on this machine, quick to start)
+    or inline (this process). address: of a Ray cluster, "auto" or "ray://host:10001"; None starts Ray here.
+    retries: times that a point may lose its worker before that is its result. store: folder of finished points, to
+    share between sweeps; None keeps it with the sweep. details: points of which pictures are kept, the best of each
+    model first. title: of table and report.
+    """
+
+    workers: int | None = None
+    backend: str = "ray"
+    address: str | None = None
+    retries: int = 2
+    store: str | None = None
+    details: int = 3
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ConfigError(f"sweep.backend is {self.backend!r}; it must be one of: {', '.join(BACKENDS)}")
+        if self.workers is not None and self.workers < 1:
+            raise ConfigError(f"sweep.workers is {self.workers}; it must be >= 1, or null for all CPUs")
+        if self.address is not None and self.backend != "ray":
+            raise ConfigError(f"sweep.address is {self.address!r}, but sweep.backend={self.backend} runs here; use ray")
+        for key in ("retries", "details"):
+            if getattr(self, key) < 0:
+                raise ConfigError(f"sweep.{key} is {getattr(self, key)}; it must be >= 0")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepEstimate:
+    """What a sweep would do. left: points to evaluate. seconds: wall time of that, None with nothing to go by.
+
+    basis: what the estimate rests on.
+    """
+
+    num_points: int
+    num_stored: int
+    left: int
+    seconds: float | None
+    basis: str

@@ -1,0 +1,71 @@
+"""SweepResult: the table of a sweep, and where it is kept."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.html import html_pairs, html_table
+from rostam_py.units import format_time
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A finished sweep.
+
+    folder: holds points.parquet, points.csv, sweep.json, details and the store. table: polars frame, one row a point
+    in point order; columns as in ``rostam_py.sweep.columns``. manifest: title, axes, versions.
+    """
+
+    folder: Path
+    table: Any = field(repr=False)
+    manifest: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "SweepResult":
+        """Read a finished sweep's folder.
+
+        Raises: ConfigError if there is none.
+        """
+        import polars as pl
+
+        folder = Path(folder)
+        if not (folder / "points.parquet").exists():
+            raise ConfigError(f"{folder} holds no finished sweep (points.parquet); run the sweep's command again")
+        manifest = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+        return cls(folder, pl.read_parquet(folder / "points.parquet"), manifest)
+
+    @property
+    def num_points(self) -> int:
+        """Points, those that failed included."""
+        return int(self.table.height)
+
+    @property
+    def num_errors(self) -> int:
+        """Points that ended in an error."""
+        return int((self.table["status"] == "error").sum())
+
+    @property
+    def goal(self) -> str:
+        """The column that ``best`` minimises: time to accuracy, or the mean slow-down of mixes, or iteration time."""
+        columns = ("time_to_accuracy_s", "slowdown_mean", "iteration_time_s")
+        return next((name for name in columns if self.table[name].null_count() < self.num_points), columns[-1])
+
+    def best(self, count: int = 1) -> Any:
+        """Return the rows with the least ``goal``, best first."""
+        return self.table.filter(self.table["status"] == "ok").sort(self.goal, "index", nulls_last=True).head(count)
+
+    def _repr_html_(self) -> str:
+        axes = " x ".join(f"{axis['key']} ({len(axis['labels'])})" for axis in self.manifest["axes"])
+        pairs = {"points": f"{self.num_points:,}", "errors": f"{self.num_errors:,}", "axes": axes}
+        keys = [axis["key"] for axis in self.manifest["axes"]]
+        rows = [
+            {**{key: row[key] for key in keys}, "strategy": row["strategy"], self.goal: _shown(row[self.goal])}
+            for row in self.best(8).iter_rows(named=True)
+        ]
+        return html_pairs(self.manifest["title"], pairs) + html_table("best points", rows)
+
+
+def _shown(value: float | None) -> str | None:
+    return None if value is None else format_time(value)

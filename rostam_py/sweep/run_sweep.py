@@ -1,0 +1,272 @@
+"""run_sweep: every point of a base and its axes, evaluated once, kept, and put into one table.
+
+The table holds nothing of clocks, hosts or order of completion: an interrupted sweep, repeated with the same command,
+ends with the same bytes as one that ran through.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
+from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
+from rostam_py.sweep.evaluate import Evaluator
+from rostam_py.sweep.folder import locked, write_json, write_table
+from rostam_py.sweep.identity import code_version
+from rostam_py.sweep.options import SweepEstimate, SweepOptions
+from rostam_py.sweep.points import Axis, Point, expand_points, grid_axes, row_axis
+from rostam_py.sweep.result import SweepResult
+from rostam_py.sweep.settings import Settings
+from rostam_py.sweep.store import Store, write_atomically
+from rostam_py.sweep.table import chosen_points, sweep_table
+
+MANIFEST_VERSION = 1
+_SAMPLES = 3
+
+
+class Sweep:
+    """A base configuration and its axes, checked and expanded.
+
+    Args: base: any of the keys of ``rostam sweep --help`` as nested mappings; "fabric" is {"name": ..., parameters}.
+        grid: {dotted key: values}, multiplied. rows: cases, each {"label": ..., dotted key: value}, one axis.
+        axes: more axes, in front of grid and rows. graphs: {name: graph} of one's own; model="graph:name".
+    Raises: ConfigError for any bad value, before any work.
+    """
+
+    def __init__(
+        self,
+        base: Mapping[str, Any],
+        *,
+        grid: Mapping[str, Sequence[Any]] | None = None,
+        rows: Sequence[Mapping[str, Any]] = (),
+        axes: Sequence[Axis] = (),
+        graphs: Mapping[str, OperatorGraph] | None = None,
+    ) -> None:
+        self.base = dict(base)
+        self.axes = (*axes, *([row_axis(rows)] if rows else []), *grid_axes(grid or {}))
+        self._given = {f"graph:{name}": graph for name, graph in (graphs or {}).items()}
+        digests = {name: _graph_digest(graph) for name, graph in self._given.items()}
+        self.points: list[Point] = expand_points(self.base, self.axes, digests)
+        for model in self.models:
+            if model.startswith("graph:") and model not in self._given:
+                raise ConfigError(f"model is {model!r}, but graphs holds: {', '.join(self._given) or 'nothing'}")
+
+    @property
+    def models(self) -> list[str]:
+        """Models of all points, in order."""
+        found: dict[str, None] = {}
+        for point in self.points:
+            names = [point.settings["model"]] if "model" in point.settings else []
+            names += [job["model"] for job in point.settings.get("jobs", ())]
+            found.update(dict.fromkeys(names))
+        return list(found)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all points' keys and labels, for folder names."""
+        text = json.dumps([[point.key, dict(point.labels)] for point in self.points], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def load_graphs(self, wanted: Sequence[str], report: Callable[[str], None]) -> dict[str, OperatorGraph]:
+        """Trace the wanted models, or take those given."""
+        from rostam_py.tracing import trace
+
+        graphs = {}
+        for model in wanted:
+            if model not in self._given:
+                report(f"tracing {model}")
+            graphs[model] = self._given[model] if model in self._given else trace(model)
+        return graphs
+
+    def manifest(self, title: str | None, details: Sequence[str]) -> dict[str, Any]:
+        """Return what sweep.json holds."""
+        axes = [{"key": axis.key, "labels": [value.label for value in axis.values]} for axis in self.axes]
+        return {
+            "version": MANIFEST_VERSION, "rostam_version": code_version(), "title": title or self.describe(),
+            "mode": self.points[0].settings["mode"] if self.points else "run", "axes": axes,
+            "num_points": len(self.points), "base": json.loads(json.dumps(self.base, default=str)),
+            "details": list(details),
+        }  # fmt: skip
+
+    def describe(self) -> str:
+        """Return the sweep in a line: "resnet50 over fabric (6) x fabric.accelerator_bandwidth (5)"."""
+        axes = " x ".join(f"{axis.key} ({len(axis.values)})" for axis in self.axes if axis.key != "model")
+        models = ", ".join(self.models[:3]) + (f" and {len(self.models) - 3} more" if len(self.models) > 3 else "")
+        return f"{models} over {axes}" if axes else models
+
+    def estimate(self, folder: str | Path, options: SweepOptions) -> SweepEstimate:
+        """Count points and estimate the time left, from stored times or else by evaluating three points now."""
+        known: dict[str, float] = {}
+        place = store_folder(Path(folder), options.store)
+        if place.is_dir():
+            known = Store(place).finished()
+        keys = {point.key for point in self.points}
+        stored = [key for key in keys if key in known]
+        left = [point for point in _distinct(self.points) if point.key not in known]
+        workers = options.workers or os.cpu_count() or 1
+        if not left:
+            return SweepEstimate(len(self.points), len(stored), 0, 0.0, "everything is stored")
+        times, basis = [known[key] for key in stored], f"{len(stored)} stored points"
+        if not times:
+            times, basis = self._sample_times(left), f"{min(_SAMPLES, len(left))} points evaluated now"
+        seconds = len(left) * sum(times) / len(times) / min(workers, len(left))
+        return SweepEstimate(len(self.points), len(stored), len(left), seconds, f"{basis}, {workers} workers")
+
+    def _sample_times(self, points: Sequence[Point]) -> list[float]:
+        samples = [points[i * (len(points) - 1) // (_SAMPLES - 1)] for i in range(min(_SAMPLES, len(points)))]
+        graphs = self.load_graphs(_models_of(samples), lambda text: None)
+        evaluator = Evaluator(graphs.__getitem__)
+        times = []
+        for point in samples:
+            begin = time.perf_counter()
+            evaluator.row(point.key, point.settings)
+            times.append(time.perf_counter() - begin)
+        return times
+
+    def run(
+        self,
+        folder: str | Path,
+        options: SweepOptions | None = None,
+        *,
+        progress: Progress = lambda tally: None,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> SweepResult:
+        """Evaluate what is not stored yet and write table, manifest and details into a folder.
+
+        Args: progress: called with a Tally as points finish; report: called with what happens otherwise.
+        Raises: ConfigError if another sweep uses the folder. A point's own errors become its row.
+        """
+        options = options or SweepOptions()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        store = Store(store_folder(folder, options.store))
+        with locked(store.folder):
+            store.fold()  # what a killed driver left
+            known = store.finished()
+            todo = [point for point in _distinct(self.points) if point.key not in known]
+            tally = Tally(total=len(_distinct(self.points)))
+            tally.stored = tally.total - len(todo)
+            write_json(folder / "sweep.json", self.manifest(options.title, []))
+            graphs = self.load_graphs(_models_of(todo), report)
+            if todo:
+                self._evaluate(store, todo, graphs, options, tally, progress, report)
+            frame = store.frame()
+        table = sweep_table(self.points, [axis.key for axis in self.axes], frame)
+        write_table(folder, table, frame)
+        details = self._write_details(folder, table, graphs, options, report)
+        write_json(folder / "sweep.json", self.manifest(options.title, details))
+        return SweepResult(folder, table, self.manifest(options.title, details))
+
+    def _evaluate(
+        self, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions, tally: Tally,
+        progress: Progress, report: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        token = secrets.token_hex(8)
+        write_atomically(store.folder / TOKEN_FILE, token.encode())
+        work = Work(token, str(store.folder.resolve()), code_version())
+        report(f"starting {options.backend}")
+        backend = make_backend(work, graphs, options, len(todo))
+        progress(tally)
+        try:
+            Driver(store, backend, todo, tally, retries=options.retries, progress=progress).run()
+        finally:
+            backend.close()
+
+    def _write_details(
+        self, folder: Path, table: Any, graphs: dict[str, OperatorGraph], options: SweepOptions,
+        report: Callable[[str], None],
+    ) -> list[str]:  # fmt: skip
+        """Simulate the chosen points once more, for the pictures of single runs; files that exist stay."""
+        by_key = {point.key: point for point in self.points}
+        keys = chosen_points(table, options.details)
+        missing = [by_key[key] for key in keys if not (folder / "details" / f"{key}.json.gz").exists()]
+        if not missing:
+            return keys
+        from rostam_py.simulation.detail import run_detail
+
+        (folder / "details").mkdir(exist_ok=True)
+        graphs = graphs | self.load_graphs([m for m in _models_of(missing) if m not in graphs], report)
+        evaluator = Evaluator(graphs.__getitem__)
+        for point in missing:
+            report(f"drawing {', '.join(point.labels.values())}")
+            results = evaluator.results(point.settings)
+            detail = run_detail(results[0] if len(results) == 1 else results)
+            data = gzip.compress(json.dumps(detail | {"labels": dict(point.labels)}).encode(), mtime=0)
+            write_atomically(folder / "details" / f"{point.key}.json.gz", data)
+        return keys
+
+
+def run_sweep(
+    base: Mapping[str, Any],
+    *,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    rows: Sequence[Mapping[str, Any]] = (),
+    graphs: Mapping[str, OperatorGraph] | None = None,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    backend: str = "process",
+    address: str | None = None,
+    store: str | None = None,
+    details: int = 3,
+    title: str | None = None,
+    progress: Progress = lambda tally: None,
+) -> SweepResult:
+    """Evaluate every combination of axis values, in parallel, and return the table.
+
+    Model: each point is simulated (base["mode"] = "run"), searched ("search") or a mix of jobs ("mix"). Finished
+        points are kept in ``out`` and never computed again; a point's error becomes its row.
+    Args: base: nested settings, any of the keys of ``rostam sweep --help``; "fabric" is {"name": ..., parameters}.
+        grid: {dotted key: values}, multiplied. rows: one axis of cases, each {"label": ..., dotted key: value}.
+        graphs: {name: traced graph}; name one by model="graph:name". out: folder; default runs/sweep-<hash>.
+        workers, backend, address, store, details, title: as SweepOptions. progress: called with a Tally.
+    Returns: SweepResult: ``table`` (polars, one row a point), ``best()``, the folder.
+    Raises: ConfigError for bad settings, before any work.
+    Cost: the points' own time over the workers, 1 to 5 ms a batch of a second, and 4 s to start Ray.
+    """
+    sweep = Sweep(base, grid=grid, rows=rows, graphs=graphs)
+    options = SweepOptions(
+        workers=workers, backend=backend, address=address, store=store, details=details, title=title
+    )  # fmt: skip
+    return sweep.run(out or Path("runs") / f"sweep-{sweep.digest}", options, progress=progress)
+
+
+def make_backend(work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int) -> Backend:
+    """Start the backend that the options name, with no more workers than points."""
+    if options.backend == "inline":
+        return InlineBackend(work, graphs)
+    if options.backend == "process":
+        return ProcessBackend(work, graphs, min(options.workers or os.cpu_count() or 1, num_points))
+    from rostam_py.sweep.ray_backend import RayBackend
+
+    workers = options.workers or (0 if options.address else os.cpu_count() or 1)
+    return RayBackend(work, graphs, min(workers, num_points), options.address)
+
+
+def _distinct(points: Sequence[Point]) -> list[Point]:
+    """Return the first point of each key: two labels may mean the same settings."""
+    return list({point.key: point for point in reversed(points)}.values())[::-1]
+
+
+def _models_of(points: Sequence[Point]) -> list[str]:
+    found: dict[str, None] = {}
+    for point in points:
+        settings: Settings = point.settings
+        found.update(dict.fromkeys([settings["model"]] if "model" in settings else []))
+        found.update(dict.fromkeys(job["model"] for job in settings.get("jobs", ())))
+    return list(found)
+
+
+def _graph_digest(graph: OperatorGraph) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.json"
+        graph.save(str(path))
+        return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,330 @@
+"""Settings: what one point simulates, as plain nested data that can be hashed, stored and sent to workers.
+
+Example:
+    settings = complete_settings({"model": "gpt_125m", "fabric": {"name": "torus", "dims": [4, 4]}})
+    with_key(settings, "strategy.tp", 4)
+
+``complete_settings`` fills every default in and checks every value, so that equal points have equal settings however
+they were written down, and bad ones fail before any work.
+"""
+
+import copy
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rostam_py.convergence import DEFAULT_CURVES, get_curve
+from rostam_py.costs import COST_MODELS
+from rostam_py.costs.accelerators import get_accelerator
+from rostam_py.errors import ConfigError, DegreeError, UnknownNameError
+from rostam_py.fabrics import FABRICS
+from rostam_py.fabrics.config import check_integer, make_config
+from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.models import MODELS
+from rostam_py.placement import Machine, Strategy
+from rostam_py.searching.searcher import PLACER_NAMES
+from rostam_py.units import parse_time
+
+Settings = dict[str, Any]
+
+MODES = ("run", "search", "mix")
+ROUTINGS = ("spray", "hash")
+FAILURE_KINDS = ("links", "switches", "accelerators", "boards")
+NO_CURVE = "none"
+_SAMPLES_A_REPLICA = 8
+
+# Settings of every point, and those of one mode. A point holds no key that its mode does not read.
+_COMMON: Settings = {
+    "mode": "run",
+    "fabric": {"name": "fat_tree", "num_accelerators": 64},
+    "num_accelerators": None,
+    "accelerator": "a100_80gb",
+    "cost": {"name": "roofline"},
+    "failures": {**dict.fromkeys(FAILURE_KINDS, 0), "seed": 0},
+    "fidelity": "flow",
+    "routing": "spray",
+    "seed": 0,
+    "accelerator_usd_per_hour": None,
+}
+_OF_MODE: dict[str, Settings] = {
+    "run": {
+        "model": "resnet50", "global_batch": None, "strategy": {}, "fold": True, "convergence": None,
+        "extrapolate": False,
+    },
+    "search": {
+        "model": "resnet50", "strategy": {}, "convergence": None, "extrapolate": False,
+        "search": {
+            "num_simulated": 8, "batches": None, "placers": list(PLACER_NAMES), "max_circuit_degree": None,
+        },
+    },
+    "mix": {
+        "jobs": [],
+        "mix": {
+            "num_jobs": None, "allocation": "linear", "host_size": 8, "arrival_window": "0 s", "num_iterations": 3,
+            "seed": 0,
+        },
+    },
+}  # fmt: skip
+_DEFAULTS: Settings = {key: value for defaults in (_COMMON, *_OF_MODE.values()) for key, value in defaults.items()}
+_JOB: Settings = {"name": None, "model": "resnet50", "global_batch": None, "strategy": {}, "start": "0 s"}
+
+
+def with_key(settings: Settings, key: str, value: Any) -> Settings:
+    """Return a copy with the value at a dotted key replaced; "fabric" and "cost" take a name or {"name": ...}.
+
+    Raises: ConfigError if the key goes through something that has no keys.
+    """
+    changed = dict(settings)
+    head, _, rest = key.partition(".")
+    if rest:
+        changed[head] = _changed_inside(changed.get(head, _DEFAULTS.get(head)), head, rest, value)
+    else:
+        changed[head] = {"name": value} if head in ("fabric", "cost") and isinstance(value, str) else value
+    return changed
+
+
+def _changed_inside(inner: Any, head: str, rest: str, value: Any) -> Any:
+    """Return a mapping with a key, or a list with the entry at an index ("jobs.0.global_batch"), replaced."""
+    if isinstance(inner, Mapping):
+        return with_key(dict(inner), rest, value)
+    index, _, deeper = rest.partition(".")
+    if not isinstance(inner, list) or not index.isdigit() or int(index) >= len(inner):
+        raise ConfigError(f"key '{head}.{rest}' does not exist: {head} holds {inner!r}")
+    changed = list(inner)
+    place = int(index)
+    changed[place] = with_key(dict(changed[place]), deeper, value) if deeper else value
+    return changed
+
+
+def complete_settings(given: Mapping[str, Any]) -> Settings:
+    """Return settings with every default filled in and every value checked.
+
+    Args: given: any of the keys of ``rostam sweep --help``; "fabric" and "cost" hold "name" and their parameters.
+        Keys of other modes are dropped, unknown ones refused.
+    Raises: ConfigError naming key, value and what is allowed.
+    """
+    mode = given.get("mode", "run")
+    if mode not in MODES:
+        raise ConfigError(f"sweep.mode is {mode!r}; it must be one of: {', '.join(MODES)}")
+    defaults = _COMMON | _OF_MODE[mode]
+    known = set(defaults).union(*_OF_MODE.values())
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(known))}")
+    settings = {key: copy.deepcopy(given.get(key, default)) for key, default in defaults.items()}
+    settings["failures"] = _merged("failures", defaults["failures"], settings["failures"])
+    _check_common(settings)
+    size = settings.pop("num_accelerators")
+    settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size)
+    settings["cost"] = _complete_cost(_text(settings["cost"]))
+    if mode == "mix":
+        _complete_mix(settings, defaults)
+        return settings
+    settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
+    check_model(settings["model"])
+    if mode == "search":
+        settings["search"] = _merged("search", defaults["search"], settings["search"])
+        _check_search(settings)
+    elif settings["convergence"] is not None and settings["global_batch"] is not None:
+        get_curve(settings["convergence"]).iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
+    elif settings["convergence"] is not None:
+        get_curve(settings["convergence"])
+    if settings.get("global_batch") is not None:
+        check_integer("global_batch", settings["global_batch"], 1)
+    return settings
+
+
+def _text(data: Any) -> str:
+    return json.dumps(data, sort_keys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise ConfigError(f"a setting holds a {type(value).__name__}; use numbers, text, lists and mappings")
+
+
+def _merged(key: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
+    for inner in given:
+        if inner not in defaults:
+            raise ConfigError(f"unknown key '{key}.{inner}'; {key} has: {', '.join(defaults)}")
+    return {**defaults, **given}
+
+
+def _check_common(settings: Settings) -> None:
+    get_accelerator(settings["accelerator"])
+    if settings["routing"] not in ROUTINGS:
+        raise UnknownNameError(f"unknown routing {settings['routing']!r}; registered: {', '.join(ROUTINGS)}")
+    for kind in (*FAILURE_KINDS, "seed"):
+        settings["failures"][kind] = check_integer(f"failures.{kind}", settings["failures"][kind], 0)
+    settings["seed"] = check_integer("seed", settings["seed"], 0)
+    if settings["num_accelerators"] is not None:
+        check_integer("num_accelerators", settings["num_accelerators"], 1)
+    price = settings["accelerator_usd_per_hour"]
+    if price is not None and not (isinstance(price, int | float) and price >= 0):
+        raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
+
+
+@functools.lru_cache(maxsize=4096)
+def _fabric_fields(text: str, size: int | None) -> str:
+    given = json.loads(text)
+    name = given.pop("name", None)
+    if name is None:
+        raise ConfigError("fabric.name is missing; a fabric is {'name': 'torus', 'dims': [4, 4]}")
+    schema = FABRICS.get(name)
+    if size is not None:
+        given = resize_parameters(name, given, size)
+    config = make_config(name, schema, given)
+    return _text({"name": name, **{entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}})
+
+
+def _complete_fabric(text: str, size: int | None) -> Settings:
+    return dict(json.loads(_fabric_fields(text, size)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost_fields(text: str) -> str:
+    given = json.loads(text)
+    name = given.pop("name", None)
+    if name is None:
+        raise ConfigError("cost.name is missing; a cost model is {'name': 'roofline'}")
+    schema = COST_MODELS.get(name).Config
+    known = {entry.name for entry in dataclasses.fields(schema)}
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"cost {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+    defaults = schema()
+    # Only what differs from the default: a cost model's own default must not override strategy.min_kernel_time.
+    return _text({"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}})
+
+
+def _complete_cost(text: str) -> Settings:
+    return dict(json.loads(_cost_fields(text)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _strategy_fields(text: str, where: str) -> str:
+    given = json.loads(text)
+    known = {entry.name for entry in dataclasses.fields(Strategy)}
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
+    checked = Strategy(**(given | ({"dp": 1} if given.get("dp") is None else {})))
+    fields = {name: getattr(checked, name) for name in sorted(known)}
+    return _text(fields | {"dp": given.get("dp")})
+
+
+def _complete_strategy(text: str, where: str) -> Settings:
+    return dict(json.loads(_strategy_fields(text, where)))
+
+
+def check_model(model: Any) -> None:
+    """Raise unless the model is registered or names an existing file and class: "path/to/file.py:Class"."""
+    if not isinstance(model, str) or not model:
+        raise ConfigError(f"model is {model!r}; it must be a registered name or path/to/file.py:Class")
+    if ":" in model:
+        path = Path(model.rpartition(":")[0])
+        if not path.is_file():
+            raise ConfigError(f"model is {model!r}, but there is no file {str(path)!r}")
+    elif model not in MODELS and not model.startswith("graph:"):
+        raise UnknownNameError(
+            f"unknown model {model!r}; registered: {', '.join(sorted(MODELS))}; or path/to/file.py:ClassName"
+        )
+
+
+def _check_search(settings: Settings) -> None:
+    options = settings["search"]
+    options["num_simulated"] = check_integer("search.num_simulated", options["num_simulated"], 0)
+    for name in options["placers"]:
+        if name not in PLACER_NAMES:
+            raise ConfigError(f"search.placers holds {name!r}; it must be of: {', '.join(PLACER_NAMES)}")
+    for batch in options["batches"] or ():
+        check_integer("search.batches", batch, 1)
+    settings["convergence"] = curve_of(
+        settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
+    )
+
+
+def curve_of(model: str, convergence: str | None, batches: list[int] | None, extrapolate: bool) -> str | None:
+    """Return the name of the curve that a search uses: as given, or the model's own; None minimises time a sample.
+
+    Raises: ConfigError if there is neither a curve nor batches, or a batch outside the curve's measured range.
+    """
+    if convergence == NO_CURVE or (convergence is None and model not in DEFAULT_CURVES):
+        if not batches:
+            raise ConfigError(
+                f"search.batches is missing: without a convergence curve for model {model!r} the batches must be"
+                " named, for example search.batches=[256,512]"
+            )
+        return NO_CURVE
+    name = convergence or DEFAULT_CURVES[model]
+    for batch in batches or ():
+        get_curve(name).iterations(batch, extrapolate=extrapolate)
+    return str(get_curve(name).name)
+
+
+def _complete_mix(settings: Settings, defaults: Settings) -> None:
+    options = settings["mix"] = _merged("mix", defaults["mix"], settings["mix"])
+    if not settings["jobs"]:
+        raise ConfigError("jobs is empty; a mix needs at least one, for example jobs=[{model: gpt_125m}]")
+    if options["num_jobs"] is not None:
+        check_integer("mix.num_jobs", options["num_jobs"], 1)
+    for key, least in (("host_size", 1), ("num_iterations", 1), ("seed", 0)):
+        options[key] = check_integer(f"mix.{key}", options[key], least)
+    if options["allocation"] not in ("linear", "random"):
+        raise ConfigError(f"mix.allocation is {options['allocation']!r}; it must be one of: linear, random")
+    parse_time(options["arrival_window"], "mix.arrival_window")
+    jobs = []
+    for number, given in enumerate(settings["jobs"]):
+        where = f"jobs[{number}]"
+        job = _merged(where, _JOB, given)
+        check_model(job["model"])
+        job["name"] = job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}"
+        parse_time(job["start"], f"{where}.start")
+        job["strategy"] = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
+        if job["strategy"]["dp"] is None:
+            job["strategy"]["dp"] = 1
+        jobs.append(job)
+    settings["jobs"] = jobs
+
+
+def build_machine(fabric: Any, failures: Mapping[str, int], accelerator: str) -> Machine:
+    """Return a machine: the fabric with parts failed at random, and accelerators on it.
+
+    Args: fabric: a Fabric. failures: count of each of ``FAILURE_KINDS``, and "seed".
+    """
+    for kind in FAILURE_KINDS:
+        if failures[kind]:
+            fabric = fabric.with_random_failures(kind, failures[kind], failures["seed"])
+    return Machine(fabric=fabric, accelerator=accelerator)
+
+
+def build_strategy(fields: Mapping[str, Any], machine: Machine) -> Strategy:
+    """Return the strategy; a dp left open fills the healthy accelerators.
+
+    Raises: DegreeError if tp x pp leaves no room.
+    """
+    fields = dict(fields)
+    if fields["dp"] is None:
+        axes = "mp" if fields["placer"] == "sip_ml" else "tp x pp"
+        inner = fields["tp"] * fields["pp"] * fields["mp"]
+        healthy = len(machine.healthy_accelerators)
+        if inner < 1 or healthy // inner < 1:
+            raise DegreeError(
+                f"strategy.{axes} = {inner} needs as many accelerators for one replica;"
+                f" the machine has {healthy} healthy ones"
+            )
+        fields["dp"] = healthy // inner
+        if healthy % inner and machine.num_accelerators > healthy:
+            fields["allow_idle"] = True  # failures left a remainder that no replica fits
+    return Strategy(**fields)
+
+
+def default_batch(global_batch: int | None, strategy: Strategy) -> int:
+    """Return the global batch: as given, or 8 micro-batches a replica."""
+    return global_batch if global_batch is not None else (strategy.micro_batch or 1) * _SAMPLES_A_REPLICA * strategy.dp
