@@ -1,0 +1,91 @@
+"""What a report says first, in sentences computed from the data: what is best, and by how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rostam_py.report.load import SweepData
+from rostam_py.report.reading import ModelPoints, Reading
+from rostam_py.report.scales import BREAKDOWN, number
+from rostam_py.report.sweep_figures_mix import jobs_of
+from rostam_py.units import format_time
+
+
+def sweep_headline(data: SweepData) -> list[str]:
+    """Return a sentence or a few per model, or about a mix' slow-downs."""
+    reading = Reading(data)
+    said = [_of_model(reading, one) for one in reading.models]
+    jobs = jobs_of(reading)
+    if jobs is not None:
+        said += _of_mix(reading, jobs)
+    if not said:
+        return ["No point of this sweep finished: see the errors below." if len(data.failed()) else "No points."]
+    return said
+
+
+def run_headline(detail: dict[str, Any]) -> list[str]:
+    """Return a sentence about one run: its time, and the largest parts of it."""
+    result = detail.get("result", {})
+    total, breakdown = result.get("iteration_time_s"), result.get("breakdown_s") or {}
+    if not total:
+        return []
+    parts = sorted(((seconds, kind) for kind, seconds in breakdown.items() if seconds > 0), reverse=True)
+    words = {**{column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in BREAKDOWN.items()}}
+    shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
+    rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
+    return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else ".")]
+
+
+def _of_model(reading: Reading, points: ModelPoints) -> str:
+    """Return what is fastest for a model, by how much over the next line there, and what the x axis bought it."""
+    import polars as pl
+
+    best = points.best.sort(points.goal, "index")
+    first = best.row(0, named=True)
+    where = f" at {reading.x_label(first[reading.x])}" if reading.x else ""
+    how = f" with {first['strategy']}" if first.get("strategy") else ""
+    said = f"{points.model}: {first['line']}{where}{how} has the least {points.goal_words}, "
+    said += format_time(first[points.goal])
+    here = best.filter(pl.col(reading.x) == first[reading.x]) if reading.x else best
+    if len(here) > 1:
+        second, last = here.row(1, named=True), here.row(-1, named=True)
+        said += f"; {second['line']} is next ({_times(second, first, points.goal)} as long)"
+        if len(here) > 2:
+            said += f", {last['line']} last ({_times(last, first, points.goal)})"
+    said += "."
+    if reading.x:
+        own = best.filter(pl.col("line") == first["line"]).sort(reading.x)
+        least, most = own.row(0, named=True), own.row(-1, named=True)
+        if len(own) > 1:
+            said += (
+                f" From {reading.x_label(least[reading.x])} to {reading.x_label(most[reading.x])} it gains"
+                f" {number(least[points.goal] / most[points.goal])}x."
+            )
+    return said
+
+
+def _times(row: dict[str, Any], first: dict[str, Any], goal: str) -> str:
+    return f"{row[goal] / first[goal]:.2f}x"
+
+
+def _of_mix(reading: Reading, jobs: Any) -> list[str]:
+    """Return how far jobs slow each other down at the largest number of jobs, line by line."""
+    import polars as pl
+
+    most = jobs["num_jobs"].max()
+    rows = jobs.filter(pl.col("num_jobs") == most)
+    groups = rows.group_by("line").agg(
+        pl.col("slowdown").median().alias("median"), pl.col("slowdown").quantile(0.95, "linear").alias("p95"),
+        pl.col("slowdown").max().alias("most"), pl.len().alias("count"),
+    ).sort("median", "line")  # fmt: skip
+    said = []
+    for row in groups.head(4).to_dicts():
+        of_line = f"{row['line']}, " if len(groups) > 1 else ""
+        said.append(
+            f"{of_line}{most} {'job' if most == 1 else 'jobs'} on one fabric: half of the jobs slow down by at most"
+            f" {number(row['median'])}x, 95% by at most {number(row['p95'])}x, the worst by {number(row['most'])}x"
+            f" ({row['count']:,} jobs)."
+        )
+    if len(groups) > 4:
+        said.append(f"{len(groups) - 4} more below.")
+    return said

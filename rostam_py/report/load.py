@@ -1,0 +1,157 @@
+"""Read what a sweep or a run left in its folder.
+
+data = load_sweep("runs/my-sweep"); data.table is a polars DataFrame of one row a point.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rostam_py.errors import ConfigError
+
+if TYPE_CHECKING:
+    import polars
+
+MANIFEST_VERSION = 1
+DETAIL_VERSION = 1
+_MODES = ("run", "search", "mix")
+_NEEDED = ("key", "index", "status")
+
+
+@dataclass(frozen=True)
+class SweepData:
+    """A sweep's folder in memory.
+
+    manifest: sweep.json. table: one row a point, in point order. details: detail documents by point key.
+    """
+
+    manifest: dict[str, Any]
+    table: polars.DataFrame
+    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> dict[str, list[str]]:
+        """Return each axis' labels, in the manifest's order."""
+        return {axis["key"]: [str(label) for label in axis["labels"]] for axis in self.manifest["axes"]}
+
+    @property
+    def mode(self) -> str:
+        """Return "run", "search" or "mix"."""
+        return self.manifest["mode"]
+
+    @property
+    def title(self) -> str:
+        """Return the sweep's title."""
+        return self.manifest.get("title") or "sweep"
+
+    def finished(self) -> polars.DataFrame:
+        """Return the rows of points that ended well."""
+        import polars as pl
+
+        return self.table.filter(pl.col("status") == "ok")
+
+    def failed(self) -> polars.DataFrame:
+        """Return the rows of points that ended with an error."""
+        import polars as pl
+
+        return self.table.filter(pl.col("status") != "ok")
+
+
+def load_sweep(folder: str | Path) -> SweepData:
+    """Return a sweep's manifest, points and details.
+
+    Raises: ConfigError if a file is missing, damaged, or of a version that this rostam does not read.
+    """
+    folder = _existing(folder)
+    manifest = _read(folder / "sweep.json", _json, "a sweep's folder has one")
+    _check_manifest(manifest, folder / "sweep.json")
+    import polars as pl
+
+    path = folder / "points.parquet"
+    table = _read(path, pl.read_parquet, "the sweep writes it at its end: give the same rostam sweep command again")
+    missing = [name for name in (*_NEEDED, *(axis["key"] for axis in manifest["axes"])) if name not in table.columns]
+    if missing:
+        raise ConfigError(f"{path} lacks the columns {', '.join(missing)}; it was not written by rostam sweep")
+    paths = {str(key): folder / "details" / f"{key}.json.gz" for key in manifest.get("details", ())}
+    details = {key: _read(path, read_detail, "sweep.json lists it") for key, path in paths.items()}
+    return SweepData(manifest, table, details)
+
+
+def load_run(folder: str | Path) -> dict[str, Any]:
+    """Return the detail document of a run's folder.
+
+    Raises: ConfigError if it is missing, damaged, or of a version that this rostam does not read.
+    """
+    return _read(_existing(folder) / "detail.json.gz", read_detail, "rostam run writes one")
+
+
+def is_sweep_folder(folder: str | Path) -> bool:
+    """Say whether a folder is a sweep's (else a run's).
+
+    Raises: ConfigError if it is neither.
+    """
+    folder = _existing(folder)
+    if (folder / "sweep.json").exists():
+        return True
+    if (folder / "detail.json.gz").exists():
+        return False
+    raise ConfigError(
+        f"{folder} is no folder of results: it has neither sweep.json (of rostam sweep) nor detail.json.gz (of rostam run)"
+    )
+
+
+def read_detail(path: Path) -> dict[str, Any]:
+    """Return one detail document.
+
+    Raises: ConfigError if its version is not known; OSError, EOFError, ValueError if the file is damaged.
+    """
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        detail = json.load(file)
+    if not isinstance(detail, dict) or detail.get("version") != DETAIL_VERSION:
+        found = detail.get("version") if isinstance(detail, dict) else None
+        raise ConfigError(f"{path} has version {found!r}; this rostam reads version {DETAIL_VERSION}")
+    return detail
+
+
+def _existing(folder: str | Path) -> Path:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; give the folder of a sweep or of a run")
+    return folder
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _read(path: Path, reader: Callable[[Path], Any], why: str) -> Any:
+    """Return what ``reader`` makes of a file, its faults turned into ConfigErrors."""
+    import polars as pl
+
+    if not path.exists():
+        raise ConfigError(f"{path} is missing; {why}")
+    try:
+        return reader(path)
+    except ConfigError:
+        raise
+    except (OSError, EOFError, ValueError, pl.exceptions.PolarsError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"{path} is damaged: {first}") from error
+
+
+def _check_manifest(manifest: Any, path: Path) -> None:
+    if not isinstance(manifest, dict) or manifest.get("version") != MANIFEST_VERSION:
+        found = manifest.get("version") if isinstance(manifest, dict) else None
+        raise ConfigError(f"{path} has version {found!r}; this rostam reads version {MANIFEST_VERSION}")
+    if manifest.get("mode") not in _MODES:
+        raise ConfigError(f"{path}: mode is {manifest.get('mode')!r}; allowed: {', '.join(_MODES)}")
+    axes = manifest.get("axes")
+    if not isinstance(axes, list) or not all(
+        isinstance(axis, dict) and {"key", "labels"} <= set(axis) for axis in axes
+    ):
+        raise ConfigError(f"{path}: axes must be a list of mappings with the keys key and labels")

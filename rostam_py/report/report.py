@@ -1,0 +1,120 @@
+"""Write the report of a folder: report.html, and figures for papers if asked.
+
+write_report("runs/my-sweep", formats=("pdf", "svg"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rostam_py import __version__
+from rostam_py.report.figure import Figure
+from rostam_py.report.headline import run_headline, sweep_headline
+from rostam_py.report.load import SweepData, is_sweep_folder, load_run, load_sweep
+from rostam_py.report.page import Page, render
+from rostam_py.report.static import check_formats, write_static
+from rostam_py.report.sweep_figures import Section, sweep_sections, unique_names
+from rostam_py.units import format_bandwidth, format_size, format_time
+
+_MOST_LABELS = 12
+_MODES = {"run": "simulations", "search": "searches for the best strategy", "mix": "mixes of jobs"}
+
+
+def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:
+    """Write the HTML report of a sweep's or a run's folder and return its path.
+
+    Args: out: the HTML file; None takes report.html in the folder. formats: "pdf", "svg": also write
+        figures/NAME.FORMAT, in the HTML file's folder.
+    Raises: ConfigError if the folder holds no results, or they are damaged; for an unknown format.
+    """
+    check_formats(formats)
+    folder = Path(folder)
+    page = sweep_page(load_sweep(folder)) if is_sweep_folder(folder) else run_page(load_run(folder))
+    path = Path(out) if out else folder / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(page), encoding="utf-8")
+    if formats:
+        write_static([one for section in page.sections for one in section.figures], path.parent / "figures", formats)
+    return path
+
+
+def sweep_page(data: SweepData) -> Page:
+    """Return the page of a sweep."""
+    from rostam_py.report.table import points_table
+
+    sections = sweep_sections(data)
+    sections += [_detail_section(data, key, detail) for key, detail in data.details.items()]
+    finished, failed = len(data.finished()), len(data.failed())
+    facts = {f"{key} ({len(labels)})": _listed(labels) for key, labels in data.axes.items()}
+    facts["points"] = f"{finished:,} finished, {failed:,} ended with an error"
+    facts["versions"] = f"simulated by rostam {data.manifest.get('rostam_version', '?')}, drawn by {__version__}"
+    return Page(
+        title=data.title, kicker=f"A sweep of {len(data.table):,} {_MODES[data.mode]}", headline=sweep_headline(data),
+        facts=facts, sections=_unique(sections), settings=data.manifest.get("base") or {}, table=points_table(data),
+    )  # fmt: skip
+
+
+def run_page(detail: dict[str, Any]) -> Page:
+    """Return the page of one run."""
+    from rostam_py.report.run_figures import run_figures
+
+    facts = {name: _said(name, value) for name, value in detail.get("result", {}).items() if _is_plain(name, value)}
+    facts["drawn by"] = f"rostam {__version__}"
+    sections = [Section("Figures", run_figures(detail))]
+    title = str(detail.get("title") or "run")
+    return Page(title, "One simulated run", run_headline(detail), facts, _unique(sections))
+
+
+def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Section:
+    """Return the figures of one detailed point, named after its axes."""
+    import polars as pl
+
+    from rostam_py.report.run_figures import run_figures
+
+    rows = data.table.filter(pl.col("key") == key)
+    labels = [str(rows[axis][0]) for axis in data.axes] if len(rows) else []
+    title = ", ".join(labels) or str(detail.get("title") or key[:12])
+    return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}-"))
+
+
+def _unique(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with figure names that differ over all of them."""
+    figures: list[Figure] = unique_names([one for section in sections for one in section.figures])
+    found, start = [], 0
+    for section in sections:
+        found.append(Section(section.title, figures[start : start + len(section.figures)]))
+        start += len(section.figures)
+    return found
+
+
+def _listed(labels: Sequence[str]) -> str:
+    if len(labels) <= _MOST_LABELS:
+        return ", ".join(labels)
+    return ", ".join([*labels[: _MOST_LABELS - 2], "...", labels[-1]])
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    return name != "version" and isinstance(value, str | int | float | bool | dict) and name in _RUN_FACTS
+
+
+_RUN_FACTS = (
+    "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing", "seed",
+    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
+)  # fmt: skip
+
+
+def _said(name: str, value: Any) -> str:
+    """Return a result's value in words, by the unit in its name."""
+    if isinstance(value, dict):
+        return " x ".join(f"{key} {one}" for key, one in value.items())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if name in ("mfu", "hfu"):
+        return f"{value:.1%}"
+    if name.endswith("_bytes_per_s"):
+        return format_bandwidth(value)
+    if name.endswith("_bytes"):
+        return format_size(value)
+    return format_time(value) if name.endswith("_s") and name != "samples_per_s" else f"{value:,}"

@@ -1,0 +1,155 @@
+"""Cost against time: every setting a mark, and the Pareto front, the settings that none beats in both."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rostam_py.report.drawing import file_safe, log_axis, new_plot, paper_log
+from rostam_py.report.figure import Figure
+from rostam_py.report.reading import ModelPoints, Reading, has_values
+from rostam_py.report.scales import PAPER_SYMBOLS, Scale, count_scale, label, number, paper_label, time_scale
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import polars
+
+COSTS = {
+    "network_usd": ("price of the network", "US$"),
+    "accelerator_hours": ("accelerator hours", ""),
+    "cost_usd": ("cost of training", "US$"),
+}
+# Marks above which only one a cell of a grid over the drawn area is kept, besides the front.
+MOST_MARKS = 1500
+_CELLS = 40
+
+
+def cost_figures(reading: Reading, points: ModelPoints) -> list[Figure]:
+    """Return a figure for each kind of cost that differs between a model's points."""
+    found = []
+    for column in COSTS:
+        if has_values(points.settings, column) and points.settings[column].drop_nulls().n_unique() > 1:
+            found.append(_figure(reading, points, column))
+    return found
+
+
+def pareto_front(table: polars.DataFrame, cost: str, time: str) -> polars.DataFrame:
+    """Return the rows that no other row beats in both cost and time, by rising cost.
+
+    Of equal rows the first stays; a row of equal cost and longer time is beaten, and the other way round.
+    """
+    import polars as pl
+
+    ordered = table.sort(cost, time, maintain_order=True)
+    before = pl.col(time).cum_min().shift(1)
+    return ordered.filter(before.is_null() | (pl.col(time) < before))
+
+
+def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
+    import polars as pl
+
+    words, unit = COSTS[column]
+    rows = points.settings.filter(pl.col(column) > 0)
+    front = pareto_front(rows, column, points.goal)
+    shown = _thinned(rows, front["index"], column, points.goal)
+    scales = count_scale(rows[column].to_list(), unit), time_scale(rows[points.goal].to_list())
+    said = [
+        f"Left and low is better. Each mark is one setting; the line joins the Pareto front, the {len(front):,} settings"
+        " that no other beats in both.",
+        f"{len(shown):,} of {len(rows):,} marks are drawn: the front, and of each cell of a {_CELLS} x {_CELLS} grid the"
+        " fastest of every line." if len(shown) < len(rows) else "",
+        "Of several seeds the middle one counts." if rows["num_seeds"].max() > 1 else "",  # type: ignore[operator]
+    ]  # fmt: skip
+    about = [name for name in (reading.x, "strategy", "global_batch", "key") if name and name in shown.columns]
+    kept = list(dict.fromkeys([column, points.goal, "on_front", *about]))
+    return Figure(
+        name=file_safe("cost", column, points.model), title=f"{points.model}: {words} against {points.goal_words}",
+        caption=" ".join(word for word in said if word),
+        table=shown.select(pl.col("line").alias(reading.line), *kept),
+        plotly=_plot(reading, points, shown, column, scales),
+        paper=partial(_paper, reading, points, shown, column, scales),
+    )  # fmt: skip
+
+
+def _thinned(rows: polars.DataFrame, front: polars.Series, cost: str, time: str) -> polars.DataFrame:
+    """Return rows with "on_front", thinned to a grid where they are too many to draw, the front always whole."""
+    import polars as pl
+
+    rows = rows.with_columns(pl.col("index").is_in(front.to_list()).alias("on_front"))
+    if len(rows) <= MOST_MARKS:
+        return rows.sort(cost, time, "index")
+
+    def cell(column: str) -> pl.Expr:
+        value = pl.col(column).log()
+        return ((value - value.min()) / (value.max() - value.min()).clip(1e-9) * _CELLS).floor().clip(0, _CELLS - 1)
+
+    others = rows.filter(~pl.col("on_front")).with_columns(cell(cost).alias("_x"), cell(time).alias("_y"))
+    others = others.sort(time, "index").unique(["line", "_x", "_y"], keep="first", maintain_order=True)
+    return pl.concat([rows.filter("on_front"), others.drop("_x", "_y")]).sort(cost, time, "index")
+
+
+def _plot(
+    reading: Reading, points: ModelPoints, shown: polars.DataFrame, column: str, scales: tuple[Scale, Scale]
+) -> Any:
+    import polars as pl
+
+    cost, time = scales
+    xs, ys = (shown[column] * cost.factor).to_list(), (shown[points.goal] * time.factor).to_list()
+    plot = new_plot(xaxis=log_axis(cost.title(COSTS[column][0]), xs), yaxis=log_axis(time.title(points.goal_words), ys))
+    front = shown.filter("on_front").sort(column)
+    plot.add_scatter(
+        x=(front[column] * cost.factor).to_list(), y=(front[points.goal] * time.factor).to_list(), mode="lines",
+        line={"shape": "hv", "color": "#7F7F7F", "width": 2}, name="Pareto front", hoverinfo="skip",
+    )  # fmt: skip
+    for line in reading.lines:
+        rows, look = shown.filter(pl.col("line") == line), reading.looks[line]
+        if not len(rows):
+            continue
+        on_front = rows["on_front"].to_list()
+        plot.add_scatter(
+            x=(rows[column] * cost.factor).to_list(), y=(rows[points.goal] * time.factor).to_list(), mode="markers",
+            name=label(line), hoverinfo="text",
+            hovertext=[_hover(reading, points, row, column, scales) for row in rows.to_dicts()],
+            marker={"symbol": look.symbol, "color": look.colour, "size": [13 if one else 7 for one in on_front],
+                    "opacity": [1.0 if one else 0.45 for one in on_front],
+                    "line": {"color": "#444444", "width": [1.5 if one else 0 for one in on_front]}},
+        )  # fmt: skip
+    return plot
+
+
+def _hover(reading: Reading, points: ModelPoints, row: dict[str, Any], column: str, scales: tuple[Scale, Scale]) -> str:
+    cost, time = scales
+    where = f", {reading.x_label(row[reading.x])}" if reading.x else ""
+    said = [f"<b>{label(row['line'])}</b>{where}" + (" (on the front)" if row["on_front"] else "")]
+    if row.get("strategy"):
+        said.append(label(row["strategy"]))
+    said.append(f"{number(row[points.goal] * time.factor)} {time.unit}")
+    said.append(f"{COSTS[column][0]}: {number(row[column] * cost.factor)} {cost.unit}")
+    return "<br>".join(said)
+
+
+def _paper(
+    reading: Reading, points: ModelPoints, shown: polars.DataFrame, column: str, scales: tuple[Scale, Scale],
+    axes: matplotlib.axes.Axes,
+) -> None:  # fmt: skip
+    import polars as pl
+
+    cost, time = scales
+    front = shown.filter("on_front").sort(column)
+    axes.step(front[column] * cost.factor, front[points.goal] * time.factor, where="post", color="#7F7F7F",
+              label="Pareto front", zorder=1)  # fmt: skip
+    for line in reading.lines:
+        rows, look = shown.filter(pl.col("line") == line), reading.looks[line]
+        if not len(rows):
+            continue
+        for is_front, size, alpha in ((False, 14, 0.45), (True, 40, 1.0)):
+            some = rows.filter(pl.col("on_front") == is_front)
+            name = paper_label(line) if is_front == bool(rows["on_front"].any()) else None
+            axes.scatter(some[column] * cost.factor, some[points.goal] * time.factor, s=size, alpha=alpha, label=name,
+                         color=look.colour, marker=PAPER_SYMBOLS[look.symbol], zorder=2 + is_front)  # fmt: skip
+    for which, values, scale in (("x", shown[column], cost), ("y", shown[points.goal], time)):
+        paper_log(axes, which, [one * scale.factor for one in values if math.isfinite(one)], None)
+    axes.set_xlabel(cost.title(COSTS[column][0]))
+    axes.set_ylabel(time.title(points.goal_words))
+    axes.legend(fontsize="small", frameon=False)
