@@ -16,6 +16,7 @@ from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.errors import DegreeError
 from rostam_py.placement import Machine, Strategy
 from rostam_py.simulation import RunResult
+from rostam_py.simulation.detail import run_detail, write_detail
 
 _SAMPLES_A_REPLICA = 8
 
@@ -110,12 +111,13 @@ def build_strategy(config: RunConfig, machine: Machine) -> Strategy:
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
-    """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
+    """Write resolved configuration, version and seed, result.json, detail.json.gz and the timeline if asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
     (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     (folder / "result.json").write_text(text, encoding="utf-8")
+    write_detail(folder / "detail.json.gz", run_detail(result))
     if config.timeline:
         result.save_timeline(str(folder / "timeline.json"))
 

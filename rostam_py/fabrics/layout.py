@@ -1,0 +1,161 @@
+"""Where to draw the vertices of a fabric, and how to draw fewer of them on a large one.
+
+Example:
+    layout = layout_of(rostam.fabric("fat_tree", num_accelerators=1024))
+    layout.grouping, layout.label[layout.group_of[0]]       # "leaf", "accelerators 0-31"
+
+A layout has a level: at 0 every vertex is drawn by itself; from 1 on groups are (of a leaf, a server, a board, a ring
+segment), and each further level puts twice as many into one, along each dimension of a grid.
+Legend: V = vertices of one plane, G = groups.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+# A drawing of more directed links than this shows groups; of more joined pairs of groups, larger ones.
+MAX_DRAWN_LINKS = 3_000
+_PLURALS = {"leaf": "leaves", "switch": "switches"}
+
+
+def _straight(source: int, target: int) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A drawing of a fabric: positions, kinds and names of vertices or groups of them.
+
+    group_of: group of every vertex, int64 array (V,). x, y: of every group, float64 arrays (G,), y upwards.
+    kind, label: of every group: "accelerator", "leaf", ...; "leaf 3", "accelerators 96-127".
+    name_of: of every vertex by itself (V,). grouping: what shares a group ("leaf"), "" where nothing does.
+    is_to_scale: x and y have one unit (grids, circles). boxes: (x0, y0, x1, y1) of boards to frame.
+    route: (source group, target group) -> how their link runs: {} straight; {"path": points, None between strokes};
+        {"bend": control point of a quadratic curve}. Both directions run alike.
+    """
+
+    group_of: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    kind: list[str]
+    label: list[str]
+    name_of: list[str]
+    grouping: str = ""
+    is_to_scale: bool = True
+    boxes: list[tuple[float, float, float, float]] = field(default_factory=list)
+    route: Callable[[int, int], dict[str, Any]] = _straight
+
+    @property
+    def count(self) -> np.ndarray:
+        """Vertices of every group, int array (G,)."""
+        return np.bincount(self.group_of, minlength=len(self.x))
+
+
+def layout_of(fabric: Any, max_links: int = MAX_DRAWN_LINKS) -> Layout:
+    """Return the drawing of a fabric as it is routed: with circuits, its accelerators and a link a connected pair.
+
+    Model: trees in layers, grids as grids, rings and circuits on a circle, servers round their network; a custom
+        fabric in layers by the distance from accelerators, or on a circle without switches.
+    Args: max_links: above this many directed links groups are drawn; of groups, this many joined pairs at most.
+    Cost: links x levels, at most about ten.
+    Source: own; tests/fabrics/test_layout.py.
+    """
+    links = fabric.links
+    level = 0 if len(links) <= max_links else 1
+    while True:
+        layout = layout_at(fabric, level)
+        if level == 0 or len(layout.x) <= 8 or num_pairs(layout, links) <= max_links:
+            return layout
+        level += 1
+
+
+def layout_at(fabric: Any, level: int) -> Layout:
+    """Return the drawing of a fabric at one level of grouping."""
+    from rostam_py.fabrics import layout_grids, layout_tiers
+
+    rules = {
+        "electrical_cluster": layout_tiers.draw_star,
+        "electrical_flat": layout_tiers.draw_star,
+        "hammingmesh": layout_grids.draw_mesh,
+        "torus": layout_grids.draw_torus,
+    }
+    is_circle = fabric.is_circuit_switched or num_vertices(fabric) == fabric.num_accelerators
+    return rules.get(fabric.name, draw_circle if is_circle else layout_tiers.draw_layers)(fabric, level)
+
+
+def num_vertices(fabric: Any) -> int:
+    """Return the vertices that links join: accelerators, switches and what is inside servers, in one plane."""
+    links = fabric.links
+    known = fabric.num_accelerators + int(fabric.core.num_switches)
+    return max(known, 1 + int(links["src"].max(initial=-1)), 1 + int(links["dst"].max(initial=-1)))
+
+
+def num_pairs(layout: Layout, links: np.ndarray) -> int:
+    """Return how many pairs of groups the links join, either direction, links inside groups apart."""
+    ends = np.sort(np.stack([layout.group_of[links["src"]], layout.group_of[links["dst"]]]), axis=0)
+    apart = ends[:, ends[0] != ends[1]]
+    return len(np.unique(apart[0] * len(layout.x) + apart[1]))
+
+
+def make_layout(kind_of: list[str], group_of: np.ndarray, x: np.ndarray, y: np.ndarray, **options: Any) -> Layout:
+    """Return a layout whose groups are named after their members, all of one kind.
+
+    Args: kind_of: of every vertex. group_of: (V,). x, y: of every group (G,).
+    """
+    number = np.zeros(len(kind_of), np.int64)
+    kinds = np.array(kind_of)
+    for kind in dict.fromkeys(kind_of):
+        mine = np.flatnonzero(kinds == kind)
+        number[mine] = np.arange(len(mine))
+    order = np.argsort(group_of, kind="stable")
+    bounds = np.searchsorted(group_of[order], np.arange(len(x) + 1)).tolist()
+    members = [order[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    kinds_of = [kind_of[of[0]] for of in members]
+    single = {name for name in dict.fromkeys(kind_of) if kind_of.count(name) == 1 and name != "accelerator"}
+    label = [name if name in single else _label(name, number[of]) for name, of in zip(kinds_of, members, strict=True)]
+    names = [name if name in single else f"{name} {k}" for name, k in zip(kind_of, number.tolist(), strict=True)]
+    return Layout(group_of, x, y, kinds_of, label, names, **options)
+
+
+def mean_of(values: np.ndarray, group_of: np.ndarray) -> np.ndarray:
+    """Return the mean of every group's members, float array (G,)."""
+    return np.bincount(group_of, weights=values) / np.bincount(group_of)
+
+
+def draw_circle(fabric: Any, level: int) -> Layout:
+    """Draw accelerators clockwise from the top, ``2 ** level`` consecutive ones a group; optical switches inside."""
+    count = fabric.num_accelerators
+    inside = num_vertices(fabric) - count
+    segment = np.arange(count) >> level
+    rim = int(segment[-1]) + 1
+    outer, inner = _on_circle(rim, 1.0), _on_circle(inside, 0.4)
+    x, y = (np.concatenate([outer[axis], inner[axis]]) for axis in (0, 1))
+    return make_layout(
+        ["accelerator"] * count + ["optical switch"] * inside,
+        np.concatenate([segment, rim + np.arange(inside)]), x, y,
+        grouping="" if level == 0 else f"segment of {2**level}", route=lambda a, b: _chord(x, y, a, b),
+    )  # fmt: skip
+
+
+def _on_circle(count: int, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    angle = np.pi / 2 - 2 * np.pi * np.arange(count) / max(1, count)
+    return radius * np.cos(angle), radius * np.sin(angle)
+
+
+def _chord(x: np.ndarray, y: np.ndarray, source: int, target: int) -> dict[str, Any]:
+    """Bend a link towards the centre: neighbours along the rim, opposite ones through the middle."""
+    middle_x, middle_y = (x[source] + x[target]) / 2, (y[source] + y[target]) / 2
+    depth = float(np.hypot(middle_x, middle_y))  # the cosine of half the angle between two ends on the rim
+    return {"bend": (float(middle_x * depth), float(middle_y * depth))}
+
+
+def _label(kind: str, numbers: np.ndarray) -> str:
+    first, last = int(numbers[0]), int(numbers[-1])
+    if len(numbers) == 1:
+        return f"{kind} {first}"
+    head, _, noun = kind.rpartition(" ")
+    plural = f"{head} {_PLURALS.get(noun, noun + 's')}".strip()
+    is_run = last - first == len(numbers) - 1
+    return f"{plural} {first}-{last}" if is_run else f"{len(numbers):,} {plural} from {first} to {last}"

@@ -1,0 +1,275 @@
+"""Detail documents: what the figures of one run, or of one mix of jobs, are drawn from; plain JSON.
+
+Example:
+    write_detail("detail.json.gz", run_detail(rostam.simulate(plan)))
+
+Everything adds up: bytes of the drawing to those of all links of one plane, the matrix to the traffic of all planes,
+the critical path to the iteration, the stages' breakdowns, weighted by devices, to the result's.
+"""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.layout import Layout, layout_of
+from rostam_py.fabrics.traffic import Traffic
+from rostam_py.simulation.result import RunResult, Segment
+
+VERSION = 1
+MAX_BINS = 128
+MAX_SEGMENTS = 1_000
+MAX_SAMPLES = 1_000
+_NUM_BUSIEST = 20
+_MEMORY_PARTS = ("parameters", "gradients", "optimizer_state", "activations")
+
+
+def run_detail(
+    result: RunResult | Sequence[RunResult], jobs: Sequence[Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return what the figures of a run need, a few hundred kB whatever the machine's size.
+
+    Model: of a mix, stages and memory are listed by job and traffic is that of all jobs; link loads are over the first
+        job's last iteration, as in its result, and the critical path is the first job's.
+    Args: result: of a run, or those of the jobs of one simulation. jobs: rows about the jobs of a mix (name, alone_s,
+        ...), which replace those made from the results.
+    Returns: JSON-ready document of format ``VERSION``; equal results give equal documents.
+    Raises: ConfigError for no result.
+    Cost: links, tasks of the critical path and pairs of accelerators that exchange data, each once or a few times.
+    """
+    results = [result] if isinstance(result, RunResult) else list(result)
+    if not results:
+        raise ConfigError("run_detail got no result; it needs one of each job")
+    first = results[0]
+    is_mix = not isinstance(result, RunResult)
+    links = first.fabric.links
+    utilization = first.link_bytes / (links["bandwidth_bytes_per_s"] * first.iteration_time_s)
+    layout = layout_of(first.fabric)
+    return {
+        "version": VERSION,
+        "title": _title(results, is_mix),
+        "result": first.to_dict(),
+        "breakdown_by_stage": [row for job, one in enumerate(results) for row in _stages(one, job, is_mix)],
+        "memory": [row for job, one in enumerate(results) for row in _memory(one, job, is_mix)],
+        "traffic": _traffic(results),
+        "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
+        "drawing": _drawing(results, layout, links, utilization),
+        "link_utilization": _sample(utilization[~links["is_failed"]]),
+        "num_links": int((~links["is_failed"]).sum()),
+        "busiest_links": _busiest(first, layout, links, utilization),
+        "jobs": _jobs(results, jobs) if is_mix else [],
+    }
+
+
+def write_detail(path: str | Path, detail: Mapping[str, Any]) -> None:
+    """Write a document as .json.gz; equal documents give equal files, to the byte."""
+    text = json.dumps(detail, separators=(",", ":"), allow_nan=False)
+    Path(path).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def read_detail(path: str | Path) -> dict[str, Any]:
+    """Return a document that ``write_detail`` wrote.
+
+    Raises: ConfigError for another format or version; OSError, EOFError or ValueError for a damaged file.
+    """
+    detail = json.loads(gzip.decompress(Path(path).read_bytes()))
+    found = detail.get("version") if isinstance(detail, dict) else None
+    if found != VERSION:
+        raise ConfigError(f"{path} has version {found!r}; this rostam reads version {VERSION}")
+    return detail
+
+
+def merge_segments(segments: Sequence[Segment], iteration_s: float, limit: int = MAX_SEGMENTS) -> list[dict[str, Any]]:
+    """Return a critical path of at most ``limit`` segments whose durations have the same sum.
+
+    Model: a longer path is cut into ``limit`` equal windows of the iteration; segments whose middles share one are
+        merged and named after the kind, and in it the name, that took longest. No segment is split.
+    """
+    if len(segments) <= limit:
+        runs: list[Sequence[Segment]] = [[segment] for segment in segments]
+    else:
+        middles = np.array([segment.start_s + segment.duration_s / 2 for segment in segments])
+        window = np.minimum((middles / iteration_s * limit).astype(np.int64), limit - 1)
+        begins = np.flatnonzero(np.diff(window, prepend=-1)).tolist()
+        ends = [*begins[1:], len(segments)]
+        runs = [segments[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    return [_merged(run) for run in runs]
+
+
+def _merged(run: Sequence[Segment]) -> dict[str, Any]:
+    kinds: dict[str, float] = {}
+    for segment in run:
+        kinds[segment.kind] = kinds.get(segment.kind, 0.0) + segment.duration_s
+    kind = max(kinds, key=lambda name: kinds[name])
+    longest = max((segment for segment in run if segment.kind == kind), key=lambda segment: segment.duration_s)
+    return {
+        "kind": kind,
+        "name": longest.name if len(run) == 1 else f"{longest.name} and {len(run) - 1} more",
+        "stage": longest.stage,
+        "device": longest.device,
+        "start_s": _short(run[0].start_s),
+        "duration_s": _short(sum(segment.duration_s for segment in run), 10),
+    }
+
+
+def _title(results: Sequence[RunResult], is_mix: bool) -> str:
+    first = results[0].plan
+    where = first.machine.fabric.describe()
+    if is_mix:
+        return f"{len(results)} jobs on {where}"
+    return f"{first.graph_name} on {where}; {first.strategy.describe()}"
+
+
+def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    if rows is not None:
+        return [dict(row) for row in rows]
+    return [
+        {
+            "name": f"job {number}",
+            "model": result.plan.graph_name,
+            "num_accelerators": int(result.plan.accelerators.size),
+            "iteration_time_s": result.iteration_time_s,
+        }
+        for number, result in enumerate(results)
+    ]
+
+
+def _stages(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
+    """Return the mean breakdown of every stage's devices [s]."""
+    shape = result.plan.accelerators.shape
+    by_stage = result.breakdown_by_device.reshape(*shape, -1).mean(axis=(0, 2))
+    rows = []
+    for stage, times in zip(result.plan.stages, by_stage.tolist(), strict=True):
+        parts = {name: _short(seconds, 9) for name, seconds in zip(result.breakdown, times, strict=True)}
+        rows.append(({"job": job} if is_mix else {}) | {"stage": stage.index, "devices": shape[0] * shape[2]} | parts)
+    return rows
+
+
+def _memory(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
+    shape = result.plan.accelerators.shape
+    capacity = result.plan.machine.device.memory_bytes
+    return [
+        ({"job": job} if is_mix else {})
+        | {"stage": stage.index, "devices": shape[0] * shape[2]}
+        | {part: int(getattr(stage.memory, part)) for part in _MEMORY_PARTS}
+        | {"capacity": int(capacity)}
+        for stage in result.plan.stages
+    ]
+
+
+def _traffic(results: Sequence[RunResult]) -> dict[str, Any]:
+    """Return bytes of one iteration of every job between bins of consecutive accelerators, all planes."""
+    parts = [result.plan.traffic for result in results]
+    traffic = parts[0] if len(parts) == 1 else Traffic.total(parts)
+    used = 1 + max(int(result.devices.max()) for result in results)
+    per_bin = -(-used // MAX_BINS)
+    bins = -(-used // per_bin)
+    cell = (traffic.src // per_bin) * bins + traffic.dst // per_bin
+    summed = np.bincount(cell, weights=traffic.num_bytes, minlength=bins * bins).reshape(bins, bins)
+    return {
+        "accelerators_per_bin": per_bin,
+        "num_accelerators": used,
+        "matrix": [[_whole(value) for value in row] for row in summed.tolist()],
+    }
+
+
+def _drawing(
+    results: Sequence[RunResult], layout: Layout, links: np.ndarray, utilization: np.ndarray
+) -> dict[str, Any]:
+    """Return vertices and links with positions; links of one direction between two groups are one."""
+    first, num_groups = results[0], len(layout.x)
+    ends = layout.group_of[links["src"]] * num_groups + layout.group_of[links["dst"]]
+    keys, which, count = np.unique(ends, return_inverse=True, return_counts=True)
+    sums = [np.bincount(which, weights=values) for values in (first.link_bytes, links["bandwidth_bytes_per_s"])]
+    highest = np.zeros(len(keys))
+    np.maximum.at(highest, which, utilization)
+    failed = np.bincount(which, weights=links["is_failed"]).astype(np.int64)
+    columns = (keys // num_groups, keys % num_groups, *sums, highest, count, failed)
+    drawn = []
+    for source, target, moved, capacity, peak, number, lost in zip(*(c.tolist() for c in columns), strict=True):
+        link = {
+            "source": source, "target": target, "num_bytes": _whole(moved),
+            "utilization": _short(moved / (capacity * first.iteration_time_s), 5),
+            "max_utilization": _short(peak, 5), "count": number,
+        }  # fmt: skip
+        drawn.append(link | ({"num_failed": lost} if lost else {}) | _rounded(layout.route(source, target)))
+    return {
+        "fabric": first.fabric.name,
+        "grouping": layout.grouping,
+        "is_to_scale": layout.is_to_scale,
+        "boxes": [[_short(value, 5) for value in box] for box in layout.boxes],
+        "vertices": _vertices(results, layout),
+        "links": drawn,
+    }
+
+
+def _vertices(results: Sequence[RunResult], layout: Layout) -> list[dict[str, Any]]:
+    """Return the drawn vertices; those with accelerators say whose they are: a job's number, or -1 for idle ones."""
+    fabric = results[0].fabric
+    job_of = np.full(len(layout.group_of), -1)
+    for number, result in enumerate(results):
+        job_of[result.devices] = number
+    accelerators = np.arange(fabric.num_accelerators)
+    votes = np.zeros((len(layout.x), len(results) + 1), np.int64)
+    np.add.at(votes, (layout.group_of[accelerators], job_of[accelerators] + 1), 1)
+    failed = np.zeros(len(layout.group_of), np.int64)
+    failed[list(fabric.failures.accelerators)] = 1
+    switches = fabric.num_accelerators + np.array(fabric.failures.switches, np.int64)
+    failed[switches[switches < len(failed)]] = 1
+    num_failed = np.bincount(layout.group_of, weights=failed, minlength=len(layout.x)).astype(np.int64)
+    vertices = []
+    for group in range(len(layout.x)):
+        vertex = {
+            "x": _short(float(layout.x[group]), 5), "y": _short(float(layout.y[group]), 5),
+            "kind": layout.kind[group], "label": layout.label[group], "count": int(layout.count[group]),
+        }  # fmt: skip
+        if votes[group].any():
+            vertex["job"] = int(votes[group].argmax()) - 1
+        vertices.append(vertex | ({"num_failed": int(num_failed[group])} if num_failed[group] else {}))
+    return vertices
+
+
+def _busiest(result: RunResult, layout: Layout, links: np.ndarray, utilization: np.ndarray) -> list[dict[str, Any]]:
+    order = np.lexsort((np.arange(len(utilization)), -utilization))[:_NUM_BUSIEST]
+    return [
+        {
+            "link": int(k),
+            "name": f"{layout.name_of[links['src'][k]]} -> {layout.name_of[links['dst'][k]]}",
+            "num_bytes": _whole(float(result.link_bytes[k])),
+            "busy_fraction": _short(float(result.link_busy_s[k] / result.iteration_time_s), 5),
+            "utilization": _short(float(utilization[k]), 5),
+        }
+        for k in order
+        if result.link_bytes[k] > 0
+    ]
+
+
+def _sample(values: np.ndarray) -> list[float]:
+    """Return values in descending order, at most ``MAX_SAMPLES`` evenly spaced ones, both ends among them."""
+    ordered = np.sort(values)[::-1]
+    if len(ordered) > MAX_SAMPLES:
+        ordered = ordered[np.linspace(0, len(ordered) - 1, MAX_SAMPLES).round().astype(np.int64)]
+    return [_short(value, 4) for value in ordered.tolist()]
+
+
+def _rounded(route: dict[str, Any]) -> dict[str, Any]:
+    """Return a link's course with short numbers."""
+    if "bend" in route:
+        return {"bend": [_short(value, 4) for value in route["bend"]]}
+    if "path" in route:
+        return {"path": [None if point is None else [_short(value, 5) for value in point] for point in route["path"]]}
+    return {}
+
+
+def _short(value: float, digits: int = 9) -> float:
+    """Return ``value`` to some significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def _whole(num_bytes: float) -> int:
+    """Return bytes as an integer: spraying divides them, nobody reads the fractions."""
+    return round(num_bytes)
