@@ -23,6 +23,7 @@ MODELS: dict[str, str] = {
     "gpt_13b": "rostam_py.models.gpt:build_gpt_13b",
     "gpt3_175b": "rostam_py.models.gpt:build_gpt3_175b",
     "megatron_18b": "rostam_py.models.gpt:build_megatron_18b",
+    "bloom_176b": "rostam_py.models.gpt:build_bloom_176b",
     "dlrm": "rostam_py.models.dlrm:build_dlrm",
     "cosmoflow": "rostam_py.models.cosmoflow:build_cosmoflow",
 }
@@ -41,6 +42,7 @@ DESCRIPTIONS: dict[str, str] = {
     "gpt_13b": "GPT, 40 layers, width 5,120, 40 heads, sequence 2,048",
     "gpt3_175b": "GPT-3, 96 layers, width 12,288, 96 heads, sequence 2,048, 174.6 G parameters",
     "megatron_18b": "GPT, 40 layers, width 6,144, 48 heads, sequence 1,024, vocabulary 51,200 (assumed shape)",
+    "bloom_176b": "BLOOM's shape as a GPT, 70 layers, width 14,336, 112 heads, sequence 2,048, 176.3 G parameters",
     "dlrm": "DLRM with a DCNv2 interaction, 26 tables of up to 40 M rows, dimension 128 (assumed shape)",
     "cosmoflow": "CosmoFlow, five 3-D convolutions on 4 x 128^3 voxels, 8.9 M parameters",
 }

@@ -1,7 +1,8 @@
 """GPT: a decoder-only Transformer with learned positions, a tied head and no dropout.
 
 Shapes: B batch, S sequence, D width, H heads, V vocabulary.
-Source: Brown et al. 2020, Table 2.1 (head counts of 1.3B and 13B's width rounded as is usual).
+Source: Brown et al. 2020, Table 2.1 (head counts of 1.3B and 13B's width rounded as is usual); BLOOM: Le Scao et al.,
+arXiv 2211.05100, table 3.
 """
 
 import functools
@@ -142,3 +143,13 @@ def build_megatron_18b() -> ModelSpec:
     """Return the 18 B parameter GPT that MODEL J26 settles."""
     config = Config(num_layers=40, width=6144, num_heads=48, sequence_length=1024, vocabulary=51200)
     return build("megatron_18b", config, ("megatron_18b: the shape is assumed (MODEL J26)",))
+
+
+def build_bloom_176b() -> ModelSpec:
+    """Return BLOOM's shape: 70 layers, width 14,336, 112 heads, sequence 2,048, vocabulary 250,880, tied embedding.
+
+    Model: a GPT of that shape. BLOOM differs in ALiBi in place of learned positions (whose 29 M parameters, 0.02%, are
+        kept here, and whose biases of the attention scores are left out) and in a layer norm after the embedding.
+    """
+    config = Config(num_layers=70, width=14336, num_heads=112, sequence_length=2048, vocabulary=250880)
+    return build("bloom_176b", config, ("bloom_176b: learned positions in place of ALiBi, no embedding norm",))

@@ -17,10 +17,13 @@ EXACT = {
     "cosmoflow": 8_907_556,
     "gpt3_175b": 12 * 96 * 12288**2 + 13 * 96 * 12288 + 50257 * 12288 + 2048 * 12288 + 2 * 12288,
     "gpt_1_3b": 12 * 24 * 2048**2 + 13 * 24 * 2048 + 50257 * 2048 + 2048 * 2048 + 2 * 2048,
+    "bloom_176b": 12 * 70 * 14336**2 + 13 * 70 * 14336 + 250880 * 14336 + 2048 * 14336 + 2 * 14336,
     "megatron_18b": 12 * 40 * 6144**2 + 13 * 40 * 6144 + 51200 * 6144 + 1024 * 6144 + 2 * 6144,
 }
 ROUNDED = {"gpt_125m": 125e6, "gpt_350m": 355e6, "gpt_760m": 760e6, "gpt_2_7b": 2.65e9, "gpt_6_7b": 6.66e9}
 ROUNDED |= {"gpt_13b": 12.85e9, "transformer_350m": 357e6, "dlrm": 26.15e9, "gpt3_175b": 174.6e9}
+# 176.247 G as published, of which 2 x 14,336 are the embedding norm's, which is left out; + 2,048 positions.
+ROUNDED |= {"bloom_176b": 176.247e9}
 
 
 def _num_parameters(name: str) -> int:
