@@ -17,6 +17,7 @@ usage: rostam COMMAND [--json] [key=value ...]
 commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
+  sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   list       list what there is: rostam list models | fabrics | presets | experiments | accelerators | costs
              | collectives | routings | convergence
   profile    time a model's operators on this machine into a cost table
@@ -32,6 +33,7 @@ examples
   rostam run experiment=quick
   rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
+  rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
   rostam list fabrics
 
 options
@@ -42,7 +44,7 @@ options
 
 # Commands, and the options that each takes besides --json and --help.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("--multirun",), "search": (), "list": (), "profile": (), "demo": (), "completion": (),
+    "run": ("--multirun",), "search": (), "sweep": ("--dry-run",), "list": (), "profile": (), "demo": (), "completion": (),
 }  # fmt: skip
 
 
@@ -76,6 +78,7 @@ def _dispatch(arguments: list[str]) -> int:
     handlers = {
         "run": _run,
         "search": _search,
+        "sweep": _sweep,
         "list": _list,
         "profile": _profile,
         "demo": _demo,
@@ -115,6 +118,12 @@ def _search(overrides: list[str], as_json: bool) -> int:
     from rostam_py.cli.search import search
 
     return search(overrides, as_json)
+
+
+def _sweep(overrides: list[str], as_json: bool) -> int:
+    from rostam_py.cli.sweep import sweep
+
+    return sweep(overrides, as_json)
 
 
 def _list(kinds: list[str], as_json: bool) -> int:

@@ -168,12 +168,24 @@ class DemoConfig:
 COMMAND_SCHEMAS = {"run": RunConfig, "search": SearchConfig, "profile": ProfileConfig, "demo": DemoConfig}
 
 
+def command_schema(command: str) -> type | None:
+    """Return the schema of a command's configuration, None for a command without one."""
+    if command == "sweep":  # it builds on this file
+        from rostam_py.cli.sweep_schema import SweepConfig
+
+        return SweepConfig
+    return COMMAND_SCHEMAS.get(command)
+
+
 def store_schemas() -> None:
     """Fill Hydra's ConfigStore from the registries."""
     from hydra.core.config_store import ConfigStore
 
+    from rostam_py.cli.sweep_schema import SweepConfig
+
     store = ConfigStore.instance()
     store.store(name="run_schema", node=RunConfig)
+    store.store(name="sweep_schema", node=SweepConfig)
     store.store(name="search_schema", node=SearchConfig)
     store.store(name="profile", node=ProfileConfig)
     store.store(name="demo", node=DemoConfig)

@@ -52,9 +52,9 @@ _KEY_WIDTH = 40
 
 def print_usage(command: str, overrides: list[str] | None = None) -> None:
     """Print what a command takes; groups chosen by ``overrides`` show their own keys."""
-    from rostam_py.cli.schema import COMMAND_SCHEMAS
+    from rostam_py.cli.schema import command_schema
 
-    schema = COMMAND_SCHEMAS.get(command)
+    schema = command_schema(command)
     takes = " [--json] [key=value ...]" if schema else " [--json]" if command == "list" else ""
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")
     about = _ABOUT[command] if schema is None else (inspect.getdoc(schema) or "").split("\n\n")[0]

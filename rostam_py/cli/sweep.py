@@ -1,0 +1,158 @@
+"""``rostam sweep``: axes in; one table, a report and a folder that goes on where it was killed."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rostam_py.cli.sweep_axes import base_settings, sweep_axes
+from rostam_py.cli.sweep_progress import SweepProgress
+from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult
+from rostam_py.units import format_time
+
+_NUM_BEST = 12
+
+
+def sweep(overrides: list[str], as_json: bool) -> int:
+    """Evaluate all points of the axes, print the best, and write table and report. Returns the exit status."""
+    is_dry = "--dry-run" in overrides
+    overrides = [one for one in overrides if one != "--dry-run"]
+    config, axes = sweep_axes(overrides)
+    prepared = Sweep(base_settings(config, overrides), axes=axes)
+    section = config.sweep
+    options = SweepOptions(**{entry.name: getattr(section, entry.name) for entry in fields(SweepOptions)})
+    folder = Path(config.out) if config.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
+    console = Console(width=max(120, Console().width))
+    if is_dry:
+        return _print_plan(console, prepared, prepared.estimate(folder, options), folder, as_json)
+    result = run_prepared(prepared, folder, options, overrides)
+    if as_json:
+        print(json.dumps({"folder": str(folder), **result.manifest, "points": result.table.to_dicts()}, indent=2))
+    else:
+        print_sweep(console, result)
+    finish_sweep(console if not as_json else Console(stderr=True), folder, config)
+    return 0 if result.num_errors < result.num_points or result.num_points == 0 else 2
+
+
+def run_prepared(prepared: Sweep, folder: Path, options: SweepOptions, overrides: Sequence[str]) -> SweepResult:
+    """Run a sweep with progress on stderr; an interruption says how to go on."""
+    from rostam_py.cli.compose import resolved_yaml
+
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = [one for one in overrides if not _is_axis(one)]
+    (folder / "config.yaml").write_text(resolved_yaml("sweep", plain), encoding="utf-8")
+    (folder / "command.json").write_text(json.dumps({"overrides": list(overrides)}, indent=2) + "\n", encoding="utf-8")
+    with _going_on(folder), SweepProgress(Console(stderr=True), prepared.describe()) as progress:
+        return prepared.run(folder, options, progress=progress.update, report=progress.say)
+
+
+def _is_axis(override: str) -> bool:
+    from rostam_py.cli.sweep_axes import is_axis
+
+    return is_axis(override)
+
+
+@contextmanager
+def _going_on(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        Console(stderr=True).print(
+            f"stopped; what is finished is kept in {folder}: give the same command again to go on", highlight=False
+        )
+        raise
+
+
+def finish_sweep(console: Console, folder: Path, config: Any) -> None:
+    """Write the report and tell Weights & Biases, where asked for."""
+    if config.report:
+        from rostam_py.report.report import write_report
+
+        with console.status("writing the report"):
+            path = write_report(folder)
+        console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
+    if config.wandb.enable:
+        from rostam_py.report.wandb_sink import log_sweep
+
+        with console.status("writing to Weights & Biases"):
+            text = log_sweep(folder, config.wandb)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_sweep(console: Console, result: SweepResult) -> None:
+    """Print the best points, what failed and why, and where everything is."""
+    import polars as pl
+
+    keys = [axis["key"] for axis in result.manifest["axes"]]
+    columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys)]
+    times = [name for name in ("iteration_time_s", "exposed_s", "time_to_accuracy_s") if _has(result, name)]
+    times += [name for name in ("slowdown_mean", "slowdown_max") if _has(result, name)]
+    table = Table(title=f"{result.manifest['title']}: best of {result.num_points:,} points by {result.goal}")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for name in times:
+        table.add_column(name.removesuffix("_s"), justify="right", no_wrap=True)
+    for row in result.best(_NUM_BEST).iter_rows(named=True):
+        shown = ["" if row[name] is None else str(row[name]) for name in columns]
+        table.add_row(*shown, *(_shown(name, row[name]) for name in times))
+    console.print(table)
+    failed = result.table.filter(result.table["status"] == "error")
+    if failed.height:
+        console.print(f"{failed.height:,} of {result.num_points:,} points failed:", highlight=False)
+        counts = failed.group_by("error_type", maintain_order=True).agg(pl.len(), pl.col("error").first())
+        for row in counts.iter_rows(named=True):
+            console.print(f"  {row['len']:,} x {row['error_type']}: {row['error']}", markup=False, highlight=False)
+    console.print(f"table: {result.folder}/points.parquet and points.csv", highlight=False, markup=False)
+
+
+def _has(result: SweepResult, name: str) -> bool:
+    return bool(result.table[name].null_count() < result.num_points)
+
+
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    return format_time(value) if name.endswith("_s") else f"{value:.3f}"
+
+
+def _print_plan(console: Console, prepared: Sweep, estimate: SweepEstimate, folder: Path, as_json: bool) -> int:
+    if as_json:
+        axes = {axis.key: [value.label for value in axis.values] for axis in prepared.axes}
+        document = {
+            "axes": axes, "num_points": estimate.num_points, "num_stored": estimate.num_stored, "left": estimate.left,
+            "estimated_s": estimate.seconds, "basis": estimate.basis, "folder": str(folder),
+        }  # fmt: skip
+        print(json.dumps(document, indent=2))
+        return 0
+    table = Table(title=prepared.describe())
+    table.add_column("axis")
+    table.add_column("values", justify="right")
+    table.add_column("labels", overflow="fold")
+    for axis in prepared.axes:
+        labels = [value.label for value in axis.values]
+        text = ", ".join(labels if len(labels) <= 12 else [*labels[:8], "...", labels[-1]])
+        table.add_row(axis.key, str(len(labels)), text)
+    console.print(table)
+    console.print(
+        f"{estimate.num_points:,} points, {estimate.num_stored:,} of them stored, {estimate.left:,} to evaluate",
+        highlight=False,
+    )
+    if estimate.seconds is not None:
+        console.print(f"about {_duration(estimate.seconds)} ({estimate.basis}); into {folder}", highlight=False)
+    return 0
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _slug(models: Sequence[str]) -> str:
+    names = [Path(model.split(":")[0]).stem for model in models]
+    return names[0] if len(names) == 1 else f"{len(names)}_models"

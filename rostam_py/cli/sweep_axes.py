@@ -1,0 +1,126 @@
+"""Axes of ``rostam sweep``: Hydra's sweep grammar and sweep.grid, sweep.rows turned into axes of resolved values."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rostam_py.cli.choices import GROUPS, check_choice, group_choices
+from rostam_py.cli.compose import as_hydra_wants, check_overrides, compose_config, composed, explaining
+from rostam_py.cli.schema import STRATEGY_UNITS, name_of
+from rostam_py.cli.sweep_schema import SweepConfig
+from rostam_py.errors import ConfigError, UnitError
+from rostam_py.sweep.points import Axis, Value, grid_axes, row_axis
+
+_COMMAND = "sweep"
+_RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
+# Keys of the configuration that say how a sweep runs, not what a point is.
+_NOT_SETTINGS = ("sweep", "report", "wandb", "out")
+_EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
+
+
+def sweep_axes(overrides: list[str]) -> tuple[SweepConfig, list[Axis]]:
+    """Return the configuration without its axes, and the axes: those of the command line, then rows, then grid.
+
+    Raises: ConfigError for bad keys, names, values and units, before any work.
+    """
+    check_overrides(_COMMAND, overrides, allow_lists=True)
+    plain = [one for one in overrides if not is_axis(one)]
+    config: SweepConfig = compose_config(_COMMAND, plain)
+    axes = [_command_line_axis(one, plain) for one in overrides if is_axis(one)]
+    if config.sweep.rows:
+        axes.append(row_axis([_resolved_row(number, row, plain) for number, row in enumerate(config.sweep.rows)]))
+    for key, values in config.sweep.grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ConfigError(f"sweep.grid.{key} is {values!r}; it must be a list of values")
+        axes.extend(grid_axes({key: [_resolved(key, value, plain) for value in values]}))
+    for axis in axes:
+        if axis.key.partition(".")[0] in _NOT_SETTINGS and axis.key != "sweep.mode":
+            raise ConfigError(f"{axis.key} cannot be an axis: it says how the sweep runs, not what a point is")
+    return config, axes
+
+
+def is_axis(override: str) -> bool:
+    """Say whether an override names several values."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return bool(OverridesParser.create().parse_override(as_hydra_wants([override])[0]).is_sweep_override())
+
+
+def base_settings(config: SweepConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return a composed configuration as a point's settings."""
+    settings: dict[str, Any] = {}
+    for entry in dataclasses.fields(config):
+        if entry.name not in _NOT_SETTINGS:
+            settings[entry.name] = _plain(getattr(config, entry.name))
+    for group in ("fabric", "cost"):
+        settings[group] = {"name": name_of(group, getattr(config, group)), **settings[group]}
+    del settings["search"]["show"]
+    chosen = [one.partition("=")[2] for one in overrides if one.startswith("fabric=") and not is_axis(one)]
+    return settings | {"mode": config.sweep.mode, "fabric_label": chosen[-1] if chosen else settings["fabric"]["name"]}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _command_line_axis(override: str, plain: list[str]) -> Axis:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Glob, QuotedString, Transformer
+
+    parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
+    key = parsed.key_or_group
+    value = parsed.value()
+    if isinstance(value, Glob):
+        found: list[Any] = value.filter(group_choices(key) if key in GROUPS else [])
+    else:
+        found = list(parsed.sweep_iterator(transformer=Transformer.identity))
+    texts = [one.text if isinstance(one, QuotedString) else one for one in found]
+    return grid_axes({key: [_resolved(key, one, plain) for one in texts]})[0]
+
+
+def _resolved_row(number: int, row: Any, plain: list[str]) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise ConfigError(f"sweep.rows[{number}] is {row!r}; it must be a mapping of keys to values")
+    return {key: value if key == "label" else _resolved(key, value, plain) for key, value in row.items()}
+
+
+def _resolved(key: str, value: Any, plain: list[str]) -> Any:
+    """Return an axis value with names of presets replaced by what they stand for."""
+    _check_unit(key, value)
+    if isinstance(value, str):
+        check_choice(key, [value])
+    if key not in _RESOLVED or not isinstance(value, str):
+        return value
+    overrides = [*(one for one in plain if not one.startswith((f"{key}=", f"{key}."))), f"{key}={value}"]
+    if key != "strategy":  # what the command line says of a group holds for each choice of it that has the key
+        overrides += [one for one in plain if one.startswith(f"{key}.")]
+    with explaining(_COMMAND, overrides):
+        node = composed(_COMMAND, tuple(overrides))
+    from omegaconf import OmegaConf
+
+    with explaining(_COMMAND, overrides):
+        typed = OmegaConf.to_object(node[key])
+    name = {} if key == "strategy" else {"name": name_of(key, typed)}
+    return Value(value, name | _plain(typed))
+
+
+def _check_unit(key: str, value: Any) -> None:
+    """Refuse bare numbers where a unit is needed (MODEL A6)."""
+    head, _, rest = key.partition(".")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value == 0:
+        return
+    unit = {"fabric": _fabric_units(), "strategy": STRATEGY_UNITS}.get(head, {}).get(rest)
+    if unit is not None:
+        raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
+
+
+def _fabric_units() -> dict[str, str]:
+    from rostam_py.fabrics import FABRICS
+
+    schemas = [FABRICS.get(name) for name in FABRICS]
+    entries = [entry for schema in schemas for entry in dataclasses.fields(schema)]
+    return {entry.name: entry.metadata["unit"] for entry in entries if entry.metadata.get("unit")}
