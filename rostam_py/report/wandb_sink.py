@@ -213,7 +213,8 @@ def _quiet(options: WandbOptions, mode: str | None = None) -> Iterator[str]:
         try:
             yield mode if mode is not None else resolve_mode(options)
         except errors.Error as error:
-            raise ConfigError(f"wandb refused: {error}; wandb.mode=offline keeps results local") from error
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ConfigError(f"wandb failed: {first}; wandb.mode=offline keeps results on this machine") from error
     finally:
         for key in added:
             os.environ.pop(key, None)

@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 import struct
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,8 +202,17 @@ def isolated(tmp_path_factory):
 
 
 def offline_runs(folder):
-    """Read every offline run below a folder, in order of job type and name."""
-    runs = [read_offline_run(path) for path in (folder / "wandb").glob("offline-run-*")]
+    """Read every offline run below a folder, in order of job type and name.
+
+    A run's end is written by wandb's service, which may do so a moment after ``finish`` has come back.
+    """
+    deadline = time.monotonic() + 20
+    runs = []
+    while not runs or any(run.exit_code is None for run in runs):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{folder} holds runs that never ended: {[run.folder.name for run in runs]}")
+        time.sleep(0.02)
+        runs = [read_offline_run(path) for path in (folder / "wandb").glob("offline-run-*")]
     return sorted(runs, key=lambda run: (run.job_type, run.name))
 
 
