@@ -18,6 +18,7 @@ commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
+  report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
   list       list what there is: rostam list models | fabrics | presets | experiments | accelerators | costs
              | collectives | routings | convergence
   profile    time a model's operators on this machine into a cost table
@@ -34,6 +35,7 @@ examples
   rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
+  rostam report runs/my_sweep formats=[pdf,svg]
   rostam list fabrics
 
 options
@@ -44,7 +46,8 @@ options
 
 # Commands, and the options that each takes besides --json and --help.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("--multirun",), "search": (), "sweep": ("--dry-run",), "list": (), "profile": (), "demo": (), "completion": (),
+    "run": ("--multirun",), "search": (), "sweep": ("--dry-run",), "report": (), "list": (), "profile": (), "demo": (),
+    "completion": (),
 }  # fmt: skip
 
 
@@ -79,6 +82,7 @@ def _dispatch(arguments: list[str]) -> int:
         "run": _run,
         "search": _search,
         "sweep": _sweep,
+        "report": _report,
         "list": _list,
         "profile": _profile,
         "demo": _demo,
@@ -124,6 +128,12 @@ def _sweep(overrides: list[str], as_json: bool) -> int:
     from rostam_py.cli.sweep import sweep
 
     return sweep(overrides, as_json)
+
+
+def _report(arguments: list[str], as_json: bool) -> int:
+    from rostam_py.cli.report import report
+
+    return report(arguments, as_json)
 
 
 def _list(kinds: list[str], as_json: bool) -> int:

@@ -165,7 +165,20 @@ class DemoConfig:
     out: str = "out/demo"
 
 
-COMMAND_SCHEMAS = {"run": RunConfig, "search": SearchConfig, "profile": ProfileConfig, "demo": DemoConfig}
+@dataclass(kw_only=True)
+class ReportConfig:
+    """Draw what a sweep or a run left in its folder: one HTML page that works offline, and figures for papers.
+
+    formats: pdf, svg: also write figures/NAME.FORMAT beside the page. out: the page; null takes report.html in DIR.
+    """
+
+    formats: list[str] = field(default_factory=list)
+    out: str | None = None
+
+
+COMMAND_SCHEMAS = {
+    "run": RunConfig, "search": SearchConfig, "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig,
+}  # fmt: skip
 
 
 def command_schema(command: str) -> type | None:
@@ -189,6 +202,7 @@ def store_schemas() -> None:
     store.store(name="search_schema", node=SearchConfig)
     store.store(name="profile", node=ProfileConfig)
     store.store(name="demo", node=DemoConfig)
+    store.store(name="report", node=ReportConfig)
     for name in FABRICS:
         store.store(group="fabric", name=name, node=FABRICS.get(name))
     for name in COST_MODELS:

@@ -37,7 +37,7 @@ EXAMPLES = {
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
     "completion": ('eval "$(rostam completion bash)"', "rostam completion fish | source"),
 }
-_ARGUMENTS = {"profile": " MODEL", "list": " [KIND ...]", "completion": " bash | zsh | fish"}
+_ARGUMENTS = {"profile": " MODEL", "report": " DIR", "list": " [KIND ...]", "completion": " bash | zsh | fish"}
 _ABOUT = {
     "list": "List what can be named in a configuration. Without a kind the kinds are listed.",
     "completion": "Print a script that completes commands, keys and names as they are typed; have your shell read it:"

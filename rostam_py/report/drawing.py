@@ -25,10 +25,18 @@ def new_plot(height: int = HEIGHT, **layout: Any) -> plotly.graph_objects.Figure
             "template": None, "height": height, "margin": {"l": 70, "r": 20, "t": 24, "b": 56},
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"family": "system-ui, sans-serif", "size": 13},
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left", "traceorder": "normal"},
             "hoverlabel": {"align": "left"}, "hovermode": "closest", **layout,
         }
     )  # fmt: skip
+
+
+def category_axis(**more: Any) -> dict[str, Any]:
+    """Return a vertical axis of names, the first on top."""
+    return {
+        "autorange": "reversed", "automargin": True, "type": "category", "ticks": "outside", "ticklen": 6,
+        "tickcolor": "rgba(0,0,0,0)", **more,
+    }  # fmt: skip
 
 
 def quiet_axis(title: str, **more: Any) -> dict[str, Any]:

@@ -49,9 +49,10 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
     here = best.filter(pl.col(reading.x) == first[reading.x]) if reading.x else best
     if len(here) > 1:
         second, last = here.row(1, named=True), here.row(-1, named=True)
-        said += f"; {second['line']} is next ({_times(second, first, points.goal)} as long)"
+        ratio = second[points.goal] / first[points.goal]
+        said += f"; {second['line']} " + (f"takes {ratio:.2f}x as long" if ratio >= 1.01 else "is within 1% of it")
         if len(here) > 2:
-            said += f", {last['line']} last ({_times(last, first, points.goal)})"
+            said += f", {last['line']}, the last, {last[points.goal] / first[points.goal]:.2f}x"
     said += "."
     if reading.x:
         own = best.filter(pl.col("line") == first["line"]).sort(reading.x)
@@ -62,10 +63,6 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
                 f" {number(least[points.goal] / most[points.goal])}x."
             )
     return said
-
-
-def _times(row: dict[str, Any], first: dict[str, Any], goal: str) -> str:
-    return f"{row[goal] / first[goal]:.2f}x"
 
 
 def _of_mix(reading: Reading, jobs: Any) -> list[str]:

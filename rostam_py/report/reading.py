@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.load import SweepData
 from rostam_py.report.scales import Look, Scale, bandwidth_scale, looks, number
@@ -143,8 +143,8 @@ class Reading:
         goal = "time_to_accuracy_s" if has_values(rows, "time_to_accuracy_s") else "time_a_sample_s"
         rows = rows.filter(pl.col(goal).is_finite(), *([pl.col(self.x).is_not_null()] if self.x else []))
         settings = middle_points(rows, goal, self._settings(), self.by)
-        best = settings.sort(goal, "index").group_by(self.by, maintain_order=True)
-        best = best.agg(pl.all().first(), pl.len().alias("num_settings"))
+        places = settings.sort(goal, "index").group_by(self.by, maintain_order=True)
+        best = places.agg(pl.all().first(), pl.len().alias("num_settings"))
         return ModelPoints(model, goal, rows, self._ordered(best), settings)
 
     def _settings(self) -> list[str]:
@@ -171,10 +171,10 @@ class Reading:
         words = []
         varied = self.varied(points)
         if varied:
-            most = points.best["num_settings"].max()
+            most: Any = points.best["num_settings"].max()
             words.append(f"Each point is the best of up to {most:,} settings of {', '.join(varied)}.")
-        seeds = points.best["num_seeds"].max()
-        if seeds > 1:  # type: ignore[operator]
+        seeds: Any = points.best["num_seeds"].max()
+        if seeds > 1:
             words.append(
                 f"Of up to {seeds:,} seeds the middle one is drawn; bands and bars span the least to the most."
             )

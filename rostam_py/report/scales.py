@@ -87,12 +87,21 @@ def count_scale(values: Iterable[float], unit: str) -> Scale:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers for a logarithmic axis that spans ``low`` to ``high``: 1, 2, 5 or powers of ten."""
+    """Return about five round numbers for a logarithmic axis that spans ``low`` to ``high``."""
     decades = math.log10(high / low)
-    steps = (1, 1.5, 2, 3, 4, 5, 6, 7, 8) if decades < 0.6 else (1, 2, 5) if decades < 3 else (1,)
+    if decades < 0.7:
+        return _even_ticks(low, high)
+    steps = (1, 2, 5) if decades < 3 else (1,)
     first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
     ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
     return [tick for tick in ticks if low / 1.001 <= tick <= high * 1.001]
+
+
+def _even_ticks(low: float, high: float) -> list[float]:
+    """Return evenly spaced round numbers: on a logarithmic axis of less than a factor of five they stay apart."""
+    power = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = next(one * power for one in (1, 2, 2.5, 5, 10) if one * power * 5.5 >= high - low)
+    return [round(index * step, 12) for index in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def log_range(values: Sequence[float], margin: float = 0.08) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.report.figure import Figure
@@ -12,7 +13,7 @@ from rostam_py.report.figure import Figure
 _UNDATED = {"pdf": {"CreationDate": None, "ModDate": None}, "svg": {"Date": None}}
 FORMATS = tuple(_UNDATED)
 # TrueType fonts inside the PDF, outlines inside the SVG: neither needs a font of the reader's machine.
-_SETTINGS = {
+_SETTINGS: Any = {
     "pdf.fonttype": 42, "svg.fonttype": "path", "svg.hashsalt": "rostam", "font.size": 9, "axes.spines.top": False,
     "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.color": "#E4E4E4",
     "grid.linewidth": 0.6, "figure.figsize": (5.2, 3.4), "savefig.bbox": "tight",
@@ -54,3 +55,8 @@ def write_static(figures: Sequence[Figure], folder: Path, formats: Sequence[str]
                 sheet.savefig(path, format=one, metadata={**_UNDATED[one], "Title": figure.title})
                 written.append(path)
     return written
+
+
+def figure_paths(folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Return the static figures below ``folder``/figures in the named formats."""
+    return sorted(path for one in formats for path in (folder / "figures").glob(f"*.{one}"))

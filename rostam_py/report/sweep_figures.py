@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import new_plot, quiet_axis
+from rostam_py.report.drawing import category_axis, new_plot, quiet_axis
 from rostam_py.report.figure import Figure
 from rostam_py.report.load import SweepData
 from rostam_py.report.reading import Reading
@@ -95,7 +95,7 @@ def error_figure(data: SweepData) -> Figure | None:
 
 def _error_plot(table: polars.DataFrame) -> Any:
     plot = new_plot(max(200, 100 + 34 * len(table)), xaxis=quiet_axis("points", rangemode="tozero"),
-                    yaxis={"autorange": "reversed", "automargin": True, "type": "category"})  # fmt: skip
+                    yaxis=category_axis())  # fmt: skip
     plot.add_bar(
         x=table["num_points"].to_list(), y=[label(one) for one in table["error_type"]], orientation="h",
         marker_color="#D55E00", text=[f"{one:,}" for one in table["num_points"]], hoverinfo="text",

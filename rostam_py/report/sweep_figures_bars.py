@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.costs import ACCELERATORS
-from rostam_py.report.drawing import file_safe, new_plot, quiet_axis
+from rostam_py.report.drawing import category_axis, file_safe, new_plot, quiet_axis
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading, has_values
 from rostam_py.report.scales import BREAKDOWN, Scale, label, number, paper_label, size_scale, time_scale
@@ -92,7 +92,7 @@ def _places(reading: Reading, best: polars.DataFrame) -> list[Any]:
 
 
 def _horizontal(best: polars.DataFrame, title: str, **more: Any) -> Any:
-    places = {"autorange": "reversed", "automargin": True, "dividercolor": "rgba(128,128,128,0.4)"}
+    places = category_axis(type=None, dividercolor="rgba(128,128,128,0.4)")
     return new_plot(
         max(260, 130 + 22 * len(best)), barmode="stack", bargap=0.25, yaxis=places,
         xaxis=quiet_axis(title, rangemode="tozero"), **more,

@@ -26,12 +26,19 @@ _CELLS = 40
 
 
 def cost_figures(reading: Reading, points: ModelPoints) -> list[Figure]:
-    """Return a figure for each kind of cost that differs between a model's points."""
-    found = []
-    for column in COSTS:
-        if has_values(points.settings, column) and points.settings[column].drop_nulls().n_unique() > 1:
-            found.append(_figure(reading, points, column))
-    return found
+    """Return a figure for each kind of cost that says more than the time does."""
+    return [_figure(reading, points, column) for column in COSTS if _is_telling(points, column)]
+
+
+def _is_telling(points: ModelPoints, column: str) -> bool:
+    """Say whether a cost differs between a model's points, and is not just the time in another unit."""
+    import polars as pl
+
+    if not has_values(points.settings, column):
+        return False
+    rows = points.settings.filter(pl.col(column) > 0)
+    ratio = rows[column] / rows[points.goal]
+    return bool(rows[column].n_unique() > 1 and ratio.max() > 1.001 * ratio.min())  # type: ignore[operator]
 
 
 def pareto_front(table: polars.DataFrame, cost: str, time: str) -> polars.DataFrame:

@@ -121,7 +121,7 @@ def _shares(reading: Reading, jobs: polars.DataFrame) -> Figure:
     """Return the share of jobs that are slowed at most so much: a line per fabric, or per number of jobs."""
     import polars as pl
 
-    most = jobs["num_jobs"].max()
+    most: Any = jobs["num_jobs"].max()
     is_by_line = jobs["line"].n_unique() > 1
     group = "line" if is_by_line else "num_jobs"
     rows = jobs.filter(pl.col("num_jobs") == most) if is_by_line else jobs

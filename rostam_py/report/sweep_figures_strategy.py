@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import file_safe, new_plot
+from rostam_py.report.drawing import category_axis, file_safe, new_plot
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading
 from rostam_py.report.scales import label, number, paper_label
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # Columns up to which a cell has room for its strategy.
 _MOST_WRITTEN = 12
 _MOST_SHADES = 8.0
+# Blue is best, orange slowest: told apart by colour-blind readers, and black can be read on all of it.
+_SHADES = ("#7FBCE0", "#F4F3EE", "#EFA35C")
+_INK = "#14171c"
 
 
 def strategy_figures(reading: Reading) -> list[Figure]:
@@ -57,7 +60,7 @@ def _figure(
 ) -> Figure:
     across = reading.x_words() if reading.x else "model"
     words = [
-        f"Cell: the strategy with the least {goal}, and how many times the best of its column it takes; dark is best.",
+        f"Cell: the strategy with the least {goal}, and how many times the best of its column it takes; blue is best.",
         f"The shades end at {_MOST_SHADES:g}x.",
         reading.standing(points) if points else "",
     ]
@@ -85,7 +88,7 @@ def _written(cell: Any, separator: str) -> str:
     if cell is None:
         return ""
     strategy = (cell["strategy"] or "").replace(" x ", separator)
-    ratio = "best" if cell["ratio"] < 1.0005 else f"{number(cell['ratio'])}x"
+    ratio = "best" if cell["ratio"] == 1 else f"{cell['ratio']:.2f}x"
     return f"{strategy}{separator if strategy else ''}{ratio}"
 
 
@@ -99,7 +102,7 @@ def _top(table: polars.DataFrame) -> float:
 
 
 def _marks(top: float) -> list[float]:
-    return [one for one in (1, 1.1, 1.2, 1.5, 2, 3, 4, 6, 8) if math.log2(one) <= top + 1e-9][-5:] or [1]
+    return [one for one in (1, 1.1, 1.2, 1.5, 2, 3, 4, 6, 8) if math.log2(one) <= top + 1e-9][-5:] or [1.0]
 
 
 def _plot(reading: Reading, table: polars.DataFrame, columns: Sequence[Any], across: str) -> Any:
@@ -110,14 +113,15 @@ def _plot(reading: Reading, table: polars.DataFrame, columns: Sequence[Any], acr
     plot = new_plot(
         max(240, 130 + len(lines) * (18 * rows_of_text + 8 if is_written else 24)),
         xaxis={"title": {"text": across}, "type": "category", "side": "bottom", "automargin": True},
-        yaxis={"autorange": "reversed", "automargin": True, "type": "category"},
+        yaxis=category_axis(),
     )
     hover = [[_hover(reading, line, one) for one in row] for line, row in zip(lines, cells, strict=True)]
     plot.add_heatmap(
-        z=[[_shade(one) for one in row] for row in cells], x=_ticks(columns, reading), y=[label(line) for line in lines],
+        z=[[_shade(one) for one in row] for row in cells],
+        x=_ticks(columns, reading), y=[label(line) for line in lines],
         text=[[label(_written(one, "\n")).replace("\n", "<br>") for one in row] for row in cells],
-        texttemplate="%{text}" if is_written else None, textfont={"size": 12}, hoverinfo="text", hovertext=hover,
-        colorscale="Cividis", zmin=0, zmax=top, xgap=2, ygap=2, hoverongaps=False,
+        texttemplate="%{text}" if is_written else None, textfont={"size": 12, "color": _INK}, hoverinfo="text", hovertext=hover,
+        colorscale=[[0, _SHADES[0]], [0.5, _SHADES[1]], [1, _SHADES[2]]], zmin=0, zmax=top, xgap=2, ygap=2, hoverongaps=False,
         colorbar={"title": {"text": "times<br>the best"}, "tickvals": [math.log2(one) for one in marks],
                   "ticktext": [f"{one:g}" for one in marks], "thickness": 14},
     )  # fmt: skip
@@ -130,26 +134,28 @@ def _hover(reading: Reading, line: str, cell: Any) -> str:
     where = reading.x_label(cell["column"]) if reading.x else label(cell["column"])
     batch = f", batch {cell['global_batch']:,}" if cell["global_batch"] else ""
     strategy = f"<br>{label(cell['strategy'])}{batch}" if cell["strategy"] else ""
-    return f"<b>{label(line)}</b>, {where}{strategy}<br>{number(cell['ratio'])} times the best of the column"
+    return f"<b>{label(line)}</b>, {where}{strategy}<br>{cell['ratio']:.3f} times the best of the column"
 
 
 def _paper(
     reading: Reading, table: polars.DataFrame, columns: Sequence[Any], across: str, axes: matplotlib.axes.Axes
 ) -> None:
+    from matplotlib.colors import LinearSegmentedColormap
+
     lines, cells = _grid(reading, table, columns)
     top = _top(table)
-    shades = [[math.nan if one is None else _shade(one) for one in row] for row in cells]
-    axes.figure.set_size_inches(max(4.0, 1.6 + 0.95 * len(columns)), max(2.2, 1.0 + 0.5 * len(lines)))  # type: ignore[union-attr]
-    image = axes.imshow(shades, cmap="cividis", vmin=0, vmax=top, aspect="auto")
+    shades: Any = [[math.nan if one is None else _shade(one) for one in row] for row in cells]
+    axes.figure.set_size_inches(max(4.0, 1.6 + 0.95 * len(columns)), max(2.2, 1.0 + 0.5 * len(lines)))
+    colours = LinearSegmentedColormap.from_list("ratio", _SHADES)
+    image = axes.imshow(shades, cmap=colours, vmin=0, vmax=top, aspect="auto")
     for y, row in enumerate(cells):
         for x, cell in enumerate(row):
             if cell is not None and len(columns) <= _MOST_WRITTEN:
-                colour = "black" if (_shade(cell) or 0) > 0.6 * top else "white"
                 text = paper_label(_written(cell, "\n"))
-                axes.text(x, y, text, ha="center", va="center", fontsize=6, color=colour)
+                axes.text(x, y, text, ha="center", va="center", fontsize=6, color=_INK)
     axes.set_xticks(range(len(columns)), _ticks(columns, reading), fontsize="small")
     axes.set_yticks(range(len(lines)), [paper_label(line) for line in lines], fontsize="small")
     axes.set_xlabel(across)
     marks = sorted({1.0, *_marks(top)})
-    bar = axes.figure.colorbar(image, ax=axes, label="times the best")  # type: ignore[union-attr]
+    bar = axes.figure.colorbar(image, ax=axes, label="times the best")
     bar.set_ticks([math.log2(one) for one in marks], labels=[f"{one:g}" for one in marks])

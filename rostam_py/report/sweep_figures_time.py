@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import file_safe, log_axis, new_plot, paper_log, quiet_axis, spaced_ticks
+from rostam_py.report.drawing import category_axis, file_safe, log_axis, new_plot, paper_log, quiet_axis, spaced_ticks
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import BANDWIDTH, ModelPoints, Reading
 from rostam_py.report.scales import PAPER_DASHES, PAPER_SYMBOLS, Scale, label, number, paper_label, time_scale
@@ -130,7 +130,7 @@ def _paper_lines(reading: Reading, points: ModelPoints, scale: Scale, axes: matp
         low, high = ((rows[key] * scale.factor).to_list() for key in ("goal_min", "goal_max"))
         axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
         y = (rows[points.goal] * scale.factor).to_list()
-        style = {"color": look.colour, "marker": PAPER_SYMBOLS[look.symbol], "markersize": 5}
+        style: Any = {"color": look.colour, "marker": PAPER_SYMBOLS[look.symbol], "markersize": 5}
         axes.plot(x, y, PAPER_DASHES[look.dash], label=paper_label(line), **style)
     paper_log(axes, "x", xs, spaced_ticks(xs))
     paper_log(axes, "y", ys, None)
@@ -143,7 +143,7 @@ def _bars(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
     rows = points.best.to_dicts()
     height = max(220, 110 + 30 * len(rows))
     plot = new_plot(height, xaxis=quiet_axis(scale.title(points.goal_words), rangemode="tozero"),
-                    yaxis={"autorange": "reversed", "automargin": True, "type": "category"})  # fmt: skip
+                    yaxis=category_axis())  # fmt: skip
     values = [row[points.goal] * scale.factor for row in rows]
     spread = {
         "array": [row["goal_max"] * scale.factor - value for row, value in zip(rows, values, strict=True)],

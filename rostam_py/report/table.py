@@ -133,10 +133,11 @@ def _options(view: polars.DataFrame) -> dict[str, Any]:
 
     arguments: Any = get_itable_arguments(
         view, table_id="points-table", column_filters="header", show_dtypes=False, maxBytes=0, maxColumns=0,
-        format_floats_in_python=False, classes="display compact nowrap", pageLength=15, order=[],
-        lengthMenu=[15, 50, 200, 1000], style="width:100%",
+        format_floats_in_python=False, pageLength=15, order=[],
+        lengthMenu=[15, 50, 200, 1000],
         buttons=["pageLength", {"extend": "csvHtml5", "text": "CSV of these rows", "filename": "points"},
                  {"extend": "colvis", "text": "columns"}],
         layout={"topStart": "buttons", "topEnd": "search", "bottomStart": "info", "bottomEnd": "paging"},
     )  # fmt: skip
-    return json.loads(json.dumps(arguments))
+    looks = {"classes": ["display", "compact", "nowrap"], "style": {"width": "100%"}}
+    return json.loads(json.dumps(arguments | looks))

@@ -9,7 +9,7 @@ import pytest
 
 FABRICS = {"tree_64": 2.0e6, "tapered_tree_64": 1.1e6, "torus_8x8": 0.7e6, "hx2mesh_8x8": 0.9e6, "flat_64": None}
 SLOWNESS = {"tree_64": 1.0, "tapered_tree_64": 1.7, "torus_8x8": 1.5, "hx2mesh_8x8": 1.2, "flat_64": 0.95}
-MODELS = {"resnet50": (0.05, 0.1e9), "gpt_1_3b": (0.9, 5.2e9)}  # seconds of compute, bytes of gradients
+MODELS = {"resnet50": (0.006, 0.1e9), "gpt_1_3b": (0.15, 5.2e9)}  # seconds of compute, bytes of gradients
 PARTS = ("compute_s", "launch_s", "bubble_s", "exposed_tp_s", "exposed_dp_s", "exposed_pp_s", "exposed_tied_s",
          "exposed_mp_s")  # fmt: skip
 
@@ -54,7 +54,7 @@ def _run_table(axes: dict, convergence: bool) -> pl.DataFrame:
     jitter = 1 + 0.15 * _noise(["model", "fabric", "strategy.tp", "seed"])
     table = table.with_columns((gigabits * 1e9 / 8).alias("accelerator_bandwidth_bytes_per_s")).with_columns(
         compute.alias("compute_s"), (compute * 0.02).alias("launch_s"), pl.lit(0.0).alias("bubble_s"),
-        (compute * 4e9 * (tp - 1) / tp * slow / bandwidth).alias("exposed_tp_s"),
+        (compute * 8e10 * (tp - 1) / tp * slow / bandwidth).alias("exposed_tp_s"),
         (num_bytes * 2 / tp * slow * jitter / bandwidth).alias("exposed_dp_s"),
         pl.lit(0.0).alias("exposed_pp_s"), pl.lit(0.0).alias("exposed_tied_s"), pl.lit(0.0).alias("exposed_mp_s"),
     )  # fmt: skip

@@ -67,9 +67,7 @@
     const plot = card.querySelector(".plot");
     const buttons = card.querySelectorAll("button");
     buttons[1].addEventListener("click", () => save(`${name}.csv`, "text/csv", content.csv));
-    const config = {
-      responsive: true, displaylogo: false, modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d"],
-    };
+    const config = { responsive: true, displayModeBar: false };
     try {
       const ink = inks(isDark());
       const layout = content.plotly.layout;
