@@ -9,6 +9,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.fleet import JobOutcome, MixResult
 from rostam_py.html import html_bars, html_pairs, html_table
 
 VOID = {"br", "hr", "img", "meta", "link"}
@@ -50,15 +51,17 @@ def shown():
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     strategy = rostam.Strategy(dp=4, tp=2, recompute="full")
     plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+    result = rostam.simulate(plan)
     optical = rostam.fabric("sip_ocs", num_accelerators=8, accelerator_bandwidth="400 Gb/s")
     switched = optical.with_circuits(Traffic.from_messages(8, [0, 1], [1, 2], [10**9, 10**9]))
     answered = SimpleNamespace(iteration_time_s=0.1, plan=SimpleNamespace(graph_name="resnet50", global_batch=4096))
     return {
         "graph": graph, "fabric": fabric, "machine": machine, "strategy": strategy, "plan": plan,
-        "result": rostam.simulate(plan), "circuits": switched.circuits, "bill": fabric.bill_of_materials(),
+        "result": result, "circuits": switched.circuits, "bill": fabric.bill_of_materials(),
         "search": rostam.search(graph, machine, batches=[8]),
         "collective": rostam.run_collective(fabric, "all_reduce", num_bytes="1 GB"),
         "flows": rostam.run_flows(fabric, src=[0, 1], dst=[4, 4], num_bytes=[10**9, 10**9]),
+        "mix": MixResult((JobOutcome(NASTY, "m", 4, 0.0, (2.0, 4.0), (2.0, 2.0)),), (result,), "hash", 0, 2),
         "answer": rostam.time_to_accuracy(answered, "resnet50_mlperf"),
     }  # fmt: skip
 
@@ -79,6 +82,7 @@ HEADLINES = {
     "search": r"^[\d.]+ ms$",
     "collective": r"^35(\.\d+)? ms$",
     "flows": r"^40(\.\d+)? ms$",
+    "mix": r"^1\.500 x$",  # 3 s an iteration in the mix, 2 s alone
     "answer": r"^18\.7 min$",
 }
 
@@ -96,7 +100,7 @@ def test_notebook_shows_the_headline_with_its_unit_well_formed(shown, name):
     assert not any(re.search(r"(^|;)color:(?!inherit)|background:(white|#fff)", style) for style in fragment.styles)
 
 
-@pytest.mark.parametrize("name", ["graph", "plan", "result", "search"])
+@pytest.mark.parametrize("name", ["graph", "plan", "result", "search", "mix"])
 def test_names_of_users_are_escaped(shown, name):
     assert NASTY in Fragment(shown[name]._repr_html_()).text
 

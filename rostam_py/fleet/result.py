@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from rostam_py.html import html_table
 from rostam_py.simulation.result import RunResult
+from rostam_py.units import format_time
 
 MIX_VERSION = 1
 
@@ -121,3 +123,20 @@ class MixResult:
             "makespan_s": self.makespan_s,
             "jobs": [job.to_dict() for job in self.jobs],
         }
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: each job in the mix beside itself alone."""
+
+        def time(seconds: float | None) -> str | None:
+            return None if seconds is None else format_time(seconds)
+
+        rows = [
+            {
+                "job": job.name, "model": job.model, "accelerators": f"{job.num_accelerators:,}",
+                "start": format_time(job.start_s), "iteration": format_time(job.iteration_time_s),
+                "alone": time(job.alone_s), "alone, sprayed": time(job.ideal_s),
+                "slow-down": None if job.slowdown is None else f"{job.slowdown:.3f} x",
+            }
+            for job in self.jobs
+        ]  # fmt: skip
+        return html_table(f"{len(self.jobs)} jobs on {self.results[0].fabric.describe()}, routing {self.routing}", rows)

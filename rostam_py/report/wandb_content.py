@@ -33,7 +33,7 @@ _POINT_CONFIG = (
     "failed_boards", "num_jobs",
 )  # fmt: skip
 # What points are compared by, the first that any point has.
-OBJECTIVES = ("time_to_accuracy_s", "iteration_time_s", "slowdown_mean")
+OBJECTIVES = ("time_to_accuracy_s", "slowdown_mean", "iteration_time_s")
 MAX_TABLE_ROWS = 10_000
 _MAX_CURVE_POINTS = 200
 _PROGRESS_STEPS = 50
@@ -214,12 +214,13 @@ def _cumulative(path: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, float]]
 
 
 def _by_model(data: SweepData) -> Iterator[tuple[str, polars.DataFrame]]:
+    """Yield the finished points of every model; those of several jobs at once as "mix"."""
     done = data.finished()
     if "model" not in done.columns:
-        yield "all", done
+        yield data.mode, done
         return
     for (model,), points in done.group_by("model", maintain_order=True):
-        yield str(model), points
+        yield data.mode if model is None else str(model), points
 
 
 def _has_values(table: polars.DataFrame, name: str) -> bool:

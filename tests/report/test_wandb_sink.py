@@ -416,3 +416,22 @@ def test_long_critical_paths_keep_their_end():
     curve = content.result_curves(RESULT, {"critical_path": path})["critical_path/time_s"]
     assert len(curve) <= 201
     assert curve[-1]["critical_path/compute_s"] == pytest.approx(2.0)
+
+
+def test_mixes_are_compared_by_their_slow_down():
+    rows = [
+        point | {"model": None, "time_to_accuracy_s": None, "slowdown_mean": 1.0 + k / 10, "jobs": [{"name": "a"}]}
+        for k, point in enumerate(POINTS[:4])
+    ]
+    data = SweepData(MANIFEST | {"mode": "mix"}, pl.DataFrame(rows))
+    assert content.sweep_summary(data)["best"]["mix"]["slowdown_mean"] == 1.0
+    (chart,) = content.sweep_charts(data)
+    assert chart.lines["tree_16"] == ([400.0, 800.0], [1.2, 1.3])
+    columns, cells = content.sweep_rows(data)
+    assert cells[0][columns.index("jobs")] == '[{"name": "a"}]'
+
+
+def test_sweep_without_any_result_still_has_a_summary():
+    data = SweepData(MANIFEST, pl.DataFrame([_point(0, "torus_4x4", 400, None, "no room")], infer_schema_length=None))
+    assert content.sweep_summary(data) == {"points": 1, "errors": 1, "best": {}}
+    assert content.sweep_charts(data) == []
