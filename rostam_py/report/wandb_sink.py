@@ -193,7 +193,7 @@ def _import_wandb() -> Any:
     try:
         import wandb
     except ImportError as error:
-        raise ConfigError("wandb.enable is true, but wandb is not installed: pip install 'rostam[wandb]'") from error
+        raise ConfigError("wandb.enable is true, but wandb is not installed: pip install wandb") from error
     return wandb
 
 
@@ -230,14 +230,20 @@ def _open(
     """Start a run beside any that the user has open."""
     wandb = _import_wandb()
     place.mkdir(parents=True, exist_ok=True)
+    # wandb's own word on x_ settings: they may go without notice. Without these two it looks at this machine.
+    unlisted = {name: True for name in ("x_disable_stats", "x_disable_machine_info") if _has_setting(wandb, name)}
     settings = wandb.Settings(
         silent=True, console="off", reinit="create_new", disable_git=True, disable_code=True,
-        disable_job_creation=True, x_disable_stats=True, x_disable_machine_info=True,
+        disable_job_creation=True, **unlisted,
     )  # fmt: skip
     return wandb.init(
         project=options.project, entity=options.entity, group=group, job_type=job_type, name=name[:_MAX_NAME],
         tags=[str(tag) for tag in options.tags] or None, config=config, mode=mode, dir=str(place), settings=settings,
     )  # fmt: skip
+
+
+def _has_setting(wandb: Any, name: str) -> bool:
+    return name in wandb.Settings.model_fields
 
 
 def _close(run: Any, mode: str, name: str, exit_code: int = 0) -> str:
