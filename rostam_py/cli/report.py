@@ -14,12 +14,10 @@ def report(arguments: list[str], as_json: bool) -> int:
     """Write the report of a folder and print where it is and how large. Returns the exit status."""
     folder, overrides = _split(arguments)
     config = compose_config("report", overrides)
-    from rostam_py.report.report import write_report
-    from rostam_py.report.static import figure_paths
+    from rostam_py.report.report import draw_report
 
     with Console(stderr=True).status(f"drawing {folder}"):
-        path = write_report(folder, out=config.out, formats=config.formats)
-    figures = figure_paths(path.parent, config.formats)
+        path, figures = draw_report(folder, out=config.out, formats=config.formats)
     size = path.stat().st_size
     if as_json:
         print(json.dumps({"report": str(path), "num_bytes": size, "figures": [str(one) for one in figures]}, indent=2))

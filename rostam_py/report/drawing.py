@@ -25,7 +25,7 @@ def new_plot(height: int = HEIGHT, **layout: Any) -> plotly.graph_objects.Figure
             "template": None, "height": height, "margin": {"l": 70, "r": 20, "t": 24, "b": 56},
             "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
             "font": {"family": "system-ui, sans-serif", "size": 13},
-            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left", "traceorder": "normal"},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
             "hoverlabel": {"align": "left"}, "hovermode": "closest", **layout,
         }
     )  # fmt: skip

@@ -101,7 +101,7 @@ def is_sweep_folder(folder: str | Path) -> bool:
     if (folder / "detail.json.gz").exists():
         return False
     raise ConfigError(
-        f"{folder} is no folder of results: it has neither sweep.json (of rostam sweep) nor detail.json.gz (of rostam run)"
+        f"{folder} is no folder of results: it has neither sweep.json (rostam sweep) nor detail.json.gz (rostam run)"
     )
 
 

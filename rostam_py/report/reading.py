@@ -175,9 +175,7 @@ class Reading:
             words.append(f"Each point is the best of up to {most:,} settings of {', '.join(varied)}.")
         seeds: Any = points.best["num_seeds"].max()
         if seeds > 1:
-            words.append(
-                f"Of up to {seeds:,} seeds the middle one is drawn; bands and bars span the least to the most."
-            )
+            words.append(f"Of up to {seeds:,} seeds the middle one is drawn.")
         return " ".join(words)
 
 

@@ -29,15 +29,24 @@ def write_report(folder: str | Path, *, out: str | Path | None = None, formats: 
         figures/NAME.FORMAT, in the HTML file's folder.
     Raises: ConfigError if the folder holds no results, or they are damaged; for an unknown format.
     """
+    return draw_report(folder, out=out, formats=formats)[0]
+
+
+def draw_report(
+    folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()
+) -> tuple[Path, list[Path]]:
+    """Do as write_report does and return the page's path and those of the static figures.
+
+    Raises: as write_report.
+    """
     check_formats(formats)
     folder = Path(folder)
     page = sweep_page(load_sweep(folder)) if is_sweep_folder(folder) else run_page(load_run(folder))
     path = Path(out) if out else folder / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(render(page), encoding="utf-8")
-    if formats:
-        write_static([one for section in page.sections for one in section.figures], path.parent / "figures", formats)
-    return path
+    figures = [one for section in page.sections for one in section.figures]
+    return path, write_static(figures, path.parent / "figures", formats) if formats else []
 
 
 def sweep_page(data: SweepData) -> Page:
@@ -76,7 +85,7 @@ def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Sectio
     rows = data.table.filter(pl.col("key") == key)
     labels = [str(rows[axis][0]) for axis in data.axes] if len(rows) else []
     title = ", ".join(labels) or str(detail.get("title") or key[:12])
-    return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}-"))
+    return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}"))
 
 
 def _unique(sections: Sequence[Section]) -> list[Section]:

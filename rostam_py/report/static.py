@@ -1,4 +1,4 @@
-"""Figures for papers: the page's numbers drawn by matplotlib, as PDF or SVG files whose bytes only the numbers decide."""
+"""Figures for papers: the page's numbers drawn by matplotlib, as PDF or SVG whose bytes only the numbers decide."""
 
 from __future__ import annotations
 
@@ -55,8 +55,3 @@ def write_static(figures: Sequence[Figure], folder: Path, formats: Sequence[str]
                 sheet.savefig(path, format=one, metadata={**_UNDATED[one], "Title": figure.title})
                 written.append(path)
     return written
-
-
-def figure_paths(folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Return the static figures below ``folder``/figures in the named formats."""
-    return sorted(path for one in formats for path in (folder / "figures").glob(f"*.{one}"))

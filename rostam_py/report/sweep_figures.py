@@ -94,7 +94,9 @@ def error_figure(data: SweepData) -> Figure | None:
 
 
 def _error_plot(table: polars.DataFrame) -> Any:
-    plot = new_plot(max(200, 100 + 34 * len(table)), xaxis=quiet_axis("points", rangemode="tozero"),
+    top: Any = table["num_points"].max()
+    plot = new_plot(max(200, 100 + 34 * len(table)), bargap=0.4,
+                    xaxis=quiet_axis("points", rangemode="tozero", tickformat=",d", nticks=min(8, 1 + top)),
                     yaxis=category_axis())  # fmt: skip
     plot.add_bar(
         x=table["num_points"].to_list(), y=[label(one) for one in table["error_type"]], orientation="h",

@@ -21,14 +21,16 @@ MOST_BARS = 40
 
 def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     """Return stacked bars of an iteration's parts, one a place; None if no point has a breakdown."""
-    kinds = [kind for kind in BREAKDOWN if has_values(points.best, kind) and points.best[kind].max() > 0]  # type: ignore[operator]
+    known = [kind for kind in BREAKDOWN if has_values(points.best, kind)]
+    kinds = [kind for kind in known if points.best[kind].max() > 0]  # type: ignore[operator]
     if not kinds:
         return None
     best, left_out = bars_of(reading, points)
     import polars as pl
 
-    table = best.select(pl.col("line").alias(reading.line), *([reading.x] if reading.x else []), "iteration_time_s",
-                        *kinds, *(name for name in ("strategy", "global_batch", "key") if name in best.columns))  # fmt: skip
+    about = [name for name in ("strategy", "global_batch", "key") if name in best.columns]
+    where: list[Any] = [pl.col("line").alias(reading.line), *([reading.x] if reading.x else [])]
+    table = best.select(*where, "iteration_time_s", *kinds, *about)
     words = ["Where one steady iteration goes on the mean device; the parts add up to the iteration time.", left_out]
     if has_values(best, "global_batch") and best["global_batch"].n_unique() > 1:
         words.append("Global batches differ between bars: compare shares (the button), not lengths.")
@@ -87,7 +89,7 @@ def _accelerators(best: polars.DataFrame) -> list[str]:
 
 def _places(reading: Reading, best: polars.DataFrame) -> list[Any]:
     """Return the y positions: lines, below their x where there is one."""
-    names = [label(line) for line in best["line"]]
+    names = [f"{label(line)}\u00a0" for line in best["line"]]
     return [[reading.x_label(one) for one in best[reading.x]], names] if reading.x else names
 
 
@@ -103,17 +105,17 @@ def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale
     title = scale.title("iteration time")
     plot = _horizontal(best, title)
     totals = best["iteration_time_s"].to_list()
+    strategies = best["strategy"].to_list() if "strategy" in best.columns else [None] * len(best)
+    places = _places(reading, best)
     for kind in kinds:
         words, colour = BREAKDOWN[kind]
         values = best[kind].fill_null(0.0).to_list()
         hover = [
             f"<b>{label(line)}</b><br>{words}: {number(value * scale.factor)} {scale.unit}, {value / total:.1%} of "
             f"{number(total * scale.factor)} {scale.unit}" + (f"<br>{label(strategy)}" if strategy else "")
-            for line, value, total, strategy in zip(
-                best["line"], values, totals, best["strategy"] if "strategy" in best.columns else totals, strict=True
-            )
+            for line, value, total, strategy in zip(best["line"], values, totals, strategies, strict=True)
         ]
-        plot.add_bar(x=[value * scale.factor for value in values], y=_places(reading, best), orientation="h", name=words,
+        plot.add_bar(x=[value * scale.factor for value in values], y=places, orientation="h", name=words,
                      marker_color=colour, hoverinfo="text", hovertext=hover)  # fmt: skip
     buttons = [
         {"label": "time", "method": "relayout", "args": [{"barnorm": "", "xaxis.title.text": title}]},

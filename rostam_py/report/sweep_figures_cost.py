@@ -62,10 +62,10 @@ def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
     shown = _thinned(rows, front["index"], column, points.goal)
     scales = count_scale(rows[column].to_list(), unit), time_scale(rows[points.goal].to_list())
     said = [
-        f"Left and low is better. Each mark is one setting; the line joins the Pareto front, the {len(front):,} settings"
-        " that no other beats in both.",
-        f"{len(shown):,} of {len(rows):,} marks are drawn: the front, and of each cell of a {_CELLS} x {_CELLS} grid the"
-        " fastest of every line." if len(shown) < len(rows) else "",
+        "Left and low is better. Each mark is one setting; the line joins the Pareto front: those that no other beats"
+        f" in both ({len(front):,}).",
+        f"{len(shown):,} of {len(rows):,} marks are drawn: the front, and of each cell of a {_CELLS} x {_CELLS} grid"
+        " the fastest of every line." if len(shown) < len(rows) else "",
         "Of several seeds the middle one counts." if rows["num_seeds"].max() > 1 else "",  # type: ignore[operator]
     ]  # fmt: skip
     about = [name for name in (reading.x, "strategy", "global_batch", "key") if name and name in shown.columns]

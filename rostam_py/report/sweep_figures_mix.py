@@ -158,8 +158,8 @@ def _share_plot(table: polars.DataFrame, styles: dict[str, Look]) -> Any:
                  for share, slow in zip(rows["share_of_jobs"], rows["slowdown"], strict=True)]  # fmt: skip
         plot.add_scatter(
             x=rows["slowdown"].to_list(), y=(rows["share_of_jobs"] * 100).to_list(), mode="lines", name=label(name),
-            line={"shape": "hv", "color": look.colour, "dash": look.dash, "width": 2}, hoverinfo="text", hovertext=hover,
-            showlegend=True,
+            line={"shape": "hv", "color": look.colour, "dash": look.dash, "width": 2}, showlegend=True,
+            hoverinfo="text", hovertext=hover,
         )  # fmt: skip
     return plot
 

@@ -120,8 +120,10 @@ def _plot(reading: Reading, table: polars.DataFrame, columns: Sequence[Any], acr
         z=[[_shade(one) for one in row] for row in cells],
         x=_ticks(columns, reading), y=[label(line) for line in lines],
         text=[[label(_written(one, "\n")).replace("\n", "<br>") for one in row] for row in cells],
-        texttemplate="%{text}" if is_written else None, textfont={"size": 12, "color": _INK}, hoverinfo="text", hovertext=hover,
-        colorscale=[[0, _SHADES[0]], [0.5, _SHADES[1]], [1, _SHADES[2]]], zmin=0, zmax=top, xgap=2, ygap=2, hoverongaps=False,
+        texttemplate="%{text}" if is_written else None, textfont={"size": 12, "color": _INK},
+        hoverinfo="text", hovertext=hover,
+        colorscale=[[0, _SHADES[0]], [0.5, _SHADES[1]], [1, _SHADES[2]]], zmin=0, zmax=top,
+        xgap=2, ygap=2, hoverongaps=False,
         colorbar={"title": {"text": "times<br>the best"}, "tickvals": [math.log2(one) for one in marks],
                   "ticktext": [f"{one:g}" for one in marks], "thickness": 14},
     )  # fmt: skip
@@ -145,7 +147,8 @@ def _paper(
     lines, cells = _grid(reading, table, columns)
     top = _top(table)
     shades: Any = [[math.nan if one is None else _shade(one) for one in row] for row in cells]
-    axes.figure.set_size_inches(max(4.0, 1.6 + 0.95 * len(columns)), max(2.2, 1.0 + 0.5 * len(lines)))
+    sheet: Any = axes.figure
+    sheet.set_size_inches(max(4.0, 1.6 + 0.95 * len(columns)), max(2.2, 1.0 + 0.5 * len(lines)))
     colours = LinearSegmentedColormap.from_list("ratio", _SHADES)
     image = axes.imshow(shades, cmap=colours, vmin=0, vmax=top, aspect="auto")
     for y, row in enumerate(cells):
@@ -157,5 +160,5 @@ def _paper(
     axes.set_yticks(range(len(lines)), [paper_label(line) for line in lines], fontsize="small")
     axes.set_xlabel(across)
     marks = sorted({1.0, *_marks(top)})
-    bar = axes.figure.colorbar(image, ax=axes, label="times the best")
+    bar = sheet.colorbar(image, ax=axes, label="times the best")
     bar.set_ticks([math.log2(one) for one in marks], labels=[f"{one:g}" for one in marks])

@@ -65,6 +65,8 @@ def _caption(reading: Reading, points: ModelPoints) -> str:
     if points.goal == "time_a_sample_s":
         words.append("Iteration time over global batch: no convergence curve was given.")
     words.append(reading.standing(points))
+    if (points.best["goal_max"] > points.best["goal_min"]).any():
+        words.append(f"The {'bands' if reading.x else 'error bars'} span all seeds, from the least to the most.")
     if _extrapolated(points).any():
         words.append("Open marks are extrapolated beyond the batches that the convergence curve measured.")
     left_out = len(reading.data.failed())

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 5000
 MOST_BYTES = 1_000_000
 _NEVER = {"index", "mode", "jobs", "notes", "line", "time_a_sample_s"}
+_ALWAYS = {"status", "error_type", "error"}
 _LONGEST_TEXT = 120
 
 
@@ -35,7 +36,16 @@ class PointsTable:
 def points_table(data: SweepData) -> PointsTable:
     """Return the table, the best points first where not all fit."""
     ordered = _ordered(data)
-    view, constants = _readable(ordered)
+    first = [
+        "status",
+        "times_the_best",
+        *data.axes,
+        "strategy",
+        "global_batch",
+        "time_to_accuracy_s",
+        "iteration_time_s",
+    ]
+    view, constants = _readable(ordered, [*first, "slowdown_mean", "slowdown_max"])
     num_shown = min(len(view), MOST_ROWS)
     options = _options(view.head(num_shown))
     while len(options["data_json"]) > MOST_BYTES:
@@ -46,7 +56,11 @@ def points_table(data: SweepData) -> PointsTable:
         words += ": those nearest to the best of their model. The others would make this page too large"
     words += "; points.csv and points.parquet beside this page hold all of them, in full."
     if constants:
-        words += " The same at every point: " + ", ".join(f"{name} {value}" for name, value in constants.items()) + "."
+        words += (
+            " The same at every finished point: "
+            + ", ".join(f"{name} {value}" for name, value in constants.items())
+            + "."
+        )
     return PointsTable(options, words, num_shown)
 
 
@@ -75,18 +89,20 @@ def _ordered(data: SweepData) -> polars.DataFrame:
     return table.sort("times_the_best", "index", nulls_last=True)
 
 
-def _readable(table: polars.DataFrame) -> tuple[polars.DataFrame, dict[str, str]]:
+def _readable(table: polars.DataFrame, first: list[str]) -> tuple[polars.DataFrame, dict[str, str]]:
     """Return the columns that say something, with units in their names, and those that are the same everywhere."""
     import polars as pl
 
     columns, constants = [], {}
-    first = [name for name in ("status", "times_the_best") if name in table.columns]
-    for name in dict.fromkeys([*first, *table.columns]):
+    num_failed = int((table["status"] != "ok").sum())
+    for name in dict.fromkeys([*(name for name in first if name in table.columns), *table.columns]):
         values = table[name]
         if name in _NEVER or values.dtype.is_nested() or values.null_count() == len(values):
             continue
-        if len(table) > 1 and name != "status" and values.null_count() == 0 and values.n_unique() == 1:
-            constants[name] = _constant(name, values)
+        known = values.drop_nulls()
+        is_constant = values.null_count() <= num_failed and known.n_unique() == 1
+        if len(known) > 1 and is_constant and name not in _ALWAYS:
+            constants[name] = _constant(name, known)
             continue
         columns.append(_column(name, values))
     return pl.DataFrame(columns), constants
@@ -123,8 +139,7 @@ def _column(name: str, values: polars.Series) -> polars.Series:
         import polars as pl
 
         values = values.cast(pl.String).str.head(_LONGEST_TEXT)
-    # The library escapes cells, but writes the names of filtered columns as they are.
-    return values.alias(html.escape(name))
+    return values.alias(name)
 
 
 def _options(view: polars.DataFrame) -> dict[str, Any]:
@@ -132,12 +147,15 @@ def _options(view: polars.DataFrame) -> dict[str, Any]:
     from itables.javascript import get_itable_arguments
 
     arguments: Any = get_itable_arguments(
-        view, table_id="points-table", column_filters="header", show_dtypes=False, maxBytes=0, maxColumns=0,
+        view, table_id="points-table", column_filters="footer", show_dtypes=False, maxBytes=0, maxColumns=0,
         format_floats_in_python=False, pageLength=15, order=[],
         lengthMenu=[15, 50, 200, 1000],
         buttons=["pageLength", {"extend": "csvHtml5", "text": "CSV of these rows", "filename": "points"},
                  {"extend": "colvis", "text": "columns"}],
         layout={"topStart": "buttons", "topEnd": "search", "bottomStart": "info", "bottomEnd": "paging"},
     )  # fmt: skip
-    looks = {"classes": ["display", "compact", "nowrap"], "style": {"width": "100%"}}
-    return json.loads(json.dumps(arguments | looks))
+    # The library escapes cells, but not the names of filtered columns: the frame is ours, filters in its foot.
+    names = "".join(f"<th>{html.escape(name)}</th>" for name in view.columns)
+    frame = f"<table><thead><tr>{names}</tr></thead><tfoot><tr>{names}</tr></tfoot></table>"
+    ours = {"classes": ["display", "compact", "nowrap"], "style": {"width": "100%"}, "table_html": frame}
+    return json.loads(json.dumps(arguments | ours))

@@ -82,8 +82,8 @@ def run_sweep():
 
     def build(folder: Path, *, seeds=3, tps=(1, 4), gigabits=(400, 800, 1600, 3200), mode="run", num_errors=2,
               convergence=True, title="Fabrics for ResNet-50 and GPT 1.3B") -> Path:  # fmt: skip
-        axes = {"model": list(MODELS), "fabric": list(FABRICS), "strategy.tp": list(tps),
-                "fabric.accelerator_bandwidth": [f"{one} Gb/s" for one in gigabits], "seed": list(range(seeds))}  # fmt: skip
+        axes = {"model": list(MODELS), "fabric": list(FABRICS), "strategy.tp": list(tps)}
+        axes |= {"fabric.accelerator_bandwidth": [f"{one} Gb/s" for one in gigabits], "seed": list(range(seeds))}
         return _finish(_run_table(axes, convergence), folder, mode, axes, num_errors, title)
 
     return build
