@@ -185,11 +185,13 @@ def sweep_charts(data: SweepData) -> list[Chart]:
     return charts
 
 
-def point_name(row: Mapping[str, Any]) -> str:
-    """Return what a point is: model, fabric, strategy."""
-    model, fabric, strategy = row.get("model"), row.get("fabric") or row.get("case"), row.get("strategy")
-    text = f"{model or 'point'} on {fabric}" if fabric else f"{model or 'point'}"
-    return f"{text}, {strategy}" if strategy else text
+def point_name(data: SweepData, row: Mapping[str, Any]) -> str:
+    """Return what a point is: model, fabric, its label on the other axes, strategy."""
+    fabric, strategy = row.get("fabric") or row.get("case"), row.get("strategy")
+    text = str(row.get("model") or data.mode) + (f" on {fabric}" if fabric else "")
+    labels = {key.rpartition(".")[2]: str(row[key]) for key in data.axes if key not in ("model", "fabric", "case")}
+    others = [f"{key} {label}" if label.isdigit() else label for key, label in labels.items()]
+    return ", ".join([text, *others, *([strategy] if strategy else [])])
 
 
 def point_config(data: SweepData, row: Mapping[str, Any]) -> dict[str, Any]:

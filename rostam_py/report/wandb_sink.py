@@ -128,7 +128,7 @@ class SweepLogger:
         return said
 
     def _log_point(self, data: SweepData, row: Mapping[str, Any]) -> None:
-        name, config = content.point_name(row), content.point_config(data, row)
+        name, config = content.point_name(data, row), content.point_config(data, row)
         run = _open(self._options, self._mode, self._place, "point", name, config, self._group)
         detail = data.details.get(row["key"])
         if detail is not None:

@@ -325,7 +325,7 @@ def test_sweep_run_holds_progress(logged_sweep):
 
 def test_point_run_holds_its_labels_figures_and_details(logged_sweep):
     points = {run.config["index"]: run for run in logged_sweep[1][:-1]}
-    assert points[2].name == "gpt_125m on tree_16, dp 8 x tp 1 x pp 2"
+    assert points[2].name == "gpt_125m on tree_16, 400 Gb/s, dp 8 x tp 1 x pp 2"
     assert points[2].config["axes"] == {"fabric": "tree_16", "fabric/accelerator_bandwidth": "400 Gb/s"}
     assert points[2].summary["time_to_accuracy_s"] == 9.0
     assert points[0].table("breakdown")[1][0][0] == "compute"  # of its detail document
