@@ -70,12 +70,12 @@ def draw_jobs(
     """Draw a mix: templates with replacement, start times uniform over a window.
 
     Model: every job is a template drawn with equal chances, named "<template>_<number>". The n-th job of a seed does
-        not depend on ``num_jobs``, so mixes of one seed grow by adding jobs.
+        not depend on ``num_jobs`` while there is room, so mixes of one seed grow by adding jobs.
     Args: templates: at least one, without accelerators of their own. num_jobs: >= 1. seed: of the draw.
         arrival_window_s: start times lie in [0, window) [s, or text]; 0 starts all at once, at 0.
-        num_accelerators: of the machine; if given, each job is drawn among the templates that still fit.
+        num_accelerators: of the machine; if given, each job is drawn among the templates that leave room for the rest.
     Returns: the jobs, in the order they were drawn.
-    Raises: ConfigError for bad arguments, or if no template fits any more.
+    Raises: ConfigError for bad arguments, or more jobs than the machine has room for.
     Source: own; uniform arrivals over a window as in Cohen et al., "Routing for Large ML Models".
     """
     if isinstance(num_jobs, bool) or not isinstance(num_jobs, int) or num_jobs < 1:
@@ -88,18 +88,19 @@ def draw_jobs(
                 f"jobs.{job.name} names accelerators; a job that mixes are drawn from must leave them open"
             )
     window_s = parse_time(arrival_window_s, "mix.arrival_window")
+    least = min(job.num_accelerators for job in templates)
+    if num_accelerators is not None and num_jobs * least > num_accelerators:
+        raise ConfigError(
+            f"mix.num_jobs is {num_jobs}, but even the smallest job takes {least} of the machine's {num_accelerators}"
+            f" accelerators; draw at most {num_accelerators // least} jobs or take a larger fabric"
+        )
     rng = np.random.default_rng(seed)
     left = num_accelerators
     jobs: list[Job] = []
     for number in range(num_jobs):
-        fitting = [job for job in templates if left is None or job.num_accelerators <= left]
+        reserved = (num_jobs - number - 1) * least
+        fitting = [job for job in templates if left is None or job.num_accelerators + reserved <= left]
         pick, start = rng.random(2)
-        if not fitting:
-            least = min(job.num_accelerators for job in templates)
-            raise ConfigError(
-                f"mix.num_jobs is {num_jobs}, but after {number} jobs {left} accelerators of {num_accelerators} are"
-                f" left and the smallest job takes {least}; draw fewer jobs or take a larger fabric"
-            )
         drawn = fitting[int(pick * len(fitting))]
         jobs.append(replace(drawn, name=f"{drawn.name}_{number}", start_s=float(start) * window_s))
         left = None if left is None else left - drawn.num_accelerators
