@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.scales import log_range, log_ticks, number
@@ -29,6 +29,14 @@ def new_plot(height: int = HEIGHT, **layout: Any) -> plotly.graph_objects.Figure
             "hoverlabel": {"align": "left"}, "hovermode": "closest", **layout,
         }
     )  # fmt: skip
+
+
+def plot_height(lines: Iterable[str]) -> int:
+    """Return a height that leaves room above the drawing for a legend of the lines."""
+    names = set(lines)
+    characters = max((len(name) for name in names), default=0) + 6
+    rows = -(-len(names) * characters // 72)
+    return HEIGHT + 20 * max(0, rows - 2)
 
 
 def category_axis(**more: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rostam_py.report.load import SweepData
-from rostam_py.report.reading import ModelPoints, Reading
-from rostam_py.report.scales import BREAKDOWN, number
+from rostam_py.report.reading import SIZE, ModelPoints, Reading
+from rostam_py.report.scales import BREAKDOWN, number, short_strategy
 from rostam_py.report.sweep_figures_mix import jobs_of
 from rostam_py.units import format_time
 
@@ -41,18 +41,22 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
     import polars as pl
 
     best = points.best.sort(points.goal, "index")
+    sizes = SIZE in best.columns and reading.x != SIZE and best[SIZE].n_unique() > 1
     first = best.row(0, named=True)
     where = f" at {reading.x_label(first[reading.x])}" if reading.x else ""
-    how = f" with {first['strategy']}" if first.get("strategy") else ""
-    said = f"{points.model}: {first['line']}{where}{how} has the least {points.goal_words}, "
+    how = f" with {short_strategy(first['strategy'])}" if first.get("strategy") else ""
+    size = f" on {first[SIZE]:,} accelerators" if sizes else ""
+    said = f"{points.model}: {first['line']}{size}{where}{how} has the least {points.goal_words}, "
     said += format_time(first[points.goal])
     here = best.filter(pl.col(reading.x) == first[reading.x]) if reading.x else best
     if len(here) > 1:
         second, last = here.row(1, named=True), here.row(-1, named=True)
         ratio = second[points.goal] / first[points.goal]
-        said += f"; {second['line']} " + (f"takes {ratio:.2f}x as long" if ratio >= 1.01 else "is within 1% of it")
-        if len(here) > 2:
-            said += f", {last['line']}, the last, {last[points.goal] / first[points.goal]:.2f}x"
+        said += f"; {second['line']}{_size(second, sizes)} " + (
+            f"takes {ratio:.2f}x as long" if ratio >= 1.01 else "is within 1% of it"
+        )
+        if len(here) > 2 and points.num_lines == points.best["line"].n_unique():
+            said += f", {last['line']}{_size(last, sizes)}, the last, {last[points.goal] / first[points.goal]:.2f}x"
     said += "."
     if reading.x:
         own = best.filter(pl.col("line") == first["line"]).sort(reading.x)
@@ -63,6 +67,10 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
                 f" {number(least[points.goal] / most[points.goal])}x."
             )
     return said
+
+
+def _size(row: dict[str, Any], is_said: bool) -> str:
+    return f" ({row[SIZE]:,} accelerators)" if is_said else ""
 
 
 def _of_mix(reading: Reading, jobs: Any) -> list[str]:

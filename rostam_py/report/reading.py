@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BANDWIDTH = "accelerator_bandwidth_bytes_per_s"
 SIZE = "num_accelerators"
+# More lines than this cannot be told apart; then the fastest are drawn.
+MOST_LINES = 21
 GOALS = {"time_to_accuracy_s": "time to accuracy", "time_a_sample_s": "time a sample"}
 
 
@@ -32,7 +34,8 @@ class ModelPoints:
 
     goal: the column that is to be small, a key of GOALS. rows: points with a goal. best: one row a place, with
     goal_min, goal_max, num_seeds and num_settings beside the standing point's own columns. settings: middle points of
-    all settings, not only of the best ones.
+    all settings, not only of the best ones. num_lines: those that there are; best and settings hold the fastest
+    MOST_LINES of them.
     """
 
     model: str
@@ -40,6 +43,7 @@ class ModelPoints:
     rows: polars.DataFrame
     best: polars.DataFrame
     settings: polars.DataFrame
+    num_lines: int
 
     @property
     def goal_words(self) -> str:
@@ -143,9 +147,12 @@ class Reading:
         goal = "time_to_accuracy_s" if has_values(rows, "time_to_accuracy_s") else "time_a_sample_s"
         rows = rows.filter(pl.col(goal).is_finite(), *([pl.col(self.x).is_not_null()] if self.x else []))
         settings = middle_points(rows, goal, self._settings(), self.by)
+        ranked = settings.group_by("line").agg(pl.col(goal).min()).sort(goal, "line")["line"]
+        if len(ranked) > MOST_LINES:
+            settings = settings.filter(pl.col("line").is_in(ranked.head(MOST_LINES).to_list()))
         places = settings.sort(goal, "index").group_by(self.by, maintain_order=True)
         best = places.agg(pl.all().first(), pl.len().alias("num_settings"))
-        return ModelPoints(model, goal, rows, self._ordered(best), settings)
+        return ModelPoints(model, goal, rows, self._ordered(best), settings, len(ranked))
 
     def _settings(self) -> list[str]:
         """Return the axes that make neither the line nor seeds."""
@@ -169,6 +176,8 @@ class Reading:
     def standing(self, points: ModelPoints) -> str:
         """Return a sentence or two that say which points are drawn."""
         words = []
+        if points.num_lines > MOST_LINES:
+            words.append(f"Only the {MOST_LINES} fastest of {points.num_lines:,} ({self.line}) are drawn.")
         varied = self.varied(points)
         if varied:
             most: Any = points.best["num_settings"].max()

@@ -83,9 +83,14 @@ def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Sectio
     from rostam_py.report.run_figures import run_figures
 
     rows = data.table.filter(pl.col("key") == key)
-    labels = [str(rows[axis][0]) for axis in data.axes] if len(rows) else []
+    labels = [_named(axis, str(rows[axis][0])) for axis in data.axes] if len(rows) else []
     title = ", ".join(labels) or str(detail.get("title") or key[:12])
     return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}"))
+
+
+def _named(axis: str, label: str) -> str:
+    """Return an axis' label as it can stand alone: a bare number gets the axis' last word."""
+    return f"{axis.rpartition('.')[2]} {label}" if label.replace(".", "", 1).isdigit() else label
 
 
 def _unique(sections: Sequence[Section]) -> list[Section]:

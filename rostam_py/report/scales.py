@@ -122,6 +122,12 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def short_strategy(strategy: str | None) -> str:
+    """Return a strategy without its degrees of one: "dp 64 x tp 1 x pp 1" is "dp 64"."""
+    parts = (strategy or "").split(" x ")
+    return " x ".join([one for one in parts if not one.endswith(" 1")] or parts[:1])
+
+
 def looks(lines: Sequence[str]) -> dict[str, Look]:
     """Return a look for every line, stable in the lines' order."""
     found = {}
@@ -132,8 +138,8 @@ def looks(lines: Sequence[str]) -> dict[str, Look]:
 
 
 def label(text: object) -> str:
-    """Return a user's string for a plotly label, where <b> and the like would be markup."""
-    return html.escape(str(text), quote=False)
+    """Return a user's string for a plotly label, where <b> would be markup and a pair of $ a formula."""
+    return html.escape(str(text), quote=False).replace("$", "&#36;")
 
 
 def paper_label(text: object) -> str:

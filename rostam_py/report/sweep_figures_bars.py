@@ -9,7 +9,7 @@ from rostam_py.costs import ACCELERATORS
 from rostam_py.report.drawing import category_axis, file_safe, new_plot, quiet_axis
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading, has_values
-from rostam_py.report.scales import BREAKDOWN, Scale, label, number, paper_label, size_scale, time_scale
+from rostam_py.report.scales import BREAKDOWN, Scale, label, number, paper_label, short_strategy, size_scale, time_scale
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -49,9 +49,9 @@ def memory_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     import polars as pl
 
     best, left_out = bars_of(reading, points)
-    known = {name: ACCELERATORS[name].memory_bytes for name in _accelerators(best) if name in ACCELERATORS}
-    if known:
-        best = best.with_columns(pl.col("accelerator").replace_strict(known, default=None).alias("capacity_bytes"))
+    known = _capacities(best)
+    best = best.with_columns(pl.lit(None, pl.Int64).alias("capacity_bytes") if not known else
+                             pl.col("accelerator").replace_strict(known, default=None).alias("capacity_bytes"))  # fmt: skip
     kept = ("capacity_bytes", "accelerator", "strategy", "key")
     table = best.select(pl.col("line").alias(reading.line), *([reading.x] if reading.x else []), "memory_bytes",
                         *(name for name in kept if name in best.columns))  # fmt: skip
@@ -83,8 +83,16 @@ def bars_of(reading: Reading, points: ModelPoints) -> tuple[polars.DataFrame, st
     return (best.sort(reading.x, maintain_order=True) if reading.x else best), said.strip()
 
 
-def _accelerators(best: polars.DataFrame) -> list[str]:
-    return best["accelerator"].drop_nulls().unique().sort().to_list() if "accelerator" in best.columns else []
+def _capacities(best: polars.DataFrame) -> dict[str, int]:
+    """Return each accelerator's memory [bytes]: as the points say, else by its data sheet."""
+    if "accelerator" not in best.columns:
+        return {}
+    names = best["accelerator"].drop_nulls().unique().sort().to_list()
+    known = {name: ACCELERATORS[name].memory_bytes for name in names if name in ACCELERATORS}
+    if "memory_capacity_bytes" in best.columns:
+        said = best.select("accelerator", "memory_capacity_bytes").drop_nulls().sort("memory_capacity_bytes")
+        known |= dict(said.iter_rows())
+    return known
 
 
 def _places(reading: Reading, best: polars.DataFrame) -> list[Any]:
@@ -112,7 +120,8 @@ def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale
         values = best[kind].fill_null(0.0).to_list()
         hover = [
             f"<b>{label(line)}</b><br>{words}: {number(value * scale.factor)} {scale.unit}, {value / total:.1%} of "
-            f"{number(total * scale.factor)} {scale.unit}" + (f"<br>{label(strategy)}" if strategy else "")
+            f"{number(total * scale.factor)} {scale.unit}"
+            + (f"<br>{label(short_strategy(strategy))}" if strategy else "")
             for line, value, total, strategy in zip(best["line"], values, totals, strategies, strict=True)
         ]
         plot.add_bar(x=[value * scale.factor for value in values], y=places, orientation="h", name=words,

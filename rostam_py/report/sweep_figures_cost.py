@@ -6,10 +6,19 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import file_safe, log_axis, new_plot, paper_log
+from rostam_py.report.drawing import file_safe, log_axis, new_plot, paper_log, plot_height
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading, has_values
-from rostam_py.report.scales import PAPER_SYMBOLS, Scale, count_scale, label, number, paper_label, time_scale
+from rostam_py.report.scales import (
+    PAPER_SYMBOLS,
+    Scale,
+    count_scale,
+    label,
+    number,
+    paper_label,
+    short_strategy,
+    time_scale,
+)
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -103,7 +112,11 @@ def _plot(
 
     cost, time = scales
     xs, ys = (shown[column] * cost.factor).to_list(), (shown[points.goal] * time.factor).to_list()
-    plot = new_plot(xaxis=log_axis(cost.title(COSTS[column][0]), xs), yaxis=log_axis(time.title(points.goal_words), ys))
+    plot = new_plot(
+        plot_height(shown["line"].to_list()),
+        xaxis=log_axis(cost.title(COSTS[column][0]), xs),
+        yaxis=log_axis(time.title(points.goal_words), ys),
+    )
     front = shown.filter("on_front").sort(column)
     plot.add_scatter(
         x=(front[column] * cost.factor).to_list(), y=(front[points.goal] * time.factor).to_list(), mode="lines",
@@ -130,7 +143,7 @@ def _hover(reading: Reading, points: ModelPoints, row: dict[str, Any], column: s
     where = f", {reading.x_label(row[reading.x])}" if reading.x else ""
     said = [f"<b>{label(row['line'])}</b>{where}" + (" (on the front)" if row["on_front"] else "")]
     if row.get("strategy"):
-        said.append(label(row["strategy"]))
+        said.append(label(short_strategy(row["strategy"])))
     said.append(f"{number(row[points.goal] * time.factor)} {time.unit}")
     said.append(f"{COSTS[column][0]}: {number(row[column] * cost.factor)} {cost.unit}")
     return "<br>".join(said)

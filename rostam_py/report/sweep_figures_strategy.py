@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rostam_py.report.drawing import category_axis, file_safe, new_plot
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading
-from rostam_py.report.scales import label, number, paper_label
+from rostam_py.report.scales import label, number, paper_label, short_strategy
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -84,12 +84,15 @@ def _shade(cell: Any) -> float | None:
     return None if cell is None else math.log2(min(cell["ratio"], _MOST_SHADES))
 
 
-def _written(cell: Any, separator: str) -> str:
+def _written(cell: Any, num_columns: int) -> str:
+    """Return a cell's text: the strategy, degree below degree where columns are narrow, and the ratio."""
     if cell is None:
         return ""
-    strategy = (cell["strategy"] or "").replace(" x ", separator)
+    strategy = short_strategy(cell["strategy"])
+    if num_columns > 4:
+        strategy = strategy.replace(" x ", "\n")
     ratio = "best" if cell["ratio"] == 1 else f"{cell['ratio']:.2f}x"
-    return f"{strategy}{separator if strategy else ''}{ratio}"
+    return f"{strategy}{chr(10) if strategy else ''}{ratio}"
 
 
 def _ticks(columns: Sequence[Any], reading: Reading) -> list[str]:
@@ -102,25 +105,27 @@ def _top(table: polars.DataFrame) -> float:
 
 
 def _marks(top: float) -> list[float]:
-    return [one for one in (1, 1.1, 1.2, 1.5, 2, 3, 4, 6, 8) if math.log2(one) <= top + 1e-9][-5:] or [1.0]
+    marks = (1, 2, 3, 4, 6, 8) if top > 2 else (1, 1.5, 2, 3, 4) if top > 0.9 else (1, 1.2, 1.4, 1.6, 1.8)
+    return [float(one) for one in (marks if top > 0.4 else (1, 1.1, 1.2, 1.3)) if math.log2(one) <= top + 1e-9]
 
 
 def _plot(reading: Reading, table: polars.DataFrame, columns: Sequence[Any], across: str) -> Any:
     lines, cells = _grid(reading, table, columns)
     top, is_written = _top(table), len(columns) <= _MOST_WRITTEN
-    marks = sorted({1.0, *_marks(top)})
-    rows_of_text = max(_written(one, "\n").count("\n") + 1 for row in cells for one in row)
+    marks = _marks(top)
+    rows_of_text = max(_written(one, len(columns)).count("\n") + 1 for row in cells for one in row)
     plot = new_plot(
         max(240, 130 + len(lines) * (18 * rows_of_text + 8 if is_written else 24)),
-        xaxis={"title": {"text": across}, "type": "category", "side": "bottom", "automargin": True},
-        yaxis=category_axis(),
+        xaxis={"title": {"text": across}, "type": "category", "automargin": True, "showgrid": False},
+        yaxis=category_axis(showgrid=False),
     )
     hover = [[_hover(reading, line, one) for one in row] for line, row in zip(lines, cells, strict=True)]
     plot.add_heatmap(
         z=[[_shade(one) for one in row] for row in cells],
         x=_ticks(columns, reading), y=[label(line) for line in lines],
-        text=[[label(_written(one, "\n")).replace("\n", "<br>") for one in row] for row in cells],
-        texttemplate="%{text}" if is_written else None, textfont={"size": 12, "color": _INK},
+        text=[[label(_written(one, len(columns))).replace("\n", "<br>") for one in row] for row in cells],
+        texttemplate="%{text}" if is_written else None,
+        textfont={"size": 12 if len(columns) <= 6 else 10, "color": _INK},
         hoverinfo="text", hovertext=hover,
         colorscale=[[0, _SHADES[0]], [0.5, _SHADES[1]], [1, _SHADES[2]]], zmin=0, zmax=top,
         xgap=2, ygap=2, hoverongaps=False,
@@ -135,7 +140,7 @@ def _hover(reading: Reading, line: str, cell: Any) -> str:
         return ""
     where = reading.x_label(cell["column"]) if reading.x else label(cell["column"])
     batch = f", batch {cell['global_batch']:,}" if cell["global_batch"] else ""
-    strategy = f"<br>{label(cell['strategy'])}{batch}" if cell["strategy"] else ""
+    strategy = f"<br>{label(short_strategy(cell['strategy']))}{batch}" if cell["strategy"] else ""
     return f"<b>{label(line)}</b>, {where}{strategy}<br>{cell['ratio']:.3f} times the best of the column"
 
 
@@ -154,11 +159,11 @@ def _paper(
     for y, row in enumerate(cells):
         for x, cell in enumerate(row):
             if cell is not None and len(columns) <= _MOST_WRITTEN:
-                text = paper_label(_written(cell, "\n"))
+                text = paper_label(_written(cell, len(columns)))
                 axes.text(x, y, text, ha="center", va="center", fontsize=6, color=_INK)
     axes.set_xticks(range(len(columns)), _ticks(columns, reading), fontsize="small")
     axes.set_yticks(range(len(lines)), [paper_label(line) for line in lines], fontsize="small")
     axes.set_xlabel(across)
-    marks = sorted({1.0, *_marks(top)})
+    marks = _marks(top)
     bar = sheet.colorbar(image, ax=axes, label="times the best")
     bar.set_ticks([math.log2(one) for one in marks], labels=[f"{one:g}" for one in marks])

@@ -5,10 +5,28 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import category_axis, file_safe, log_axis, new_plot, paper_log, quiet_axis, spaced_ticks
+from rostam_py.report.drawing import (
+    category_axis,
+    file_safe,
+    log_axis,
+    new_plot,
+    paper_log,
+    plot_height,
+    quiet_axis,
+    spaced_ticks,
+)
 from rostam_py.report.figure import Figure
-from rostam_py.report.reading import BANDWIDTH, ModelPoints, Reading
-from rostam_py.report.scales import PAPER_DASHES, PAPER_SYMBOLS, Scale, label, number, paper_label, time_scale
+from rostam_py.report.reading import BANDWIDTH, SIZE, ModelPoints, Reading, has_values
+from rostam_py.report.scales import (
+    PAPER_DASHES,
+    PAPER_SYMBOLS,
+    Scale,
+    label,
+    number,
+    paper_label,
+    short_strategy,
+    time_scale,
+)
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -49,7 +67,10 @@ def hover_text(reading: Reading, points: ModelPoints, row: dict[str, Any], scale
     said = [f"<b>{label(row['line'])}</b>{where}", f"{points.goal_words}: {number(row[points.goal] * scale.factor)} "
             f"{scale.unit}"]  # fmt: skip
     if row.get("strategy"):
-        said.append(label(row["strategy"]) + (f", batch {row['global_batch']:,}" if row.get("global_batch") else ""))
+        said.append(
+            label(short_strategy(row["strategy"]))
+            + (f", batch {row['global_batch']:,}" if row.get("global_batch") else "")
+        )
     if row["num_seeds"] > 1:
         low, high = (number(row[key] * scale.factor) for key in ("goal_min", "goal_max"))
         said.append(f"{row['num_seeds']} seeds: {low} to {high} {scale.unit}")
@@ -61,10 +82,15 @@ def hover_text(reading: Reading, points: ModelPoints, row: dict[str, Any], scale
 
 
 def _caption(reading: Reading, points: ModelPoints) -> str:
+    import polars as pl
+
     words = [f"{points.goal_words.capitalize()} of {points.model}; lower is better."]
     if points.goal == "time_a_sample_s":
         words.append("Iteration time over global batch: no convergence curve was given.")
     words.append(reading.standing(points))
+    if reading.x != SIZE and has_values(points.best, SIZE) and points.best[SIZE].n_unique() > 1:
+        sizes = points.best.group_by("line").agg(pl.col(SIZE).max())
+        words.append(f"Machines differ in size: {sizes[SIZE].min():,} to {sizes[SIZE].max():,} accelerators.")
     if (points.best["goal_max"] > points.best["goal_min"]).any():
         words.append(f"The {'bands' if reading.x else 'error bars'} span all seeds, from the least to the most.")
     if _extrapolated(points).any():
@@ -98,6 +124,7 @@ def _ends(reading: Reading, points: ModelPoints, scale: Scale) -> tuple[list[flo
 def _lines(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
     xs, ys = _ends(reading, points, scale)
     plot = new_plot(
+        plot_height(points.best["line"].to_list()),
         xaxis=log_axis(reading.x_words(), xs, spaced_ticks(xs)),
         yaxis=log_axis(scale.title(points.goal_words), ys),
     )
@@ -154,6 +181,7 @@ def _bars(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
     plot.add_bar(
         x=values, y=[label(row["line"]) for row in rows], orientation="h", text=[number(value) for value in values],
         marker_color=[reading.looks[row["line"]].colour for row in rows], hoverinfo="text", showlegend=False,
+        textposition="inside", insidetextanchor="start",
         hovertext=[hover_text(reading, points, row, scale) for row in rows],
         error_x={"type": "data", "symmetric": False, "visible": any(map(any, spread.values())), **spread},
     )  # fmt: skip
