@@ -88,6 +88,7 @@ def draw_jobs(
                 f"jobs.{job.name} names accelerators; a job that mixes are drawn from must leave them open"
             )
     window_s = parse_time(arrival_window_s, "mix.arrival_window")
+    check_seed(seed)
     least = min(job.num_accelerators for job in templates)
     if num_accelerators is not None and num_jobs * least > num_accelerators:
         raise ConfigError(
@@ -105,3 +106,9 @@ def draw_jobs(
         jobs.append(replace(drawn, name=f"{drawn.name}_{number}", start_s=float(start) * window_s))
         left = None if left is None else left - drawn.num_accelerators
     return jobs
+
+
+def check_seed(seed: int) -> None:
+    """Raise ConfigError unless a seed is an integer >= 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"mix.seed is {seed!r}; it must be an integer >= 0")

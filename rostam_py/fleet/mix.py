@@ -10,6 +10,7 @@ from rostam_py.fleet.place_mix import check_jobs, place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.plan import Plan
+from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.simulate import simulate
 from rostam_py.units import parse_time
 
@@ -96,23 +97,29 @@ def simulate_mix(
     known = Baselines() if baselines is True else baselines or None
     outcomes = []
     for one, result in zip(placed, results, strict=True):
-        alone = ideal = None
-        if known is not None:
-            run = {"seed": seed, "num_iterations": num_iterations}
-            # The only job of a mix is alone in it.
-            alone = result.iteration_times_s
-            if len(placed) > 1:
-                alone = known.iteration_times_s(one.plan, routing=routing, **run)
-            ideal = alone
-            if routing != IDEAL_ROUTING:
-                ideal = known.iteration_times_s(one.plan, routing=IDEAL_ROUTING, **run)
+        alone = None if known is None else _alone(one.plan, result, known, is_only=len(placed) == 1)
         outcomes.append(
             JobOutcome(
                 one.name, one.plan.graph_name, int(one.plan.accelerators.size), one.start_s,
-                result.iteration_times_s, alone, ideal,
+                result.iteration_times_s, *(alone or ()),
             )
         )  # fmt: skip
     return MixResult(tuple(outcomes), tuple(results), routing, seed, num_iterations)
+
+
+def _alone(
+    plan: Plan, result: RunResult, known: Baselines, *, is_only: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return a job's iteration times alone and with the routing of its result, and alone and sprayed [s]."""
+    num_iterations = len(result.iteration_times_s)
+    alone = result.iteration_times_s  # the only job of a mix is alone in it
+    if not is_only:
+        alone = known.iteration_times_s(plan, routing=result.routing, seed=result.seed, num_iterations=num_iterations)
+    if result.routing == IDEAL_ROUTING:
+        return alone, alone
+    return alone, known.iteration_times_s(
+        plan, routing=IDEAL_ROUTING, seed=result.seed, num_iterations=num_iterations
+    )  # fmt: skip
 
 
 def _placed(
