@@ -1,8 +1,9 @@
 """``rostam sweep``: axes in; one table, a report and a folder that goes on where it was killed."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ def run_prepared(prepared: Sweep, folder: Path, options: SweepOptions, overrides
     plain = [one for one in overrides if not _is_axis(one)]
     (folder / "config.yaml").write_text(resolved_yaml("sweep", plain), encoding="utf-8")
     (folder / "command.json").write_text(json.dumps({"overrides": list(overrides)}, indent=2) + "\n", encoding="utf-8")
-    with _going_on(folder), SweepProgress(Console(stderr=True), prepared.describe()) as progress:
+    # Ray prints what it notices of dying nodes; standard output is for the result.
+    with redirect_stdout(sys.stderr), _going_on(folder), SweepProgress(Console(stderr=True), prepared.describe()) as progress:
         return prepared.run(folder, options, progress=progress.update, report=progress.say)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rostam_py import __version__
-from rostam_py.sweep.settings import Settings
+from rostam_py.sweep.settings import GIVEN, Settings
 
 # Packages that decide numbers; the rest only asks for and shows them.
 _COMPUTING = (
@@ -30,13 +30,14 @@ def code_version() -> str:
     import rostam_py.models
 
     package = Path(rostam_py.__file__).parent
+    own = [Path(__file__).with_name(f"{name}.py") for name in ("settings", "evaluate", "columns")]
     folders = {name: package / name for name in _COMPUTING} | {"models": Path(next(iter(rostam_py.models.__path__)))}
     digest = hashlib.sha256()
     for name, folder in sorted(folders.items()):
         for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.json")]):
             digest.update(f"{name}/{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes())
-    for path in sorted(package.glob("_core*")):
+    for path in [*own, *sorted(package.glob("_core*"))]:
         digest.update(path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:_DIGEST_LENGTH]}"
 
@@ -55,7 +56,7 @@ def point_key(settings: Settings, graph_digests: Mapping[str, str] | None = None
 
 def _files_of(settings: Settings) -> list[str]:
     models = [settings["model"]] if "model" in settings else [job["model"] for job in settings["jobs"]]
-    named = [model.rpartition(":")[0] for model in models if ":" in model and not model.startswith("graph:")]
+    named = [model.rpartition(":")[0] for model in models if ":" in model and not model.startswith(GIVEN)]
     links = settings["fabric"].get("links")
     return [*named, *(f for f in (links, settings["cost"].get("table")) if isinstance(f, str))]
 

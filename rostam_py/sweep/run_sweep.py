@@ -25,7 +25,7 @@ from rostam_py.sweep.identity import code_version
 from rostam_py.sweep.options import SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Axis, Point, expand_points, grid_axes, row_axis
 from rostam_py.sweep.result import SweepResult
-from rostam_py.sweep.settings import Settings
+from rostam_py.sweep.settings import GIVEN, Settings
 from rostam_py.sweep.store import Store, write_atomically
 from rostam_py.sweep.table import chosen_points, sweep_table
 
@@ -53,11 +53,11 @@ class Sweep:
     ) -> None:
         self.base = dict(base)
         self.axes = (*axes, *([row_axis(rows)] if rows else []), *grid_axes(grid or {}))
-        self._given = {f"graph:{name}": graph for name, graph in (graphs or {}).items()}
+        self._given = {f"{GIVEN}{name}": graph for name, graph in (graphs or {}).items()}
         digests = {name: _graph_digest(graph) for name, graph in self._given.items()}
         self.points: list[Point] = expand_points(self.base, self.axes, digests)
         for model in self.models:
-            if model.startswith("graph:") and model not in self._given:
+            if model.startswith(GIVEN) and model not in self._given:
                 raise ConfigError(f"model is {model!r}, but graphs holds: {', '.join(self._given) or 'nothing'}")
 
     @property
