@@ -10,7 +10,7 @@ without loading Hydra, keys from Hydra's own completion of the composed configur
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, group_choices, name_choices
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, experiment_command, group_choices, name_choices
 from rostam_py.errors import UnknownNameError
 
 _BASH = r"""# rostam: completion for bash
@@ -117,7 +117,7 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
     """Return completions of ``key=value``, or of the key."""
     key, equals, value = word.partition("=")
     if equals:
-        names = _values_of(key)
+        names = _values_of(key, command)
         if names is not None and not value.startswith((".", "/")):
             done, comma, part = value.rpartition(",")
             given = set(done.split(","))
@@ -129,9 +129,11 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
     return _keys(command, before, word)
 
 
-def _values_of(key: str) -> Iterable[str] | None:
-    """Return the names that a key takes, None if it takes none that we know."""
+def _values_of(key: str, command: str) -> Iterable[str] | None:
+    """Return the names that a key of a command takes, None if it takes none that we know."""
     key = key.lstrip("+")
+    if key == "experiment":
+        return [name for name in group_choices(key) if experiment_command(name) in ("run", command)]
     if key in GROUPS:
         return group_choices(key)
     if key in NAMED_KEYS:
@@ -170,12 +172,12 @@ def _keys(command: str, before: list[str], word: str) -> list[str]:
     with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
         plugin = DefaultCompletionPlugin(GlobalHydra.instance().config_loader())
         found = plugin._query(config_name=command, line=" ".join([*chosen, word or " "]))
-    found = _with_lists_closed(found, command, chosen)
+    wants_hydra = "--multirun" in before and word.startswith("hydra")
+    found = _with_lists_closed([one for one in found if wants_hydra or not one.startswith("hydra")], command, chosen)
     if "=" in word and all(one.partition("=")[2] in _BOOLEANS for one in found) and found:
         key = word.partition("=")[0]
         found = _starting(word, [f"{key}={value}" for value in _BOOLEANS])
-    wants_hydra = "--multirun" in before and word.startswith("hydra")
-    return [one for one in found if wants_hydra or not one.startswith("hydra")]
+    return found
 
 
 def _with_lists_closed(found: list[str], command: str, chosen: list[str]) -> list[str]:
@@ -189,8 +191,9 @@ def _with_lists_closed(found: list[str], command: str, chosen: list[str]) -> lis
     config = composed(command, tuple(chosen))
 
     def is_list(key: str) -> bool:
-        node = OmegaConf.select(config, key.rpartition(".")[0]) if "." in key else config
-        return OmegaConf.is_list(node._get_node(key.rpartition(".")[2])) if OmegaConf.is_dict(node) else False
+        section, _, name = key.rpartition(".")
+        node = OmegaConf.select(config, section) if section else config
+        return OmegaConf.is_dict(node) and name in node and OmegaConf.is_list(node._get_node(name))
 
     return [f"{one[:-1]}=" if one.endswith(".") and is_list(one[:-1]) else one for one in found]
 

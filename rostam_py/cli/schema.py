@@ -197,6 +197,9 @@ def store_schemas() -> None:
     from rostam_py.cli.sweep_schema import SweepConfig
 
     store = ConfigStore.instance()
+    names = {group: {one.removesuffix(".yaml") for one in store.repo.get(group, ())} for group in ("fabric", "cost")}
+    if names["fabric"].issuperset(FABRICS) and names["cost"].issuperset(COST_MODELS) and "strategy" in store.repo:
+        return  # storing again takes a fifth of composing
     store.store(name="run_schema", node=RunConfig)
     store.store(name="sweep_schema", node=SweepConfig)
     store.store(name="search_schema", node=SearchConfig)

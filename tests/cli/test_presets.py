@@ -1,0 +1,272 @@
+"""Presets and experiments: each composes to a typed schema, is what its source says, and refuses what it has not."""
+
+import dataclasses
+
+import pytest
+from omegaconf import OmegaConf
+
+from rostam_py.cli.choices import (
+    GROUPS,
+    config_folder,
+    describe_preset,
+    experiment_command,
+    group_choices,
+    preset_base,
+    preset_values,
+    presets,
+)
+from rostam_py.cli.compose import compose_config, composed
+from rostam_py.cli.schema import StrategyConfig, name_of
+from rostam_py.costs import COST_MODELS
+from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.fabrics import FABRICS
+from rostam_py.fabrics.fabric import Fabric
+from rostam_py.placement import Strategy
+
+ALL = [(group, name) for group in GROUPS for name in presets(group)]
+MACHINES = [(group, name) for group, name in ALL if group != "experiment"]
+
+
+def fabric_of(name: str) -> Fabric:
+    config = compose_config("run", [f"fabric={name}"]).fabric
+    return Fabric(name_of("fabric", config), config)
+
+
+@pytest.mark.parametrize(("group", "name"), ALL)
+def test_every_preset_says_what_it_is_in_one_line(group, name):
+    text = describe_preset(group, name)
+    assert text.endswith((".", ":", ")"))
+    assert 20 < len(text) <= 116
+
+
+@pytest.mark.parametrize(("group", "name"), MACHINES)
+def test_every_preset_composes_to_the_schema_that_it_names(group, name):
+    schemas = {
+        "fabric": {one: FABRICS.get(one) for one in FABRICS},
+        "cost": {one: COST_MODELS.get(one).Config for one in COST_MODELS},
+        "strategy": {"default": StrategyConfig},
+    }[group]
+    assert name not in schemas, "a preset hides a registered name"
+    schema = schemas[preset_base(group, name)]
+    config = composed("run", (f"{group}={name}",))
+    assert OmegaConf.get_type(config[group]) is schema
+    typed = compose_config("run", [f"{group}={name}"])
+    assert type(getattr(typed, group)) is schema
+    assert set(preset_values(group, name)) <= {entry.name for entry in dataclasses.fields(schema)}
+
+
+@pytest.mark.parametrize("name", presets("strategy"))
+def test_every_strategy_preset_is_a_legal_strategy(name):
+    fields = dataclasses.asdict(compose_config("run", [f"strategy={name}"]).strategy)
+    Strategy(**(fields | {"dp": fields["dp"] or 1}))
+
+
+@pytest.mark.parametrize("name", presets("experiment"))
+def test_every_experiment_composes_and_holds_overrides_only(name):
+    text = (config_folder("experiment") / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# @package _global_\n")
+    command = experiment_command(name)
+    config = compose_config(command, [f"experiment={name}"])
+    untouched = compose_config(command, [])
+    assert config != untouched
+
+
+@pytest.mark.parametrize("name", [one for one in presets("experiment") if experiment_command(one) == "sweep"])
+def test_every_sweep_experiment_expands_to_checked_points(name):
+    from rostam_py.cli.sweep_axes import base_settings, sweep_axes
+    from rostam_py.sweep.points import expand_points
+
+    overrides = [f"experiment={name}"]
+    config, axes = sweep_axes(overrides)
+    points = list(expand_points(base_settings(config, overrides), axes))
+    assert len(points) == len({point.key for point in points})
+    expected = 1
+    for axis in axes:
+        expected *= len(axis.values)
+    assert len(points) == expected > 1
+
+
+# HammingMesh, appendix C: accelerators, and switches, copper and optical cables of one plane. The trees have 16
+# planes of one port, the meshes and tori 4 planes of four, all of 400 Gb/s: 6.4 Tb/s into every accelerator.
+@pytest.mark.parametrize(
+    ("name", "accelerators", "switches", "copper", "optical"),
+    [
+        ("tree_1024", 1024, 32 + 16, 1024, 1024),
+        ("tree_1050_tapered", 1050, 25 + 9, 1050, 550),
+        ("tree_1071_tapered_75", 1071, 21 + 5, 1071, 273),
+        ("tree_1024_tapered", 1024, 25 + 9, 1024, 550),
+        ("tree_1024_tapered_75", 1024, 21 + 5, 1024, 273),
+        ("hx1mesh_32x32", 1024, 64, 2048, 2048),
+        ("hx2mesh_16x16", 1024, 32, 1024, 1024),
+        ("hx4mesh_8x8", 1024, 16, 512, 512),
+        ("torus_32x32", 1024, 0, 1024, 0),
+        ("tree_16384", 16384, 512 + 512 + 256, 16384, 2 * 16384),
+        # 128 rows and 128 columns of trees with 8 + 4 switches; a cable for each of 256 ports, and as many up.
+        ("hx1mesh_128x128", 16384, 256 * 12, 128 * 256, 128 * 256 + 256 * 256),
+        ("hx2mesh_64x64", 16384, 1536, 128 * 128, 128 * 128 + 256 * 128),
+        ("hx4mesh_32x32", 16384, 256, 8192, 8192),
+        ("torus_128x128", 16384, 0, 16384, 0),
+    ],
+)
+def test_hammingmesh_machines_have_the_papers_parts(name, accelerators, switches, copper, optical):
+    fabric = fabric_of(name)
+    bill, planes = fabric.bill_of_materials(), fabric.planes
+    assert fabric.num_accelerators == accelerators
+    assert bill.num_switches == planes * switches
+    assert bill.num_cables.get("DAC", 0) == planes * copper
+    assert bill.num_cables.get("AoC", 0) == planes * optical
+    assert fabric.injection_bandwidth_bytes_per_s == pytest.approx(800e9)
+
+
+@pytest.mark.parametrize("name", ["tree_16384_tapered", "tree_16384_tapered_75"])
+def test_large_tapered_trees_have_the_papers_accelerators(name):
+    # The paper counts 794 switches a plane at 50%; a pod left part full needs its switches all the same.
+    fabric = fabric_of(name)
+    assert fabric.num_accelerators == 16384
+    assert fabric.injection_bandwidth_bytes_per_s == pytest.approx(800e9)
+
+
+@pytest.mark.parametrize(
+    ("name", "diameter"),
+    [("tree_1024", 4), ("tree_1050_tapered", 4), ("hx1mesh_32x32", 4), ("hx2mesh_16x16", 4), ("torus_32x32", 32)],
+)
+def test_small_machines_have_table_2s_diameters(name, diameter):
+    assert fabric_of(name).diameter() == diameter
+
+
+def test_the_small_hx4mesh_is_wired_by_board_rows_whose_diameter_is_6():
+    # 16 switches are wiring (1); Table II's diameter of 8 is wiring (2), with 64 switches.
+    assert fabric_of("hx4mesh_8x8").diameter() == 6
+    config = compose_config("run", ["fabric=hx4mesh_8x8", "fabric.wiring=accelerator_row"]).fabric
+    assert Fabric("hammingmesh", config).diameter() == 8
+
+
+@pytest.mark.parametrize("count", [256, 1024])
+@pytest.mark.parametrize("kind", ["flat", "cluster", "sip_ocs", "sip_ring"])
+def test_sip_ml_machines_have_8_terabits_an_accelerator(kind, count):
+    fabric = fabric_of(f"{kind}_{count}")
+    assert fabric.num_accelerators == count
+    assert fabric.injection_bandwidth_bytes_per_s == pytest.approx(1e12)
+
+
+def test_sip_ml_machines_have_the_papers_switches_and_wavelengths():
+    ocs, ring = (compose_config("run", [f"fabric={name}"]).fabric for name in ("sip_ocs_1024", "sip_ring_1024"))
+    assert ocs.num_ocs == 16
+    assert ring.num_wavelengths == 8000 // 25
+    assert ring.reach == 16
+    cluster = compose_config("run", ["fabric=cluster_1024"]).fabric
+    assert (cluster.server_size, cluster.server_bandwidth) == (8, "400 Gb/s")
+
+
+def test_the_routing_studys_clos_has_64_leaves_32_spines_and_hosts_of_8():
+    fabric = fabric_of("clos_2048")
+    assert fabric.num_accelerators == 64 * 32
+    assert fabric.num_switches == 64 + 32
+    assert fabric.injection_bandwidth_bytes_per_s == pytest.approx(100e9 / 8)
+    assert compose_config("run", ["fabric=clos_2048"]).fabric.server_size == 8
+
+
+@pytest.mark.parametrize(
+    ("command", "overrides", "parts"),
+    [
+        ("run", ["fabric=tree_1024", "fabric.leaf_dwn=3"], ["unknown key 'fabric.leaf_dwn'", "'fabric.leaf_down'"]),
+        ("run", ["fabric=tree_1024", "fabric.planes=many"], ["fabric.planes", "many"]),
+        ("run", ["fabric=hx2mesh_64x64", "fabric.boards=[a,b]"], ["fabric.boards", "a"]),
+        ("run", ["strategy=megatron_tp8", "strategy.tpp=4"], ["unknown key 'strategy.tpp'", "'strategy.tp'"]),
+        ("run", ["strategy=megatron_tp8", "strategy.pp=two"], ["strategy.pp", "two"]),
+        ("run", ["cost=constant", "cost.forwards=1"], ["unknown key 'cost.forwards'", "'cost.forward_s'"]),
+        ("run", ["cost=constant", "cost.forward_s=soon"], ["cost.forward_s", "soon"]),
+        ("run", ["experiment=quick", "globl_batch=1"], ["unknown key 'globl_batch'", "'global_batch'"]),
+        ("run", ["experiment=quick", "global_batch=some"], ["global_batch", "some"]),
+        ("run", ["failures.link=5"], ["unknown key 'failures.link'", "'failures.links'"]),
+        ("run", ["failures.links=five"], ["failures.links", "five"]),
+        ("search", ["search.batch=[1]"], ["unknown key 'search.batch'", "'search.batches'"]),
+        ("search", ["search.show=all"], ["search.show", "all"]),
+        ("sweep", ["sweep.worker=2"], ["unknown key 'sweep.worker'", "'sweep.workers'"]),
+        ("sweep", ["mix.num_jobs=few"], ["mix.num_jobs", "few"]),
+    ],
+)
+def test_misspelt_keys_and_wrong_types_of_each_group_fail_at_composing(command, overrides, parts):
+    with pytest.raises(ConfigError) as caught:
+        compose_config(command, overrides)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("group", ["fabric", "strategy", "cost"])
+def test_a_preset_with_a_misspelt_key_or_a_wrong_type_does_not_compose(group, tmp_path, monkeypatch):
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import ConfigCompositionException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from rostam_py.cli.schema import store_schemas
+
+    store_schemas()
+    base, key = {"fabric": ("fat_tree", "radix"), "strategy": ("default", "tp"), "cost": ("constant", "forward_s")}[
+        group
+    ]
+    (tmp_path / group).mkdir()
+    (tmp_path / group / "good.yaml").write_text(f"defaults: [{base}, _self_]\n{key}: 8\n")
+    (tmp_path / group / "misspelt.yaml").write_text(f"defaults: [{base}, _self_]\n{key}x: 8\n")
+    (tmp_path / group / "mistyped.yaml").write_text(f"defaults: [{base}, _self_]\n{key}: eight\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        assert compose(overrides=[f"+{group}=good"])[group][key] == 8
+        for bad in ("misspelt", "mistyped"):
+            with pytest.raises((ConfigCompositionException, OmegaConfBaseException)):
+                compose(overrides=[f"+{group}={bad}"])
+
+
+def test_single_keys_override_a_strategy_preset():
+    strategy = compose_config("run", ["strategy=gpt3_175b_tp8_pp8", "strategy.pp=16"]).strategy
+    assert (strategy.tp, strategy.pp, strategy.recompute) == (8, 16, "full")
+    assert compose_config("run", ["strategy.tp=8"]).strategy.tp == 8
+
+
+def test_the_command_line_wins_over_an_experiment():
+    config = compose_config("run", ["experiment=quick", "strategy.tp=4", "fabric=torus_8x8"])
+    assert (config.model, config.strategy.tp) == ("gpt_125m", 4)
+    assert name_of("fabric", config.fabric) == "torus"
+
+
+def test_an_experiment_of_another_command_says_which():
+    with pytest.raises(ConfigError, match="rostam sweep experiment=sip_ml_fig5"):
+        compose_config("run", ["experiment=sip_ml_fig5"])
+    with pytest.raises(ConfigError, match="rostam search experiment=transformer_sip_ml"):
+        compose_config("run", ["experiment=transformer_sip_ml"])
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [
+        ("fabric=tours", "torus"), ("fabric=torus_8x8,tours", "torus"), ("strategy=megatron_tp", "megatron_tp8"),
+        ("experiment=quik", "quick"), ("model=resnet5", "resnet50"), ("model=gpt_125m,resnet5", "resnet50"),
+        ("accelerator=a100_80", "a100_80gb"), ("convergence=resnet50_mlpref", "resnet50_mlperf"),
+        ("routing=hsh", "hash"), ("cost=rooflin", "roofline"), ("accelerator=a100_80gb,v100", "v100_32gb"),
+    ],
+)  # fmt: skip
+def test_a_wrong_name_lists_the_choices_and_the_nearest_before_any_work(override, near):
+    with pytest.raises(UnknownNameError) as caught:
+        compose_config("run", [override])
+    assert f"did you mean {near!r}" in str(caught.value)
+    key = override.partition("=")[0]
+    if key in GROUPS:
+        assert ", ".join(group_choices(key)) in str(caught.value)
+
+
+def test_several_values_are_sent_to_sweep():
+    with pytest.raises(ConfigError, match="rostam sweep fabric=torus_8x8,tree_64"):
+        compose_config("run", ["fabric=torus_8x8,tree_64"])
+    with pytest.raises(ConfigError, match="rostam sweep"):
+        compose_config("run", ["seed=range(0,4)"])
+
+
+def test_models_of_ones_own_and_no_curve_pass():
+    assert compose_config("run", ["model=path/to/file.py:Mine"]).model == "path/to/file.py:Mine"
+    assert compose_config("run", ["convergence=null"]).convergence is None
+
+
+def test_routings_are_those_of_the_core():
+    from rostam_py import _core
+    from rostam_py.cli.choices import ROUTINGS
+
+    assert sorted(ROUTINGS) == sorted(_core.routing_names())
