@@ -32,7 +32,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
         config = composed(command, tuple(overrides))
-        _check_units(config)
+        check_units(config)
         return OmegaConf.to_object(config)
 
 
@@ -124,7 +124,7 @@ def _check_experiments(command: str, names: list[str]) -> None:
             raise ConfigError(f"experiment {name!r} is a {needed}; run it with: rostam {needed} experiment={name}")
 
 
-def _check_units(config: Any) -> None:
+def check_units(config: Any) -> None:
     """Refuse bare numbers where a unit is needed (MODEL A6)."""
     import dataclasses
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.sweep_axes import base_settings, sweep_axes
+from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult
 from rostam_py.units import format_time
@@ -23,11 +23,10 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     """Evaluate all points of the axes, print the best, and write table and report. Returns the exit status."""
     is_dry = "--dry-run" in overrides
     overrides = [one for one in overrides if one != "--dry-run"]
-    config, axes = sweep_axes(overrides)
-    prepared = Sweep(base_settings(config, overrides), axes=axes)
-    section = config.sweep
-    options = SweepOptions(**{entry.name: getattr(section, entry.name) for entry in fields(SweepOptions)})
-    folder = Path(config.out) if config.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
+    command = read_command(overrides)
+    prepared = Sweep(command.settings, axes=command.axes)
+    options = SweepOptions(**{entry.name: getattr(command.section, entry.name) for entry in fields(SweepOptions)})
+    folder = Path(command.out) if command.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
     console = Console(width=max(120, Console().width))
     if is_dry:
         return _print_plan(console, prepared, prepared.estimate(folder, options), folder, as_json)
@@ -36,7 +35,7 @@ def sweep(overrides: list[str], as_json: bool) -> int:
         print(json.dumps({"folder": str(folder), **result.manifest, "points": result.table.to_dicts()}, indent=2))
     else:
         print_sweep(console, result)
-    finish_sweep(console if not as_json else Console(stderr=True), folder, config)
+    finish_sweep(console if not as_json else Console(stderr=True), folder, report=command.report, wandb=command.wandb)
     return 0 if result.num_errors < result.num_points or result.num_points == 0 else 2
 
 
@@ -45,18 +44,16 @@ def run_prepared(prepared: Sweep, folder: Path, options: SweepOptions, overrides
     from rostam_py.cli.compose import resolved_yaml
 
     folder.mkdir(parents=True, exist_ok=True)
-    plain = [one for one in overrides if not _is_axis(one)]
+    plain = [one for one in overrides if not is_axis(one)]
     (folder / "config.yaml").write_text(resolved_yaml("sweep", plain), encoding="utf-8")
     (folder / "command.json").write_text(json.dumps({"overrides": list(overrides)}, indent=2) + "\n", encoding="utf-8")
     # Ray prints what it notices of dying nodes; standard output is for the result.
-    with redirect_stdout(sys.stderr), _going_on(folder), SweepProgress(Console(stderr=True), prepared.describe()) as progress:
+    with (
+        redirect_stdout(sys.stderr),
+        _going_on(folder),
+        SweepProgress(Console(stderr=True), prepared.describe()) as progress,
+    ):
         return prepared.run(folder, options, progress=progress.update, report=progress.say)
-
-
-def _is_axis(override: str) -> bool:
-    from rostam_py.cli.sweep_axes import is_axis
-
-    return is_axis(override)
 
 
 @contextmanager
@@ -70,19 +67,19 @@ def _going_on(folder: Path) -> Iterator[None]:
         raise
 
 
-def finish_sweep(console: Console, folder: Path, config: Any) -> None:
+def finish_sweep(console: Console, folder: Path, *, report: bool, wandb: Any) -> None:
     """Write the report and tell Weights & Biases, where asked for."""
-    if config.report:
+    if report:
         from rostam_py.report.report import write_report
 
         with console.status("writing the report"):
             path = write_report(folder)
         console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
-    if config.wandb.enable:
+    if wandb.enable:
         from rostam_py.report.wandb_sink import log_sweep
 
         with console.status("writing to Weights & Biases"):
-            text = log_sweep(folder, config.wandb)
+            text = log_sweep(folder, wandb)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

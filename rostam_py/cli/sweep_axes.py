@@ -2,13 +2,19 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from rostam_py.cli.choices import GROUPS, check_choice, group_choices
-from rostam_py.cli.compose import as_hydra_wants, check_overrides, compose_config, composed, explaining
-from rostam_py.cli.schema import STRATEGY_UNITS, name_of
-from rostam_py.cli.sweep_schema import SweepConfig
+from rostam_py.cli.compose import as_hydra_wants, check_overrides, check_units, composed, explaining
+from rostam_py.cli.schema import STRATEGY_UNITS
+from rostam_py.cli.sweep_schema import SweepSection
+from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, UnitError
+from rostam_py.fabrics import FABRICS
+from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.sweep.points import Axis, Value, grid_axes, row_axis
 
 _COMMAND = "sweep"
@@ -18,25 +24,42 @@ _NOT_SETTINGS = ("sweep", "report", "wandb", "out")
 _EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
 
 
-def sweep_axes(overrides: list[str]) -> tuple[SweepConfig, list[Axis]]:
-    """Return the configuration without its axes, and the axes: those of the command line, then rows, then grid.
+@dataclass(frozen=True, slots=True)
+class SweepCommand:
+    """A sweep's command line. settings: of every point, axes aside; the rest as in SweepConfig."""
 
-    Raises: ConfigError for bad keys, names, values and units, before any work.
+    settings: dict[str, Any]
+    axes: list[Axis]
+    section: SweepSection
+    wandb: WandbOptions
+    report: bool
+    out: str | None
+
+
+def read_command(overrides: list[str]) -> SweepCommand:
+    """Return what the overrides ask for; axes in the order: command line, rows, grid.
+
+    Raises: ConfigError for bad keys, names, types and units, before any work.
     """
     check_overrides(_COMMAND, overrides, allow_lists=True)
     plain = [one for one in overrides if not is_axis(one)]
-    config: SweepConfig = compose_config(_COMMAND, plain)
+    with explaining(_COMMAND, plain):
+        config = composed(_COMMAND, tuple(plain))
+        check_units(config)
+        section: Any = OmegaConf.to_object(config.sweep)
+        wandb: Any = OmegaConf.to_object(config.wandb)
     axes = [_command_line_axis(one, plain) for one in overrides if is_axis(one)]
-    if config.sweep.rows:
-        axes.append(row_axis([_resolved_row(number, row, plain) for number, row in enumerate(config.sweep.rows)]))
-    for key, values in config.sweep.grid.items():
+    if section.rows:
+        axes.append(row_axis([_resolved_row(number, row, plain) for number, row in enumerate(section.rows)]))
+    for key, values in section.grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ConfigError(f"sweep.grid.{key} is {values!r}; it must be a list of values")
         axes.extend(grid_axes({key: [_resolved(key, value, plain) for value in values]}))
     for axis in axes:
-        if axis.key.partition(".")[0] in _NOT_SETTINGS and axis.key != "sweep.mode":
+        if axis.key.partition(".")[0] in _NOT_SETTINGS:
             raise ConfigError(f"{axis.key} cannot be an axis: it says how the sweep runs, not what a point is")
-    return config, axes
+    settings = _settings(config, plain)
+    return SweepCommand(settings, axes, section, wandb, bool(config.report), config.out)
 
 
 def is_axis(override: str) -> bool:
@@ -46,25 +69,31 @@ def is_axis(override: str) -> bool:
     return bool(OverridesParser.create().parse_override(as_hydra_wants([override])[0]).is_sweep_override())
 
 
-def base_settings(config: SweepConfig, overrides: Sequence[str]) -> dict[str, Any]:
+def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:
     """Return a composed configuration as a point's settings."""
-    settings: dict[str, Any] = {}
-    for entry in dataclasses.fields(config):
-        if entry.name not in _NOT_SETTINGS:
-            settings[entry.name] = _plain(getattr(config, entry.name))
+    settings = {key: _without_missing(config[key]) for key in config if key not in (*_NOT_SETTINGS, "fabric", "cost")}
     for group in ("fabric", "cost"):
-        settings[group] = {"name": name_of(group, getattr(config, group)), **settings[group]}
+        settings[group] = _named(group, config[group])
     del settings["search"]["show"]
-    chosen = [one.partition("=")[2] for one in overrides if one.startswith("fabric=") and not is_axis(one)]
+    chosen = [one.partition("=")[2] for one in plain if one.startswith("fabric=")]
     return settings | {"mode": config.sweep.mode, "fabric_label": chosen[-1] if chosen else settings["fabric"]["name"]}
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return {key: _plain(one) for key, one in value.items()} if isinstance(value, Mapping) else value
+def _named(group: str, node: Any) -> dict[str, Any]:
+    """Return the fields of a group's choice with its registered name; what is missing may yet come from an axis."""
+    registry = {"fabric": FABRICS, "cost": COST_MODELS}[group]
+    schema = OmegaConf.get_type(node)
+    name = next(
+        one for one in registry if (registry.get(one) if group == "fabric" else registry.get(one).Config) is schema
+    )
+    return {"name": name, **_without_missing(node)}
+
+
+def _without_missing(node: Any) -> Any:
+    if not OmegaConf.is_config(node):
+        return node
+    data = OmegaConf.to_container(node, resolve=True, throw_on_missing=False)
+    return {key: value for key, value in data.items() if value != "???"} if isinstance(data, dict) else data
 
 
 def _command_line_axis(override: str, plain: list[str]) -> Axis:
@@ -99,13 +128,8 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
     if key != "strategy":  # what the command line says of a group holds for each choice of it that has the key
         overrides += [one for one in plain if one.startswith(f"{key}.")]
     with explaining(_COMMAND, overrides):
-        node = composed(_COMMAND, tuple(overrides))
-    from omegaconf import OmegaConf
-
-    with explaining(_COMMAND, overrides):
-        typed = OmegaConf.to_object(node[key])
-    name = {} if key == "strategy" else {"name": name_of(key, typed)}
-    return Value(value, name | _plain(typed))
+        node = composed(_COMMAND, tuple(overrides))[key]
+        return Value(value, _without_missing(node) if key == "strategy" else _named(key, node))
 
 
 def _check_unit(key: str, value: Any) -> None:
@@ -119,8 +143,6 @@ def _check_unit(key: str, value: Any) -> None:
 
 
 def _fabric_units() -> dict[str, str]:
-    from rostam_py.fabrics import FABRICS
-
     schemas = [FABRICS.get(name) for name in FABRICS]
     entries = [entry for schema in schemas for entry in dataclasses.fields(schema)]
     return {entry.name: entry.metadata["unit"] for entry in entries if entry.metadata.get("unit")}

@@ -10,8 +10,8 @@ from rostam_py.errors import ConfigError
 def resize_parameters(name: str, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
     """Return a fabric's parameters with what decides its size replaced.
 
-    Model: a torus keeps its number of dimensions and its boards, a HammingMesh its boards; the others are as near to
-        equal as whole numbers allow, the larger first. Other fabrics take ``num_accelerators``.
+    Model: a torus keeps its number of dimensions (default 2) and its boards, a HammingMesh its boards; the sizes are as
+        near to equal as whole numbers allow, the larger first. Other fabrics take ``num_accelerators``.
     Args: name: registered fabric. parameters: of its Config. num_accelerators: >= 1.
     Raises: ConfigError for a fabric of given links, and for a number that whole boards do not make up.
     """
@@ -19,11 +19,11 @@ def resize_parameters(name: str, parameters: Mapping[str, Any], num_accelerators
         raise ConfigError("num_accelerators cannot size fabric=custom: its links are given one by one")
     resized = dict(parameters)
     if name == "torus":
-        board = resized.get("board") or [1] * len(resized["dims"])
+        board = resized.get("board") or [1] * len(resized.get("dims") or (1, 1))
         counts = _near_equal(_boards(name, board, num_accelerators), len(board))
         resized["dims"] = [count * part for count, part in zip(counts, board, strict=True)]
     elif name == "hammingmesh":
-        resized["boards"] = _near_equal(_boards(name, resized["board"], num_accelerators), 2)
+        resized["boards"] = _near_equal(_boards(name, resized.get("board") or (1, 1), num_accelerators), 2)
     else:
         resized["num_accelerators"] = num_accelerators
     return resized

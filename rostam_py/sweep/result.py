@@ -61,11 +61,17 @@ class SweepResult:
         pairs = {"points": f"{self.num_points:,}", "errors": f"{self.num_errors:,}", "axes": axes}
         keys = [axis["key"] for axis in self.manifest["axes"]]
         rows = [
-            {**{key: row[key] for key in keys}, "strategy": row["strategy"], self.goal: _shown(row[self.goal])}
+            {
+                **{key: row[key] for key in keys},
+                "strategy": row["strategy"],
+                self.goal: _shown(self.goal, row[self.goal]),
+            }
             for row in self.best(8).iter_rows(named=True)
         ]
         return html_pairs(self.manifest["title"], pairs) + html_table("best points", rows)
 
 
-def _shown(value: float | None) -> str | None:
-    return None if value is None else format_time(value)
+def _shown(name: str, value: float | None) -> str | None:
+    if value is None:
+        return None
+    return format_time(value) if name.endswith("_s") else f"{value:.3f} x"

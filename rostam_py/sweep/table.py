@@ -11,13 +11,13 @@ from rostam_py.sweep.points import Point
 def sweep_table(points: Sequence[Point], axis_keys: Sequence[str], stored: Any) -> Any:
     """Return the table as a polars frame.
 
-    Args: stored: the store's frame. Columns: index, key, one an axis (labels, as text) and those of ``COLUMNS``; where
-        an axis has a column's name, its labels are the column.
+    Args: stored: the store's frame. Columns: index, one an axis, and those of ``COLUMNS``. An axis' column holds its
+        labels as text; one that has the name of a column of numbers holds these.
     Raises: InternalError if a point is not stored: a sweep loses nothing.
     """
     import polars as pl
 
-    labels = list(dict.fromkeys(["fabric", *axis_keys]))
+    labels = [key for key in dict.fromkeys(["fabric", *axis_keys]) if COLUMNS.get(key, "str") == "str"]
     data = {
         "index": [point.index for point in points],
         "key": [point.key for point in points],
