@@ -75,6 +75,19 @@ def test_a_collective_inside_a_server_runs_at_the_servers_rate_beside_one_betwee
     assert both.finish_s.tolist() == pytest.approx([180e-9, 800e-9], abs=1e-12)
 
 
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "hierarchical"])
+def test_folded_and_unfolded_collectives_agree_on_servers(algorithm):
+    # 1 ps per dependency step (MODEL H24); 16 ranks take at most 2 x 15 steps.
+    folded, whole = (
+        rostam.run_collective(tree(), "all_reduce", num_bytes=1_000_003, algorithm=algorithm, fold=fold)
+        for fold in (True, False)
+    )
+    assert folded.num_simulated_ranks < whole.num_simulated_ranks == 16
+    assert abs(folded.time_ps - whole.time_ps) <= 30
+    assert (folded.bytes_sent, folded.num_messages) == (whole.bytes_sent, whole.num_messages)
+    assert folded.link_bytes == pytest.approx(whole.link_bytes)
+
+
 def test_the_unit_of_hierarchical_collectives_is_the_server():
     assert unit_size(tree()) == 2
     assert unit_size(tree(server_size=1)) == 4

@@ -51,6 +51,16 @@ def test_the_best_is_the_best_of_all_simulated(gpt, machine, base):
     assert found.best.simulated_s >= every.best.simulated_s
 
 
+def test_estimates_count_links_inside_servers_that_are_faster_than_the_nic(gpt, base):
+    # A group of four sends at 300 GB/s inside a server; held to the NIC's 1 GB/s it would look five times slower.
+    fabric = rostam.fabric("fat_tree", num_accelerators=8, radix=16, server_size=4, link_bandwidth="8 Gb/s")
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    found = rostam.search(gpt, machine, batches=[32], base=base, num_simulated=2)
+    assert found.best.strategy.degrees() == {"dp": 2, "mp": 4}
+    assert found.best.estimate_s == pytest.approx(found.best.simulated_s, rel=0.05)
+    assert all(c.bound_s <= c.simulated_s for c in found.simulated)
+
+
 def test_candidates_left_out_for_their_bound_cannot_be_among_the_best(gpt, cluster, base):
     found = rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2)
     pruned = [c for c in found.candidates if "alone take longer" in c.reason]
