@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-# A drawing of more directed links than this shows groups; of more joined pairs of groups, larger ones.
+# A drawing of more directed links than this shows groups; of more joined pairs or groups than these, larger groups.
 MAX_DRAWN_LINKS = 3_000
+MAX_GROUPS = 600
 _PLURALS = {"leaf": "leaves", "switch": "switches"}
 
 
@@ -66,7 +67,8 @@ def layout_of(fabric: Any, max_links: int = MAX_DRAWN_LINKS) -> Layout:
     level = 0 if len(links) <= max_links else 1
     while True:
         layout = layout_at(fabric, level)
-        if level == 0 or len(layout.x) <= 8 or num_pairs(layout, links) <= max_links:
+        is_small = len(layout.x) <= MAX_GROUPS and num_pairs(layout, links) <= max_links
+        if level == 0 or is_small or len(layout.x) <= 8:
             return layout
         level += 1
 
@@ -145,10 +147,15 @@ def _on_circle(count: int, radius: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _chord(x: np.ndarray, y: np.ndarray, source: int, target: int) -> dict[str, Any]:
-    """Bend a link towards the centre: neighbours along the rim, opposite ones through the middle."""
-    middle_x, middle_y = (x[source] + x[target]) / 2, (y[source] + y[target]) / 2
-    depth = float(np.hypot(middle_x, middle_y))  # the cosine of half the angle between two ends on the rim
-    return {"bend": (float(middle_x * depth), float(middle_y * depth))}
+    """Bend a link towards the centre: neighbours along the rim, short ones clear of it, opposite ones through it."""
+    rim = np.count_nonzero(np.hypot(x, y) > 0.99)
+    middle = np.array([x[source] + x[target], y[source] + y[target]]) / 2
+    depth = float(np.hypot(*middle))  # the cosine of half the angle between two ends on the rim
+    steps = np.arccos(min(1.0, depth)) / np.pi * rim
+    if steps < 1.5 or depth < 1e-6:
+        return {}
+    reach = 1 - ((steps - 1) / max(1.0, rim / 2 - 1)) ** 0.4
+    return {"bend": (float(middle[0] / depth * reach), float(middle[1] / depth * reach))}
 
 
 def _label(kind: str, numbers: np.ndarray) -> str:

@@ -10,9 +10,6 @@ import numpy as np
 
 from rostam_py.fabrics.layout import Layout, make_layout, mean_of, num_vertices
 
-# Up to here accelerators stand in one row; more are stacked below their switch.
-_MAX_ROW = 128
-_STACK_STEP = 0.1
 _TREE_KINDS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 _HUB_RADIUS = 0.55
 
@@ -64,7 +61,7 @@ def draw_star(fabric: Any, level: int) -> Layout:
 def draw_layers(fabric: Any, level: int) -> Layout:
     """Draw accelerators at the bottom, with what is inside servers, and each tier of switches above what it joins."""
     here = _tree_tiers(fabric) if fabric.name == "fat_tree" else _plain_tiers(fabric)
-    x, y = _layer_positions(fabric, here, is_stacked=level == 0)
+    x, y = _layer_positions(fabric, here)
     group_of = _groups(here, level)
     x, y = mean_of(x, group_of), mean_of(y, group_of)
 
@@ -147,7 +144,7 @@ def _grouping(here: _Tiers, level: int) -> str:
     return unit if level == 1 else f"{2 ** (level - 1)} x {unit}"
 
 
-def _layer_positions(fabric: Any, here: _Tiers, is_stacked: bool) -> tuple[np.ndarray, np.ndarray]:
+def _layer_positions(fabric: Any, here: _Tiers) -> tuple[np.ndarray, np.ndarray]:
     """Return x in 0..1 and y of every vertex: switches over the middle of what they join, equals side by side."""
     count, row = fabric.num_accelerators, here.row
     x, y = np.zeros(len(row)), row.copy()
@@ -158,8 +155,6 @@ def _layer_positions(fabric: Any, here: _Tiers, is_stacked: bool) -> tuple[np.nd
         low, high = _span(x, src, dst, (row[src] == part) & (row[dst] == 0))
         mine = row == part
         x[mine] = (low[mine] + high[mine]) / 2
-    if is_stacked and count > _MAX_ROW and not (row < 0).any():
-        _stack(x, y, here.unit[:count])
     for tier in range(1, int(row.max()) + 1):
         mine = np.flatnonzero(row == tier)
         if tier == row.max():
@@ -186,13 +181,3 @@ def _spread(x: np.ndarray, mine: np.ndarray, low: np.ndarray, high: np.ndarray) 
     order = np.argsort(span_of.reshape(-1), kind="stable")
     rank[order] = np.concatenate([np.arange(num) for num in sharing])
     x[mine] = low + (high - low) * (rank + 0.5) / sharing[span_of.reshape(-1)]
-
-
-def _stack(x: np.ndarray, y: np.ndarray, unit: np.ndarray) -> None:
-    """Fold the accelerators of each unit into rows below it."""
-    for k in np.unique(unit):
-        mine = np.flatnonzero(unit == k)
-        columns = max(1, round(np.sqrt(len(mine))))
-        left, right = x[mine].min(), x[mine].max()
-        x[mine] = left + (right - left) * (np.arange(len(mine)) % columns + 0.5) / columns
-        y[mine] = -(np.arange(len(mine)) // columns) * _STACK_STEP

@@ -144,7 +144,10 @@ def _paper_stacked(
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
     step = -(-len(names) // 24)
     axes.set_xticks(positions[::step], names[::step])
-    axes.set_xlim(-0.6, max(2.6, len(rows) - 0.4))
+    axes.set_xlim(
+        (len(rows) - 1) / 2 - max(1.6, len(rows) / 2 + 0.1), (len(rows) - 1) / 2 + max(1.6, len(rows) / 2 + 0.1)
+    )
+    axes.set_ylim(0, 1.05 * max(bottoms))
     axes.set_xlabel("job.stage" if "job" in rows[0] else "stage")
     axes.set_ylabel(scale.title(what))
     _paper_legend(axes)

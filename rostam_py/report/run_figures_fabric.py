@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 # From idle to hot, readable on white and on black, lightness falling with load for colour-blind readers.
 RAMP = ("#B9CBDA", "#C9C3BE", "#DDBB98", "#EDAE73", "#F59B54", "#F2813E", "#E6632F", "#D24325", "#B5241D", "#8E0B16")
 _IDLE = "rgba(140,150,160,0.45)"
+_FAILED, _UNUSED = -2, -1  # in place of a tenth of the scale
 _FRAME = "rgba(128,128,128,0.5)"
 _WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 900, 440, 680
 _CURVE_POINTS = 9
+# Width of the coolest lines [px] by how many there are.
+_THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))
 
 # Colour, symbol and size relative to an accelerator's, of a kind of vertex.
 _KINDS = {
@@ -37,6 +40,7 @@ _KINDS = {
     "optical switch": (COLOURS[3], "diamond", 1.5),
 }  # fmt: skip
 _OTHER_KIND = (COLOURS[2], "square", 1.5)
+_MIX_SWITCH = "#6B7785"  # where colours tell jobs apart
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class _Pair:
     points: list[tuple[float, float] | None]
     at: tuple[float, float]
     hover: str
-    num_failed: int
+    is_failed: bool
 
 
 def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
@@ -141,7 +145,7 @@ def _caption(detail: Mapping[str, Any]) -> str:
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
     if any("path" in link and None in link["path"] for link in drawing["links"]):
         words += " Stubs at the rim are cables that wrap to the opposite side."
-    if detail["result"]["fabric"].endswith("circuits"):
+    if drawing["fabric"] in ("sip_ocs", "sip_ring"):
         words += " Links are optical circuits, as set for this traffic."
     if any("num_failed" in part for part in (*drawing["links"], *drawing["vertices"])):
         words += " Failed parts are dotted or crossed."
@@ -159,15 +163,15 @@ def _pairs(drawing: Mapping[str, Any]) -> list[_Pair]:
         found.setdefault((ends[0], ends[1]), []).append(link)
     pairs = []
     for links in found.values():
-        points = _points(links[0], vertices)
+        points = _points(next((link for link in links if "path" in link or "bend" in link), links[0]), vertices)
         lines = [
             f"<b>{label(vertices[link['source']]['label'])} -> {label(vertices[link['target']]['label'])}</b><br>"
             f"{format_size(link['num_bytes'])}, {link['utilization']:.2%} busy" + _crowd(link)
             for link in links
         ]
         load = max(link["max_utilization"] for link in links)
-        failed = sum(link.get("num_failed", 0) for link in links)
-        pairs.append(_Pair(load, points, _anchor(points), "<br>".join(lines), failed))
+        is_failed = all(link.get("num_failed", 0) == link["count"] for link in links)
+        pairs.append(_Pair(load, points, _anchor(points), "<br>".join(lines), is_failed))
     return sorted(pairs, key=lambda pair: pair.load)
 
 
@@ -220,11 +224,12 @@ def _plot(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float) -> plot
     for x0, y0, x1, y1 in drawing["boxes"]:
         plot.add_shape(type="rect", x0=x0, y0=y0, x1=x1, y1=y1, layer="below", line={"color": _FRAME, "width": 1},
                        fillcolor="rgba(128,128,128,0.08)")  # fmt: skip
-    _add_links(plot, pairs, top)
     sizes = _marker_sizes(drawing, max(max(xs) - min(xs), 1e-9), max(max(ys) - min(ys), 1e-9), height)
+    _add_links(plot, pairs, top, max(1.0, 0.6 * min(sizes)))
     _add_rings(plot, drawing, top, sizes)
     _add_touch(plot, pairs, top)
     _add_vertices(plot, detail, sizes)
+    plot.update_layout(legend_itemsizing="constant")
     return plot
 
 
@@ -244,9 +249,8 @@ def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, heigh
     """Return the diameter of every vertex [px]: half the distance between neighbours (in its layer), 3 to 15."""
     vertices = drawing["vertices"]
     if drawing["is_to_scale"]:
-        places = sorted((vertex["x"], vertex["y"]) for vertex in vertices if vertex["kind"] in ("accelerator", "board"))
-        gaps = sorted(math.dist(a, b) for a, b in zip(places, places[1:], strict=False) if a != b)
-        near = gaps[len(gaps) // 4] if gaps else width
+        places = [(vertex["x"], vertex["y"]) for vertex in vertices if vertex["kind"] in ("accelerator", "board")]
+        near = min((_median_gap(one) for one in (places, sorted(places))), default=width)
         room = dict.fromkeys((vertex["y"] for vertex in vertices), near * min(_WIDTH_PX / width, height_px / height))
     else:
         rows = Counter(vertex["y"] for vertex in vertices)
@@ -254,24 +258,25 @@ def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, heigh
     return [min(15.0, max(3.0, 0.5 * room[vertex["y"]]) * _look(vertex["kind"])[2]) for vertex in vertices]
 
 
-def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float) -> None:
-    """Add a line trace for every tenth of the scale, idle links first, hot ones on top, failed ones dotted."""
+def _median_gap(places: Sequence[tuple[float, float]]) -> float:
+    gaps = sorted(math.dist(a, b) for a, b in zip(places, places[1:], strict=False))
+    return gaps[len(gaps) // 2] if gaps else 1.0
+
+
+def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float, widest: float) -> None:
+    """Add a line trace for every tenth of the scale, failed links (dotted) and idle ones first, hot ones on top."""
     traces: dict[int, tuple[list[float | None], list[float | None]]] = {}
     for pair in pairs:
-        key = len(RAMP) if pair.num_failed else (-1 if pair.load == 0 else _bin_of(pair.load, top))
+        key = _FAILED if pair.is_failed else (_UNUSED if pair.load == 0 else _bin_of(pair.load, top))
         xs, ys = traces.setdefault(key, ([], []))
         for point in (*pair.points, None):
             xs.append(None if point is None else point[0])
             ys.append(None if point is None else point[1])
-    thin = 0.6 if len(pairs) > 800 else 1.0
+    thin = next(width for most, width in _THIN if len(pairs) <= most)
     for key in sorted(traces):
-        line: dict[str, Any] = (
-            {"color": _IDLE, "width": thin} if key < 0 else {"width": thin * (1.2 + 0.35 * min(key, 9))}
-        )
-        if 0 <= key < len(RAMP):
-            line["color"] = RAMP[key]
-        elif key == len(RAMP):
-            line |= {"color": "#111111", "dash": "dot", "width": 1.5}
+        line: dict[str, Any] = {"color": _IDLE, "width": thin, "dash": "dot" if key == _FAILED else "solid"}
+        if key >= 0:
+            line = {"color": RAMP[key], "width": min(widest, thin * (1.2 + 0.35 * key))}
         plot.add_scatter(x=traces[key][0], y=traces[key][1], mode="lines", line=line, hoverinfo="skip",
                          showlegend=False)  # fmt: skip
 
@@ -310,47 +315,55 @@ def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: f
 
 
 def _look(kind: str) -> tuple[str, str, float]:
+    if kind.startswith("tier-"):  # of a custom fabric
+        return COLOURS[2 * int(kind.removeprefix("tier-").split()[0]) % len(COLOURS)], *_OTHER_KIND[1:]
     return _KINDS.get(kind, _OTHER_KIND)
 
 
-def _legend_groups(detail: Mapping[str, Any]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
-    """Return vertices by (kind, legend): by kind, accelerators of a mix by job, idle ones apart."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+def _legend_groups(detail: Mapping[str, Any]) -> list[tuple[str, str, list[Mapping[str, Any]]]]:
+    """Return (words, colour, vertices): by kind, accelerators of a mix by job; idle and failed ones apart."""
     jobs = [job["name"] for job in detail["jobs"]]
+    order = {kind: place for place, kind in enumerate(_KINDS)}
+    groups: dict[tuple[float, int, str, str], list[Mapping[str, Any]]] = {}
     for vertex in detail["drawing"]["vertices"]:
-        words = vertex["kind"]
-        if vertex.get("job") == -1:
-            words = f"idle {words}"
-        elif jobs and vertex["kind"] in ("accelerator", "board"):
-            words = jobs[vertex["job"]] if "job" in vertex else words
-        groups.setdefault((vertex["kind"], words), []).append(vertex)
-    order = list(_KINDS)
-    return dict(sorted(groups.items(), key=lambda item: order.index(item[0][0]) if item[0][0] in order else 99))
-
-
-def _colour(detail: Mapping[str, Any], kind: str, words: str) -> str:
-    names = [job["name"] for job in detail["jobs"]]
-    return COLOURS[names.index(words) % len(COLOURS)] if words in names else _look(kind)[0]
+        kind, job = vertex["kind"], vertex.get("job", -2)
+        words, colour = kind, _look(kind)[0] if not jobs or job == -1 else _MIX_SWITCH
+        if vertex.get("num_failed") == vertex["count"]:
+            words = f"failed {kind}"
+        elif job == -1:
+            words = f"idle {kind}"
+        elif jobs and job >= 0:
+            words, colour = jobs[job], COLOURS[job % len(COLOURS)]
+        key = (order.get(kind, len(order)), job if job >= 0 else len(jobs), words, colour)
+        groups.setdefault(key, []).append(vertex)
+    return [(words, colour, groups[key]) for key in sorted(groups) for *_, words, colour in [key]]
 
 
 def _add_vertices(plot: plotly.graph_objects.Figure, detail: Mapping[str, Any], sizes: Sequence[float]) -> None:
     inner = {link["source"]: link for link in detail["drawing"]["links"] if link["source"] == link["target"]}
     number = {id(vertex): k for k, vertex in enumerate(detail["drawing"]["vertices"])}
-    for (kind, words), vertices in _legend_groups(detail).items():
-        symbol = _look(kind)[1]
+    for words, colour, vertices in _legend_groups(detail):
+        symbol = _look(vertices[0]["kind"])[1]
         own = [sizes[number[id(vertex)]] for vertex in vertices]
         is_idle = words.startswith("idle ")
-        colour = _colour(detail, kind, words)
         plot.add_scatter(
             x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
-            name=label(words), hoverinfo="text",
+            name=label(words + _each(vertices)), hoverinfo="text",
             hovertext=[_vertex_hover(vertex, words, inner.get(number[id(vertex)])) for vertex in vertices],
             marker={
                 "color": "#FFFFFF" if is_idle else colour, "size": own, "opacity": 1,
-                "symbol": ["x" if vertex.get("num_failed") else symbol for vertex in vertices],
+                "symbol": "x" if words.startswith("failed ") else symbol,
                 "line": {"color": colour if is_idle else "#FFFFFF", "width": 1 if max(own) > 5 or is_idle else 0},
             },
         )  # fmt: skip
+
+
+def _each(vertices: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many each drawn vertex stands for, if more than one."""
+    counts = {vertex["count"] for vertex in vertices}
+    if counts == {1}:
+        return ""
+    return f" (each {min(counts):,})" if len(counts) == 1 else f" (each {min(counts):,} to {max(counts):,})"
 
 
 def _vertex_hover(vertex: Mapping[str, Any], words: str, inner: Mapping[str, Any] | None) -> str:
@@ -384,12 +397,12 @@ def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float, axes: 
     axes.add_collection(LineCollection(strokes, colors=colours, linewidths=widths))
     sizes = _marker_sizes(drawing, *_extent(drawing), 400)
     number = {id(vertex): k for k, vertex in enumerate(drawing["vertices"])}
-    for (kind, words), vertices in _legend_groups(detail).items():
-        symbol = _look(kind)[1]
+    for words, colour, vertices in _legend_groups(detail):
+        symbol = PAPER_SYMBOLS["x" if words.startswith("failed ") else _look(vertices[0]["kind"])[1]]
         axes.scatter(
-            [vertex["x"] for vertex in vertices], [vertex["y"] for vertex in vertices],
-            s=[sizes[number[id(vertex)]] ** 2 / 8 for vertex in vertices],
-            color=_colour(detail, kind, words), marker=PAPER_SYMBOLS[symbol], label=words, zorder=3, linewidths=0,
+            [vertex["x"] for vertex in vertices], [vertex["y"] for vertex in vertices], label=words, zorder=3,
+            s=[sizes[number[id(vertex)]] ** 2 / 8 for vertex in vertices], marker=symbol, edgecolors=colour,
+            facecolors="white" if words.startswith("idle ") else colour, linewidths=0.5,
         )  # fmt: skip
     axes.autoscale_view()
     if drawing["is_to_scale"]:

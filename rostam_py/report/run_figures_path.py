@@ -131,9 +131,7 @@ def _short(name: str) -> str:
 def _paper(
     segments: Sequence[Mapping[str, Any]], shares: Mapping[str, float], scale: Scale, axes: matplotlib.axes.Axes
 ) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    total = sum(shares.values())
+    num_stages, total = 1 + max(segment["stage"] for segment in segments), sum(shares.values())
     for kind in _kinds_of(shares):
         words, colour = KINDS[kind]
         mine = [one for one in segments if one["kind"] == kind]
@@ -143,8 +141,8 @@ def _paper(
             label=f"{words} {shares[kind] / total:.1%}",
         )  # fmt: skip
     axes.set_xlim(0, total * scale.factor)
-    axes.invert_yaxis()
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(num_stages - 0.5, -0.5)
+    axes.set_yticks(range(0, num_stages, -(-num_stages // 12)))
     axes.set_ylabel("stage")
     axes.set_xlabel(scale.title("time in the iteration"))
     axes.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)

@@ -189,14 +189,18 @@ def _drawing(
     np.maximum.at(highest, which, utilization)
     failed = np.bincount(which, weights=links["is_failed"]).astype(np.int64)
     columns = (keys // num_groups, keys % num_groups, *sums, highest, count, failed)
+    joined = set(zip(columns[0].tolist(), columns[1].tolist(), strict=True))
     drawn = []
     for source, target, moved, capacity, peak, number, lost in zip(*(c.tolist() for c in columns), strict=True):
         link = {
             "source": source, "target": target, "num_bytes": _whole(moved),
-            "utilization": _short(moved / (capacity * first.iteration_time_s), 5),
-            "max_utilization": _short(peak, 5), "count": number,
+            "utilization": _short(moved / (capacity * first.iteration_time_s), 4),
+            "max_utilization": _short(peak, 4), "count": number,
         }  # fmt: skip
-        drawn.append(link | ({"num_failed": lost} if lost else {}) | _rounded(layout.route(source, target)))
+        # the way back runs alike, and is not said again
+        is_back = source > target and (target, source) in joined
+        route = {} if is_back else _rounded(layout.route(source, target))
+        drawn.append(link | ({"num_failed": lost} if lost else {}) | route)
     return {
         "fabric": first.fabric.name,
         "grouping": layout.grouping,
