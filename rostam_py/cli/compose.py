@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command
-from rostam_py.errors import ConfigError, RostamError, UnitError
+from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
@@ -161,6 +161,10 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     full_key = next((e.full_key for e in chain if getattr(e, "full_key", None)), "")  # type: ignore[attr-defined]
     if re.search(r"[Mm]issing mandatory value", text):
         return ConfigError(f"{full_key} is missing; give it as {full_key}=VALUE")
+    no_choice = re.search(r"Could not find '(.+)/([^/']+)'\s+Available options in '[^']+':\n((?:\t.*\n?)*)", text)
+    if no_choice:
+        group, value, options = no_choice.groups()
+        return UnknownNameError(f"unknown {group} {value!r}; choices: {', '.join(options.split())}")
     first = str(chain[-1]).strip().splitlines()[0]
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 

@@ -35,8 +35,9 @@ def multirun(overrides: list[str], as_json: bool) -> int:
     folder = _folder(overrides)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"out is {str(folder)!r}, which holds files already; a multirun takes a folder of its own")
+    _check_launcher(overrides)
     store_schemas()
-    settings = {"hydra.sweep.dir": folder, "hydra.sweep.subdir": "${hydra.job.num}", "hydra.output_subdir": "null"}
+    settings = {"hydra.sweep.dir": folder.resolve(), "hydra.sweep.subdir": "${hydra.job.num}", "hydra.output_subdir": "null"}
     settings |= {"hydra/job_logging": "none"} | ({"hydra/hydra_logging": "none"} if as_json else {})
     given = {one.partition("=")[0] for one in overrides}
     ours = [f"{key}={value}" for key, value in settings.items() if key not in given]
@@ -71,6 +72,18 @@ def _arguments(arguments: list[str]) -> Iterator[None]:
             del os.environ["HYDRA_FULL_ERROR"]
         else:
             os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+def _check_launcher(overrides: list[str]) -> None:
+    """Say how to get the Ray launcher where it is asked for and not installed."""
+    if "hydra/launcher=ray" in overrides:
+        try:
+            import hydra_plugins.hydra_ray_launcher  # noqa: F401
+        except ImportError:
+            raise ConfigError(
+                "hydra/launcher is 'ray', which is not installed: pip install hydra-ray-launcher; rostam sweep needs no"
+                " launcher"
+            ) from None
 
 
 def _folder(overrides: list[str]) -> Path:
