@@ -115,6 +115,7 @@ def _wrapped(text: str) -> str:
 def _paper_errors(table: polars.DataFrame, axes: matplotlib.axes.Axes) -> None:
     axes.barh([paper_label(one) for one in table["error_type"]], table["num_points"].to_list(), color="#D55E00")
     axes.invert_yaxis()
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("points")
 
 

@@ -50,8 +50,8 @@ def memory_figure(reading: Reading, points: ModelPoints) -> Figure | None:
 
     best, left_out = bars_of(reading, points)
     known = _capacities(best)
-    best = best.with_columns(pl.lit(None, pl.Int64).alias("capacity_bytes") if not known else
-                             pl.col("accelerator").replace_strict(known, default=None).alias("capacity_bytes"))  # fmt: skip
+    if known:
+        best = best.with_columns(pl.col("accelerator").replace_strict(known, default=None).alias("capacity_bytes"))
     kept = ("capacity_bytes", "accelerator", "strategy", "key")
     table = best.select(pl.col("line").alias(reading.line), *([reading.x] if reading.x else []), "memory_bytes",
                         *(name for name in kept if name in best.columns))  # fmt: skip

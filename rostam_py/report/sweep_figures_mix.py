@@ -99,6 +99,8 @@ def _box_plot(reading: Reading, table: polars.DataFrame, by: str, words: str, ac
 def _paper_boxes(
     reading: Reading, table: polars.DataFrame, by: str, words: str, across: str, axes: matplotlib.axes.Axes
 ) -> None:
+    from matplotlib.patches import Patch
+
     groups = table[by].unique(maintain_order=True).to_list()
     lines = [line for line in reading.lines if line in set(table["line"])]
     width = 0.8 / len(lines)
@@ -113,8 +115,8 @@ def _paper_boxes(
     axes.set_xlabel(across)
     axes.set_ylabel(words)
     if len(lines) > 1:
-        handles = [axes.bar([0], [0], color=reading.looks[line].colour, alpha=0.5) for line in lines]
-        axes.legend(handles, [paper_label(line) for line in lines], fontsize="small", frameon=False)
+        handles = [Patch(color=reading.looks[line].colour, alpha=0.5, label=paper_label(line)) for line in lines]
+        axes.legend(handles=handles, fontsize="small", frameon=False)
 
 
 def _shares(reading: Reading, jobs: polars.DataFrame) -> Figure:

@@ -89,8 +89,8 @@ def _caption(reading: Reading, points: ModelPoints) -> str:
         words.append("Iteration time over global batch: no convergence curve was given.")
     words.append(reading.standing(points))
     if reading.x != SIZE and has_values(points.best, SIZE) and points.best[SIZE].n_unique() > 1:
-        sizes = points.best.group_by("line").agg(pl.col(SIZE).max())
-        words.append(f"Machines differ in size: {sizes[SIZE].min():,} to {sizes[SIZE].max():,} accelerators.")
+        ends: Any = points.best.select(pl.col(SIZE).min().alias("least"), pl.col(SIZE).max().alias("most")).row(0)
+        words.append(f"Machines differ in size: {ends[0]:,} to {ends[1]:,} accelerators.")
     if (points.best["goal_max"] > points.best["goal_min"]).any():
         words.append(f"The {'bands' if reading.x else 'error bars'} span all seeds, from the least to the most.")
     if _extrapolated(points).any():

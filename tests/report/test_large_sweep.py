@@ -1,0 +1,32 @@
+"""A sweep of 100,000 points: loading and reporting stay within half a minute and 2 GB."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_MEASURE = """
+import json, resource, sys, time
+started = time.perf_counter()
+from rostam_py.report.report import write_report
+path = write_report(sys.argv[1])
+used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps([time.perf_counter() - started, used, path.stat().st_size]))
+"""
+
+
+def _measured(folder):
+    done = subprocess.run([sys.executable, "-c", _MEASURE, str(folder)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_points_are_reported_in_30_s_and_2_gb(run_sweep, mix_sweep, tmp_path):
+    gigabits = (100, 200, 400, 800, 1200, 1600, 2400, 3200, 6400, 8000)
+    runs = run_sweep(tmp_path / "run", seeds=250, tps=(1, 2, 4, 8), gigabits=gigabits, num_errors=500)
+    for folder in (runs, mix_sweep(tmp_path / "mix", seeds=10_000)):
+        seconds, num_bytes, page = _measured(folder)
+        assert seconds < 30
+        assert num_bytes < 2e9
+        assert page < 10e6
