@@ -106,6 +106,8 @@ def candidates(words: Sequence[str]) -> list[str]:
         "list": lambda: LIST_KINDS, "completion": lambda: SCRIPTS, "profile": lambda: name_choices("model"),
         "help": lambda: COMMANDS,
     }  # fmt: skip
+    if command == "report" and len(before) == 1:
+        return []  # a folder: the shell knows them
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
         return _starting(word, plain[command]())
     if command not in plain or command == "profile":
@@ -138,7 +140,14 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
         return group_choices(key)
     if key in NAMED_KEYS:
         return name_choices(key)
+    if key == "fidelity":
+        return ("flow",)
     section, _, name = key.rpartition(".")
+    if section == "sweep" and name in ("mode", "backend"):
+        from rostam_py.sweep.options import BACKENDS
+        from rostam_py.sweep.settings import MODES
+
+        return MODES if name == "mode" else BACKENDS
     if section == "strategy.algorithms":
         from rostam_py.fabrics.rank_groups import algorithm_names
 
@@ -172,12 +181,21 @@ def _keys(command: str, before: list[str], word: str) -> list[str]:
     with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
         plugin = DefaultCompletionPlugin(GlobalHydra.instance().config_loader())
         found = plugin._query(config_name=command, line=" ".join([*chosen, word or " "]))
-    wants_hydra = "--multirun" in before and word.startswith("hydra")
-    found = _with_lists_closed([one for one in found if wants_hydra or not one.startswith("hydra")], command, chosen)
+    found = [one for one in found if _belongs(one, command, wants_hydra="--multirun" in before and bool(word))]
+    found = _with_lists_closed(found, command, chosen)
     if "=" in word and all(one.partition("=")[2] in _BOOLEANS for one in found) and found:
         key = word.partition("=")[0]
         found = _starting(word, [f"{key}={value}" for value in _BOOLEANS])
     return found
+
+
+def _belongs(candidate: str, command: str, *, wants_hydra: bool) -> bool:
+    """Say whether a candidate of Hydra's is for this command: it offers groups, and its own keys, everywhere."""
+    if candidate.startswith("hydra"):
+        return wants_hydra
+    from rostam_py.cli.schema import command_schema
+
+    return candidate.removesuffix("=") not in GROUPS or hasattr(command_schema(command), "fabric")
 
 
 def _with_lists_closed(found: list[str], command: str, chosen: list[str]) -> list[str]:

@@ -37,7 +37,11 @@ def multirun(overrides: list[str], as_json: bool) -> int:
         raise ConfigError(f"out is {str(folder)!r}, which holds files already; a multirun takes a folder of its own")
     _check_launcher(overrides)
     store_schemas()
-    settings = {"hydra.sweep.dir": folder.resolve(), "hydra.sweep.subdir": "${hydra.job.num}", "hydra.output_subdir": "null"}
+    settings = {
+        "hydra.sweep.dir": folder.resolve(),
+        "hydra.sweep.subdir": "${hydra.job.num}",
+        "hydra.output_subdir": "null",
+    }
     settings |= {"hydra/job_logging": "none"} | ({"hydra/hydra_logging": "none"} if as_json else {})
     given = {one.partition("=")[0] for one in overrides}
     ours = [f"{key}={value}" for key, value in settings.items() if key not in given]

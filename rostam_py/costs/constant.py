@@ -26,7 +26,8 @@ class ConstantCost:
     class Config:
         """Published times, in seconds for ``reference_batch`` samples on one device, unsplit.
 
-        forward_s, backward_s: the whole phase. optimizer_s: one step over all parameters.
+        reference_batch: samples that the times are of. forward_s, backward_s: the whole phase. optimizer_s: one step
+            over all parameters.
         modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds a call.
         """
 

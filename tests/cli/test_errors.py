@@ -66,7 +66,10 @@ def error_of(arguments, capsys):
         (["run", "fabric=hammingmesh", "fabric.board=[2,2]"], ["fabric.boards is missing"]),
         (["run", "fabric=hx2mesh_8x8", "fabric.wiring=ring"], ["fabric.wiring is 'ring'", "accelerator_row"]),
         (["run", "resnet50"], ["'resnet50' is not an override", "key=value"]),
-        (["run", "strategy.algorithms.all_reduce=magic"], ["strategy.algorithms.all_reduce is 'magic'", "auto", "halving_doubling"]),
+        (
+            ["run", "strategy.algorithms.all_reduce=magic"],
+            ["strategy.algorithms.all_reduce is 'magic'", "auto", "halving_doubling"],
+        ),
         (["run", "strategy.algorithms.reduce=ring"], ["algorithms", "reduce", "all_gather"]),
         (["list", "planets"], ["unknown kind 'planets'", "models"]),
         (["fly"], ["unknown command 'fly'", "run"]),

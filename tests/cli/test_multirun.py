@@ -70,7 +70,9 @@ def test_the_ray_launcher_runs_two_jobs(tmp_path):
     out = tmp_path / "jobs"
     launcher = ["hydra/launcher=ray", "+hydra.launcher.ray.init.num_cpus=2"]
     launcher += ["+hydra.launcher.ray.init.include_dashboard=false"]
-    code = f"import sys; from rostam_py.cli.main import main; sys.exit(main({[*TWO, *launcher, f'out={out}', '--json']}))"
+    code = (
+        f"import sys; from rostam_py.cli.main import main; sys.exit(main({[*TWO, *launcher, f'out={out}', '--json']}))"
+    )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path,
         env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"},

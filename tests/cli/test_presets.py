@@ -73,12 +73,11 @@ def test_every_experiment_composes_and_holds_overrides_only(name):
 
 @pytest.mark.parametrize("name", [one for one in presets("experiment") if experiment_command(one) == "sweep"])
 def test_every_sweep_experiment_expands_to_checked_points(name):
-    from rostam_py.cli.sweep_axes import base_settings, sweep_axes
+    from rostam_py.cli.sweep_axes import read_command
     from rostam_py.sweep.points import expand_points
 
-    overrides = [f"experiment={name}"]
-    config, axes = sweep_axes(overrides)
-    points = list(expand_points(base_settings(config, overrides), axes))
+    command = read_command([f"experiment={name}"])
+    axes, points = command.axes, list(expand_points(command.settings, command.axes))
     assert len(points) == len({point.key for point in points})
     expected = 1
     for axis in axes:

@@ -1,0 +1,149 @@
+"""Help: every command teaches by examples that compose, every key has a default and a meaning, all of it at once."""
+
+import dataclasses
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, describe_preset, presets
+from rostam_py.cli.compose import check_overrides
+from rostam_py.cli.main import COMMANDS, main
+from rostam_py.cli.schema import StrategyConfig, command_schema
+from rostam_py.cli.usage import EXAMPLES, meanings, print_usage
+from rostam_py.costs import COST_MODELS
+from rostam_py.fabrics import FABRICS
+from rostam_py.placement import Strategy
+
+WITH_SCHEMA = [command for command in COMMANDS if command_schema(command) is not None]
+_REPORT = """
+import resource, sys
+from rostam_py.cli.main import main
+main({arguments})
+usage = resource.getrusage(resource.RUSAGE_SELF)
+heavy = [name for name in ("torch", "ray", "wandb", "plotly", "polars", "hydra", "scipy") if name in sys.modules]
+print(usage.ru_utime + usage.ru_stime, heavy, file=sys.stderr)
+"""
+
+
+def fields_of(schema, prefix=""):
+    """Return (key, meaning) of every leaf of a schema; groups stand for themselves."""
+    what = meanings(Strategy if schema is StrategyConfig else schema)
+    rows = []
+    for entry in dataclasses.fields(schema):
+        default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
+        key = f"{prefix}{entry.name}"
+        if dataclasses.is_dataclass(default):
+            rows += fields_of(type(default), f"{key}.")
+        elif key not in ("fabric", "cost"):
+            rows.append((key, what.get(entry.name, "")))
+    return rows
+
+
+@pytest.mark.parametrize("command", WITH_SCHEMA)
+def test_every_key_of_every_command_has_a_meaning_that_help_prints(command, capsys):
+    print_usage(command)
+    text = capsys.readouterr().out
+    for key, meaning in fields_of(command_schema(command)):
+        assert meaning, key
+        assert f"  {key}=" in text
+        assert " ".join(meaning.split()[:3]) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("kind", ["fabric", "cost"])
+def test_every_key_of_every_group_has_a_meaning(kind):
+    registry = FABRICS if kind == "fabric" else COST_MODELS
+    for name in registry:
+        schema = registry.get(name) if kind == "fabric" else registry.get(name).Config
+        assert {key for key, meaning in fields_of(schema) if not meaning} == set(), name
+
+
+def test_meanings_are_read_from_sentences_and_lines():
+    @dataclasses.dataclass
+    class Config:
+        """A thing.
+
+        Args:
+            size, width: of it, e.g. [4, 4]: two. depth: of
+                both; see size.
+            colour: red; shade: dark
+        """
+
+        size: int = 0
+        width: int = 0
+        depth: int = 0
+        colour: str = ""
+        shade: str = ""
+
+    found = meanings(Config)
+    assert found["size"] == found["width"] == "of it, e.g. [4, 4]: two."
+    assert found["depth"] == "of both; see size."
+    assert (found["colour"], found["shade"]) == ("red", "dark")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_commands_help_has_examples_that_would_run(command, capsys):
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: rostam {command}")
+    assert EXAMPLES[command]
+    for example in EXAMPLES[command]:
+        assert example in text
+        found = re.search(rf"rostam {command}(.*)", example.split("   ")[0])
+        assert found is not None
+        words = [word for word in shlex.split(found.group(1).rstrip('")')) if "=" in word]
+        check_overrides(command, words, allow_lists=True)
+
+
+def test_help_of_a_choice_shows_its_own_keys_and_values(capsys):
+    assert main(["run", "fabric=hx2mesh_16x16", "strategy=sip_ml_mp4", "--help"]) == 0
+    text = capsys.readouterr().out
+    for part in ("fabric=hammingmesh", "fabric.boards=[16, 16]", "fabric.taper=1.0", "strategy.mp=4"):
+        assert part in text
+    assert "fabric.radix=16" not in text
+    assert main(["run", "fabric=hx2mesh", "--help"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
+def test_help_is_quick_and_loads_nothing_heavy(arguments):
+    cpu_s, heavy = [], "[]"
+    for _ in range(2):
+        ran = subprocess.run(
+            [sys.executable, "-c", _REPORT.format(arguments=arguments)], capture_output=True, text=True, check=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        used, _, heavy = ran.stderr.strip().partition(" ")
+        cpu_s.append(float(used))
+        assert heavy == "[]"
+        if cpu_s[-1] < 0.7:
+            break
+    assert min(cpu_s) < 0.7
+
+
+def test_lists_name_presets_of_every_group_and_experiments_with_their_command(capsys):
+    assert main(["list", "presets", "experiments"]) == 0
+    text = capsys.readouterr().out
+    for key in ("fabric=tree_16384", "strategy=megatron_tp8", "rostam run experiment=quick"):
+        assert key in text
+    assert "rostam sweep experiment=sip_ml_fig5" in text
+    first = describe_preset("experiment", "quick").split()[0]
+    assert first in text
+
+
+def test_kinds_of_list_are_those_that_help_names(capsys):
+    for kind in LIST_KINDS:
+        assert main(["list", kind, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"rostam list {kind}" in text for kind in LIST_KINDS)
+
+
+def test_groups_and_named_keys_are_keys_of_run():
+    keys = {entry.name for entry in dataclasses.fields(command_schema("run"))}
+    assert set(NAMED_KEYS) < keys
+    assert set(GROUPS) - {"experiment"} < keys
+    assert presets("experiment")
