@@ -30,7 +30,7 @@ def draw_torus(fabric: Any, level: int) -> Layout:
     board = np.array(fabric.config.board or dims)
     parts = torus_cells(dims, board) >> level
     sizes = ((dims - 1) >> level) + 1
-    group_of = np.ravel_multi_index(tuple(parts.T), tuple(sizes))
+    group_of = np.arange(len(parts)) if level == 0 else np.ravel_multi_index(tuple(parts.T), tuple(sizes))
     at = np.stack([mean_of(column, group_of) for column in parts.T], axis=1)
     steps = _torus_steps(sizes)
     is_framed = level == 0 and bool((board < dims).any()) and len(dims) == 2
