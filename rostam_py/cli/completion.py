@@ -9,6 +9,7 @@ without loading Hydra, keys from Hydra's own completion of the composed configur
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, experiment_command, group_choices, name_choices
 from rostam_py.errors import UnknownNameError
@@ -124,11 +125,21 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
             done, comma, part = value.rpartition(",")
             given = set(done.split(","))
             return [f"{key}={done}{comma}{name}" for name in _starting(part, names) if name not in given]
+        if value.startswith((".", "/")):
+            return [f"{key}={path}" for path in _paths(value)]
     elif key.startswith("strategy.algorithms."):
         from rostam_py.placement.strategy import COLLECTIVES
 
         return _starting(word, [f"strategy.algorithms.{name}=" for name in COLLECTIVES])
     return _keys(command, before, word)
+
+
+def _paths(value: str) -> list[str]:
+    """Return files and, with a slash, folders that start like ``value``: models and tables of one's own."""
+    from hydra.plugins.completion_plugin import CompletionPlugin
+
+    found = CompletionPlugin.complete_files(value.removesuffix("/") if Path(value).is_dir() else value)
+    return sorted(f"{path}/" if Path(path).is_dir() else path for path in found)
 
 
 def _values_of(key: str, command: str) -> Iterable[str] | None:

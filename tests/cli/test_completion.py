@@ -142,6 +142,13 @@ def test_words_complete_to_what_there_is(words, found):
     assert candidates(words) == found
 
 
+def test_files_of_ones_own_complete_folder_by_folder(tmp_path):
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "mine.py").touch()
+    assert candidates(["run", f"model={tmp_path}/ne"]) == [f"model={tmp_path}/nets/"]
+    assert candidates(["run", f"model={tmp_path}/nets/"]) == [f"model={tmp_path}/nets/mine.py"]
+
+
 def test_lists_of_names_are_whole():
     assert candidates(["list", ""]) == sorted(LIST_KINDS)
     assert candidates(["run", "model="]) == [f"model={name}" for name in sorted(MODELS)]

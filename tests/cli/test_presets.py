@@ -1,6 +1,7 @@
 """Presets and experiments: each composes to a typed schema, is what its source says, and refuses what it has not."""
 
 import dataclasses
+import json
 
 import pytest
 from omegaconf import OmegaConf
@@ -16,6 +17,7 @@ from rostam_py.cli.choices import (
     presets,
 )
 from rostam_py.cli.compose import compose_config, composed
+from rostam_py.cli.main import main
 from rostam_py.cli.schema import StrategyConfig, name_of
 from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, UnknownNameError
@@ -225,6 +227,15 @@ def test_the_command_line_wins_over_an_experiment():
     config = compose_config("run", ["experiment=quick", "strategy.tp=4", "fabric=torus_8x8"])
     assert (config.model, config.strategy.tp) == ("gpt_125m", 4)
     assert name_of("fabric", config.fabric) == "torus"
+
+
+@pytest.mark.usefixtures("cached_traces")
+def test_the_quick_experiment_runs(tmp_path, capsys):
+    assert main(["run", "experiment=quick", f"out={tmp_path}", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["num_accelerators"] == 64
+    assert result["strategy"]["tp"] == 2
+    assert "model: gpt_125m" in (tmp_path / "config.yaml").read_text()
 
 
 def test_an_experiment_of_another_command_says_which():
