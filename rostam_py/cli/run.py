@@ -13,12 +13,11 @@ from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
-from rostam_py.errors import DegreeError
 from rostam_py.placement import Machine, Strategy
+from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail
-
-_SAMPLES_A_REPLICA = 8
+from rostam_py.sweep import settings
 
 
 def run(overrides: list[str], as_json: bool) -> int:
@@ -37,7 +36,25 @@ def run(overrides: list[str], as_json: bool) -> int:
         print(text, end="")
     else:
         print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
+    send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
+
+
+def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions) -> None:
+    """Write the report of a run's or a sweep's folder and send it to Weights & Biases, where asked for."""
+    if report:
+        from rostam_py.report.report import write_report
+
+        with console.status("writing the report"):
+            path = write_report(folder)
+        console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
+    if wandb.enable:
+        from rostam_py.report import wandb_sink
+
+        log = wandb_sink.log_sweep if (folder / "sweep.json").exists() else wandb_sink.log_run
+        with console.status("writing to Weights & Biases"):
+            text = log(folder, wandb)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> RunResult:
@@ -46,7 +63,8 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     Args: progress: called with a line of text at each stage.
     """
     machine = build_machine(config)
-    strategy = build_strategy(config, machine)
+    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
+    strategy = settings.build_strategy(fields, machine)
     progress(f"tracing {config.model}")
     from rostam_py.tracing import trace
 
@@ -54,7 +72,7 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     from rostam_py.placement import place
 
-    batch = _global_batch(config, strategy)
+    batch = settings.default_batch(config.global_batch, strategy)
     if config.convergence is not None:  # refuse a batch without iterations before simulating it
         get_curve(config.convergence).iterations(batch, extrapolate=config.extrapolate)
     plan = place(
@@ -82,32 +100,7 @@ def build_machine(config: RunConfig | SearchConfig) -> Machine:
     from rostam_py.fabrics.fabric import Fabric
 
     fabric = Fabric(name_of("fabric", config.fabric), config.fabric)
-    for kind in ("links", "switches", "accelerators", "boards"):
-        count = getattr(config.failures, kind)
-        if count:
-            fabric = fabric.with_random_failures(kind, count, config.failures.seed)
-    return Machine(fabric=fabric, accelerator=config.accelerator)
-
-
-def build_strategy(config: RunConfig, machine: Machine) -> Strategy:
-    """Return the strategy; a dp left open fills the healthy accelerators.
-
-    Raises: DegreeError if tp x pp leaves no room.
-    """
-    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
-    if fields["dp"] is None:
-        axes = "mp" if fields["placer"] == "sip_ml" else "tp x pp"
-        inner = fields["tp"] * fields["pp"] * fields["mp"]
-        healthy = len(machine.healthy_accelerators)
-        if inner < 1 or healthy // inner < 1:
-            raise DegreeError(
-                f"strategy.{axes} = {inner} needs as many accelerators for one replica;"
-                f" the machine has {healthy} healthy ones"
-            )
-        fields["dp"] = healthy // inner
-        if healthy % inner and machine.num_accelerators > healthy:
-            fields["allow_idle"] = True  # failures left a remainder that no replica fits
-    return Strategy(**fields)
+    return settings.build_machine(fabric, dataclasses.asdict(config.failures), config.accelerator)
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
@@ -127,12 +120,6 @@ def _result_json(result: RunResult, answer: TimeToAccuracy | None) -> str:
     if answer is not None:
         document["time_to_accuracy"] = answer.to_dict()
     return json.dumps(document, indent=2) + "\n"
-
-
-def _global_batch(config: RunConfig, strategy: Strategy) -> int:
-    if config.global_batch is not None:
-        return config.global_batch
-    return (strategy.micro_batch or 1) * _SAMPLES_A_REPLICA * strategy.dp
 
 
 def _default_folder(config: RunConfig, overrides: list[str]) -> Path:

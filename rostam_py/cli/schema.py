@@ -14,6 +14,7 @@ from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.placement.strategy import Strategy
+from rostam_py.report.wandb_sink import WandbOptions
 
 # Strategy fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
 STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time"}
@@ -61,7 +62,8 @@ class RunConfig:
     fidelity: the engine; flow so far. routing: how paths are chosen (rostam list routings). seed: of everything drawn
     at random but failures. fold: simulate devices that must behave alike once. timeline: also write timeline.json.
     convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. extrapolate: also outside
-    the curve's measured batches. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>.
+    the curve's measured batches. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send
+    it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>.
     """
 
     model: str = "resnet50"
@@ -78,6 +80,8 @@ class RunConfig:
     timeline: bool = False
     convergence: str | None = None
     extrapolate: bool = False
+    report: bool = False
+    wandb: WandbOptions = field(default_factory=WandbOptions)
     out: str | None = None
 
 

@@ -15,13 +15,10 @@ from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.run import build_machine, cost_settings
 from rostam_py.cli.schema import SearchConfig, name_of
-from rostam_py.convergence import DEFAULT_CURVES, get_curve
-from rostam_py.errors import ConfigError
 from rostam_py.placement import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
+from rostam_py.sweep.settings import NO_CURVE, curve_of
 from rostam_py.units import format_size, format_time
-
-_NO_CURVE = "none"
 
 
 def search(overrides: list[str], as_json: bool) -> int:
@@ -43,7 +40,7 @@ def search(overrides: list[str], as_json: bool) -> int:
 
 
 def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
-    curve = _curve_name(config)
+    curve = curve_of(config.model, config.convergence, config.search.batches, config.extrapolate)
     machine = build_machine(config)
     degrees = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
@@ -56,25 +53,11 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
         cost_config=cost_settings(config), routing=config.routing, fidelity=config.fidelity, seed=config.seed,
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=curve, batches=config.search.batches, extrapolate=config.extrapolate,
+        machine, convergence=None if curve == NO_CURVE else curve, batches=config.search.batches,
+        extrapolate=config.extrapolate,
         max_circuit_degree=config.search.max_circuit_degree, num_simulated=config.search.num_simulated,
         progress=progress,
     )  # fmt: skip
-
-
-def _curve_name(config: SearchConfig) -> str | None:
-    """Return the curve to use; unknown names and missing batches are refused before anything is traced."""
-    if config.convergence == _NO_CURVE or (config.convergence is None and config.model not in DEFAULT_CURVES):
-        if not config.search.batches:
-            raise ConfigError(
-                f"search.batches is missing: without a convergence curve for model {config.model!r} the batches must be"
-                " named, for example search.batches=[256,512]"
-            )
-        return None
-    name = config.convergence or DEFAULT_CURVES[config.model]
-    for batch in config.search.batches or ():
-        get_curve(name).iterations(batch, extrapolate=config.extrapolate)
-    return get_curve(name).name
 
 
 def _write_folder(folder: Path, config: SearchConfig, overrides: list[str], text: str) -> None:

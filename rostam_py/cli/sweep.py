@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult
@@ -35,7 +35,7 @@ def sweep(overrides: list[str], as_json: bool) -> int:
         print(json.dumps({"folder": str(folder), **result.manifest, "points": result.table.to_dicts()}, indent=2))
     else:
         print_sweep(console, result)
-    finish_sweep(console if not as_json else Console(stderr=True), folder, report=command.report, wandb=command.wandb)
+    send_on(Console(stderr=True) if as_json else console, folder, report=command.report, wandb=command.wandb)
     return 0 if result.num_errors < result.num_points or result.num_points == 0 else 2
 
 
@@ -65,22 +65,6 @@ def _going_on(folder: Path) -> Iterator[None]:
             f"stopped; what is finished is kept in {folder}: give the same command again to go on", highlight=False
         )
         raise
-
-
-def finish_sweep(console: Console, folder: Path, *, report: bool, wandb: Any) -> None:
-    """Write the report and tell Weights & Biases, where asked for."""
-    if report:
-        from rostam_py.report.report import write_report
-
-        with console.status("writing the report"):
-            path = write_report(folder)
-        console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
-    if wandb.enable:
-        from rostam_py.report.wandb_sink import log_sweep
-
-        with console.status("writing to Weights & Biases"):
-            text = log_sweep(folder, wandb)
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_sweep(console: Console, result: SweepResult) -> None:

@@ -1,5 +1,7 @@
 """Columns: what a point's row holds, under which name and type; the one place that turns results into rows."""
 
+import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 
 from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
-from rostam_py.placement import Plan
+from rostam_py.placement import Plan, Strategy
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.task_graph import CATEGORIES
 from rostam_py.sweep.settings import NO_CURVE, Settings
@@ -19,6 +21,7 @@ COLUMNS: dict[str, str] = {
     "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "seed": "int", "cost": "str",
     "failed_links": "int", "failed_switches": "int", "failed_accelerators": "int", "failed_boards": "int",
     "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "pp": "int", "mp": "int", "precision": "str",
+    "strategy_settings": "str",
     "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",
     "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
     "mfu": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
@@ -91,14 +94,22 @@ def result_row(result: RunResult, settings: Settings, network_usd: float | None)
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:
-    """Return the columns that a plan decides."""
+    """Return the columns that a plan decides; strategy_settings is its strategy, defaults left out, as JSON."""
     strategy = plan.strategy
     return {
+        "strategy_settings": json.dumps(strategy_settings(strategy), sort_keys=True),
         "strategy": strategy.describe(), "placer": strategy.placer, **dict.fromkeys(("tp", "pp", "mp")),
         **strategy.degrees(), "precision": plan.precision, "global_batch": plan.global_batch,
         "micro_batch": plan.micro_batch, "num_microbatches": plan.num_microbatches,
         "memory_bytes": plan.memory_bytes, "memory_capacity_bytes": int(plan.machine.device.memory_bytes),
     }  # fmt: skip
+
+
+def strategy_settings(strategy: Strategy) -> dict[str, Any]:
+    """Return the fields of a strategy that differ from the defaults, as ``strategy.KEY`` takes them."""
+    default = Strategy()
+    values = {entry.name: getattr(strategy, entry.name) for entry in dataclasses.fields(strategy)}
+    return {name: value for name, value in values.items() if name == "dp" or value != getattr(default, name)}
 
 
 def _cost_row(row: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

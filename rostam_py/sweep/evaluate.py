@@ -16,7 +16,14 @@ from rostam_py.placement import Machine, Plan, Strategy, place
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.sweep.columns import mix_row, network_usd, plan_row, result_row, settings_row
-from rostam_py.sweep.settings import NO_CURVE, Settings, build_machine, build_strategy, default_batch
+from rostam_py.sweep.settings import (
+    NO_CURVE,
+    Settings,
+    build_machine,
+    build_strategy,
+    complete_settings,
+    default_batch,
+)
 from rostam_py.units import parse_time
 
 GraphLoader = Callable[[str], OperatorGraph]
@@ -79,18 +86,24 @@ class Evaluator:
         except Exception as error:  # a fault of rostam's at one point must not end a sweep of thousands
             return row | {"status": "error", "error_type": type(error).__name__, "error": f"unexpected: {error}"}
 
-    def results(self, settings: Settings) -> list[RunResult]:
-        """Return the simulated jobs of a point, to look at one of them closely.
+    def results(self, settings: Settings, row: Mapping[str, Any]) -> list[RunResult]:
+        """Return the simulated jobs of a point whose row is known, to look at them closely.
 
-        Raises: whatever the point raises.
+        A search is not repeated: its best strategy is simulated once more.
+        Raises: InternalError if the time differs from the row's; whatever the point raises.
         """
-        site = self._site(settings)
-        if settings["mode"] == "run":
-            return [self._simulate(site, settings)]
         if settings["mode"] == "search":
-            best = self._search(site, settings).best
-            return [] if best.result is None else [best.result]
-        return list(self._mix(site, settings, baselines=False).results)
+            settings = best_of_search(settings, row)
+        site = self._site(settings)
+        if settings["mode"] == "mix":
+            return list(self._mix(site, settings, baselines=False).results)
+        result = self._simulate(site, settings)
+        if result.iteration_time_s != row["iteration_time_s"] and row.get("estimate_s") != row["iteration_time_s"]:
+            raise InternalError(
+                f"point {row['key']} took {row['iteration_time_s']!r} s an iteration, and now"
+                f" {result.iteration_time_s!r} s; equal settings must give equal results"
+            )
+        return [result]
 
     def _site(self, settings: Settings) -> _Site:
         key = json.dumps([settings["fabric"], settings["failures"], settings["accelerator"]], sort_keys=True)
@@ -188,6 +201,14 @@ class Evaluator:
 
     def _mix_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
         return mix_row(self._mix(site, settings).to_dict())
+
+
+def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
+    """Return the settings of a run of the strategy and batch that a search found."""
+    kept = {key: value for key, value in settings.items() if key != "search"}
+    found = json.loads(row["strategy_settings"])
+    curve = {"convergence": None if settings["convergence"] == NO_CURVE else settings["convergence"]}
+    return complete_settings(kept | curve | {"mode": "run", "strategy": found, "global_batch": row["global_batch"]})
 
 
 def _build_site(settings: Settings) -> _Site:

@@ -188,6 +188,7 @@ class Sweep:
         """Simulate the chosen points once more, for the pictures of single runs; files that exist stay."""
         by_key = {point.key: point for point in self.points}
         keys = chosen_points(table, options.details)
+        rows = {row["key"]: row for row in table.filter(table["key"].is_in(keys)).iter_rows(named=True)}
         missing = [by_key[key] for key in keys if not (folder / "details" / f"{key}.json.gz").exists()]
         if not missing:
             return keys
@@ -198,7 +199,7 @@ class Sweep:
         evaluator = Evaluator(graphs.__getitem__)
         for point in missing:
             report(f"drawing {', '.join(point.labels.values())}")
-            results = evaluator.results(point.settings)
+            results = evaluator.results(point.settings, rows[point.key])
             detail = run_detail(results[0] if len(results) == 1 else results)
             data = gzip.compress(json.dumps(detail | {"labels": dict(point.labels)}).encode(), mtime=0)
             write_atomically(folder / "details" / f"{point.key}.json.gz", data)
