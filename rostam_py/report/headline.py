@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rostam_py.report.load import SweepData
-from rostam_py.report.reading import SIZE, ModelPoints, Reading
-from rostam_py.report.scales import BREAKDOWN, number, short_strategy
+from rostam_py.report.reading import SIZE, ModelPoints, Reading, has_values
+from rostam_py.report.scales import BREAKDOWN, count_scale, number, short_strategy
 from rostam_py.report.sweep_figures_mix import jobs_of
 from rostam_py.units import format_time
+
+# "Little more" than the least time, where a cheaper network is worth a sentence.
+_NEAR = 1.1
 
 
 def sweep_headline(data: SweepData) -> list[str]:
@@ -66,7 +69,33 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
                 f" From {reading.x_label(least[reading.x])} to {reading.x_label(most[reading.x])} it gains"
                 f" {number(least[points.goal] / most[points.goal])}x."
             )
-    return said
+    return said + _cheaper(reading, points, first)
+
+
+def _cheaper(reading: Reading, points: ModelPoints, first: dict[str, Any]) -> str:
+    """Return which network is the cheapest of those that take little more than the least time, if it is cheaper."""
+    import polars as pl
+
+    if not has_values(points.settings, "network_usd"):
+        return ""
+    near = points.settings.filter(pl.col("network_usd") > 0, pl.col(points.goal) <= _NEAR * first[points.goal])
+    if not len(near):
+        return ""
+    cheapest = near.sort("network_usd", points.goal, "index").row(0, named=True)
+    if cheapest["network_usd"] >= (first["network_usd"] or float("inf")) or cheapest["index"] == first["index"]:
+        return ""
+    where = f" at {reading.x_label(cheapest[reading.x])}" if reading.x else ""
+    against = f" against {_dollars(first['network_usd'])}" if first["network_usd"] else ""
+    longer = cheapest[points.goal] / first[points.goal]
+    return (
+        f" The cheapest network within {_NEAR - 1:.0%} of that time: {cheapest['line']}{where},"
+        f" {_dollars(cheapest['network_usd'])}{against}, {longer:.2f}x as long."
+    )
+
+
+def _dollars(value: float) -> str:
+    scale = count_scale([value], "")
+    return f"US$ {number(value * scale.factor)} {scale.unit}".strip()
 
 
 def _size(row: dict[str, Any], is_said: bool) -> str:
@@ -83,6 +112,8 @@ def _of_mix(reading: Reading, jobs: Any) -> list[str]:
         pl.col("slowdown").median().alias("median"), pl.col("slowdown").quantile(0.95, "linear").alias("p95"),
         pl.col("slowdown").max().alias("most"), pl.len().alias("count"),
     ).sort("median", "line")  # fmt: skip
+    if rows["slowdown"].max() < 1.001:
+        return [f"{most} {'job' if most == 1 else 'jobs'} on one fabric do not slow each other down."]
     said = []
     for row in groups.head(4).to_dicts():
         of_line = f"{row['line']}, " if len(groups) > 1 else ""

@@ -138,7 +138,8 @@ def _card(figure: Figure) -> str:
     return (
         f'<figure class="card" id="{figure.name}" data-figure="{figure.name}"><div class="top">'
         f'<h3>{_text(figure.title)}</h3><div class="tools"><button type="button">PNG</button>'
-        f'<button type="button">CSV</button></div></div><div class="plot"></div>'
+        f'<button type="button">CSV</button></div></div>'
+        f'<div class="plot" role="img" aria-label="{_text(figure.title)}"></div>'
         f"<figcaption>{_text(figure.caption)}</figcaption>{_json_script(f'json-{figure.name}', content)}</figure>"
     )
 

@@ -14,6 +14,7 @@ from rostam_py.report.figure import Figure
 from rostam_py.report.headline import run_headline, sweep_headline
 from rostam_py.report.load import SweepData, is_sweep_folder, load_run, load_sweep
 from rostam_py.report.page import Page, render
+from rostam_py.report.scales import number
 from rostam_py.report.static import check_formats, write_static
 from rostam_py.report.sweep_figures import Section, sweep_sections, unique_names
 from rostam_py.units import format_bandwidth, format_size, format_time
@@ -69,7 +70,9 @@ def run_page(detail: dict[str, Any]) -> Page:
     """Return the page of one run."""
     from rostam_py.report.run_figures import run_figures
 
-    facts = {name: _said(name, value) for name, value in detail.get("result", {}).items() if _is_plain(name, value)}
+    facts = {
+        _plain_name(name): _said(name, value) for name, value in detail.get("result", {}).items() if name in _RUN_FACTS
+    }
     facts["drawn by"] = f"rostam {__version__}"
     sections = [Section("Figures", run_figures(detail))]
     title = str(detail.get("title") or "run")
@@ -109,10 +112,6 @@ def _listed(labels: Sequence[str]) -> str:
     return ", ".join([*labels[: _MOST_LABELS - 2], "...", labels[-1]])
 
 
-def _is_plain(name: str, value: Any) -> bool:
-    return name != "version" and isinstance(value, str | int | float | bool | dict) and name in _RUN_FACTS
-
-
 _RUN_FACTS = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing", "seed",
     "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
@@ -123,7 +122,9 @@ def _said(name: str, value: Any) -> str:
     """Return a result's value in words, by the unit in its name."""
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
         return str(value)
     if name in ("mfu", "hfu"):
         return f"{value:.1%}"
@@ -131,4 +132,11 @@ def _said(name: str, value: Any) -> str:
         return format_bandwidth(value)
     if name.endswith("_bytes"):
         return format_size(value)
-    return format_time(value) if name.endswith("_s") and name != "samples_per_s" else f"{value:,}"
+    if name.endswith("_s") and not name.endswith("_per_s"):
+        return format_time(value)
+    return f"{value:,}" if isinstance(value, int) else number(value)
+
+
+def _plain_name(name: str) -> str:
+    """Return a result's name without its unit, which its value says."""
+    return name if name.endswith("_per_s") else name.removesuffix("_s").removesuffix("_bytes")

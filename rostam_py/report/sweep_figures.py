@@ -88,7 +88,7 @@ def error_figure(data: SweepData) -> Figure | None:
     return Figure(
         name="errors", title="Points that ended with an error", table=table, plotly=_error_plot(table),
         caption=f"{share} points failed; all other figures leave them out. The pointer shows the first message of each"
-        " type; the table of points has all of them.",
+        " type; points.csv has all of them.",
         paper=partial(_paper_errors, table),
     )  # fmt: skip
 
@@ -113,9 +113,11 @@ def _wrapped(text: str) -> str:
 
 
 def _paper_errors(table: polars.DataFrame, axes: matplotlib.axes.Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.barh([paper_label(one) for one in table["error_type"]], table["num_points"].to_list(), color="#D55E00")
     axes.invert_yaxis()
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("points")
 
 

@@ -131,8 +131,9 @@ def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale
         {"label": "share", "method": "relayout",
          "args": [{"barnorm": "percent", "xaxis.title.text": "share of the iteration [%]"}]},
     ]  # fmt: skip
+    plot.update_layout(height=plot.layout.height + 36, margin={"b": 92})
     plot.update_layout(updatemenus=[{"type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "y": 0,
-                                     "xanchor": "right", "yanchor": "top", "pad": {"t": 34},
+                                     "xanchor": "right", "yanchor": "top", "pad": {"t": 58},
                                      "showactive": True}])  # fmt: skip
     return plot
 

@@ -77,6 +77,9 @@ def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
         " the fastest of every line." if len(shown) < len(rows) else "",
         "Of several seeds the middle one counts." if rows["num_seeds"].max() > 1 else "",  # type: ignore[operator]
     ]  # fmt: skip
+    unpriced = [line for line in points.best["line"].unique(maintain_order=True) if line not in set(rows["line"])]
+    if unpriced:
+        said.append(f"Not drawn, for they have no {words}: {', '.join(unpriced)}.")
     about = [name for name in (reading.x, "strategy", "global_batch", "key") if name and name in shown.columns]
     kept = list(dict.fromkeys([column, points.goal, "on_front", *about]))
     return Figure(

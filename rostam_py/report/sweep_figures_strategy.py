@@ -61,7 +61,7 @@ def _figure(
     across = reading.x_words() if reading.x else "model"
     words = [
         f"Cell: the strategy with the least {goal}, and how many times the best of its column it takes; blue is best.",
-        f"The shades end at {_MOST_SHADES:g}x.",
+        f"The shades end at {_MOST_SHADES:g}x." if table["ratio"].max() > _MOST_SHADES else "",  # type: ignore[operator]
         reading.standing(points) if points else "",
     ]
     columns = table["column"].unique(maintain_order=True).to_list()

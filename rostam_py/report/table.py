@@ -54,7 +54,7 @@ def points_table(data: SweepData) -> PointsTable:
     words = f"{num_shown:,} of {len(view):,} points are shown, to four digits"
     if num_shown < len(view):
         words += ": those nearest to the best of their model. The others would make this page too large"
-    words += "; points.csv and points.parquet beside this page hold all of them, in full."
+    words += "; points.csv and points.parquet in the sweep's folder hold all of them, in full."
     if constants:
         words += (
             " The same at every finished point: "

@@ -46,6 +46,7 @@ DOORS = {
     "wandb": ["rostam_py/report/*"],
     "plotly": ["rostam_py/report/*"],
     "matplotlib": ["rostam_py/report/*"],
+    "itables": ["rostam_py/report/*"],
 }
 
 

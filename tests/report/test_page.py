@@ -165,7 +165,7 @@ def test_a_capped_table_says_how_many_it_shows(run_sweep, tmp_path):
     table = points_table(data)
     assert table.num_shown <= MOST_ROWS < len(data.table) == 8000
     assert f"{table.num_shown:,} of 8,000 points are shown" in table.words
-    assert "points.parquet beside this page hold all" in table.words
+    assert "points.parquet in the sweep's folder hold all" in table.words
 
 
 def test_figure_names_are_file_names_and_unique(folder):

@@ -195,6 +195,13 @@ def test_the_headline_names_the_fastest_and_the_gap(data):
     assert "From 400 Gb/s to 3,200 Gb/s it gains" in said
 
 
+def test_the_headline_names_a_cheaper_network_that_is_nearly_as_fast():
+    rows = [{"model": "m", "fabric": fabric, "samples_per_s": 1 / time, "network_usd": cost}
+            for fabric, time, cost in (("fast", 1.0, 2e6), ("near", 1.05, 5e5), ("slow", 2.0, 1e5))]  # fmt: skip
+    said = sweep_headline(_small(rows, {"fabric": ["fast", "near", "slow"]}))[0]
+    assert "within 10% of that time: near, US$ 500 thousand against US$ 2 million, 1.05x as long" in said
+
+
 def test_a_sweep_of_which_nothing_finished_still_says_why(run_sweep, tmp_path):
     data = load_sweep(run_sweep(tmp_path, seeds=1, num_errors=80))
     assert [figure.name for figure in sweep_figures(data)] == ["errors"]
