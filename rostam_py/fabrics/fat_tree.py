@@ -20,6 +20,8 @@ class FatTreeConfig(FabricConfig):
         in its server; messages inside a server take that (2 links), all others NIC and leaf. B is the NIC's. A NIC
         adds no latency, so paths between servers are as long as without servers. Parts of servers are not counted as
         switches or links, and fail with their accelerators only; a cut cable to the leaf leaves the server.
+        Switches are numbered leaves first, then spines (pod by pod on three levels), then cores: the 32 spines above
+        64 leaves are switches 64 to 95.
     Args:
         num_accelerators: >= 1.
         levels: 2 or 3; None takes 2 where every spine can reach every leaf, else 3.
