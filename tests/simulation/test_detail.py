@@ -201,5 +201,5 @@ def test_no_result_is_refused():
 @pytest.mark.slow
 def test_a_document_of_16384_accelerators_stays_small(hand_plan):
     fabric = rostam.fabric("fat_tree", num_accelerators=16384, link_bandwidth=1e9)
-    detail = run_detail(rostam.simulate(hand_plan(fabric, dp=16384, grad_bytes=10**7)))
+    detail = run_detail(rostam.simulate(hand_plan(fabric, dp=1024, pp=16, grad_bytes=10**7, act_bytes=10**6)))
     assert len(json.dumps(detail, separators=(",", ":"))) < 800_000
