@@ -15,6 +15,7 @@ from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement import Machine, Plan, Strategy
+from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.megatron import MegatronPlacer
 from rostam_py.placement.sip_ml import GroupPlacement, SipMlPlacer
 from rostam_py.searching.axis_costs import AxisCosts
@@ -94,6 +95,7 @@ class Searcher:
         self.placers = tuple(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
+        self._regrouped = regroup_gradient_sums(graph)
         self._placed: dict[Any, _Placed] = {}
         self._groups: dict[tuple[object, ...], GroupPlacement] = {}
         self._shared: dict[Any, Any] = {}  # between placements
@@ -252,7 +254,7 @@ class Searcher:
         strategy = candidate.strategy
         try:
             local, _ = strategy.batches(candidate.global_batch)
-            return self._sip_ml_placer(strategy).place_group(self.graph, machine, local).makespan_s
+            return self._sip_ml_placer(strategy).place_group(self._regrouped, machine, local).makespan_s
         except ConfigError:
             return 0.0
 

@@ -127,6 +127,16 @@ def test_a_searchers_second_machine_needs_no_new_plans(gpt, machine, base):
     assert again.to_dict() == first.to_dict()
 
 
+def test_what_a_search_simulated_is_what_placing_its_strategy_anew_gives(machine):
+    # An encoder-decoder: the order of its gradient sums is changed before Algorithm 1 places them, in both.
+    graph = rostam.trace("transformer_350m", num_layers=2)
+    strategy = rostam.Strategy(dp=2, mp=4, placer="sip_ml")
+    best = rostam.search(graph, machine, batches=[64], strategies=[strategy]).best
+    plan = rostam.place(graph, machine, global_batch=64, strategy=best.plan.strategy)
+    assert [s.templates for s in best.plan.stages] == [s.templates for s in plan.stages]
+    assert best.simulated_s == rostam.simulate(plan).iteration_time_s
+
+
 def test_equal_searches_give_equal_values(gpt, cluster, base):
     texts = [
         json.dumps(rostam.search(gpt, cluster, batches=[32], base=base, num_simulated=2).to_dict()) for _ in range(2)
