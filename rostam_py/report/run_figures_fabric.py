@@ -23,7 +23,7 @@ RAMP = ("#B9CBDA", "#C9C3BE", "#DDBB98", "#EDAE73", "#F59B54", "#F2813E", "#E663
 _IDLE = "rgba(140,150,160,0.45)"
 _FAILED, _UNUSED = -2, -1  # in place of a tenth of the scale
 _FRAME = "rgba(128,128,128,0.5)"
-_WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 900, 440, 680
+_WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 560, 400, 560  # two figures stand side by side on a page
 _CURVE_POINTS = 9
 # Width of the coolest lines [px] by how many there are.
 _THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))

@@ -20,7 +20,7 @@ KINDS = {
     for key, (words, colour) in BREAKDOWN.items()
 }
 _NUM_TASKS = 8
-_LONGEST_NAME = 60
+_LONGEST_NAME = 44
 
 
 def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
@@ -121,7 +121,7 @@ def _add_tasks(
         ],
     )  # fmt: skip
     longest = max((task["duration_s"] / total for task in tasks), default=1.0)
-    plot.update_layout(xaxis3_range=[0, longest * 1.9])
+    plot.update_layout(xaxis3_range=[0, longest * 2.5])
 
 
 def _short(name: str) -> str:
