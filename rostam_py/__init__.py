@@ -25,17 +25,20 @@ _EXPORTS = {
     "Reroute": "rostam_py.simulation",
     "RunResult": "rostam_py.simulation",
     "Strategy": "rostam_py.placement",
+    "SweepResult": "rostam_py.sweep",
     "draw_jobs": "rostam_py.fleet",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",
     "run_collective": "rostam_py.simulation",
     "run_flows": "rostam_py.simulation",
+    "run_sweep": "rostam_py.sweep",
     "saturation_throughput": "rostam_py.fabrics.throughput",
     "search": "rostam_py.searching",
     "simulate": "rostam_py.simulation",
     "simulate_mix": "rostam_py.fleet",
     "time_to_accuracy": "rostam_py.convergence",
     "trace": "rostam_py.tracing",
+    "write_report": "rostam_py.report.report",
 }
 _RENAMED = {"fabric": ("rostam_py.fabrics", "build_fabric"), "profile": ("rostam_py.costs.profile", "profile")}
 
