@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.figure import Figure
-from rostam_py.report.run_figures_fabric import drawing_figure, utilization_figure
+from rostam_py.report.run_figures_fabric import drawing_figure
+from rostam_py.report.run_figures_links import utilization_figure
 from rostam_py.report.run_figures_path import KINDS, path_figure
 from rostam_py.report.run_figures_traffic import traffic_figure
 from rostam_py.report.scales import COLOURS, Scale, label, number, size_scale, time_scale

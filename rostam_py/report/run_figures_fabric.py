@@ -1,4 +1,4 @@
-"""Link utilisation of a run: on a drawing of the fabric, and over all links in descending order."""
+"""Link utilisation of a run on a drawing of its fabric."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rostam_py.report.drawing import new_plot, quiet_axis
+from rostam_py.report.drawing import new_plot
 from rostam_py.report.figure import Figure
 from rostam_py.report.scales import COLOURS, PAPER_SYMBOLS, label
 from rostam_py.units import format_size
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects
 
 # From idle to hot, readable on white and on black, lightness falling with load for colour-blind readers.
-RAMP = ("#B9CBDA", "#C9C3BE", "#DDBB98", "#EDAE73", "#F59B54", "#F2813E", "#E6632F", "#D24325", "#B5241D", "#8E0B16")
+RAMP = ("#A6B8C8", "#BDB6AE", "#D6B592", "#EDAE73", "#F59B54", "#F2813E", "#E6632F", "#D24325", "#B5241D", "#8E0B16")
 _IDLE = "rgba(140,150,160,0.45)"
 _FAILED, _UNUSED = -2, -1  # in place of a tenth of the scale
 _FRAME = "rgba(128,128,128,0.5)"
@@ -73,53 +73,6 @@ def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
     )  # fmt: skip
 
 
-def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
-    """Return the utilisation of all links, the busiest first."""
-    import polars as pl
-
-    values, count = detail["link_utilization"], detail["num_links"]
-    # samples stand in the middle of equal shares of the links
-    shares = [(k + 0.5) / len(values) for k in range(len(values))]
-    idle = sum(value == 0 for value in values) / max(1, len(values))
-    busiest = detail["busiest_links"]
-    words = f"All {count:,} working directed links of one plane, the busiest at the left: bytes in one iteration over"
-    words += f" bandwidth times iteration time. {idle:.0%} of them carry nothing."
-    if busiest:
-        words += f" The busiest is {busiest[0]['name']} with {busiest[0]['utilization']:.1%}."
-    plot = new_plot(
-        xaxis=quiet_axis("links, busiest first [%]", range=[0, 100]),
-        yaxis=quiet_axis("utilisation [%]", rangemode="tozero"),
-    )  # fmt: skip
-    plot.add_scatter(
-        x=[100 * share for share in shares], y=[100 * value for value in values], mode="lines", fill="tozeroy",
-        line={"shape": "hvh", "color": COLOURS[1], "width": 2}, fillcolor="rgba(213,94,0,0.15)", showlegend=False,
-        hovertemplate="%{x:.1f}% of the links carry at least<br><b>%{y:.3g}%</b> of their bandwidth<extra></extra>",
-    )  # fmt: skip
-    _mark_busiest(plot, busiest)
-
-    def paper(axes: matplotlib.axes.Axes) -> None:
-        axes.fill_between([100 * share for share in shares], [100 * value for value in values], step="mid",
-                          color=COLOURS[1], alpha=0.15)  # fmt: skip
-        axes.step([100 * share for share in shares], [100 * value for value in values], where="mid", color=COLOURS[1])
-        axes.set_xlim(0, 100)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("links, busiest first [%]")
-        axes.set_ylabel("utilisation [%]")
-
-    table = pl.DataFrame({"share_of_links": shares, "utilization": values})
-    return Figure(f"{head}link-utilization", "Utilisation of all links", words, table, plot, paper)
-
-
-def _mark_busiest(plot: plotly.graph_objects.Figure, busiest: Sequence[Mapping[str, Any]]) -> None:
-    """List the busiest links in the corner that a descending curve leaves free."""
-    lines = [f"{label(link['name'])}: <b>{link['utilization']:.1%}</b>" for link in busiest[:6]]
-    if lines:
-        plot.add_annotation(
-            text="<br>".join(["busiest links", *lines]), x=1, y=1, xref="paper", yref="paper", xanchor="right",
-            yanchor="top", align="right", showarrow=False, font={"size": 12},
-        )  # fmt: skip
-
-
 def load_ceiling(loads: Sequence[float]) -> float:
     """Return a round utilisation that no load exceeds: where the colours end."""
     highest = max(loads, default=0.0)
@@ -145,6 +98,8 @@ def _caption(detail: Mapping[str, Any]) -> str:
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
     if any("path" in link and None in link["path"] for link in drawing["links"]):
         words += " Stubs at the rim are cables that wrap to the opposite side."
+    if drawing["fabric"] == "hammingmesh":
+        words += " Cables to a row or column switch share a lane between the boards, the busiest on top."
     if drawing["fabric"] in ("sip_ocs", "sip_ring"):
         words += " Links are optical circuits, as set for this traffic."
     if any("num_failed" in part for part in (*drawing["links"], *drawing["vertices"])):

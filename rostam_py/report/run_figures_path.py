@@ -31,10 +31,11 @@ def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
     shares = result["critical_path_s"]
     scale = time_scale([result["iteration_time_s"]])
     words = "The chain of tasks and waits that decided the last iteration's time: each began when the one before it"
-    words += " ended, so shortening anything else changes nothing. Above: when, and on which stage. Middle: shares of"
     words += (
-        " the iteration by kind. Below: the tasks that fill most of it, added up over micro-batches and blocks (*)."
+        " ended. Shortening a task elsewhere helps only where it shares links with these. Above: when, and on which"
     )
+    words += " stage. Middle: shares of the iteration by kind. Below: the tasks that fill most of it, added up over"
+    words += " micro-batches and blocks (*)."
     if any(" more" in segment["name"] for segment in segments):
         words += f" The timeline merges neighbours into {len(segments):,} segments; shares and tasks are exact."
     if detail["jobs"]:

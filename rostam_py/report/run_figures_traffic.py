@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
     import plotly.graph_objects
 
-_NUM_TICKS, _FEW_TICKS = 16, 8  # few where numbers have four digits or more
-# Blues and greens of falling lightness, the least still told from a blank cell.
-_RAMP = ["#BFE3C0", "#7FCDBB", "#41B6C4", "#1D91C0", "#225EA8", "#253494", "#0B1A4A"]
+_NUM_TICKS, _FEW_TICKS = 16, 8  # few where numbers have three digits or more
+# From light green to violet: lightness falls, and both ends are seen on white and on black.
+_RAMP = ["#BFE3C0", "#7FCDBB", "#41B6C4", "#2C8CC9", "#4263C9", "#6440BE", "#861DA3"]
 
 
 def traffic_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
@@ -66,7 +66,7 @@ def _plot(matrix: np.ndarray, labels: list[str]) -> plotly.graph_objects.Figure:
     low, high = float(np.nanmin(shade)), float(np.nanmax(shade))
     low = min(low, high - 1)
     ticks = log_ticks(10**low, 10**high)
-    step = -(-len(labels) // (_NUM_TICKS if len(labels[-1].split("-")[-1]) < 4 else _FEW_TICKS))
+    step = -(-len(labels) // (_NUM_TICKS if len(labels[-1].split("-")[-1]) < 3 else _FEW_TICKS))
     axis = {
         "type": "category", "tickvals": labels[::step], "ticktext": [name.split("-")[0] for name in labels[::step]],
         "tickangle": 0, "showgrid": False, "showline": True, "mirror": True, "linecolor": GRID,
