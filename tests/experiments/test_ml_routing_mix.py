@@ -1,0 +1,52 @@
+"""Job mixes under ECMP on 2,048 accelerators: what the kept points say, and that one of them comes out again."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def module(load_experiment):
+    return load_experiment("ml_routing_mix")
+
+
+@pytest.fixture(scope="module")
+def kept(module):
+    """The kept points; nothing is simulated."""
+    return module.SearchedPoints(module.POINTS, module.COMMAND, enable_search=False)
+
+
+@pytest.fixture(scope="module")
+def mixes(module):
+    return module.Mixes()
+
+
+def test_every_claim_of_the_paper_is_met(module, kept, mixes):
+    assert [row["claim"] for row in module.compare(kept, mixes) if not row["is_met"]] == []
+
+
+def test_sprayed_mixes_on_the_nonblocking_tree_run_as_if_alone(module, kept, mixes):
+    # No link but a NIC's can bind (32 ports below a leaf, 32 above, in equal parts), and jobs share no NIC.
+    for points in module.by_num_jobs(kept, mixes).values():
+        assert module.slowdowns(points, "ideal_s", "sprayed_s") == pytest.approx(1, abs=1e-9)
+
+
+def test_a_job_that_is_the_only_one_is_slowed_down_by_its_own_collisions_only(module, kept, mixes):
+    first = module.by_num_jobs(kept, mixes)[1]
+    assert set(module.slowdowns(first, "alone_s")) == {1.0}
+    assert module.slowdowns(first, "ideal_s").min() > 1
+
+
+def test_slow_downs_by_other_jobs_spread_over_seeds_and_grow_with_their_number(module, kept, mixes):
+    by_jobs = {n: module.slowdowns(points, "alone_s") for n, points in module.by_num_jobs(kept, mixes).items()}
+    assert by_jobs[5].mean() > by_jobs[2].mean() > by_jobs[1].mean()
+    assert np.ptp(by_jobs[5]) > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_jobs", [1, 3])
+def test_points_come_out_again(module, kept, num_jobs):
+    old = kept.points[f"{num_jobs} jobs, seed 0"]["jobs"]
+    again = module.Mixes().measure(num_jobs, 0)["jobs"]
+    assert [row["name"] for row in again] == [row["name"] for row in old]
+    for new, was in zip(again, old, strict=True):
+        assert new == pytest.approx(was, rel=1e-9)
