@@ -6,14 +6,14 @@ figures = run_figures(read_detail("runs/mine/detail.json.gz"))
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.figure import Figure
 from rostam_py.report.run_figures_fabric import drawing_figure
 from rostam_py.report.run_figures_links import utilization_figure
-from rostam_py.report.run_figures_path import KINDS, path_figure
+from rostam_py.report.run_figures_path import KINDS, path_figure, stage_word
 from rostam_py.report.run_figures_traffic import traffic_figure
 from rostam_py.report.scales import COLOURS, Scale, label, number, size_scale, time_scale
 from rostam_py.units import format_size
@@ -33,6 +33,7 @@ _JOBS = {
 
 # Memory below this share of the capacity is drawn without it: the bars would not be seen.
 _SMALL = 0.05
+_TAGS = ("job", "stage", "devices")
 
 
 def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
@@ -51,43 +52,40 @@ def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     rows = detail["breakdown_by_stage"]
-    kinds = [kind for kind in KINDS if any(row.get(kind, 0.0) > 0 for row in rows)]
-    parts = {kind: _exposed(kind) for kind in kinds}
-    scale = time_scale(sum(row[kind] for kind in kinds) for row in rows)
-    words = "Where one steady iteration goes, mean over the devices of each pipeline stage. Communication counts where"
-    words += (
-        " a device's compute stream waits for it; a bubble is a wait for other stages. Parts add up to the iteration."
-    )
-    columns = ["job", "stage", "devices", *kinds]
-    return Figure(
-        name=f"{head}breakdown-by-stage", title=f"Where an iteration goes, by {_places_word(detail)}", caption=words,
-        table=pl.DataFrame([{key: row[key] for key in columns if key in row} for row in rows]),
-        plotly=_stacked(rows, parts, scale, "time", detail), paper=partial(_paper_stacked, rows, parts, scale, "time"),
-    )  # fmt: skip
+    kinds = [kind for kind in dict.fromkeys([*KINDS, *rows[0]]) if kind not in _TAGS]
+    kinds = [kind for kind in kinds if any(row.get(kind, 0.0) > 0 for row in rows)]
+    bars = _Bars.of(detail, rows, {kind: _exposed(kind) for kind in kinds}, "time")
+    words = f"Where one steady iteration goes, mean over the devices of each {bars.place}. Communication counts where a"
+    words += " device's compute stream waits for it; a bubble is a wait for others. Parts add up to the iteration."
+    table = pl.DataFrame([{key: row[key] for key in (*_TAGS, *kinds) if key in row} for row in rows])
+    title = f"Where an iteration goes, by {_places_word(detail)}"
+    return Figure(f"{head}breakdown-by-stage", title, words, table, bars.plot(), bars.draw_paper)
 
 
 def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     rows = detail["memory"]
-    capacity, most = max(row["capacity"] for row in rows), max(_total(row, _MEMORY) for row in rows)
+    bars = _Bars.of(detail, rows, _MEMORY, "memory per device")
+    capacity, most = max(row["capacity"] for row in rows), max(bars.totals)
     is_line = most > _SMALL * capacity
-    scale = size_scale([capacity if is_line else most])
-    plot = _stacked(rows, _MEMORY, scale, "memory per device", detail)
-    text = f"capacity {number(capacity * scale.factor)} {scale.unit}"
+    height = capacity * bars.scale.factor
+    text = f"capacity {number(height)} {bars.scale.unit}"
+    ceiling = 1.1 * max(height, most * bars.scale.factor)
+    plot = bars.plot()
     if is_line:
-        plot.add_hline(y=capacity * scale.factor, line={"dash": "dash", "width": 2, "color": "#7F7F7F"},
+        plot.add_hline(y=height, line={"dash": "dash", "width": 2, "color": "#7F7F7F"},
                        annotation={"text": text, "x": 1, "xanchor": "right", "yanchor": "bottom"})  # fmt: skip
-        plot.update_yaxes(range=[0, 1.1 * scale.factor * max(capacity, most)])
-    words = f"Memory that one device of each stage needs at its peak: at most {most / capacity:.1%} of its"
+        plot.update_yaxes(range=[0, ceiling])
+    words = f"Memory that one device of each {bars.place} needs at its peak: at most {most / capacity:.1%} of its"
     words += f" {format_size(capacity)}{', the dashed line' if is_line else ''}. Working buffers and the framework's"
     words += " own context are not modelled."
 
     def paper(axes: matplotlib.axes.Axes) -> None:
-        _paper_stacked(rows, _MEMORY, scale, "memory per device", axes)
+        bars.draw_paper(axes)
         if is_line:
-            axes.axhline(capacity * scale.factor, linestyle="--", color="#7F7F7F", label=text)
-            axes.set_ylim(0, 1.1 * scale.factor * max(capacity, most))
+            axes.axhline(height, linestyle="--", color="#7F7F7F", label=text)
+            axes.set_ylim(0, ceiling)
             _paper_legend(axes)
 
     title = f"Memory per device, by {_places_word(detail)}"
@@ -96,62 +94,82 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
 
 def _exposed(kind: str) -> tuple[str, str]:
     """Return words and colour of a kind in a breakdown, where communication is what nothing hides."""
-    words, colour = KINDS[kind]
+    words, colour = KINDS.get(kind, (kind, "#7F7F7F"))
     return (words if kind in ("compute", "launch", "bubble") else f"exposed {words}"), colour
 
 
-def _total(row: Mapping[str, Any], parts: Mapping[str, Any]) -> float:
-    return sum(row[part] for part in parts)
-
-
 def _places_word(detail: Mapping[str, Any]) -> str:
-    return "job and stage" if detail["jobs"] else "stage"
+    return "job and stage" if detail["jobs"] else stage_word(detail)
 
 
-def _stacked(
-    rows: Sequence[Mapping[str, Any]], parts: Mapping[str, tuple[str, str]], scale: Scale, what: str,
-    detail: Mapping[str, Any],
-) -> plotly.graph_objects.Figure:  # fmt: skip
-    """Return stacked bars of the parts, one a stage, jobs side by side."""
-    jobs = [label(job["name"]) for job in detail["jobs"]]
-    stages = [str(row["stage"]) for row in rows]
-    places: Any = [[jobs[row["job"]] for row in rows], stages] if jobs else stages
-    axis = {"title": {"text": "stage"}, "automargin": True, "showgrid": False}
-    if not jobs:
-        axis |= {"type": "category", "nticks": 24}
-    plot = new_plot(barmode="stack", bargap=0.25 if len(rows) < 60 else 0.05, xaxis=axis,
-                    yaxis=quiet_axis(scale.title(what), rangemode="tozero"))  # fmt: skip
-    width = min(0.6, 0.12 * len(rows)) if len(rows) < 5 and not jobs else None
-    for part, (words, colour) in parts.items():
-        hover = [
-            f"<b>stage {row['stage']}</b>, {row['devices']:,} devices<br>{words}: {number(row[part] * scale.factor)} "
-            f"{scale.unit}, {row[part] / max(_total(row, parts), 1e-300):.1%}"
-            for row in rows
-        ]
-        plot.add_bar(x=places, y=[row[part] * scale.factor for row in rows], name=words, marker_color=colour,
-                     hoverinfo="text", hovertext=hover, width=width)  # fmt: skip
-    return plot
+@dataclass(frozen=True)
+class _Bars:
+    """Stacked bars, one a stage, jobs side by side.
 
+    rows: of the document, with the parts as keys. parts: key -> words and colour. what: the y axis. place: what a bar
+    is. jobs: names, escaped.
+    """
 
-def _paper_stacked(
-    rows: Sequence[Mapping[str, Any]], parts: Mapping[str, tuple[str, str]], scale: Scale, what: str,
-    axes: matplotlib.axes.Axes,
-) -> None:  # fmt: skip
-    names = [f"{row['job']}.{row['stage']}" if "job" in row else str(row["stage"]) for row in rows]
-    positions, bottoms = list(range(len(rows))), [0.0] * len(rows)
-    for part, (words, colour) in parts.items():
-        heights = [row[part] * scale.factor for row in rows]
-        axes.bar(positions, heights, bottom=bottoms, color=colour, label=words, width=0.75)
-        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-    step = -(-len(names) // 24)
-    axes.set_xticks(positions[::step], names[::step])
-    axes.set_xlim(
-        (len(rows) - 1) / 2 - max(1.6, len(rows) / 2 + 0.1), (len(rows) - 1) / 2 + max(1.6, len(rows) / 2 + 0.1)
-    )
-    axes.set_ylim(0, 1.05 * max(bottoms))
-    axes.set_xlabel("job.stage" if "job" in rows[0] else "stage")
-    axes.set_ylabel(scale.title(what))
-    _paper_legend(axes)
+    rows: Sequence[Mapping[str, Any]]
+    parts: Mapping[str, tuple[str, str]]
+    scale: Scale
+    what: str
+    place: str
+    jobs: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, detail: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], parts: Mapping[str, tuple[str, str]],
+        what: str,
+    ) -> _Bars:  # fmt: skip
+        """Return the bars in the unit that suits the highest."""
+        highest = max(sum(row[part] for part in parts) for row in rows)
+        scale = time_scale([highest]) if what == "time" else size_scale([highest])
+        return cls(rows, parts, scale, what, stage_word(detail), [label(job["name"]) for job in detail["jobs"]])
+
+    @property
+    def totals(self) -> list[float]:
+        """Heights of all bars, in SI."""
+        return [sum(row[part] for part in self.parts) for row in self.rows]
+
+    def plot(self) -> plotly.graph_objects.Figure:
+        """Return the drawing on the page."""
+        rows, scale = self.rows, self.scale
+        stages = [str(row["stage"]) for row in rows]
+        places: Any = [[self.jobs[row["job"]] for row in rows], stages] if self.jobs else stages
+        axis = {"title": {"text": self.place}, "automargin": True, "showgrid": False}
+        if not self.jobs:
+            axis |= {"type": "category", "nticks": 24}
+        plot = new_plot(barmode="stack", bargap=0.25 if len(rows) < 60 else 0.05, xaxis=axis,
+                        yaxis=quiet_axis(scale.title(self.what), rangemode="tozero"))  # fmt: skip
+        width = 0.12 * len(rows) if len(rows) < 5 and not self.jobs else None
+        for part, (words, colour) in self.parts.items():
+            hover = [
+                f"<b>{self.place} {row['stage']}</b>, {row['devices']:,} devices<br>{words}: "
+                f"{number(row[part] * scale.factor)} {scale.unit}, {row[part] / max(total, 1e-300):.1%}"
+                for row, total in zip(rows, self.totals, strict=True)
+            ]
+            plot.add_bar(x=places, y=[row[part] * scale.factor for row in rows], name=words, marker_color=colour,
+                         hoverinfo="text", hovertext=hover, width=width)  # fmt: skip
+        return plot
+
+    def draw_paper(self, axes: matplotlib.axes.Axes) -> None:
+        """Draw the same on static axes."""
+        rows = self.rows
+        names = [f"{row['job']}.{row['stage']}" if "job" in row else str(row["stage"]) for row in rows]
+        positions, bottoms = list(range(len(rows))), [0.0] * len(rows)
+        for part, (words, colour) in self.parts.items():
+            heights = [row[part] * self.scale.factor for row in rows]
+            axes.bar(positions, heights, bottom=bottoms, color=colour, label=words, width=0.75)
+            bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
+        step = -(-len(names) // 24)
+        axes.set_xticks(positions[::step], names[::step])
+        middle, reach = (len(rows) - 1) / 2, max(1.6, len(rows) / 2 + 0.1)
+        axes.set_xlim(middle - reach, middle + reach)
+        axes.set_ylim(0, 1.05 * max(*bottoms, 1e-300))
+        axes.set_xlabel("job.stage" if "job" in rows[0] else self.place)
+        axes.set_ylabel(self.scale.title(self.what))
+        _paper_legend(axes)
 
 
 def _paper_legend(axes: matplotlib.axes.Axes) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 KINDS = {
     key.removeprefix("exposed_").removesuffix("_s"): (words.removeprefix("exposed "), colour)
     for key, (words, colour) in BREAKDOWN.items()
-}
+} | {"mp_gradient": ("model-parallel gradients", "#A89B14")}
+_OTHER_COLOUR = "#7F7F7F"
 _NUM_TASKS = 8
 _LONGEST_NAME = 44
 
@@ -28,7 +29,6 @@ def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     segments, result = detail["critical_path"], detail["result"]
-    shares = result["critical_path_s"]
     scale = time_scale([result["iteration_time_s"]])
     words = "The chain of tasks and waits that decided the last iteration's time: each began when the one before it"
     words += (
@@ -42,19 +42,27 @@ def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
         words += f" It is that of {detail['jobs'][0]['name']}."
     return Figure(
         name=f"{head}critical-path", title="Critical path", caption=words, table=pl.DataFrame(segments),
-        plotly=_plot(segments, shares, result["critical_tasks"][:_NUM_TASKS], scale),
-        paper=partial(_paper, segments, shares, scale),
+        plotly=_plot(detail, scale), paper=partial(_paper, detail, scale),
     )  # fmt: skip
 
 
+def stage_word(detail: Mapping[str, Any]) -> str:
+    """Return what a plan's stages are: of sip_ml the devices of a model-parallel group."""
+    return "device of a group" if "mp" in detail["result"]["strategy"] else "stage"
+
+
 def _kinds_of(shares: Mapping[str, float]) -> list[str]:
-    """Return the kinds on the path in the order of the legend."""
-    return [kind for kind in KINDS if shares.get(kind, 0.0) > 0]
+    """Return the kinds on the path in the order of the legend, those without a colour of their own last."""
+    return [kind for kind in dict.fromkeys([*KINDS, *shares]) if shares.get(kind, 0.0) > 0]
 
 
-def _plot(
-    segments: Sequence[Mapping[str, Any]], shares: Mapping[str, float], tasks: Sequence[Mapping[str, Any]], scale: Scale
-) -> plotly.graph_objects.Figure:
+def _look(kind: str) -> tuple[str, str]:
+    return KINDS.get(kind, (kind, _OTHER_COLOUR))
+
+
+def _plot(detail: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figure:
+    segments, shares = detail["critical_path"], detail["result"]["critical_path_s"]
+    tasks = detail["result"]["critical_tasks"][:_NUM_TASKS]
     num_stages = 1 + max(segment["stage"] for segment in segments)
     rows = {"path": max(60, min(320, 30 * num_stages)), "axis": 74, "shares": 34, "gap": 34, "tasks": 26 * len(tasks)}
     inner, total = sum(rows.values()), sum(shares.values())
@@ -63,8 +71,8 @@ def _plot(
     plot = new_plot(
         inner + 120, barmode="overlay", bargap=0.1, margin={"l": 60, "r": 20, "t": 70, "b": 50},
         xaxis=quiet_axis(scale.title("time in the iteration"), anchor="y", range=[0, total * scale.factor]),
-        yaxis=quiet_axis("stage", domain=[edges["path"], 1], dtick=1 if num_stages <= 12 else None, showgrid=False,
-                         range=[num_stages - 0.5, -0.5]),
+        yaxis=quiet_axis(stage_word(detail), domain=[edges["path"], 1], showgrid=False,
+                         dtick=1 if num_stages <= 12 else None, range=[num_stages - 0.5, -0.5]),
         xaxis2={"anchor": "y2", "range": [0, 1], "visible": False},
         yaxis2={"domain": [edges["shares"], edges["axis"] - 0.01], "visible": False},
         xaxis3=quiet_axis("share of the iteration", anchor="y3", tickformat=".0%", rangemode="tozero"),
@@ -83,7 +91,7 @@ def _add_kind(
     scale: Scale,
 ) -> None:  # fmt: skip
     """Add a kind to the timeline and to the bar of shares."""
-    words, colour = KINDS[kind]
+    words, colour = _look(kind)
     seconds, total = shares[kind], sum(shares.values())
     before = sum(shares[other] for other in _kinds_of(shares)[: _kinds_of(shares).index(kind)])
     hover = [
@@ -112,11 +120,11 @@ def _add_tasks(
     names = [_short(task["name"]) for task in tasks]
     plot.add_bar(
         x=[task["duration_s"] / total for task in tasks], y=list(range(len(tasks))), orientation="h", width=0.62,
-        marker_color=[KINDS[task["kind"]][1] for task in tasks], xaxis="x3", yaxis="y3", showlegend=False,
+        marker_color=[_look(task["kind"])[1] for task in tasks], xaxis="x3", yaxis="y3", showlegend=False,
         text=[f"{label(name)}, {task['count']:,} x" for name, task in zip(names, tasks, strict=True)],
         textposition="outside", cliponaxis=False, hoverinfo="text",
         hovertext=[
-            f"<b>{label(task['name'])}</b><br>{KINDS[task['kind']][0]}, {task['count']:,} times<br>"
+            f"<b>{label(task['name'])}</b><br>{_look(task['kind'])[0]}, {task['count']:,} times<br>"
             f"{number(task['duration_s'] * scale.factor)} {scale.unit}, {task['duration_s'] / total:.1%}"
             for task in tasks
         ],
@@ -129,12 +137,11 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
 
 
-def _paper(
-    segments: Sequence[Mapping[str, Any]], shares: Mapping[str, float], scale: Scale, axes: matplotlib.axes.Axes
-) -> None:
+def _paper(detail: Mapping[str, Any], scale: Scale, axes: matplotlib.axes.Axes) -> None:
+    segments, shares = detail["critical_path"], detail["result"]["critical_path_s"]
     num_stages, total = 1 + max(segment["stage"] for segment in segments), sum(shares.values())
     for kind in _kinds_of(shares):
-        words, colour = KINDS[kind]
+        words, colour = _look(kind)
         mine = [one for one in segments if one["kind"] == kind]
         axes.barh(
             [one["stage"] for one in mine], [one["duration_s"] * scale.factor for one in mine], height=0.8,
@@ -144,6 +151,6 @@ def _paper(
     axes.set_xlim(0, total * scale.factor)
     axes.set_ylim(num_stages - 0.5, -0.5)
     axes.set_yticks(range(0, num_stages, -(-num_stages // 12)))
-    axes.set_ylabel("stage")
+    axes.set_ylabel(stage_word(detail))
     axes.set_xlabel(scale.title("time in the iteration"))
     axes.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3)

@@ -114,6 +114,14 @@ def test_stacked_bars_reach_the_iteration(detail):
     assert sum(figure.table[kind][0] for kind in kinds) == pytest.approx(detail["result"]["iteration_time_s"])
 
 
+def test_stages_of_a_sip_ml_plan_are_called_devices(detail):
+    sip = copy.deepcopy(detail)
+    sip["result"]["strategy"] = {"dp": 2, "mp": 2}
+    figures = named(sip)
+    assert figures["memory-by-stage"].plotly.layout.xaxis.title.text == "device of a group"
+    assert figures["critical-path"].plotly.layout.yaxis.title.text == "device of a group"
+
+
 def test_capacity_is_a_line_where_memory_comes_near_it():
     # 80 GiB: 40 GB is near, 1 GB is not
     for memory, is_line in ((40 * 10**9, True), (10**9, False)):
@@ -132,6 +140,17 @@ def test_the_timeline_covers_the_iteration_and_shares_sum_to_one(detail):
     assert [bar.base[0] for bar in shares[1:]] == pytest.approx(
         [bar.base[0] + bar.x[0] for bar in shares[:-1]], abs=1e-12
     )
+
+
+def test_kinds_that_have_no_colour_are_drawn_and_named(detail):
+    strange = copy.deepcopy(detail)
+    for table in (strange["critical_path"], strange["result"]["critical_tasks"]):
+        table[0]["kind"] = "moonlight"
+    strange["result"]["critical_path_s"] = {"compute": 0.001, "mp_gradient": 0.001, "moonlight": 0.002}
+    shares = [bar for bar in named(strange)["critical-path"].plotly.data if bar.xaxis == "x2"]
+    assert [bar.hovertext[0].split(":")[0] for bar in shares] == [
+        "<b>compute</b>", "<b>model-parallel gradients</b>", "<b>moonlight</b>",
+    ]  # fmt: skip
 
 
 def test_the_hottest_link_has_the_last_colour_and_lies_on_top(detail):
