@@ -1,0 +1,158 @@
+"""Axes multiply, settings are complete and checked before any work, and keys name results."""
+
+import json
+
+import pytest
+
+from rostam_py.errors import ConfigError
+from rostam_py.sweep.identity import code_version, point_key
+from rostam_py.sweep.points import Axis, Value, expand_points, grid_axes, row_axis
+from rostam_py.sweep.settings import complete_settings, with_key
+
+
+def test_points_are_the_product_of_the_axes_the_last_one_fastest(base):
+    axes = [*grid_axes({"seed": [0, 1], "strategy.tp": [1, 2, 4]})]
+    points = expand_points(base, axes)
+    assert [(p.labels["seed"], p.labels["strategy.tp"]) for p in points] == [
+        ("0", "1"), ("0", "2"), ("0", "4"), ("1", "1"), ("1", "2"), ("1", "4"),
+    ]  # fmt: skip
+    assert [p.index for p in points] == list(range(6))
+    assert [p.settings["strategy"]["tp"] for p in points] == [1, 2, 4] * 2
+
+
+def test_a_case_sets_several_keys_and_names_its_fabric(base):
+    tree = Value("tree", {"name": "fat_tree", "num_accelerators": 8})
+    rows = [{"label": "A", "fabric": tree, "strategy.tp": 2}, {"label": "B", "strategy.tp": 4}]
+    points = expand_points(base, [row_axis(rows)])
+    assert [p.labels for p in points] == [{"case": "A", "fabric": "tree"}, {"case": "B", "fabric": "torus"}]
+    assert [p.settings["fabric"]["name"] for p in points] == ["fat_tree", "torus"]
+
+
+def test_a_fabric_is_set_before_its_keys_whatever_the_order_of_the_axes(base):
+    bandwidth = Axis("fabric.accelerator_bandwidth", [Value("100 Gb/s", "100 Gb/s")])
+    fabric = Axis("fabric", [Value("tree", {"name": "fat_tree", "num_accelerators": 8})])
+    one, other = expand_points(base, [bandwidth, fabric]), expand_points(base, [fabric, bandwidth])
+    assert one[0].settings == other[0].settings
+    assert one[0].settings["fabric"]["accelerator_bandwidth"] == "100 Gb/s"
+
+
+def test_settings_written_differently_are_one_point(base):
+    short = complete_settings(base)
+    long = complete_settings(base | {"routing": "spray", "failures": {"links": 0}, "cost": {"name": "roofline"}})
+    assert short == long
+    assert point_key(short) == point_key(long)
+    assert complete_settings(json.loads(json.dumps(short)) | {"num_accelerators": None}) == short
+
+
+def test_settings_of_other_modes_make_no_difference(base):
+    assert point_key(complete_settings(base)) == point_key(complete_settings(base | {"mix": {"num_jobs": 3}}))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("seed", 1), ("routing", "hash"), ("strategy.tp", 2), ("fabric.link_bandwidth", "50 Gb/s"),
+        ("failures.links", 1), ("global_batch", 128), ("cost.ramp_time", "7 us"), ("accelerator", "v100_32gb"),
+        ("accelerator_usd_per_hour", 2.0),
+    ],
+)  # fmt: skip
+def test_every_setting_is_part_of_the_key(base, key, value):
+    settings = complete_settings(base)
+    changed = complete_settings(with_key(base | {"cost": {"name": "roofline"}}, key, value))
+    assert point_key(changed) != point_key(settings)
+
+
+def test_contents_of_named_files_are_part_of_the_key(base, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("class Net: pass\n")
+    settings = complete_settings(base | {"model": f"{path}:Net"})
+    before = point_key(settings)
+    path.write_text("class Net: changed = True\n")
+    assert point_key(settings) != before
+
+
+def test_a_cost_tables_contents_are_part_of_the_key(base, tmp_path):
+    path = tmp_path / "costs.json"
+    path.write_text("{}")
+    settings = complete_settings(base | {"cost": {"name": "profiled", "table": str(path)}})
+    before = point_key(settings)
+    path.write_text('{"more": 1}')
+    assert point_key(settings) != before
+
+
+def test_graphs_of_ones_own_are_told_apart_by_content(base):
+    settings = complete_settings(base)
+    assert point_key(settings, {"graph:mlp": "a"}) != point_key(settings, {"graph:mlp": "b"})
+
+
+def test_the_code_is_part_of_the_key(base, monkeypatch):
+    settings = complete_settings(base)
+    before = point_key(settings)
+    monkeypatch.setattr("rostam_py.sweep.identity.code_version", lambda: "other")
+    assert point_key(settings) != before
+    assert "+" in code_version()
+
+
+def test_num_accelerators_sizes_every_fabric(base):
+    fabrics = [
+        {"name": "torus", "dims": [2, 4]}, {"name": "torus", "dims": [2, 2, 2]}, {"name": "fat_tree"},
+        {"name": "hammingmesh", "board": [2, 2], "boards": [1, 1]}, {"name": "sip_ring", "num_accelerators": 4},
+    ]  # fmt: skip
+    points = expand_points(base, grid_axes({"fabric": fabrics, "num_accelerators": [64]}))
+    assert [p.settings["fabric"].get("dims") for p in points[:2]] == [[8, 8], [4, 4, 4]]
+    assert points[2].settings["fabric"]["num_accelerators"] == 64
+    assert points[3].settings["fabric"]["boards"] == [4, 4]
+    with pytest.raises(ConfigError, match="num_accelerators is 6; fabric=hammingmesh has boards of 2x2"):
+        expand_points(base, grid_axes({"fabric": fabrics[3:4], "num_accelerators": [6]}))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"sed": 1}, "unknown key 'sed'"),
+        ({"seed": -1}, "seed is -1; it must be an integer >= 0"),
+        ({"strategy": {"tpp": 2}}, "unknown key 'strategy.tpp'"),
+        ({"strategy": {"tp": 0}}, "strategy.tp is 0"),
+        ({"fabric": {"name": "tours"}}, "did you mean 'torus'"),
+        ({"fabric": {"name": "torus", "dims": [4], "radix": 2}}, "no parameter 'radix'"),
+        ({"fabric": {"dims": [4]}}, "fabric.name is missing"),
+        ({"model": "resnet51"}, "unknown model 'resnet51'"),
+        ({"model": "no/such.py:Net"}, "there is no file 'no/such.py'"),
+        ({"accelerator": "a1000"}, "a1000"),
+        ({"routing": "ecmp"}, "unknown routing 'ecmp'"),
+        ({"failures": {"link": 1}}, "unknown key 'failures.link'"),
+        ({"mode": "walk"}, "sweep.mode is 'walk'"),
+        ({"mode": "mix"}, "jobs is empty"),
+        ({"mode": "search", "model": "gpt_125m"}, "search.batches is missing"),
+        ({"cost": {"name": "roofline", "speed": 2}}, "no parameter 'speed'"),
+        ({"convergence": "resnet50_mlperf", "model": "resnet50", "global_batch": 1}, "global batch|global_batch"),
+        ({"accelerator_usd_per_hour": "two"}, "accelerator_usd_per_hour is 'two'"),
+    ],
+)
+def test_bad_settings_are_refused_by_key_value_and_what_is_allowed(base, given, said):
+    with pytest.raises(ConfigError, match=said):
+        complete_settings(base | given)
+
+
+def test_the_message_names_the_point(base):
+    with pytest.raises(ConfigError, match=r"strategy.tp is 0.*\(at seed=0, strategy.tp=0\)"):
+        expand_points(base, grid_axes({"seed": [0], "strategy.tp": [2, 0]}))
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        (lambda: grid_axes({"seed": []}), "axis seed has no values"),
+        (lambda: grid_axes({"seed": [1, 1]}), "axis seed has the value '1' twice"),
+        (lambda: grid_axes({"seed": 3}), "axis seed is 3; it must be a list"),
+        (lambda: [row_axis([{"label": "x"}])], r"sweep.rows\[0\] sets no key"),
+    ],
+)
+def test_bad_axes_are_refused(axes, said):
+    with pytest.raises(ConfigError, match=said):
+        axes()
+
+
+def test_entries_of_lists_are_keys_too():
+    settings = with_key({"jobs": [{"model": "a"}, {"model": "b"}]}, "jobs.1.global_batch", 8)
+    assert settings["jobs"] == [{"model": "a"}, {"model": "b", "global_batch": 8}]

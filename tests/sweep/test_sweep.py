@@ -1,0 +1,231 @@
+"""Whole sweeps: rows are what single simulations give, errors are rows, backends agree to the byte."""
+
+import json
+import os
+
+import polars as pl
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.sweep import Sweep, SweepOptions, SweepResult, run_sweep
+from rostam_py.sweep.columns import COLUMNS
+from rostam_py.sweep.evaluate import Evaluator
+from rostam_py.sweep.store import Store, write_point
+
+GRID = {"fabric.link_bandwidth": ["100 Gb/s", "400 Gb/s"], "strategy.tp": [1, 2]}
+
+
+def inline(base, mlp, out, **more):
+    """Run a sweep of the perceptron in this process."""
+    return run_sweep(base, graphs={"mlp": mlp}, out=out, backend="inline", details=0, **{"grid": GRID, **more})
+
+
+def test_a_row_is_what_simulate_returns(base, mlp, tmp_path):
+    result = inline(base, mlp, tmp_path)
+    row = result.table.row(3, named=True)
+    fabric = rostam.fabric("torus", dims=(2, 4), link_bandwidth="400 Gb/s")
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = rostam.place(mlp, machine, global_batch=64, strategy=rostam.Strategy(dp=4, tp=2, precision="fp32"))
+    run = rostam.simulate(plan)
+    assert (row["fabric.link_bandwidth"], row["strategy.tp"], row["dp"], row["tp"]) == ("400 Gb/s", "2", 4, 2)
+    assert row["iteration_time_s"] == run.iteration_time_s
+    assert row["exposed_tp_s"] == run.breakdown["tp"]
+    assert row["bytes_sent"] == sum(run.bytes_sent.values())
+    assert row["memory_bytes"] == plan.memory_bytes
+    parts = [name for name in COLUMNS if name.startswith("exposed_") and name != "exposed_s"]
+    total = sum(row[name] for name in [*parts, "compute_s", "launch_s", "bubble_s"])
+    assert total == pytest.approx(row["iteration_time_s"], rel=1e-12)
+
+
+def test_an_error_is_a_row_and_the_others_go_on(base, mlp, tmp_path):
+    result = inline(base, mlp, tmp_path, grid={"strategy.tp": [1, 3, 2]})
+    assert result.table["status"].to_list() == ["ok", "error", "ok"]
+    row = result.table.row(1, named=True)
+    assert row["error_type"] == "DegreeError"
+    assert "strategy.dp x tp x pp = 2 x 3 x 1 = 6" in row["error"]
+    assert row["iteration_time_s"] is None
+    assert result.num_errors == 1
+    assert result.best()["strategy.tp"].to_list() in (["1"], ["2"])
+
+
+def test_rows_do_not_depend_on_what_was_evaluated_before(base, mlp):
+    fabrics = [{"name": "torus", "dims": [2, 4]}, {"name": "fat_tree", "num_accelerators": 8, "radix": 4}]
+    rows = [{"mode": "run", "label": "run"}, {"mode": "search", "search.batches": [64, 128], "label": "search"}]
+    points = Sweep(base, grid={"fabric": fabrics, **GRID}, rows=rows, graphs={"mlp": mlp}).points
+    load = {"graph:mlp": mlp}.__getitem__
+    one, other = Evaluator(load), Evaluator(load)
+    forward = {p.key: one.row(p.key, p.settings) for p in points}
+    backward = {p.key: other.row(p.key, p.settings) for p in reversed(points)}
+    assert {row["status"] for row in forward.values()} == {"ok"}
+    assert json.dumps(forward, sort_keys=True) == json.dumps(backward, sort_keys=True)
+
+
+def test_a_search_point_holds_the_best_and_how_to_run_it(base, mlp, tmp_path):
+    searched = inline(base | {"mode": "search", "search": {"batches": [64]}, "strategy": {}}, mlp, tmp_path, grid={})
+    row = searched.table.row(0, named=True)
+    fabric = rostam.fabric("torus", dims=(2, 4))
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    best = rostam.search(mlp, machine, batches=[64]).best
+    assert row["iteration_time_s"] == best.simulated_s
+    strategy = rostam.Strategy(**json.loads(row["strategy_settings"]))
+    plan = rostam.place(mlp, machine, global_batch=row["global_batch"], strategy=strategy)
+    assert rostam.simulate(plan).iteration_time_s == row["iteration_time_s"]
+
+
+def test_process_pool_and_driver_give_equal_bytes(base, mlp, tmp_path):
+    one = inline(base, mlp, tmp_path / "a")
+    two = run_sweep(
+        base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path / "b", backend="process", workers=2, details=0
+    )  # fmt: skip
+    assert two.table.equals(one.table)
+    for name in ("points.parquet", "points.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_ray_gives_equal_bytes(base, mlp, tmp_path):
+    inline(base, mlp, tmp_path / "a")
+    run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path / "b", backend="ray", workers=2, details=0)
+    for name in ("points.parquet", "points.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_more_values_of_an_axis_evaluate_only_what_is_new(base, mlp, tmp_path):
+    tallies = []
+    inline(base, mlp, tmp_path, grid={"seed": [0, 1]})
+    inline(base, mlp, tmp_path, grid={"seed": [0, 1, 2]}, progress=tallies.append)
+    assert (tallies[-1].stored, tallies[-1].done) == (2, 1)
+
+
+def test_sweeps_can_share_a_store(base, mlp, tmp_path):
+    store = str(tmp_path / "shared")
+    tallies = []
+    inline(base, mlp, tmp_path / "a", store=store)
+    result = inline(base, mlp, tmp_path / "b", store=store, progress=tallies.append)
+    assert tallies == []
+    assert result.num_points == 4
+
+
+def test_two_sweeps_in_one_folder_at_once_are_refused(base, mlp, tmp_path):
+    import fcntl
+
+    store = Store(tmp_path / "store")
+    with open(store.folder / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(ConfigError, match="in use by another sweep"):
+            inline(base, mlp, tmp_path)
+
+
+def test_details_are_written_for_the_best_points(base, mlp, tmp_path):
+    run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path, backend="inline", details=2)
+    result = SweepResult.load(tmp_path)
+    keys = result.manifest["details"]
+    assert len(keys) == 2
+    assert keys[0] == result.best()["key"][0]
+    assert {path.name for path in (tmp_path / "details").iterdir()} == {f"{key}.json.gz" for key in keys}
+
+
+def test_an_unfinished_sweep_is_not_loaded(tmp_path):
+    with pytest.raises(ConfigError, match="no finished sweep"):
+        SweepResult.load(tmp_path)
+
+
+def test_dry_run_counts_what_is_left_and_writes_nothing(base, mlp, tmp_path):
+    sweep = Sweep(base, grid=GRID, graphs={"mlp": mlp})
+    estimate = sweep.estimate(tmp_path / "none", SweepOptions(backend="inline"))
+    assert (estimate.num_points, estimate.num_stored, estimate.left) == (4, 0, 4)
+    assert estimate.seconds > 0
+    assert not (tmp_path / "none").exists()
+    sweep.run(tmp_path / "done", SweepOptions(backend="inline", details=0))
+    estimate = sweep.estimate(tmp_path / "done", SweepOptions(backend="inline"))
+    assert (estimate.num_stored, estimate.left, estimate.seconds) == (4, 0, 0.0)
+
+
+def test_a_point_in_a_file_and_in_a_part_counts_once(tmp_path):
+    store = Store(tmp_path)
+    row = {"key": "k", "status": "ok", "iteration_time_s": 0.1 + 0.2}
+    write_point(tmp_path, row, 1.0)
+    content = (tmp_path / "k.json").read_bytes()
+    store.fold()
+    assert not (tmp_path / "k.json").exists()
+    (tmp_path / "k.json").write_bytes(content)  # the driver was killed between writing the part and this removal
+    assert store.finished() == {"k": 1.0}
+    assert store.frame().select("key", "iteration_time_s").rows() == [("k", 0.1 + 0.2)]
+
+
+def test_half_a_file_is_not_a_point(tmp_path):
+    (tmp_path / ".k.json.123.tmp").write_bytes(b'{"key": "k", "wall')
+    assert Store(tmp_path).finished() == {}
+
+
+def test_a_lost_worker_is_an_error_that_the_next_sweep_tries_again(tmp_path):
+    store = Store(tmp_path)
+    write_point(tmp_path, {"key": "k", "status": "error", "error_type": "WorkerLost"}, 0.0)
+    store.fold()
+    assert store.finished() == {}
+    write_point(tmp_path, {"key": "k", "status": "ok"}, 2.0)
+    assert store.finished() == {"k": 2.0}
+    assert store.frame()["status"].to_list() == ["ok"]
+
+
+def test_a_damaged_store_says_which_file(tmp_path):
+    (tmp_path / "part-0.parquet").write_bytes(b"not parquet")
+    with pytest.raises(ConfigError, match=r"part-0.parquet cannot be read"):
+        Store(tmp_path).finished()
+
+
+def test_a_point_that_kills_its_worker_every_time_becomes_an_error_row(base, mlp, tmp_path, monkeypatch):
+    """Workers unpickle the graph's name first: a graph that ends its process stands for a point out of memory."""
+    result = run_sweep(
+        base, grid={"model": ["graph:mlp", "graph:deadly"]}, graphs={"mlp": mlp, "deadly": Deadly(mlp)},
+        out=tmp_path, backend="process", workers=2, details=0,
+    )  # fmt: skip
+    assert result.table["status"].to_list() == ["ok", "error"]
+    assert result.table["error_type"].to_list() == [None, "WorkerLost"]
+    assert "died 3 times" in result.table["error"][1]
+
+
+class Deadly:
+    """A graph whose first use in another process is that process's end."""
+
+    def __init__(self, graph):
+        self.graph, self.home = graph, os.getpid()
+
+    def save(self, path):
+        """Save the graph in its place."""
+        self.graph.save(path)
+
+    def __getattr__(self, name):
+        if name in ("graph", "home") or name.startswith("__"):
+            raise AttributeError(name)
+        if os.getpid() != self.home:
+            os.kill(os.getpid(), 9)
+        return getattr(self.graph, name)
+
+
+def test_the_table_has_the_documented_columns(base, mlp, tmp_path):
+    result = inline(base, mlp, tmp_path)
+    assert result.table.columns[:4] == ["index", "fabric.link_bandwidth", "strategy.tp", "fabric"]
+    assert set(COLUMNS) <= set(result.table.columns)
+    assert (
+        pl.read_csv(tmp_path / "points.csv")["iteration_time_s"].to_list() == result.table["iteration_time_s"].to_list()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"backend": "spark"}, "sweep.backend is 'spark'"),
+        ({"workers": 0}, "sweep.workers is 0"),
+        ({"backend": "process", "address": "auto"}, "sweep.address is 'auto', but sweep.backend=process"),
+        ({"retries": -1}, "sweep.retries is -1"),
+    ],
+)
+def test_bad_options_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        SweepOptions(**options)
+
+
+def test_a_cluster_that_is_not_there_is_a_clear_error(base, mlp, tmp_path):
+    with pytest.raises(ConfigError, match=r"sweep.address is 'auto', but no Ray cluster answers"):
+        run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path, backend="ray", address="auto")
