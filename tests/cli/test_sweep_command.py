@@ -1,0 +1,109 @@
+"""``rostam sweep``: Hydra's grammar and YAML make the same axes; the dry run, the table, the JSON, the messages."""
+
+import json
+
+import pytest
+
+from rostam_py.cli.main import main
+from rostam_py.cli.sweep_axes import read_command
+from rostam_py.errors import ConfigError
+
+pytestmark = pytest.mark.usefixtures("cached_traces")
+
+HERE = ["sweep.backend=inline", "sweep.details=0", "report=false"]
+
+
+def axes_of(*overrides):
+    """Return {axis: labels} of a command line."""
+    return {axis.key: [value.label for value in axis.values] for axis in read_command(list(overrides)).axes}
+
+
+def test_hydras_sweep_grammar_makes_axes():
+    found = axes_of("model=resnet50,gpt_125m", "seed=range(0,3)", "fabric.accelerator_bandwidth='1 Tb/s','2 Tb/s'")
+    assert found == {
+        "model": ["resnet50", "gpt_125m"], "seed": ["0", "1", "2"],
+        "fabric.accelerator_bandwidth": ["1 Tb/s", "2 Tb/s"],
+    }  # fmt: skip
+
+
+def test_a_bandwidth_needs_no_inner_quotes():
+    assert axes_of("fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s") == {
+        "fabric.accelerator_bandwidth": ["100 Gb/s", "400 Gb/s"]
+    }
+
+
+def test_globs_take_all_presets_that_match():
+    assert axes_of("fabric=glob(hx2mesh_*)") == {"fabric": ["hx2mesh_16x16", "hx2mesh_64x64", "hx2mesh_8x8"]}
+
+
+def test_presets_of_an_axis_are_resolved_with_keys_given_for_all():
+    command = read_command(["fabric=torus_8x8,tree_64", "fabric.accelerator_bandwidth=100 Gb/s", "strategy.tp=2"])
+    torus, tree = (value.data for value in command.axes[0].values)
+    assert (torus["name"], torus["dims"]) == ("torus", [8, 8])
+    assert (tree["name"], tree["num_accelerators"]) == ("fat_tree", 64)
+    assert torus["accelerator_bandwidth"] == tree["accelerator_bandwidth"] == "100 Gb/s"
+    assert command.settings["strategy"]["tp"] == 2
+
+
+def test_experiments_bring_grids_and_cases():
+    command = read_command(["experiment=quick_sweep"])
+    assert [axis.key for axis in command.axes] == ["fabric", "fabric.accelerator_bandwidth", "strategy.tp"]
+    assert command.section.title
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["fabric=torus_8x8,tours"], "unknown fabric 'tours'"),
+        (["model=resnet50,resnet51"], "unknown model 'resnet51'"),
+        (["fabric.accelerator_bandwidth=100,200"], "fabric.accelerator_bandwidth is 100, a number without a unit"),
+        (["sweep.workers=1,2"], "sweep.workers cannot be an axis"),
+        (["sweep.rows=[3]"], r"sweep.rows\[0\] is 3; it must be a mapping"),
+        (["sweep.gird=1"], "unknown key 'sweep.gird'"),
+        (["fabric=torus,tree_64", "fabric.board=[2,2]"], "fabric.board|'fabric.board'"),
+    ],
+)
+def test_bad_axes_are_refused_before_any_work(overrides, said):
+    with pytest.raises(ConfigError, match=said):
+        read_command(overrides)
+
+
+def test_a_sweep_prints_its_best_points_and_leaves_a_folder(tmp_path, capsys):
+    overrides = ["model=resnet50", "fabric=tree_64,torus_8x8", "strategy.tp=1,128", f"out={tmp_path}", *HERE]
+    assert main(["sweep", *overrides]) == 0
+    out = capsys.readouterr().out
+    assert "best of 4 points" in out
+    assert "2 of 4 points failed" in out
+    assert "DegreeError" in out
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "sweep.json", "points.parquet", "points.csv", "timings.parquet", "config.yaml", "command.json", "store",
+    }  # fmt: skip
+
+
+def test_json_is_whole_and_alone_on_standard_output(tmp_path, capsys):
+    assert main(["sweep", "seed=0,1", f"out={tmp_path}", "--json", *HERE]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["seed"] for row in document["points"]] == [0, 1]
+    assert document["axes"] == [{"key": "seed", "labels": ["0", "1"]}]
+
+
+def test_a_sweep_in_which_every_point_fails_exits_with_2(tmp_path, capsys):
+    assert main(["sweep", "strategy.tp=128,256", f"out={tmp_path}", *HERE]) == 2
+    assert "2 of 2 points failed" in capsys.readouterr().out
+
+
+def test_dry_run_counts_and_writes_nothing(tmp_path, capsys):
+    assert main(["sweep", "seed=0,1,2", f"out={tmp_path / 'none'}", "--dry-run", "--json", *HERE]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["num_points"], document["left"], document["axes"]) == (3, 3, {"seed": ["0", "1", "2"]})
+    assert document["estimated_s"] > 0
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_mix_of_jobs_is_a_point(tmp_path, capsys):
+    jobs = "jobs=[{name: a, model: resnet50, strategy: {dp: 8}}, {name: b, model: resnet50, strategy: {dp: 8}}]"
+    overrides = ["sweep.mode=mix", jobs, "mix.num_iterations=1", "seed=0,1", "routing=hash", f"out={tmp_path}"]
+    assert main(["sweep", *overrides, "--json", *HERE]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [[job["name"] for job in point["jobs"]] for point in points] == [["a", "b"]] * 2
+    assert all(point["slowdown_max"] >= point["slowdown_mean"] > 0 for point in points)
