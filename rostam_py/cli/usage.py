@@ -52,9 +52,7 @@ _KEY_WIDTH = 40
 
 def print_usage(command: str, overrides: list[str] | None = None) -> None:
     """Print what a command takes; groups chosen by ``overrides`` show their own keys."""
-    from rostam_py.cli.schema import command_schema
-
-    schema = command_schema(command)
+    schema = None if command in _ABOUT else _schema_of(command)
     takes = " [--json] [key=value ...]" if schema else " [--json]" if command == "list" else ""
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")
     about = _ABOUT[command] if schema is None else (inspect.getdoc(schema) or "").split("\n\n")[0]
@@ -73,6 +71,12 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     _print_fields(schema, "", chosen)
     if "strategy" in meanings(schema) or any(entry.name == "fabric" for entry in dataclasses.fields(schema)):
         _print_groups(chosen)
+
+
+def _schema_of(command: str) -> Any:
+    from rostam_py.cli.schema import command_schema
+
+    return command_schema(command)
 
 
 def meanings(schema: Any) -> dict[str, str]:
