@@ -40,20 +40,19 @@ def run(overrides: list[str], as_json: bool) -> int:
     return 0
 
 
-def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions) -> None:
-    """Write the report of a run's or a sweep's folder and send it to Weights & Biases, where asked for."""
+def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions | None = None) -> None:
+    """Write the report of a run's or a sweep's folder, and send a run to Weights & Biases, where asked for."""
     if report:
         from rostam_py.report.report import write_report
 
         with console.status("writing the report"):
             path = write_report(folder)
         console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
-    if wandb.enable:
-        from rostam_py.report import wandb_sink
+    if wandb is not None and wandb.enable:
+        from rostam_py.report.wandb_sink import log_run
 
-        log = wandb_sink.log_sweep if (folder / "sweep.json").exists() else wandb_sink.log_run
         with console.status("writing to Weights & Biases"):
-            text = log(folder, wandb)
+            text = log_run(folder, wandb)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -2,10 +2,13 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -13,10 +16,12 @@ from rich.table import Table
 from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
-from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult
+from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
 from rostam_py.units import format_time
 
 _NUM_BEST = 12
+_WATCH_EVERY_S = 10.0
 
 
 def sweep(overrides: list[str], as_json: bool) -> int:
@@ -30,16 +35,58 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     console = Console(width=max(120, Console().width))
     if is_dry:
         return _print_plan(console, prepared, prepared.estimate(folder, options), folder, as_json)
-    result = run_prepared(prepared, folder, options, overrides)
+    watch = Watch(command.wandb, prepared.manifest(options.title, []), folder)
+    with watch:
+        result = run_prepared(prepared, folder, options, overrides, watch)
     if as_json:
         print(json.dumps({"folder": str(folder), **result.manifest, "points": result.table.to_dicts()}, indent=2))
     else:
         print_sweep(console, result)
-    send_on(Console(stderr=True) if as_json else console, folder, report=command.report, wandb=command.wandb)
+    send_on(Console(stderr=True) if as_json else console, folder, report=command.report)
+    watch.finish(Console(stderr=True) if as_json else console)
     return 0 if result.num_errors < result.num_points or result.num_points == 0 else 2
 
 
-def run_prepared(prepared: Sweep, folder: Path, options: SweepOptions, overrides: Sequence[str]) -> SweepResult:
+class Watch:
+    """The sweep's run in Weights & Biases, open while the sweep is; nothing at all where it is not asked for."""
+
+    def __init__(self, options: WandbOptions, manifest: dict[str, Any], folder: Path) -> None:
+        self._folder = folder
+        self._logger: Any = None
+        self._last = time.monotonic()
+        if options.enable:
+            from rostam_py.report.wandb_sink import SweepLogger
+
+            folder.mkdir(parents=True, exist_ok=True)
+            self._logger = SweepLogger(options, manifest, folder)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self._logger is not None:
+            self._logger.finish()
+
+    def update(self, tally: Tally) -> None:
+        """Log how far the sweep is, now and then."""
+        now = time.monotonic()
+        if self._logger is not None and now - self._last >= _WATCH_EVERY_S:
+            self._last = now
+            self._logger.log_progress(tally.stored + tally.done, tally.errors)
+
+    def finish(self, console: Console) -> None:
+        """Add table, curves and report, and say where the run is."""
+        if self._logger is not None:
+            with console.status("writing to Weights & Biases"):
+                text = self._logger.finish(self._folder)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def run_prepared(
+    prepared: Sweep, folder: Path, options: SweepOptions, overrides: Sequence[str], watch: Watch
+) -> SweepResult:
     """Run a sweep with progress on stderr; an interruption says how to go on."""
     from rostam_py.cli.compose import resolved_yaml
 
@@ -53,7 +100,12 @@ def run_prepared(prepared: Sweep, folder: Path, options: SweepOptions, overrides
         _going_on(folder),
         SweepProgress(Console(stderr=True), prepared.describe()) as progress,
     ):
-        return prepared.run(folder, options, progress=progress.update, report=progress.say)
+
+        def update(tally: Tally) -> None:
+            progress.update(tally)
+            watch.update(tally)
+
+        return prepared.run(folder, options, progress=update, report=progress.say)
 
 
 @contextmanager
