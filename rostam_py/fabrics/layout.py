@@ -17,8 +17,8 @@ import numpy as np
 
 # A drawing of more directed links than this shows groups; of more joined pairs or groups than these, larger groups.
 MAX_DRAWN_LINKS = 3_000
-MAX_GROUPS = 600
-_PLURALS = {"leaf": "leaves", "switch": "switches"}
+MAX_GROUPS = 330
+PLURALS = {"leaf": "leaves", "switch": "switches"}
 
 
 def _straight(source: int, target: int) -> dict[str, Any]:
@@ -163,6 +163,6 @@ def _label(kind: str, numbers: np.ndarray) -> str:
     if len(numbers) == 1:
         return f"{kind} {first}"
     head, _, noun = kind.rpartition(" ")
-    plural = f"{head} {_PLURALS.get(noun, noun + 's')}".strip()
+    plural = f"{head} {PLURALS.get(noun, noun + 's')}".strip()
     is_run = last - first == len(numbers) - 1
     return f"{plural} {first}-{last}" if is_run else f"{len(numbers):,} {plural} from {first} to {last}"

@@ -48,7 +48,7 @@ def draw_torus(fabric: Any, level: int) -> Layout:
         return layout
     names = ("accelerators of row", "column") if len(dims) == 2 else [f"dimension {d}" for d in range(len(dims))]
     label = _block_labels(at.astype(np.int64), 2**level, tuple(dims.tolist()), *names)
-    return replace(layout, label=label, grouping=" x ".join([str(2**level)] * len(dims)) + " block")
+    return replace(layout, label=label, grouping="block of " + " x ".join([str(2**level)] * len(dims)))
 
 
 def torus_cells(dims: np.ndarray, board: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.fabrics.layout import Layout, make_layout, mean_of, num_vertices
+from rostam_py.fabrics.layout import PLURALS, Layout, make_layout, mean_of, num_vertices
 
 _TREE_KINDS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 _HUB_RADIUS = 0.55
@@ -141,7 +141,7 @@ def _grouping(here: _Tiers, level: int) -> str:
     if len(np.unique(here.unit[here.unit >= 0])) < 2:
         return f"{2**level} accelerators"
     unit = here.kind[int(np.argmax(here.row == 1))].removesuffix(" switch")
-    return unit if level == 1 else f"{2 ** (level - 1)} x {unit}"
+    return unit if level == 1 else f"{2 ** (level - 1)} {PLURALS.get(unit, unit + 's')}"
 
 
 def _layer_positions(fabric: Any, here: _Tiers) -> tuple[np.ndarray, np.ndarray]:

@@ -23,14 +23,14 @@ RAMP = ("#A6B8C8", "#BDB6AE", "#D6B592", "#EDAE73", "#F59B54", "#F2813E", "#E663
 _IDLE = "rgba(140,150,160,0.45)"
 _FAILED, _UNUSED = -2, -1  # in place of a tenth of the scale
 _FRAME = "rgba(128,128,128,0.5)"
-_WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 560, 400, 560  # two figures stand side by side on a page
+_WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 460, 380, 480  # two figures stand side by side on a page
 _CURVE_POINTS = 9
 # Width of the coolest lines [px] by how many there are.
 _THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))
 
 # Colour, symbol and size relative to an accelerator's, of a kind of vertex.
 _KINDS = {
-    "accelerator": ("#44546A", "circle", 1.0), "board": ("#44546A", "square", 1.6), "NIC": ("#9AA5B1", "diamond", 0.8),
+    "accelerator": ("#44546A", "circle", 1.0), "board": ("#44546A", "square", 1.3), "NIC": ("#9AA5B1", "diamond", 0.8),
     "server switch": (COLOURS[5], "square", 1.2), "leaf": (COLOURS[0], "square", 1.5),
     "row switch": (COLOURS[0], "square", 1.5), "switch": (COLOURS[0], "square", 1.5),
     "column switch": (COLOURS[2], "square", 1.5), "spine": (COLOURS[2], "square", 1.5),
@@ -201,7 +201,7 @@ def _height(drawing: Mapping[str, Any], xs: Sequence[float], ys: Sequence[float]
 
 
 def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, height_px: int) -> list[float]:
-    """Return the diameter of every vertex [px]: half the distance between neighbours (in its layer), 3 to 15."""
+    """Return the diameter of every vertex [px]: a share of the distance between neighbours (in its layer), 3 to 15."""
     vertices = drawing["vertices"]
     if drawing["is_to_scale"]:
         places = [(vertex["x"], vertex["y"]) for vertex in vertices if vertex["kind"] in ("accelerator", "board")]
@@ -210,7 +210,8 @@ def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, heigh
     else:
         rows = Counter(vertex["y"] for vertex in vertices)
         room = {y: _WIDTH_PX / count for y, count in rows.items()}
-    return [min(15.0, max(3.0, 0.5 * room[vertex["y"]]) * _look(vertex["kind"])[2]) for vertex in vertices]
+    share = 0.3 if drawing["is_to_scale"] and drawing["grouping"] else 0.5  # groups may have rings
+    return [min(15.0, max(3.0, share * room[vertex["y"]]) * _look(vertex["kind"])[2]) for vertex in vertices]
 
 
 def _median_gap(places: Sequence[tuple[float, float]]) -> float:
@@ -247,7 +248,7 @@ def _add_rings(
     colours = [RAMP[_bin_of(link["max_utilization"], top)] for link in inner]
     plot.add_scatter(
         x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
-        marker={"color": colours, "size": [sizes[link["source"]] + 6 for link in inner],
+        marker={"color": colours, "size": [sizes[link["source"]] + 5 for link in inner],
                 "line": {"width": 0}, "opacity": 1,
                 "symbol": [_look(vertex["kind"])[1] for vertex in vertices]},
         hoverinfo="skip", showlegend=False,
