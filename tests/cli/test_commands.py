@@ -53,6 +53,7 @@ def test_equal_runs_write_equal_bytes(tmp_path, capsys):
     for name in ("a", "b"):
         assert main(["run", "model=resnet50", "routing=hash", f"out={tmp_path / name}"]) == 0
     assert (tmp_path / "a" / "result.json").read_bytes() == (tmp_path / "b" / "result.json").read_bytes()
+    assert (tmp_path / "a" / "detail.json.gz").read_bytes() == (tmp_path / "b" / "detail.json.gz").read_bytes()
 
 
 def test_the_result_moves_with_fabric_and_bandwidth(tmp_path, capsys):
