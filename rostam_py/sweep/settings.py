@@ -8,7 +8,6 @@ Example:
 they were written down, and bad ones fail before any work.
 """
 
-import copy
 import dataclasses
 import functools
 import json
@@ -115,7 +114,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     for key in given:
         if key not in known:
             raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(known))}")
-    settings = {key: copy.deepcopy(given.get(key, default)) for key, default in defaults.items()}
+    settings = {key: given.get(key, default) for key, default in defaults.items()}
     settings["failures"] = _merged("failures", defaults["failures"], settings["failures"])
     _check_common(settings)
     size = settings.pop("num_accelerators")
@@ -134,7 +133,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     elif settings["convergence"] is not None:
         get_curve(settings["convergence"])
     if settings.get("global_batch") is not None:
-        check_integer("global_batch", settings["global_batch"], 1)
+        settings["global_batch"] = check_integer("global_batch", settings["global_batch"], 1)
     return settings
 
 
@@ -171,8 +170,9 @@ def _check_common(settings: Settings) -> None:
         raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
 
 
+# What these return is shared between points and never changed: 100,000 points have few different fabrics.
 @functools.lru_cache(maxsize=4096)
-def _fabric_fields(text: str, size: int | None) -> str:
+def _complete_fabric(text: str, size: int | None) -> Settings:
     given = json.loads(text)
     name = given.pop("name", None)
     if name is None:
@@ -181,15 +181,12 @@ def _fabric_fields(text: str, size: int | None) -> str:
     if size is not None:
         given = resize_parameters(name, given, size)
     config = make_config(name, schema, given)
-    return _text({"name": name, **{entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}})
-
-
-def _complete_fabric(text: str, size: int | None) -> Settings:
-    return dict(json.loads(_fabric_fields(text, size)))
+    values = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
+    return dict(json.loads(_text({"name": name, **values})))
 
 
 @functools.lru_cache(maxsize=4096)
-def _cost_fields(text: str) -> str:
+def _complete_cost(text: str) -> Settings:
     given = json.loads(text)
     name = given.pop("name", None)
     if name is None:
@@ -201,15 +198,11 @@ def _cost_fields(text: str) -> str:
             raise ConfigError(f"cost {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
     defaults = schema()
     # Only what differs from the default: a cost model's own default must not override strategy.min_kernel_time.
-    return _text({"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}})
-
-
-def _complete_cost(text: str) -> Settings:
-    return dict(json.loads(_cost_fields(text)))
+    return {"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}}
 
 
 @functools.lru_cache(maxsize=4096)
-def _strategy_fields(text: str, where: str) -> str:
+def _complete_strategy(text: str, where: str) -> Settings:
     given = json.loads(text)
     known = {entry.name for entry in dataclasses.fields(Strategy)}
     for key in given:
@@ -217,11 +210,7 @@ def _strategy_fields(text: str, where: str) -> str:
             raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
     checked = Strategy(**(given | ({"dp": 1} if given.get("dp") is None else {})))
     fields = {name: getattr(checked, name) for name in sorted(known)}
-    return _text(fields | {"dp": given.get("dp")})
-
-
-def _complete_strategy(text: str, where: str) -> Settings:
-    return dict(json.loads(_strategy_fields(text, where)))
+    return dict(json.loads(_text(fields | {"dp": given.get("dp")})))
 
 
 def check_model(model: Any) -> None:
@@ -289,9 +278,8 @@ def _complete_mix(settings: Settings, defaults: Settings) -> None:
         check_model(job["model"])
         job["name"] = job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}"
         parse_time(job["start"], f"{where}.start")
-        job["strategy"] = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
-        if job["strategy"]["dp"] is None:
-            job["strategy"]["dp"] = 1
+        strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
+        job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
         jobs.append(job)
     settings["jobs"] = jobs
 

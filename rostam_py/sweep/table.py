@@ -33,13 +33,18 @@ def sweep_table(points: Sequence[Point], axis_keys: Sequence[str], stored: Any) 
 
 
 def chosen_points(table: Any, count: int) -> list[str]:
-    """Return keys of points worth pictures: the best of each model, then the best of each fabric and the runners-up."""
+    """Return keys of points worth pictures: the best of each model, of each fabric, and the next ones.
+
+    Of mixes the worst come first.
+    """
     import polars as pl
 
     done = table.filter(pl.col("status") == "ok")
     if count == 0 or done.is_empty():
         return []
-    goal = pl.coalesce("time_to_accuracy_s", pl.col("iteration_time_s") / pl.col("global_batch"), "slowdown_max")
+    goal = pl.coalesce(
+        "time_to_accuracy_s", pl.col("iteration_time_s") / pl.col("global_batch"), -pl.col("slowdown_max")
+    )
     ranked = done.with_columns(goal.alias("_goal")).sort("_goal", "index", nulls_last=True)
     keys: dict[str, None] = {}
     for column in ("model", "fabric"):
