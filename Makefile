@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-asan bench lint format clean
+.PHONY: help install demo test test-slow test-asan bench docs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -61,6 +61,10 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 
 bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
 	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)
+
+docs: install ## Write the API reference from the docstrings into build/docs
+	$(PIP) 'pdoc>=15,<17'
+	$(BIN)/python docs/api.py build/docs
 
 lint: install ## Check style and types: ruff, mypy, clang-format
 	$(BIN)/ruff check .
