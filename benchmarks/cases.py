@@ -1,7 +1,10 @@
 """What is measured. A case prepares, unmeasured, and returns the call that is; each runs in its own process."""
 
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import rostam_py as rostam
@@ -126,6 +129,80 @@ def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any
     return call
 
 
+_SWEPT = {
+    "model": "graph:gpt", "fabric": {"name": "torus", "dims": [8, 8]}, "global_batch": 512,
+    "strategy": {"tp": 2, "pp": 2, "micro_batch": 1, "precision": "bf16_mixed"},
+}  # fmt: skip
+
+
+def _sweep(*, backend: str, num_points: int) -> Callable[[], dict[str, Any]]:
+    """Sweep points of about 20 ms on two workers; ideal is what one process takes for a point, halved."""
+    from rostam_py.sweep import Sweep, SweepOptions, Tally
+    from rostam_py.sweep.evaluate import Evaluator
+
+    graph = rostam.trace("gpt_125m")
+    bandwidths = [f"{100 + i} Gb/s" for i in range(num_points)]
+    sweep = Sweep(_SWEPT, grid={"fabric.accelerator_bandwidth": bandwidths}, graphs={"gpt": graph})
+    evaluator = Evaluator({"graph:gpt": graph}.__getitem__)
+    samples = sweep.points[:: max(1, num_points // 100)]
+    evaluator.row(samples[0].key, samples[0].settings)
+    begin = time.perf_counter()
+    for point in samples:
+        evaluator.row(point.key, point.settings)
+    point_s = (time.perf_counter() - begin) / len(samples)
+
+    def call() -> dict[str, Any]:
+        marks: list[tuple[float, int]] = []
+
+        def note(tally: Tally) -> None:
+            marks.append((time.perf_counter(), tally.done))
+
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            sweep.run(folder, SweepOptions(backend=backend, workers=2, details=0), progress=note)
+            whole_s = time.perf_counter() - begin
+        first = next(mark for mark in marks if mark[1])
+        running_s = marks[-1][0] - first[0]
+        return {
+            "point_ms": 1e3 * point_s, "start_s": first[0] - begin,
+            "of_ideal_running": (num_points - first[1]) * point_s / 2 / running_s,
+            "of_ideal_whole": num_points * point_s / 2 / whole_s,
+        }  # fmt: skip
+
+    return call
+
+
+def _stored_sweep(*, num_points: int) -> Callable[[], dict[str, Any]]:
+    """Load, put into a table and report a sweep all of whose points are stored; the rows are one row's copies."""
+    from rostam_py.report.report import write_report
+    from rostam_py.sweep import Sweep, SweepOptions
+    from rostam_py.sweep.evaluate import Evaluator
+    from rostam_py.sweep.store import Store, write_point
+
+    graph = rostam.trace("gpt_125m")
+    seeds = num_points // 100
+    fabrics = [{"label": f"torus {i}", "name": "torus", "dims": [8, 8]} for i in range(10)]
+    bandwidths = [f"{100 * (i + 1)} Gb/s" for i in range(10)]
+    grid: dict[str, Any] = {"fabric": fabrics, "fabric.accelerator_bandwidth": bandwidths, "seed": range(seeds)}
+    folder = tempfile.mkdtemp()
+
+    def call() -> dict[str, Any]:
+        sweep = Sweep(_SWEPT, grid=grid, graphs={"gpt": graph})
+        result = sweep.run(folder, SweepOptions(details=0))
+        page = write_report(folder)
+        return {"num_points": result.num_points, "page_mb": page.stat().st_size / 1e6}
+
+    sweep = Sweep(_SWEPT, grid=grid, graphs={"gpt": graph})
+    store = Store(Path(folder) / "store")
+    first = sweep.points[0]
+    row = Evaluator({"graph:gpt": graph}.__getitem__).row(first.key, first.settings)
+    for number, point in enumerate(sweep.points):
+        write_point(store.folder, row | {"key": point.key, "seed": point.settings["seed"]}, 0.02)
+        if number % 2000 == 1999:
+            store.fold()
+    return call
+
+
 _TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
 _GPT3 = {
     "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
@@ -175,6 +252,20 @@ def cases() -> list[Case]:
         )
         for fabric in ("electrical_cluster", "sip_ocs")
         for count in (256, 1024)
+    ]  # fmt: skip
+    found += [
+        Case(
+            name=f"sweep_{backend}", prepare=_sweep, limit="85% of ideal",
+            arguments={"backend": backend, "num_points": 2000},
+        )
+        for backend in ("process", "ray")
+    ]  # fmt: skip
+    found += [
+        Case(
+            name=f"stored_sweep:{count}", prepare=_stored_sweep, size=count, limit="30 s, 2 GB at 100,000",
+            arguments={"num_points": count},
+        )
+        for count in (10_000, 100_000)
     ]  # fmt: skip
     found.append(Case(name="gpt3_pp96_tp4", prepare=_job, arguments={**_GPT3, "fold": True}, limit="60 CPU s, 2 GB"))
     found.append(

@@ -186,7 +186,10 @@ class Evaluator:
             jobs.append(Job(one["name"], self._graph(one["model"]), strategy, batch, start_s=start))
         if options["num_jobs"] is not None:
             window = parse_time(options["arrival_window"], "mix.arrival_window")
-            jobs = draw_jobs(jobs, options["num_jobs"], seed=options["seed"], arrival_window_s=window)
+            jobs = draw_jobs(
+                jobs, options["num_jobs"], seed=options["seed"], arrival_window_s=window,
+                num_accelerators=site.machine.num_accelerators,
+            )  # fmt: skip
         cost = {key: value for key, value in settings["cost"].items() if key != "name"}
         plans = place_mix(
             jobs, site.machine, allocation=options["allocation"], host_size=options["host_size"],

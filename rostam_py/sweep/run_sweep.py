@@ -200,7 +200,8 @@ class Sweep:
         for point in missing:
             report(f"drawing {', '.join(point.labels.values())}")
             results = evaluator.results(point.settings, rows[point.key])
-            detail = run_detail(results[0] if len(results) == 1 else results)
+            jobs = rows[point.key]["jobs"]
+            detail = run_detail(results[0]) if jobs is None else run_detail(results, jobs=jobs)
             data = gzip.compress(json.dumps(detail | {"labels": dict(point.labels)}).encode(), mtime=0)
             write_atomically(folder / "details" / f"{point.key}.json.gz", data)
         return keys
