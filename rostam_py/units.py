@@ -65,7 +65,7 @@ def format_time(seconds: float) -> str:
         if abs(seconds) >= 2 * scale:
             return f"{seconds / scale:.3g} {unit}"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
-        if abs(seconds) >= scale:
+        if abs(seconds) >= 0.99995 * scale:  # what four digits round to 1000 is 1 of the next unit
             return f"{seconds / scale:.4g} {unit}"
     return f"{seconds / 1e-12:.4g} ps"
 

@@ -29,11 +29,11 @@ def profile_model(arguments: list[str], as_json: bool) -> int:
     if as_json:
         print(json.dumps({"table": path, "provenance": table.provenance}, indent=2))
     else:
-        _print(Console(), table, config.batches, path)
+        _print(Console(), table, config.model, config.batches, path)
     return 0
 
 
-def _print(console: Console, table: Any, batches: list[int], path: str) -> None:
+def _print(console: Console, table: Any, model: str, batches: list[int], path: str) -> None:
     about = table.provenance
     console.print(f"{len(table.entries)} distinct ops of {about.get('model', '')} timed on {about.get('device', '')}")
     batch = max(batches)
@@ -44,4 +44,5 @@ def _print(console: Console, table: Any, batches: list[int], path: str) -> None:
     for entry in slowest:
         view.add_row(entry.op_type, format_time(entry.at(batch)[0]))
     console.print(view)
-    console.print(f"written to {path}; use it: rostam run cost=profiled cost.table={path}", highlight=False)
+    use = f"rostam run model={model} accelerator={about['accelerator'] or 'NAME'} cost=profiled cost.table={path}"
+    console.print(f"written to {path}; use it: {use}", highlight=False, soft_wrap=True)

@@ -151,3 +151,13 @@ def test_links_lead_to_files_and_headings(path):
             headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             slugs = [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings]
             assert anchor in slugs, f"{named(path)} links to {target}; headings: {slugs}"
+
+
+def test_every_ruling_that_the_code_names_is_in_the_model():
+    places = [ROOT / name for name in ("rostam_py", "csrc", "models", "configs", "experiments", "tests")]
+    suffixes = (".py", ".h", ".cpp", ".inc", ".yaml", ".md")
+    files = [path for place in places for path in place.rglob("*") if path.suffix in suffixes]
+    named = {one for path in files for one in re.findall(r"MODEL ([A-J]\d+)", path.read_text(encoding="utf-8"))}
+    explained = set(re.findall(r"^\* \*\*([A-J]\d+)\*\*", (ROOT / "docs" / "model.md").read_text(), re.MULTILINE))
+    assert len(named) > 20
+    assert named - explained == set()
