@@ -78,13 +78,11 @@ class Sweep:
 
     def load_graphs(self, wanted: Sequence[str], report: Callable[[str], None]) -> dict[str, OperatorGraph]:
         """Trace the wanted models, or take those given."""
-        from rostam_py.tracing import trace
-
-        graphs = {}
+        graphs = {model: self._given[model] for model in wanted if model in self._given}
         for model in wanted:
-            if model not in self._given:
+            if model not in graphs:
                 report(f"tracing {model}")
-            graphs[model] = self._given[model] if model in self._given else trace(model)
+                graphs[model] = _trace(model)
         return graphs
 
     def manifest(self, title: str | None, details: Sequence[str]) -> dict[str, Any]:
@@ -239,6 +237,12 @@ def run_sweep(
         workers=workers, backend=backend, address=address, store=store, details=details, title=title
     )  # fmt: skip
     return sweep.run(out or Path("runs") / f"sweep-{sweep.digest}", options, progress=progress)
+
+
+def _trace(model: str) -> OperatorGraph:
+    from rostam_py.tracing import trace  # loads torch: 2.6 s that a sweep of given or stored graphs need not spend
+
+    return trace(model)
 
 
 def make_backend(work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int) -> Backend:
