@@ -8,7 +8,8 @@ import sys
 import pytest
 
 HEAVY = {
-    "torch", "numpy", "scipy", "hydra", "omegaconf", "yaml", "pandas", "ray", "wandb", "plotly", "networkx", "rich",
+    "torch", "numpy", "scipy", "hydra", "omegaconf", "yaml", "pandas", "polars", "ray", "loky", "wandb", "plotly",
+    "matplotlib", "itables", "networkx", "rich",
 }  # fmt: skip
 
 _REPORT = """
@@ -42,6 +43,7 @@ def test_import_rostam_py_loads_nothing_heavy_in_half_a_cpu_second():
         "from rostam_py.costs import COST_MODELS, ACCELERATORS; COST_MODELS.names()",
         "from rostam_py.placement import PLACERS; PLACERS.names()",
         "from rostam_py.models import MODELS; list(MODELS)",
+        "from rostam_py.sweep.settings import complete_settings; complete_settings({})",
     ],
 )
 def test_listing_loads_neither_torch_nor_hydra(statement):
