@@ -7,6 +7,7 @@ How a fenced block is run:
 ```bash              rostam commands, one a line or continued by a backslash; comments between them
 <!-- not run: WHY -->  in the line before a block: nobody runs it here
 <!-- slow: WHY -->     run by the slow tests only
+```text              right behind one: lines of its output, but for spaces, lines of tables, and lines with "..."
 """
 
 import re
@@ -39,7 +40,8 @@ NOT_RUN = {
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>not run|slow): (?P<why>[^\n]+) -->\n\n?)?"
-    r"^```(?P<language>\w+)(?: title=\"?(?P<title>[^\s\"]+)\"?)?\n(?P<body>.*?)^```$",
+    r"^```(?P<language>\w+)(?: title=\"?(?P<title>[^\s\"]+)\"?)?\n(?P<body>.*?)^```$"
+    r"(?:\n\n```text\n(?P<output>.*?)^```$)?",
     re.DOTALL | re.MULTILINE,
 )
 
@@ -54,6 +56,7 @@ class Example:
     title: str
     mark: str
     why: str
+    output: str
 
     def commands(self) -> list[str]:
         """Return the commands of a bash block, continued lines joined, comments and empty lines left out."""
@@ -69,7 +72,9 @@ def examples(path: Path) -> Iterator[Example]:
         if language in RUN or title:
             line = text.count("\n", 0, found.start("body"))
             where = f"{path.relative_to(ROOT)}:{line}"
-            yield Example(where, language, found["body"], title, found["mark"] or "", found["why"] or "")
+            yield Example(
+                where, language, found["body"], title, found["mark"] or "", found["why"] or "", found["output"] or ""
+            )
 
 
 class Runner:
@@ -120,7 +125,16 @@ def run_examples(found: list[Example], folder: Path, monkeypatch, capsys) -> Non
     runner = Runner(main)
     for one in found:
         runner.run(one)
-        assert capsys.readouterr().out.strip() or one.title or one.language == "python", f"{one.where} prints nothing"
+        printed = plain_lines(capsys.readouterr().out)
+        assert printed or one.title or one.language == "python", f"{one.where} prints nothing"
+        missing = [line for line in plain_lines(one.output) if "..." not in line and line not in printed]
+        assert not missing, f"{one.where} does not print {missing}"
+
+
+def plain_lines(text: str) -> list[str]:
+    """Return the lines that hold words, without the lines of tables and repeated spaces."""
+    lines = [re.sub(r"[\s\u2500-\u257f]+", " ", line).strip() for line in text.splitlines()]
+    return [line for line in lines if line]
 
 
 def test_examples_that_are_not_run_are_counted():
