@@ -59,6 +59,8 @@ def sweep_page(data: SweepData) -> Page:
     finished, failed = len(data.finished()), len(data.failed())
     facts = {f"{key} ({len(labels)})": _listed(labels) for key, labels in data.axes.items()}
     facts["points"] = f"{finished:,} finished, {failed:,} ended with an error"
+    if len(data.table) < data.manifest["num_points"]:
+        facts["points"] += f", of {data.manifest['num_points']:,}: the sweep has not ended"
     facts["versions"] = f"simulated by rostam {data.manifest.get('rostam_version', '?')}, drawn by {__version__}"
     return Page(
         title=data.title, kicker=f"A sweep of {len(data.table):,} {_MODES[data.mode]}", headline=sweep_headline(data),

@@ -3,7 +3,8 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,28 @@ from rostam_py.errors import ConfigError
 from rostam_py.sweep.store import write_atomically
 
 
+_SNAPSHOT_EVERY_S = 60.0
+_SNAPSHOT_SHARE = 0.02  # of the time at most
+
+
+class Snapshots:
+    """Calls ``write`` now and then: once a minute, or as seldom as keeps its share of the time small."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+        self._next = time.monotonic() + _SNAPSHOT_EVERY_S
+
+    def now_and_then(self) -> None:
+        """Write if it is time."""
+        begin = time.monotonic()
+        if begin >= self._next:
+            self._write()
+            end = time.monotonic()
+            self._next = end + max(_SNAPSHOT_EVERY_S, (end - begin) / _SNAPSHOT_SHARE)
+
+
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file."""
     write_atomically(path, (json.dumps(document, indent=2) + "\n").encode())
 
 

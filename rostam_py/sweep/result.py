@@ -24,7 +24,7 @@ class SweepResult:
 
     @classmethod
     def load(cls, folder: str | Path) -> "SweepResult":
-        """Read a finished sweep's folder.
+        """Read a sweep's folder; while the sweep runs, or after it was stopped, what was finished a minute ago.
 
         Raises: ConfigError if there is none.
         """
@@ -32,7 +32,7 @@ class SweepResult:
 
         folder = Path(folder)
         if not (folder / "points.parquet").exists():
-            raise ConfigError(f"{folder} holds no finished sweep (points.parquet); run the sweep's command again")
+            raise ConfigError(f"{folder} holds no points.parquet: give the sweep's command again")
         manifest = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
         return cls(folder, pl.read_parquet(folder / "points.parquet"), manifest)
 
@@ -45,6 +45,11 @@ class SweepResult:
     def num_errors(self) -> int:
         """Points that ended in an error."""
         return int((self.table["status"] == "error").sum())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the table holds every point of the sweep."""
+        return self.num_points == self.manifest["num_points"]
 
     @property
     def goal(self) -> str:

@@ -20,7 +20,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
 from rostam_py.sweep.evaluate import Evaluator
-from rostam_py.sweep.folder import locked, write_json, write_table
+from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
 from rostam_py.sweep.identity import code_version
 from rostam_py.sweep.options import SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Axis, Point, expand_points, grid_axes, row_axis
@@ -156,16 +156,20 @@ class Sweep:
             write_json(folder / "sweep.json", self.manifest(options.title, []))
             graphs = self.load_graphs(_models_of(todo), report)
             if todo:
-                self._evaluate(store, todo, graphs, options, tally, progress, report)
+                self._evaluate(folder, store, todo, graphs, options, tally, progress, report)
             frame = store.frame()
-        table = sweep_table(self.points, [axis.key for axis in self.axes], frame)
+        table = sweep_table(self.points, self._axis_keys, frame)
         write_table(folder, table, frame)
         details = self._write_details(folder, table, graphs, options, report)
         write_json(folder / "sweep.json", self.manifest(options.title, details))
         return SweepResult(folder, table, self.manifest(options.title, details))
 
+    @property
+    def _axis_keys(self) -> list[str]:
+        return [axis.key for axis in self.axes]
+
     def _evaluate(
-        self, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions, tally: Tally,
+        self, folder: Path, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions, tally: Tally,
         progress: Progress, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         token = secrets.token_hex(8)
@@ -174,10 +178,26 @@ class Sweep:
         report(f"starting {options.backend}")
         backend = make_backend(work, graphs, options, len(todo))
         progress(tally)
+        snapshots = Snapshots(lambda: self._write_snapshot(folder, store))
+
+        def note(tally: Tally) -> None:
+            progress(tally)
+            snapshots.now_and_then()
+
         try:
-            Driver(store, backend, todo, tally, retries=options.retries, progress=progress).run()
+            Driver(store, backend, todo, tally, retries=options.retries, progress=note).run()
+        except BaseException:
+            self._write_snapshot(folder, store)
+            raise
         finally:
             backend.close()
+
+    def _write_snapshot(self, folder: Path, store: Store) -> None:
+        """Write the table of what is finished so far, so that a running or stopped sweep can be looked at."""
+        frame = store.frame()
+        if frame.height:
+            stored = set(frame["key"].to_list())
+            write_table(folder, sweep_table([p for p in self.points if p.key in stored], self._axis_keys, frame), frame)
 
     def _write_details(
         self, folder: Path, table: Any, graphs: dict[str, OperatorGraph], options: SweepOptions,

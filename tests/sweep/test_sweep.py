@@ -126,8 +126,22 @@ def test_details_are_written_for_the_best_points(base, mlp, tmp_path):
 
 
 def test_an_unfinished_sweep_is_not_loaded(tmp_path):
-    with pytest.raises(ConfigError, match="no finished sweep"):
+    with pytest.raises(ConfigError, match=r"holds no points.parquet"):
         SweepResult.load(tmp_path)
+
+
+def test_a_stopped_sweep_leaves_a_table_of_what_is_finished(base, mlp, tmp_path):
+    def stop(tally):
+        if tally.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        inline(base, mlp, tmp_path, progress=stop)
+    part = SweepResult.load(tmp_path)
+    assert (part.num_points, part.is_complete) == (3, False)
+    whole = inline(base, mlp, tmp_path)
+    assert whole.is_complete
+    assert whole.table.filter(pl.col("key").is_in(part.table["key"].to_list())).equals(part.table)
 
 
 def test_dry_run_counts_what_is_left_and_writes_nothing(base, mlp, tmp_path):
