@@ -39,6 +39,8 @@ class SweepCommand:
 def read_command(overrides: list[str]) -> SweepCommand:
     """Return what the overrides ask for; axes in the order: command line, rows, grid.
 
+    A key of sweep.grid that the command line gives, with one value or several, is the command line's.
+
     Raises: ConfigError for bad keys, names, types and units, before any work.
     """
     check_overrides(_COMMAND, overrides, allow_lists=True)
@@ -51,7 +53,10 @@ def read_command(overrides: list[str]) -> SweepCommand:
     axes = [_command_line_axis(one, plain) for one in overrides if is_axis(one)]
     if section.rows:
         axes.append(row_axis([_resolved_row(number, row, plain) for number, row in enumerate(section.rows)]))
+    given = {_key_of(one) for one in overrides}
     for key, values in section.grid.items():
+        if key in given:
+            continue  # the command line goes before an experiment's grid
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ConfigError(f"sweep.grid.{key} is {values!r}; it must be a list of values")
         axes.extend(grid_axes({key: [_resolved(key, value, plain) for value in values]}))
@@ -67,6 +72,10 @@ def is_axis(override: str) -> bool:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     return bool(OverridesParser.create().parse_override(as_hydra_wants([override])[0]).is_sweep_override())
+
+
+def _key_of(override: str) -> str:
+    return override.partition("=")[0].lstrip("+")
 
 
 def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.sweep.store import write_atomically
 
-
 _SNAPSHOT_EVERY_S = 60.0
 _SNAPSHOT_SHARE = 0.02  # of the time at most
 

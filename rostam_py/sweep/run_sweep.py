@@ -169,8 +169,8 @@ class Sweep:
         return [axis.key for axis in self.axes]
 
     def _evaluate(
-        self, folder: Path, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions, tally: Tally,
-        progress: Progress, report: Callable[[str], None],
+        self, folder: Path, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions,
+        tally: Tally, progress: Progress, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         token = secrets.token_hex(8)
         write_atomically(store.folder / TOKEN_FILE, token.encode())

@@ -51,6 +51,14 @@ def test_experiments_bring_grids_and_cases():
     assert command.section.title
 
 
+def test_the_command_line_goes_before_an_experiments_grid():
+    command = read_command(["experiment=quick_sweep", "strategy.tp=2", "fabric=tree_64,hx2mesh_8x8"])
+    axes = {axis.key: [value.label for value in axis.values] for axis in command.axes}
+    assert list(axes) == ["fabric", "fabric.accelerator_bandwidth"]
+    assert axes["fabric"] == ["tree_64", "hx2mesh_8x8"]
+    assert command.settings["strategy"]["tp"] == 2
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
