@@ -8,9 +8,12 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
-from rostam_py.sweep import Sweep, SweepOptions, SweepResult, run_sweep
+from rostam_py.sweep import Sweep, SweepOptions, SweepResult, Tally, run_sweep
+from rostam_py.sweep.backend import TOKEN_FILE, Batch, InlineBackend, Work, evaluate_batch
 from rostam_py.sweep.columns import COLUMNS
+from rostam_py.sweep.driver import Driver
 from rostam_py.sweep.evaluate import Evaluator
+from rostam_py.sweep.identity import code_version
 from rostam_py.sweep.store import Store, write_point
 
 GRID = {"fabric.link_bandwidth": ["100 Gb/s", "400 Gb/s"], "strategy.tp": [1, 2]}
@@ -243,3 +246,31 @@ def test_bad_options_are_refused(options, said):
 def test_a_cluster_that_is_not_there_is_a_clear_error(base, mlp, tmp_path):
     with pytest.raises(ConfigError, match=r"sweep.address is 'auto', but no Ray cluster answers"):
         run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path, backend="ray", address="auto")
+
+
+def test_a_worker_that_does_not_see_the_store_hands_its_rows_back(base, mlp, tmp_path):
+    points = Sweep(base, grid=GRID, graphs={"mlp": mlp}).points
+    batch = Batch(0, tuple((p.key, p.settings) for p in points))
+    (tmp_path / TOKEN_FILE).write_text("of this sweep")
+    evaluator = Evaluator({"graph:mlp": mlp}.__getitem__)
+    far = evaluate_batch(evaluator, Work("of another machine's folder", str(tmp_path), code_version()), batch)
+    assert [one.row["key"] for one in far] == [p.key for p in points]
+    assert Store(tmp_path).finished() == {}
+    near = evaluate_batch(evaluator, Work("of this sweep", str(tmp_path), code_version()), batch)
+    assert [one.row for one in near] == [None] * 4
+    assert set(Store(tmp_path).finished()) == {p.key for p in points}
+    assert evaluate_batch(evaluator, Work("of this sweep", str(tmp_path), code_version()), batch) == ()
+
+
+def test_rows_that_workers_hand_back_are_stored_by_the_driver(base, mlp, tmp_path):
+    points = Sweep(base, grid=GRID, graphs={"mlp": mlp}).points
+    store = Store(tmp_path)
+    backend = InlineBackend(Work("unseen", str(tmp_path), code_version()), {"graph:mlp": mlp})
+    Driver(store, backend, points, Tally(total=4), retries=0, progress=lambda tally: None).run()
+    assert set(store.finished()) == {p.key for p in points}
+
+
+def test_a_worker_with_other_code_is_refused(base, mlp, tmp_path):
+    work = Work("token", str(tmp_path), "0.0.0+other")
+    with pytest.raises(ConfigError, match=r"the sweep began with 0.0.0\+other"):
+        evaluate_batch(Evaluator({"graph:mlp": mlp}.__getitem__), work, Batch(0, ()))
