@@ -1,6 +1,6 @@
 """One figure of a report: drawn twice, for the page (plotly) and for papers (matplotlib), from one table.
 
-    figure = Figure(name="memory", title="Memory", caption="What is drawn, how to read it.", table=table, plotly=drawn)
+figure = Figure(name="memory", title="Memory", caption="What is drawn, how to read it.", table=table, plotly=drawn)
 """
 
 from __future__ import annotations
