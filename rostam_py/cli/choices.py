@@ -4,11 +4,12 @@ Loads neither hydra nor torch, so that help and completion stay quick.
 """
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from rostam_py.errors import UnknownNameError
+from rostam_py.errors import ConfigError, UnknownNameError
 
 # Hydra groups: a choice is a whole set of keys, of which single ones can be overridden.
 GROUPS = ("fabric", "cost", "strategy", "experiment")
@@ -25,6 +26,7 @@ LIST_KINDS = {
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
 DEFAULT_STRATEGY = "default"
+CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own
 _NO_CURVE = ("none", "null")
 
 
@@ -35,7 +37,7 @@ def group_choices(group: str) -> list[str]:
 
 def presets(group: str) -> list[str]:
     """Return the YAML presets of a group."""
-    return sorted(path.stem for path in config_folder(group).glob("*.yaml"))
+    return sorted({path.stem for folder in config_folders(group) for path in folder.glob("*.yaml")})
 
 
 def describe_preset(group: str, name: str) -> str:
@@ -63,11 +65,26 @@ def experiment_command(name: str) -> str:
     return next((command for command in ("sweep", "search") if command in sections), "run")
 
 
-def config_folder(group: str) -> Path:
-    """Return the folder of a group's presets."""
+def config_folders(group: str) -> list[Path]:
+    """Return the folders of a group's presets: rostam's own, which go first as in Hydra, then the user's."""
     import rostam_py.configs
 
-    return Path(next(iter(rostam_py.configs.__path__))) / group
+    return [folder / group for folder in (Path(next(iter(rostam_py.configs.__path__))), *user_folders())]
+
+
+def user_folders() -> list[Path]:
+    """Return the folders that the environment variable ROSTAM_CONFIGS names, colons between them.
+
+    Raises: ConfigError for one that is not there.
+    """
+    named = [Path(text).expanduser() for text in os.environ.get(CONFIGS_VARIABLE, "").split(os.pathsep) if text]
+    for folder in named:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"{CONFIGS_VARIABLE} names {str(folder)!r}, which is no folder; it must hold fabric/, strategy/ or"
+                " experiment/ with YAML presets"
+            )
+    return [folder.resolve() for folder in named]
 
 
 def name_choices(key: str) -> list[str]:
@@ -109,8 +126,8 @@ def check_choice(key: str, values: Iterable[str]) -> None:
 
 def _preset_text(group: str, name: str) -> str:
     """Return a preset's YAML; nothing for a registered name."""
-    path = config_folder(group) / f"{name}.yaml"
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    paths = [folder / f"{name}.yaml" for folder in config_folders(group)]
+    return next((path.read_text(encoding="utf-8") for path in paths if path.is_file()), "")
 
 
 def _registered(group: str) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rostam_py.cli.choices import GROUPS, check_choice, experiment_command
+from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, user_folders
 from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
 
 CONFIG_MODULE = "rostam_py.configs"
@@ -97,9 +97,15 @@ def composed(command: str, overrides: tuple[str, ...]) -> Any:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-            return compose(config_name=command, overrides=as_hydra_wants(overrides))
+            return compose(config_name=command, overrides=[*_user_searchpath(), *as_hydra_wants(overrides)])
     finally:
         GlobalHydra.instance().hydra = outer
+
+
+def _user_searchpath() -> list[str]:
+    """Return the override that lets Hydra find presets of the user's own."""
+    found = ",".join(f"'file://{folder}'" for folder in user_folders())
+    return [f"hydra.searchpath=[{found}]"] if found else []
 
 
 def _values(override: str) -> tuple[list[str], bool]:

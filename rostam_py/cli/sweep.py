@@ -124,12 +124,14 @@ def print_sweep(console: Console, result: SweepResult) -> None:
     import polars as pl
 
     keys = [axis["key"] for axis in result.manifest["axes"]]
-    columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys)]
+    columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys and _has(result, name))]
     times = [name for name in ("iteration_time_s", "exposed_s", "time_to_accuracy_s") if _has(result, name)]
     times += [name for name in ("slowdown_mean", "slowdown_max") if _has(result, name)]
     table = Table(title=f"{result.manifest['title']}: best of {result.num_points:,} points by {result.goal}")
+    short = [name.rpartition(".")[2] for name in columns]
+    is_short = len(set(short)) == len(short)  # "seed" and "mix.seed" keep their names
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name.rpartition(".")[2] if is_short else name, overflow="fold")
     for name in times:
         table.add_column(name.removesuffix("_s"), justify="right", no_wrap=True)
     for row in result.best(_NUM_BEST).iter_rows(named=True):

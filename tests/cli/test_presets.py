@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from rostam_py.cli.choices import (
     GROUPS,
-    config_folder,
+    config_folders,
     describe_preset,
     experiment_command,
     group_choices,
@@ -65,7 +65,7 @@ def test_every_strategy_preset_is_a_legal_strategy(name):
 
 @pytest.mark.parametrize("name", presets("experiment"))
 def test_every_experiment_composes_and_holds_overrides_only(name):
-    text = (config_folder("experiment") / f"{name}.yaml").read_text(encoding="utf-8")
+    text = config_folders("experiment")[0].joinpath(f"{name}.yaml").read_text("utf-8")
     assert text.startswith("# @package _global_\n")
     command = experiment_command(name)
     config = compose_config(command, [f"experiment={name}"])
@@ -280,3 +280,21 @@ def test_routings_are_those_of_the_core():
     from rostam_py.cli.choices import ROUTINGS
 
     assert sorted(ROUTINGS) == sorted(_core.routing_names())
+
+
+def test_presets_of_the_users_own_are_choices_too(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fabric").mkdir()
+    (tmp_path / "fabric" / "lab_32.yaml").write_text(
+        "# The lab's tree.\ndefaults: [fat_tree, _self_]\nnum_accelerators: 32\n"
+    )
+    with pytest.raises(UnknownNameError, match="lab_32"):
+        compose_config("run", ["fabric=lab_32"])
+    monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path))
+    assert compose_config("run", ["fabric=lab_32"]).fabric.num_accelerators == 32
+    assert main(["list", "presets", "--json"]) == 0
+    assert {"key": "fabric=lab_32", "what": "The lab's tree.", "of": "fat_tree"} in json.loads(capsys.readouterr().out)[
+        "presets"
+    ]
+    monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match=r"ROSTAM_CONFIGS names .*none', which is no folder"):
+        compose_config("run", ["fabric=lab_32"])
