@@ -292,9 +292,9 @@ def test_presets_of_the_users_own_are_choices_too(tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path))
     assert compose_config("run", ["fabric=lab_32"]).fabric.num_accelerators == 32
     assert main(["list", "presets", "--json"]) == 0
-    assert {"key": "fabric=lab_32", "what": "The lab's tree.", "of": "fat_tree"} in json.loads(capsys.readouterr().out)[
-        "presets"
-    ]
+    assert {"key": "fabric=lab_32", "what": "The lab's tree.", "of": "fabric=fat_tree"} in json.loads(
+        capsys.readouterr().out
+    )["presets"]
     monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match=r"ROSTAM_CONFIGS names .*none', which is no folder"):
         compose_config("run", ["fabric=lab_32"])
