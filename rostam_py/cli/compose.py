@@ -112,8 +112,12 @@ def _values(override: str) -> tuple[list[str], bool]:
     """Return the values that an override names, as text, and whether there may be several."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Glob, QuotedString, Transformer
+    from hydra.errors import HydraException
 
-    parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
+    try:
+        parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
+    except HydraException as error:
+        raise ConfigError(f"{override!r} cannot be read; check its brackets, quotes and commas") from error
     if not parsed.is_sweep_override():
         value = parsed.value()
         return ([] if isinstance(value, list | dict) else ["null" if value is None else str(value)]), False
@@ -171,7 +175,8 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     if no_choice:
         group, value, options = no_choice.groups()
         return UnknownNameError(f"unknown {group} {value!r}; choices: {', '.join(options.split())}")
-    first = str(chain[-1]).strip().splitlines()[0]
+    said = [str(one).strip().splitlines()[0] for one in reversed(chain) if str(one).strip() not in ("", "None")]
+    first = said[0] if said else type(error).__name__
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 
 

@@ -63,6 +63,7 @@ def test_the_command_line_goes_before_an_experiments_grid():
     ("overrides", "said"),
     [
         (["fabric=torus_8x8,tours"], "unknown fabric 'tours'"),
+        (["seed=range(0,3"], r"'seed=range\(0,3' cannot be read; check its brackets"),
         (["model=resnet50,resnet51"], "unknown model 'resnet51'"),
         (["fabric.accelerator_bandwidth=100,200"], "fabric.accelerator_bandwidth is 100, a number without a unit"),
         (["sweep.workers=1,2"], "sweep.workers cannot be an axis"),
