@@ -84,9 +84,18 @@ def explaining(command: str, overrides: list[str]) -> Iterator[None]:
         raise _explain(error, command, overrides) from error
 
 
-@functools.lru_cache(maxsize=256)
+def chosen(command: str, overrides: list[str], group: str) -> str:
+    """Return the choice of a group that a configuration ends with, an experiment's or a default too."""
+    return str(_composed(command, tuple(overrides), True).hydra.runtime.choices[group])
+
+
 def composed(command: str, overrides: tuple[str, ...]) -> Any:
     """Return a command's configuration as Hydra composes it; not to be changed."""
+    return _composed(command, overrides, False)
+
+
+@functools.lru_cache(maxsize=256)
+def _composed(command: str, overrides: tuple[str, ...], with_hydra: bool) -> Any:
     from hydra import compose, initialize_config_module
     from hydra.core.global_hydra import GlobalHydra
 
@@ -97,7 +106,8 @@ def composed(command: str, overrides: tuple[str, ...]) -> Any:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-            return compose(config_name=command, overrides=[*_user_searchpath(), *as_hydra_wants(overrides)])
+            given = [*_user_searchpath(), *as_hydra_wants(overrides)]
+            return compose(config_name=command, overrides=given, return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = outer
 

@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from rostam_py.cli.choices import GROUPS, check_choice, group_choices
-from rostam_py.cli.compose import as_hydra_wants, check_overrides, check_units, composed, explaining
+from rostam_py.cli.compose import as_hydra_wants, check_overrides, check_units, chosen, composed, explaining
 from rostam_py.cli.schema import STRATEGY_UNITS
 from rostam_py.cli.sweep_schema import SweepSection
 from rostam_py.costs import COST_MODELS
@@ -21,6 +21,7 @@ _COMMAND = "sweep"
 _RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
 # Keys of the configuration that say how a sweep runs, not what a point is.
 _NOT_SETTINGS = ("sweep", "report", "wandb", "out")
+_MODE = "sweep.mode"  # a point's "mode"
 _EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
 
 
@@ -59,7 +60,7 @@ def read_command(overrides: list[str]) -> SweepCommand:
             continue  # the command line goes before an experiment's grid
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise ConfigError(f"sweep.grid.{key} is {values!r}; it must be a list of values")
-        axes.extend(grid_axes({key: [_resolved(key, value, plain) for value in values]}))
+        axes.extend(grid_axes({_point_key(key): [_resolved(key, value, plain) for value in values]}))
     for axis in axes:
         if axis.key.partition(".")[0] in _NOT_SETTINGS:
             raise ConfigError(f"{axis.key} cannot be an axis: it says how the sweep runs, not what a point is")
@@ -74,6 +75,10 @@ def is_axis(override: str) -> bool:
     return bool(OverridesParser.create().parse_override(as_hydra_wants([override])[0]).is_sweep_override())
 
 
+def _point_key(key: str) -> str:
+    return "mode" if key == _MODE else key
+
+
 def _key_of(override: str) -> str:
     return override.partition("=")[0].lstrip("+")
 
@@ -84,8 +89,7 @@ def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:
     for group in ("fabric", "cost"):
         settings[group] = _named(group, config[group])
     del settings["search"]["show"]
-    chosen = [one.partition("=")[2] for one in plain if one.startswith("fabric=")]
-    return settings | {"mode": config.sweep.mode, "fabric_label": chosen[-1] if chosen else settings["fabric"]["name"]}
+    return settings | {"mode": config.sweep.mode, "fabric_label": chosen(_COMMAND, list(plain), "fabric")}
 
 
 def _named(group: str, node: Any) -> dict[str, Any]:
@@ -117,13 +121,13 @@ def _command_line_axis(override: str, plain: list[str]) -> Axis:
     else:
         found = list(parsed.sweep_iterator(transformer=Transformer.identity))
     texts = [one.text if isinstance(one, QuotedString) else one for one in found]
-    return grid_axes({key: [_resolved(key, one, plain) for one in texts]})[0]
+    return grid_axes({_point_key(key): [_resolved(key, one, plain) for one in texts]})[0]
 
 
 def _resolved_row(number: int, row: Any, plain: list[str]) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise ConfigError(f"sweep.rows[{number}] is {row!r}; it must be a mapping of keys to values")
-    return {key: value if key == "label" else _resolved(key, value, plain) for key, value in row.items()}
+    return {_point_key(key): value if key == "label" else _resolved(key, value, plain) for key, value in row.items()}
 
 
 def _resolved(key: str, value: Any, plain: list[str]) -> Any:

@@ -45,6 +45,13 @@ def test_presets_of_an_axis_are_resolved_with_keys_given_for_all():
     assert command.settings["strategy"]["tp"] == 2
 
 
+def test_the_mode_can_be_an_axis_and_an_experiments_fabric_keeps_its_name():
+    command = read_command(["sweep.mode=run,search", "model=resnet50"])
+    assert [(axis.key, [value.data for value in axis.values]) for axis in command.axes] == [("mode", ["run", "search"])]
+    assert command.settings["fabric_label"] == "tree_64"
+    assert read_command(["experiment=ml_routing_mix"]).settings["fabric_label"] == "clos_2048"
+
+
 def test_experiments_bring_grids_and_cases():
     command = read_command(["experiment=quick_sweep"])
     assert [axis.key for axis in command.axes] == ["fabric", "fabric.accelerator_bandwidth", "strategy.tp"]
