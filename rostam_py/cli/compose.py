@@ -106,13 +106,13 @@ def _composed(command: str, overrides: tuple[str, ...], with_hydra: bool) -> Any
     GlobalHydra.instance().clear()
     try:
         with initialize_config_module(CONFIG_MODULE, version_base="1.3"):
-            given = [*_user_searchpath(), *as_hydra_wants(overrides)]
+            given = [*user_searchpath(), *as_hydra_wants(overrides)]
             return compose(config_name=command, overrides=given, return_hydra_config=with_hydra)
     finally:
         GlobalHydra.instance().hydra = outer
 
 
-def _user_searchpath() -> list[str]:
+def user_searchpath() -> list[str]:
     """Return the override that lets Hydra find presets of the user's own."""
     found = ",".join(f"'file://{folder}'" for folder in user_folders())
     return [f"hydra.searchpath=[{found}]"] if found else []

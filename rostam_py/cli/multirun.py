@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 from rich.table import Table
 
-from rostam_py.cli.compose import CONFIG_MODULE, as_hydra_wants, check_overrides, explaining
+from rostam_py.cli.compose import CONFIG_MODULE, as_hydra_wants, check_overrides, explaining, user_searchpath
 from rostam_py.cli.schema import store_schemas
 from rostam_py.errors import ConfigError
 from rostam_py.units import format_time
@@ -46,7 +46,7 @@ def multirun(overrides: list[str], as_json: bool) -> int:
     given = {one.partition("=")[0] for one in overrides}
     ours = [f"{key}={value}" for key, value in settings.items() if key not in given]
     theirs = [one for one in overrides if not one.startswith("out=")]
-    with explaining("run", own), _arguments(["--multirun", *ours, *as_hydra_wants(theirs)]):
+    with explaining("run", own), _arguments(["--multirun", *user_searchpath(), *ours, *as_hydra_wants(theirs)]):
         _application()
     _print_jobs(folder, as_json)
     return 0
