@@ -34,7 +34,9 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     folder = Path(command.out) if command.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
     console = Console(width=max(120, Console().width))
     if is_dry:
-        return _print_plan(console, prepared, prepared.estimate(folder, options), folder, as_json)
+        with Console(stderr=True).status("evaluating up to three points"):
+            estimate = prepared.estimate(folder, options)
+        return _print_plan(console, prepared, estimate, folder, as_json)
     watch = Watch(command.wandb, prepared.manifest(options.title, []), folder)
     with watch:
         result = run_prepared(prepared, folder, options, overrides, watch)

@@ -35,7 +35,6 @@ class Work:
 class Batch:
     """Points that one worker evaluates in order. points: (key, settings)."""
 
-    number: int
     points: tuple[tuple[str, Settings], ...]
 
 

@@ -69,7 +69,6 @@ class Driver:
         self._attempts: dict[str, int] = {}
         self._in_flight = 0
         self._runs_suspect = False
-        self._number = 0
         self._point_s: float | None = None  # moving average of a point's wall time
         self._to_fold: list[str] = []
 
@@ -108,8 +107,7 @@ class Driver:
         return max(1, min(int(_BATCH_S / max(self._point_s, 1e-4)), fair))
 
     def _start(self, keys: list[str]) -> None:
-        self._backend.submit(Batch(self._number, tuple((key, self._settings[key]) for key in keys)))
-        self._number += 1
+        self._backend.submit(Batch(tuple((key, self._settings[key]) for key in keys)))
         self._in_flight += 1
 
     def _record(self, outcome: Outcome) -> None:

@@ -63,12 +63,7 @@ class Sweep:
     @property
     def models(self) -> list[str]:
         """Models of all points, in order."""
-        found: dict[str, None] = {}
-        for point in self.points:
-            names = [point.settings["model"]] if "model" in point.settings else []
-            names += [job["model"] for job in point.settings.get("jobs", ())]
-            found.update(dict.fromkeys(names))
-        return list(found)
+        return _models_of(self.points)
 
     @property
     def digest(self) -> str:

@@ -15,11 +15,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rostam_py import errors
 from rostam_py.errors import ConfigError
 from rostam_py.sweep.columns import polars_schema
 
-# Errors of the machine, not of the point: the next sweep tries again.
 WORKER_LOST = "WorkerLost"
+# Errors that a point always ends in. Others (a lost worker, a full disk) are the machine's: the next sweep tries again.
+_FINAL = {
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.RostamError)
+}
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -55,10 +59,10 @@ class Store:
         frame = self._parts(["key", "error_type", "wall_s"])
         found: dict[str, float] = {}
         for key, error_type, wall_s in frame.iter_rows():
-            if error_type != WORKER_LOST:
+            if error_type is None or error_type in _FINAL:
                 found[key] = wall_s
         for document in map(self._read, self._files()):
-            if document["row"].get("error_type") != WORKER_LOST:
+            if document["row"].get("error_type") in (None, *_FINAL):
                 found[document["key"]] = document["wall_s"]
         return found
 

@@ -185,6 +185,16 @@ def test_a_lost_worker_is_an_error_that_the_next_sweep_tries_again(tmp_path):
     assert store.frame()["status"].to_list() == ["ok"]
 
 
+@pytest.mark.parametrize(
+    ("error_type", "is_final"), [("DegreeError", True), ("NoRouteError", True), ("OSError", False)]
+)
+def test_errors_of_the_machine_are_tried_again_those_of_the_point_are_not(tmp_path, error_type, is_final):
+    write_point(tmp_path, {"key": "k", "status": "error", "error_type": error_type}, 0.0)
+    assert ("k" in Store(tmp_path).finished()) == is_final
+    Store(tmp_path).fold()
+    assert ("k" in Store(tmp_path).finished()) == is_final
+
+
 def test_a_damaged_store_says_which_file(tmp_path):
     (tmp_path / "part-0.parquet").write_bytes(b"not parquet")
     with pytest.raises(ConfigError, match=r"part-0.parquet cannot be read"):
@@ -250,7 +260,7 @@ def test_a_cluster_that_is_not_there_is_a_clear_error(base, mlp, tmp_path):
 
 def test_a_worker_that_does_not_see_the_store_hands_its_rows_back(base, mlp, tmp_path):
     points = Sweep(base, grid=GRID, graphs={"mlp": mlp}).points
-    batch = Batch(0, tuple((p.key, p.settings) for p in points))
+    batch = Batch(tuple((p.key, p.settings) for p in points))
     (tmp_path / TOKEN_FILE).write_text("of this sweep")
     evaluator = Evaluator({"graph:mlp": mlp}.__getitem__)
     far = evaluate_batch(evaluator, Work("of another machine's folder", str(tmp_path), code_version()), batch)
@@ -273,4 +283,4 @@ def test_rows_that_workers_hand_back_are_stored_by_the_driver(base, mlp, tmp_pat
 def test_a_worker_with_other_code_is_refused(base, mlp, tmp_path):
     work = Work("token", str(tmp_path), "0.0.0+other")
     with pytest.raises(ConfigError, match=r"the sweep began with 0.0.0\+other"):
-        evaluate_batch(Evaluator({"graph:mlp": mlp}.__getitem__), work, Batch(0, ()))
+        evaluate_batch(Evaluator({"graph:mlp": mlp}.__getitem__), work, Batch(()))
