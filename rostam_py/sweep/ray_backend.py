@@ -1,12 +1,14 @@
 """RayBackend: batches as plain Ray tasks, on this machine or on a cluster."""
 
 import os
+import time
 from typing import Any
 
 from rostam_py.errors import ConfigError, RostamError
 from rostam_py.graph import OperatorGraph
 from rostam_py.sweep.backend import Batch, Finished, Outcome, Work, evaluate_batch, worker_evaluator
 
+_COUNT_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 256 * 2**20  # graphs are a few MB; Ray would take 30% of the memory
 
 
@@ -30,12 +32,18 @@ class RayBackend:
         self._owns_cluster = not ray.is_initialized()
         if self._owns_cluster:
             _start(ray, num_workers, address)
-        cpus = int(ray.cluster_resources().get("CPU", 1))
-        self.num_workers = max(1, min(num_workers, cpus) if num_workers else cpus)
+        self._wanted = num_workers
+        self._count_workers()
         references = {name: ray.put(graph) for name, graph in graphs.items()}
         self._arguments = (ray.put(work), [references])  # in a list, so that a task fetches only what it needs
         self._task = ray.remote(num_cpus=1, max_retries=0)(_run_task)
         self._running: dict[Any, Batch] = {}
+
+    def _count_workers(self) -> None:
+        """Take the CPUs that the cluster has now; nodes may have joined or left."""
+        cpus = int(self._ray.cluster_resources().get("CPU", 1))
+        self.num_workers = max(1, min(self._wanted, cpus) if self._wanted else cpus)
+        self._counted = time.monotonic()
 
     def submit(self, batch: Batch) -> None:
         """Submit a batch as one task."""
@@ -45,6 +53,8 @@ class RayBackend:
         """Return tasks that have ended, those of lost workers and nodes too."""
         if not self._running:
             return []
+        if time.monotonic() - self._counted > _COUNT_EVERY_S:
+            self._count_workers()
         done, _ = self._ray.wait(list(self._running), num_returns=1, timeout=timeout_s)
         outcomes = []
         for reference in done:

@@ -143,6 +143,24 @@ def ray_cluster():
 
 
 @pytest.mark.slow
+def test_a_node_that_joins_is_counted(ray_cluster, tmp_path):
+    from rostam_py.sweep import ray_backend as module
+    from rostam_py.sweep.backend import Work
+    from rostam_py.sweep.identity import code_version
+
+    cluster, _ = ray_cluster
+    backend = module.RayBackend(Work("t", str(tmp_path), code_version()), {}, 0, cluster.address)
+    try:
+        assert backend.num_workers == 2
+        cluster.add_node(num_cpus=3, object_store_memory=2**27)
+        cluster.wait_for_nodes()
+        backend._count_workers()
+        assert backend.num_workers == 5
+    finally:
+        backend.close()
+
+
+@pytest.mark.slow
 def test_killed_node_of_a_ray_cluster_costs_only_the_point_it_computed(
     start_driver, ray_cluster, mlp_path, tmp_path, uninterrupted
 ):
