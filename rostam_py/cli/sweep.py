@@ -129,7 +129,9 @@ def print_sweep(console: Console, result: SweepResult) -> None:
     columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys and _has(result, name))]
     times = [name for name in ("iteration_time_s", "exposed_s", "time_to_accuracy_s") if _has(result, name)]
     times += [name for name in ("slowdown_mean", "slowdown_max") if _has(result, name)]
-    table = Table(title=f"{result.manifest['title']}: best of {result.num_points:,} points by {result.goal}")
+    title = f"{result.manifest['title']}: best of {result.num_points:,} points by {result.goal}"
+    console.print(title, style="bold", highlight=False, markup=False, soft_wrap=True)
+    table = Table()
     short = [name.rpartition(".")[2] for name in columns]
     is_short = len(set(short)) == len(short)  # "seed" and "mix.seed" keep their names
     for name in columns:
@@ -168,7 +170,8 @@ def _print_plan(console: Console, prepared: Sweep, estimate: SweepEstimate, fold
         }  # fmt: skip
         print(json.dumps(document, indent=2))
         return 0
-    table = Table(title=prepared.describe())
+    console.print(prepared.describe(), style="bold", highlight=False, markup=False, soft_wrap=True)
+    table = Table()
     table.add_column("axis")
     table.add_column("values", justify="right")
     table.add_column("labels", overflow="fold")
