@@ -154,7 +154,7 @@ def compare(points: SearchedPoints, mixes: Mixes) -> list[dict[str, Any]]:
     ours = [
         (f"{typical:.2f} (median stage), {fullest:.2f} (with the embedding)", typical > 2),
         (str(example["flows"]), example["flows"] == 14),
-        (f"{typical_gbit:.1f} (median stage), {fullest_gbit:.1f} (with the embedding)", fullest_gbit > 15),
+        (f"{typical_gbit:.1f} (median stage), {fullest_gbit:.1f} (with the embedding)", typical_gbit > 15),
         (f"{behind} of {len(intact)} mixes", behind == len(intact)),
         (f"{behind_failed} of {len(failed)} mixes", behind_failed == len(failed)),
     ]
