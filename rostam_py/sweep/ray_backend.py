@@ -12,26 +12,48 @@ _COUNT_EVERY_S = 10.0
 _OBJECT_STORE_BYTES = 256 * 2**20  # graphs are a few MB; Ray would take 30% of the memory
 
 
+def start_ray(num_workers: int, address: str | None) -> bool:
+    """Start or join Ray and return whether that was needed: who has, leaves it again.
+
+    Args: num_workers: CPUs of a local Ray, 0 for all. address: None starts Ray on this machine, "auto" joins the
+        cluster that runs here, "ray://host:10001" or "host:6379" another.
+    Raises: ConfigError if there is no cluster at the address.
+    Cost: 3 to 4 s for a local Ray. To be called in the main thread: Ray's processes end with the thread that started
+        them.
+    """
+    # Neither usage reports nor tokens: nothing leaves the machine, and a local cluster is this user's own.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    import ray
+
+    if ray.is_initialized():
+        return False
+    _start(ray, num_workers, address)
+    return True
+
+
+def leave_ray() -> None:
+    """Leave, and if it was started here stop, Ray."""
+    import ray
+
+    ray.shutdown()
+
+
 class RayBackend:
     """Plain tasks of one CPU each; a lost worker or node costs only the point it was computing.
 
-    Args: address: None starts Ray on this machine with ``num_workers`` CPUs, "auto" joins the cluster that runs here,
-        "ray://host:10001" or "host:6379" another. num_workers: None takes every CPU of the cluster.
-    Raises: ConfigError if there is no cluster at the address.
+    Args: num_workers: at most so many at once; 0 takes every CPU of the cluster. owns_cluster: what ``start_ray``
+        returned.
     """
 
     shares_crashes = False
 
-    def __init__(self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int, address: str | None) -> None:
-        # Neither usage reports nor tokens: nothing leaves the machine, and a local cluster is this user's own.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    def __init__(self, work: Work, graphs: dict[str, OperatorGraph], num_workers: int, owns_cluster: bool) -> None:
         import ray
 
+        self._owns_cluster = owns_cluster
+
         self._ray = ray
-        self._owns_cluster = not ray.is_initialized()
-        if self._owns_cluster:
-            _start(ray, num_workers, address)
         self._wanted = num_workers
         self._count_workers()
         references = {name: ray.put(graph) for name, graph in graphs.items()}

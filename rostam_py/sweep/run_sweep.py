@@ -12,6 +12,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +150,10 @@ class Sweep:
             tally = Tally(total=len(_distinct(self.points)))
             tally.stored = tally.total - len(todo)
             write_json(folder / "sweep.json", self.manifest(options.title, []))
-            graphs = self.load_graphs(_models_of(todo), report)
+            graphs: dict[str, OperatorGraph] = {}
             if todo:
-                self._evaluate(folder, store, todo, graphs, options, tally, progress, report)
+                graphs, owns_cluster = self._prepare(todo, options, report)
+                self._evaluate(folder, store, todo, graphs, options, owns_cluster, tally, progress, report)
             frame = store.frame()
         table = sweep_table(self.points, self._axis_keys, frame)
         write_table(folder, table, frame)
@@ -159,19 +161,35 @@ class Sweep:
         write_json(folder / "sweep.json", self.manifest(options.title, details))
         return SweepResult(folder, table, self.manifest(options.title, details))
 
+    def _prepare(
+        self, todo: list[Point], options: SweepOptions, report: Callable[[str], None]
+    ) -> tuple[dict[str, OperatorGraph], bool]:
+        """Return the graphs of what is to do, and whether Ray was started: both at once, where both take seconds."""
+        models = _models_of(todo)
+        report(f"starting {options.backend}")
+        if options.backend != "ray":
+            return self.load_graphs(models, report), False
+        from rostam_py.sweep.ray_backend import leave_ray, start_ray
+
+        with ThreadPoolExecutor(1) as other:
+            graphs = other.submit(self.load_graphs, models, report)
+            owns_cluster = start_ray(_num_workers(options, len(todo)), options.address)
+            if graphs.exception() is not None and owns_cluster:
+                leave_ray()
+            return graphs.result(), owns_cluster
+
     @property
     def _axis_keys(self) -> list[str]:
         return [axis.key for axis in self.axes]
 
     def _evaluate(
         self, folder: Path, store: Store, todo: list[Point], graphs: dict[str, OperatorGraph], options: SweepOptions,
-        tally: Tally, progress: Progress, report: Callable[[str], None],
+        owns_cluster: bool, tally: Tally, progress: Progress, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         token = secrets.token_hex(8)
         write_atomically(store.folder / TOKEN_FILE, token.encode())
         work = Work(token, str(store.folder.resolve()), code_version())
-        report(f"starting {options.backend}")
-        backend = make_backend(work, graphs, options, len(todo))
+        backend = make_backend(work, graphs, options, len(todo), owns_cluster)
         progress(tally)
         snapshots = Snapshots(lambda: self._write_snapshot(folder, store))
 
@@ -260,16 +278,28 @@ def _trace(model: str) -> OperatorGraph:
     return trace(model)
 
 
-def make_backend(work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int) -> Backend:
-    """Start the backend that the options name, with no more workers than points."""
+def make_backend(
+    work: Work, graphs: dict[str, OperatorGraph], options: SweepOptions, num_points: int, owns_cluster: bool
+) -> Backend:
+    """Return the backend that the options name, with no more workers than points.
+
+    Args: owns_cluster: of Ray, what ``start_ray`` returned.
+    """
+    workers = _num_workers(options, num_points)
     if options.backend == "inline":
         return InlineBackend(work, graphs)
     if options.backend == "process":
-        return ProcessBackend(work, graphs, min(options.workers or os.cpu_count() or 1, num_points))
+        return ProcessBackend(work, graphs, workers)
     from rostam_py.sweep.ray_backend import RayBackend
 
-    workers = options.workers or (0 if options.address else os.cpu_count() or 1)
-    return RayBackend(work, graphs, min(workers, num_points), options.address)
+    return RayBackend(work, graphs, workers, owns_cluster)
+
+
+def _num_workers(options: SweepOptions, num_points: int) -> int:
+    """Return the workers to use; 0 takes all CPUs of a cluster, whose nodes may come and go."""
+    if options.address is not None:
+        return options.workers or 0
+    return min(options.workers or os.cpu_count() or 1, num_points)
 
 
 def _distinct(points: Sequence[Point]) -> list[Point]:

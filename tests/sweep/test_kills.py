@@ -149,7 +149,8 @@ def test_a_node_that_joins_is_counted(ray_cluster, tmp_path):
     from rostam_py.sweep.identity import code_version
 
     cluster, _ = ray_cluster
-    backend = module.RayBackend(Work("t", str(tmp_path), code_version()), {}, 0, cluster.address)
+    work = Work("t", str(tmp_path), code_version())
+    backend = module.RayBackend(work, {}, 0, module.start_ray(0, cluster.address))
     try:
         assert backend.num_workers == 2
         cluster.add_node(num_cpus=3, object_store_memory=2**27)

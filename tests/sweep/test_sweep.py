@@ -86,7 +86,13 @@ def test_process_pool_and_driver_give_equal_bytes(base, mlp, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_ray_gives_equal_bytes(base, mlp, tmp_path):
+def test_ray_gives_equal_bytes_and_is_left_where_a_model_cannot_be_traced(base, mlp, tmp_path):
+    ray = pytest.importorskip("ray")
+    model = tmp_path / "mine.py"
+    model.write_text("class Net: pass\n")
+    with pytest.raises(ConfigError):
+        run_sweep(base | {"model": f"{model}:Net"}, out=tmp_path / "c", backend="ray", workers=1, details=0)
+    assert not ray.is_initialized()
     inline(base, mlp, tmp_path / "a")
     run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path / "b", backend="ray", workers=2, details=0)
     for name in ("points.parquet", "points.csv"):
