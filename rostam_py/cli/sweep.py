@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +29,7 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     overrides = [one for one in overrides if one != "--dry-run"]
     command = read_command(overrides)
     prepared = Sweep(command.settings, axes=command.axes)
-    options = SweepOptions(**{entry.name: getattr(command.section, entry.name) for entry in fields(SweepOptions)})
+    options = command.section
     folder = Path(command.out) if command.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
     console = Console(width=max(120, Console().width))
     if is_dry:

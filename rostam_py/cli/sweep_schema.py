@@ -7,6 +7,7 @@ from omegaconf import MISSING
 
 from rostam_py.cli.schema import FailuresConfig, SearchOptions, StrategyConfig
 from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.sweep.options import SweepOptions
 
 
 @dataclass(kw_only=True)
@@ -40,27 +41,16 @@ class MixOptions:
 
 
 @dataclass(kw_only=True)
-class SweepSection:
+class SweepSection(SweepOptions):
     """Axes and execution.
 
     mode: run (simulate the strategy), search (find the best one) or mix (jobs that share the fabric). grid: axes as
     {key: [values]}. rows: one axis of cases that set several keys at once, [{label: A, fabric: tree_64}, ...].
-    workers: null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or inline.
-    address: of a running Ray cluster, auto for the one on this machine; null starts Ray here. retries: times that a
-    point may lose its worker. store: folder of finished points that several sweeps share; null keeps them in out.
-    details: points whose timeline, traffic and links the report draws. title: of table and report.
     """
 
     mode: str = "run"
     grid: dict[str, Any] = field(default_factory=dict)
     rows: list[Any] = field(default_factory=list)
-    workers: int | None = None
-    backend: str = "ray"
-    address: str | None = None
-    retries: int = 2
-    store: str | None = None
-    details: int = 3
-    title: str | None = None
 
 
 @dataclass(kw_only=True)

@@ -11,11 +11,11 @@ BACKENDS = ("ray", "process", "inline")
 class SweepOptions:
     """How a sweep runs; nothing here changes a result.
 
-    workers: processes, or CPUs of Ray; None takes all. backend: ray, process (a pool on this machine, quick to start)
-    or inline (this process). address: of a Ray cluster, "auto" or "ray://host:10001"; None starts Ray here.
-    retries: times that a point may lose its worker before that is its result. store: folder of finished points, to
-    share between sweeps; None keeps it with the sweep. details: points of which pictures are kept, the best of each
-    model first. title: of table and report.
+    workers: null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or inline (in this
+    process). address: of a running Ray cluster, auto for the one on this machine; null starts Ray here. retries: times
+    that a point may lose its worker. store: folder of finished points that several sweeps share; null keeps them with
+    the sweep. details: points whose timeline, traffic and links the report draws, the best of each model first. title:
+    of table and report.
     """
 
     workers: int | None = None
