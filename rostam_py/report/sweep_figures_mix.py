@@ -138,7 +138,8 @@ def _shares(reading: Reading, jobs: polars.DataFrame) -> Figure:
         said = str(name) if is_by_line else f"{name} {'job' if name == 1 else 'jobs'}"
         parts.append(pl.DataFrame({"group": said, "share_of_jobs": at, "slowdown": quantiles}))
     table = pl.concat(parts)
-    styles = {part["group"][0]: look for part, look in zip(parts, looks([str(one) for one in names]).values())}  # noqa: B905
+    drawn = looks([str(one) for one in names])
+    styles = {part["group"][0]: drawn[str(name)] for part, name in zip(parts, names, strict=True)}
     which = f" Mixes of {most} jobs, the most." if is_by_line else ""
     caption = (
         "Share of jobs (upward) that are slowed down by at most so much (to the right): the further left, the better."
