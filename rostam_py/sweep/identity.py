@@ -1,11 +1,12 @@
 """Identity of a point: a hash of everything that its result depends on.
 
-Equal keys mean equal results: resolved settings, the code that computes, and the contents of the files that settings
-name (cost tables, link lists, a user's model).
+Equal keys mean equal results: resolved settings (a list of links among them), the code that computes, torch's version,
+and the contents of the files that settings name (cost tables, a user's model).
 """
 
 import functools
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,15 +51,22 @@ def point_key(settings: Settings, graph_digests: Mapping[str, str] | None = None
     files = [_file_digest(name) for name in _files_of(settings)]
     models = [settings["model"]] if "model" in settings else [job["model"] for job in settings["jobs"]]
     graphs = [(graph_digests or {}).get(model) for model in models]
-    document = {"settings": settings, "code": code_version(), "files": files, "graphs": graphs}
+    code = [code_version(), _torch_version()]
+    document = {"settings": settings, "code": code, "files": files, "graphs": graphs}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+@functools.cache
+def _torch_version() -> str:
+    """Return the version of torch, which traces, without loading it."""
+    return importlib.metadata.version("torch")
 
 
 def _files_of(settings: Settings) -> list[str]:
     models = [settings["model"]] if "model" in settings else [job["model"] for job in settings["jobs"]]
     named = [model.rpartition(":")[0] for model in models if ":" in model and not model.startswith(GIVEN)]
-    links = settings["fabric"].get("links")
-    return [*named, *(f for f in (links, settings["cost"].get("table")) if isinstance(f, str))]
+    table = settings["cost"].get("table")  # a list of links is among the settings themselves
+    return [*named, *([table] if isinstance(table, str) else [])]
 
 
 def _file_digest(name: str) -> str:

@@ -118,7 +118,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     settings["failures"] = _merged("failures", defaults["failures"], settings["failures"])
     _check_common(settings)
     size = settings.pop("num_accelerators")
-    settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size)
+    settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size, _stamp(settings["fabric"].get("links")))
     settings["cost"] = _complete_cost(_text(settings["cost"]))
     if mode == "mix":
         _complete_mix(settings, defaults)
@@ -170,9 +170,17 @@ def _check_common(settings: Settings) -> None:
         raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
 
 
+def _stamp(file: Any) -> tuple[int, int] | None:
+    """Return what changes when a named file does: a list of links is read once for each of its contents."""
+    if not isinstance(file, str) or not Path(file).is_file():
+        return None
+    found = Path(file).stat()
+    return found.st_mtime_ns, found.st_size
+
+
 # What these return is shared between points and never changed: 100,000 points have few different fabrics.
 @functools.lru_cache(maxsize=4096)
-def _complete_fabric(text: str, size: int | None) -> Settings:
+def _complete_fabric(text: str, size: int | None, stamp: tuple[int, int] | None) -> Settings:
     given = json.loads(text)
     name = given.pop("name", None)
     if name is None:

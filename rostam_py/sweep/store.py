@@ -34,9 +34,18 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_point(folder: str | Path, row: Mapping[str, Any], wall_s: float) -> None:
-    """Store one finished point. Called by workers."""
+    """Store one finished point. Called by workers, and by the driver for workers that do not see the folder.
+
+    Raises: ConfigError where the folder cannot be written.
+    """
     document = {"key": row["key"], "wall_s": wall_s, "row": row}
-    write_atomically(Path(folder) / f"{row['key']}.json", json.dumps(document).encode())
+    try:
+        write_atomically(Path(folder) / f"{row['key']}.json", json.dumps(document).encode())
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be written ({error.strerror}); make room or choose another out=DIR, and give the command"
+            " again: what is finished is kept"
+        ) from error
 
 
 def has_point(folder: str | Path, key: str) -> bool:

@@ -34,6 +34,13 @@ def table_bytes(folder):
     return [(Path(folder) / name).read_bytes() for name in ("points.parquet", "points.csv")]
 
 
+def check_nothing_was_repeated(folder, before, uninterrupted):
+    """Check that points stored before a kill kept their own times, and that the table is that of a calm sweep."""
+    after = wall_times(folder)
+    assert {key: after[key] for key in before} == before
+    assert table_bytes(folder) == uninterrupted
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(start_driver, mlp_path, tmp_path_factory):
     """The table's bytes without kills, on one worker in the driver's own process."""
@@ -74,9 +81,8 @@ def test_killed_driver_goes_on_where_it_was(start_driver, workers, mlp_path, tmp
     assert NUM_POINTS // 3 <= len(before) < NUM_POINTS
     assert told["stored"] == len(before)
     assert told["done"] == NUM_POINTS - len(before)
+    check_nothing_was_repeated(tmp_path, before, uninterrupted)
     after = wall_times(tmp_path)
-    assert {key: after[key] for key in before} == before
-    assert table_bytes(tmp_path) == uninterrupted
     again = start_driver(**arguments).finish()
     assert (again["stored"], again["done"]) == (NUM_POINTS, 0)
     assert wall_times(tmp_path) == after
@@ -92,9 +98,7 @@ def test_killed_worker_costs_only_the_point_it_computed(start_driver, mlp_path, 
     told = driver.finish()
     assert told["lost"] >= 1
     assert (told["done"], told["errors"]) == (NUM_POINTS, 0)
-    after = wall_times(tmp_path)
-    assert {key: after[key] for key in before} == before
-    assert table_bytes(tmp_path) == uninterrupted
+    check_nothing_was_repeated(tmp_path, before, uninterrupted)
 
 
 def cpu_ticks(pid):
@@ -178,9 +182,7 @@ def test_killed_node_of_a_ray_cluster_costs_only_the_point_it_computed(
     told = driver.finish()
     assert told["lost"] >= 1
     assert (told["done"], told["errors"]) == (NUM_POINTS, 0)
-    after = wall_times(tmp_path)
-    assert {key: after[key] for key in before} == before
-    assert table_bytes(tmp_path) == uninterrupted
+    check_nothing_was_repeated(tmp_path, before, uninterrupted)
 
 
 @pytest.mark.slow
@@ -197,9 +199,7 @@ def test_killed_driver_of_a_ray_cluster_goes_on_where_it_was(
     before = driver.stored()
     told = start_driver(**arguments).finish()
     assert told["done"] == NUM_POINTS - told["stored"] < NUM_POINTS
-    after = wall_times(tmp_path)
-    assert {key: after[key] for key in before} == before
-    assert table_bytes(tmp_path) == uninterrupted
+    check_nothing_was_repeated(tmp_path, before, uninterrupted)
 
 
 @pytest.mark.slow
@@ -217,6 +217,4 @@ def test_killed_worker_of_a_ray_cluster_costs_only_the_point_it_computed(
     told = driver.finish()
     assert told["lost"] >= 1
     assert (told["done"], told["errors"]) == (NUM_POINTS, 0)
-    after = wall_times(tmp_path)
-    assert {key: after[key] for key in before} == before
-    assert table_bytes(tmp_path) == uninterrupted
+    check_nothing_was_repeated(tmp_path, before, uninterrupted)

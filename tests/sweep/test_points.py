@@ -80,6 +80,25 @@ def test_a_cost_tables_contents_are_part_of_the_key(base, tmp_path):
     assert point_key(settings) != before
 
 
+def test_a_list_of_links_is_read_again_when_its_file_has_changed(base, tmp_path):
+    path = tmp_path / "links.csv"
+    given = base | {"fabric": {"name": "custom", "links": str(path)}}
+    found = []
+    for bandwidth in ("400 Gb/s", "50 Gb/s"):
+        rows = "".join(f"a{i},s0,{bandwidth},100 ns\n" for i in range(4))
+        path.write_text(f"src,dst,bandwidth,latency\n{rows}")
+        found.append(complete_settings(given))
+    assert [settings["fabric"]["links"]["bandwidth"][0] for settings in found] == ["400 Gb/s", "50 Gb/s"]
+    assert point_key(found[0]) != point_key(found[1])
+
+
+def test_another_torch_makes_other_points(base, monkeypatch):
+    settings = complete_settings(base)
+    before = point_key(settings)
+    monkeypatch.setattr("rostam_py.sweep.identity._torch_version", lambda: "0.0")
+    assert point_key(settings) != before
+
+
 def test_graphs_of_ones_own_are_told_apart_by_content(base):
     settings = complete_settings(base)
     assert point_key(settings, {"graph:mlp": "a"}) != point_key(settings, {"graph:mlp": "b"})

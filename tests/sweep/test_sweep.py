@@ -286,6 +286,15 @@ def test_rows_that_workers_hand_back_are_stored_by_the_driver(base, mlp, tmp_pat
     assert set(store.finished()) == {p.key for p in points}
 
 
+def test_a_store_that_cannot_be_written_is_a_clear_error(base, mlp, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rostam_py.sweep.store.write_atomically", full)
+    with pytest.raises(ConfigError, match=r"store cannot be written \(No space left on device\); make room"):
+        inline(base, mlp, tmp_path)
+
+
 def test_a_worker_with_other_code_is_refused(base, mlp, tmp_path):
     work = Work("token", str(tmp_path), "0.0.0+other")
     with pytest.raises(ConfigError, match=r"the sweep began with 0.0.0\+other"):
