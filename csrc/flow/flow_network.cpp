@@ -22,7 +22,7 @@ RouteId FlowNetwork::add_route(const routing::Route& route) {
   return static_cast<RouteId>(routes_.size() - 1);
 }
 
-FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
+FlowId FlowNetwork::start(RouteId route, double bytes, uint64_t token, double rate_cap) {
   uint32_t id;
   if (free_flows_.empty()) {
     id = static_cast<uint32_t>(flows_.size());
@@ -32,7 +32,7 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
     free_flows_.pop_back();
   }
   FlowState& flow = flows_[id];
-  flow.bytes = flow.remaining = static_cast<double>(bytes);
+  flow.bytes = flow.remaining = bytes;
   flow.rate = 0;
   flow.rate_cap = rate_cap;
   flow.token = token;

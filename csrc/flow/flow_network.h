@@ -18,7 +18,7 @@ class FlowNetwork : public network::Network {
   FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client);
 
   network::RouteId add_route(const routing::Route& route) override;
-  network::FlowId start(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap) override;
+  network::FlowId start(network::RouteId route, double bytes, uint64_t token, double rate_cap) override;
   void cancel(network::FlowId flow) override;
   void set_capacity(int32_t link, double bytes_per_s) override;
   void set_path(network::FlowId flow, network::RouteId route) override;

@@ -70,6 +70,7 @@ void Session::account_unsent(int32_t d, SimTime from, SimTime to) {
 void Session::snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const {
   bytes = network_->link_bytes();
   busy = network_->link_busy_seconds();
+  if (quiet_rings_) quiet_rings_->add_loads(queue_.now(), bytes, busy);
 }
 
 // Bytes sent = bytes received in every finished iteration, and what a collective sent is its closed form.

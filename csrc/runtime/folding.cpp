@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "runtime/channels.h"
 #include "sim/random.h"
 
 namespace rostam::runtime {
@@ -36,7 +37,8 @@ struct System {
 
 class SystemBuilder {
  public:
-  SystemBuilder(const TaskGraph& graph, const routing::Router& router) : graph_(graph), router_(router) {}
+  SystemBuilder(const TaskGraph& graph, const routing::Router& router)
+      : graph_(graph), router_(router), lister_(graph) {}
 
   // False if the system is too large to refine.
   bool build() {
@@ -48,54 +50,14 @@ class SystemBuilder {
   System system;
 
  private:
-  // Distinct communication tasks of a program, per slot: (schedule or -1 for sends).
-  const std::vector<std::vector<int32_t>>& uses_of(int32_t program) {
-    auto [entry, is_new] = uses_.try_emplace(program);
-    if (is_new) {
-      entry->second.resize(graph_.programs[program].num_slots);
-      for (const ProgramEntry& step : graph_.programs[program].entries) {
-        for (const Task& task : graph_.templates[step.template_id].tasks) {
-          if (task.kind != TaskKind::kCollective && task.kind != TaskKind::kSend) continue;
-          auto& list = entry->second[task.slot];
-          if (std::find(list.begin(), list.end(), task.schedule) == list.end()) list.push_back(task.schedule);
-        }
-      }
-    }
-    return entry->second;
-  }
-
   bool add_device(int32_t d) {
-    const Device& device = graph_.devices[d];
-    const auto& uses = uses_of(device.program);
-    for (int32_t slot = 0; slot < static_cast<int32_t>(uses.size()); ++slot) {
-      if (uses[slot].empty()) continue;
-      peers_.clear();
-      for (const int32_t schedule : uses[slot]) collect_peers(device.slots[slot], schedule);
-      for (const auto& [peer, label] : peers_) {
+    const auto num_slots = static_cast<int32_t>(lister_.uses_of(graph_.devices[d].program).size());
+    for (int32_t slot = 0; slot < num_slots; ++slot) {
+      for (const auto& [peer, label] : lister_.peers_of(d, slot)) {
         if (!add_channel(d, peer, slot, label)) return false;
       }
     }
     return true;
-  }
-
-  void collect_peers(const SlotBinding& binding, int32_t schedule_id) {
-    if (schedule_id < 0) {
-      peers_.emplace_back(binding.peer, mix(1));
-      return;
-    }
-    const collectives::Schedule& schedule = *graph_.schedules[schedule_id];
-    std::unordered_map<int32_t, uint64_t> labels;
-    // Where all steps are alike the first one tells them apart as well as all of them do.
-    const collectives::Shape& shape = schedule.shape();
-    const int32_t num_steps = shape.has_fixed_peers ? std::min(1, shape.num_steps) : shape.num_steps;
-    for (int32_t step = 0; step < num_steps; ++step) {
-      transfers_.clear();
-      schedule.sends(binding.rank, step, transfers_);
-      for (const collectives::Transfer& transfer : transfers_) {
-        labels[transfer.peer] += mix(mix(uint64_t(step) << 32 | uint32_t(transfer.num_chunks)) + uint64_t(schedule_id));
-      }
-    }
-    for (const auto& [rank, label] : labels) peers_.emplace_back(graph_.groups[binding.group][rank], label);
   }
 
   bool add_channel(int32_t source, int32_t destination, int32_t slot, uint64_t label) {
@@ -114,10 +76,8 @@ class SystemBuilder {
 
   const TaskGraph& graph_;
   const routing::Router& router_;
-  std::unordered_map<int32_t, std::vector<std::vector<int32_t>>> uses_;
+  ChannelLister lister_;
   std::unordered_map<uint64_t, uint32_t> route_of_;
-  std::vector<std::pair<int32_t, uint64_t>> peers_;
-  std::vector<collectives::Transfer> transfers_;
 };
 
 size_t count_distinct(std::vector<uint64_t> colours) {
@@ -253,10 +213,6 @@ Folding make_folding(const System& system, const Colours& colours, const routing
 }
 
 }  // namespace
-
-uint64_t channel_key(int32_t source, int32_t slot, int32_t destination) {
-  return uint64_t(uint32_t(source)) << 40 | uint64_t(uint32_t(slot)) << 32 | uint32_t(destination);
-}
 
 Folding unfolded(const TaskGraph& graph, const routing::Router& router) {
   Folding folding;

@@ -27,8 +27,6 @@ struct Folding {
   std::unordered_map<uint64_t, routing::Route> routes;
 };
 
-uint64_t channel_key(int32_t source, int32_t slot, int32_t destination);
-
 // A capacity change of one engine link during the run.
 struct LinkEvent {
   SimTime time;

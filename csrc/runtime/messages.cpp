@@ -1,6 +1,7 @@
 // Session, second part: ranks that take part in collectives, and point-to-point messages.
 #include <algorithm>
 
+#include "runtime/channels.h"
 #include "runtime/payload.h"
 #include "runtime/session.h"
 #include "sim/random.h"
@@ -31,7 +32,12 @@ void Session::join_collective(int32_t d, int64_t sequence, int32_t index, Critic
   node.is_join = true;
   part.origin = path_.add(node, cause);
   change_collectives(d, 1);
-  advance(d, task.slot, occurrence);
+  const QuietRings::Rank rank = quiet_rings_ ? quiet_rings_->rank_of(d, task.slot) : QuietRings::Rank();
+  if (rank.ring != QuietRings::kNone) {
+    join_ring(d, task.slot, occurrence, rank);
+  } else {
+    advance(d, task.slot, occurrence);
+  }
 }
 
 // Moves a rank through as many steps as its sends and arrivals allow.
@@ -147,10 +153,13 @@ int32_t Session::new_message() {
 }
 
 void Session::send_message(int32_t index) {
-  const Message& message = messages_[index];
-  const int64_t planes = options_.num_planes;
-  const int64_t wire_bytes = (message.bytes + planes - 1) / planes;
-  network_->start(route_of(message.source, message.slot, message.peer), wire_bytes, static_cast<uint64_t>(index),
+  const network::RouteId route = route_of(messages_[index].source, messages_[index].slot, messages_[index].peer);
+  messages_[index].route = route;
+  for (const int32_t ring : crossings_[route]) {
+    disturb(ring);
+    quiet_rings_->enter(ring);
+  }
+  network_->start(route, static_cast<double>(wire_bytes(messages_[index].bytes)), static_cast<uint64_t>(index),
                   std::numeric_limits<double>::infinity());
 }
 
@@ -161,31 +170,35 @@ network::RouteId Session::route_of(int32_t d, int32_t slot, int32_t peer) {
   const uint64_t key = channel_key(d, slot, peer);
   auto [entry, is_new] = routes_.try_emplace(key, 0);
   if (is_new) {
-    if (folding_.is_folded) {
-      entry->second = network_->add_route(folding_.routes.at(key));
-    } else {
-      const int32_t from = device_of(d).accelerator, to = graph_->devices[peer].accelerator;
-      if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
-      const uint64_t hash = mix(mix(options_.seed + uint64_t(slot)) + pack(from, to));
-      entry->second = network_->add_route(router_->route(from, to, hash));
-    }
+    const routing::Route route = make_route(d, slot, peer);
+    entry->second = network_->add_route(route);
+    crossings_.resize(entry->second + 1);
+    if (quiet_rings_) crossings_[entry->second] = quiet_rings_->crossed_by(route, quiet_rings_->rank_of(d, slot));
   }
   state.last_peer = peer;
   state.last_route = entry->second;
   return entry->second;
 }
 
-Session::Traffic& Session::traffic_of(const Message& message) {
-  const auto iteration = static_cast<size_t>(message.iteration);
+routing::Route Session::make_route(int32_t d, int32_t slot, int32_t peer) const {
+  if (folding_.is_folded) return folding_.routes.at(channel_key(d, slot, peer));
+  const int32_t from = device_of(d).accelerator, to = graph_->devices[peer].accelerator;
+  if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
+  return router_->route(from, to, mix(mix(options_.seed + uint64_t(slot)) + pack(from, to)));
+}
+
+Session::Traffic& Session::traffic_of(int32_t device, int32_t iteration, int32_t category) {
+  const auto place = static_cast<size_t>(iteration);
   const size_t num_categories = graph_->categories.size();
-  if (traffic_.size() <= iteration) traffic_.resize(iteration + 1, std::vector<Traffic>(jobs_.size() * num_categories));
-  const auto job = static_cast<size_t>(device_of(message.source).job);
-  return traffic_[iteration][job * num_categories + static_cast<size_t>(message.category)];
+  if (traffic_.size() <= place) traffic_.resize(place + 1, std::vector<Traffic>(jobs_.size() * num_categories));
+  const auto job = static_cast<size_t>(device_of(device).job);
+  return traffic_[place][job * num_categories + static_cast<size_t>(category)];
 }
 
 void Session::on_sent(uint64_t token) {
   const Message& message = messages_[token];
-  Traffic& traffic = traffic_of(message);
+  for (const int32_t ring : crossings_[message.route]) quiet_rings_->leave(ring);
+  Traffic& traffic = traffic_of(message.source, message.iteration, message.category);
   traffic.sent_bytes += message.bytes * folding_.multiplicity[message.source];
   traffic.num_messages += folding_.multiplicity[message.source];
   if (message.mailbox != 0) {
@@ -204,7 +217,8 @@ void Session::on_delivered(uint64_t token) {
   // Out of the pool first: what follows may start new messages.
   Message message = std::move(messages_[token]);
   free_messages_.push_back(static_cast<int32_t>(token));
-  traffic_of(message).received_bytes += message.bytes * folding_.multiplicity[message.source];
+  traffic_of(message.source, message.iteration, message.category).received_bytes +=
+      message.bytes * folding_.multiplicity[message.source];
   if (message.mailbox != 0) {
     const auto waiting = awaited_.find(message.mailbox);
     if (waiting == awaited_.end()) {

@@ -15,7 +15,9 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
       link_events_(*this, &Session::apply_event),
       begins_(*this, &Session::begin_task),
       compute_ends_(*this, &Session::end_compute),
-      collective_ends_(*this, &Session::complete_collective) {
+      collective_ends_(*this, &Session::complete_collective),
+      quiet_ends_(*this, &Session::end_quietly),
+      late_arrivals_(*this, &Session::on_delivered) {
   if (!graph_->is_frozen) throw ConfigError("the task graph must be frozen before a session takes it");
   if (!(options_.comm_compute_fraction >= 0 && options_.comm_compute_fraction < 1)) {
     ROSTAM_THROW(ConfigError,
@@ -38,6 +40,10 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
 
 void Session::set_up() {
   network_ = std::make_unique<flow::FlowNetwork>(queue_, folding_.capacities, *this);
+  if (options_.enable_folding) {
+    const auto route = [this](int32_t d, int32_t slot, int32_t peer) { return make_route(d, slot, peer); };
+    quiet_rings_ = std::make_unique<QuietRings>(*graph_, folding_, options_.events, route);
+  }
   devices_ = std::vector<DeviceState>(folding_.representative.size());
   jobs_.resize(graph_->num_jobs);
   is_recorded_.assign(devices_.size(), 0);

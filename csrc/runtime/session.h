@@ -16,6 +16,7 @@
 #include "flow/flow_network.h"
 #include "runtime/critical_path.h"
 #include "runtime/folding.h"
+#include "runtime/quiet_rings.h"
 #include "runtime/session_result.h"
 #include "runtime/task_graph.h"
 
@@ -30,7 +31,7 @@ struct SessionOptions {
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
   uint64_t seed = 0;
-  bool enable_folding = true;
+  bool enable_folding = true;  // false: every device and every message is simulated
   std::vector<LinkEvent> events;
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
 };
@@ -90,6 +91,9 @@ class Session : public network::FlowClient {
     int32_t task = 0;
     SimTime joined;
     CriticalPath::Ref origin;  // the join that decided when the current step could start
+    bool is_quiet = false;     // it goes without messages; through at quiet_end if all have joined
+    SimTime quiet_end = SimTime::never();
+    CriticalPath::Ref quiet_origin;
   };
   struct SlotState {
     uint32_t first_occurrence = 0;
@@ -132,6 +136,7 @@ class Session : public network::FlowClient {
     int16_t category = 0;
     int32_t iteration = 0;
     bool is_synchronous = false;
+    network::RouteId route = 0;
   };
   struct Arrival {
     CriticalPath::Ref origin;
@@ -191,8 +196,18 @@ class Session : public network::FlowClient {
   void await_message(int32_t device, int64_t sequence, int32_t task);
   uint64_t mailbox_key(int32_t device, const Task& task, const Instance& instance) const;
   int32_t new_message();
-  Traffic& traffic_of(const Message& message);
+  Traffic& traffic_of(int32_t device, int32_t iteration, int32_t category);
+  int64_t wire_bytes(int64_t bytes) const { return (bytes + options_.num_planes - 1) / options_.num_planes; }
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
+  routing::Route make_route(int32_t device, int32_t slot, int32_t peer) const;
+
+  // quiet_messages.cpp: collectives that go without messages until somebody else uses their links
+  void join_ring(int32_t device, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
+  QuietRings::Exchange exchange_of(int32_t device, int32_t slot, const Participation& part);
+  void end_quietly(uint64_t device_and_slot);
+  void disturb(int32_t ring);
+  void resume(int32_t ring, uint32_t occurrence);
+  int32_t new_ring_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step);
 
   // accounting.cpp: breakdown, conservation, results
   void account_compute(int32_t device, SimTime start, SimTime end);
@@ -214,13 +229,15 @@ class Session : public network::FlowClient {
   EventQueue queue_;
   CriticalPath path_;
   std::unique_ptr<flow::FlowNetwork> network_;
-  Events device_starts_, link_events_, begins_, compute_ends_, collective_ends_;
+  std::unique_ptr<QuietRings> quiet_rings_;  // null if every message is to be simulated
+  Events device_starts_, link_events_, begins_, compute_ends_, collective_ends_, quiet_ends_, late_arrivals_;
   std::vector<DeviceState> devices_;
   std::vector<Job> jobs_;
   std::vector<Message> messages_;
   std::vector<int32_t> free_messages_;
   std::unordered_map<uint64_t, network::RouteId> routes_;
-  std::unordered_map<uint64_t, Arrival> arrived_;                      // before its recv was made
+  std::vector<std::vector<int32_t>> crossings_;    // per route: quiet rings of others whose links it uses
+  std::unordered_map<uint64_t, Arrival> arrived_;  // before its recv was made
   std::unordered_map<uint64_t, std::pair<int64_t, int32_t>> awaited_;  // recv made before arrival
   std::vector<collectives::Transfer> transfers_;
   bool has_run_ = false;

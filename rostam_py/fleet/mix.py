@@ -84,7 +84,8 @@ def simulate_mix(
     Returns: outcome and RunResult of every job, in order.
     Raises: ConfigError for bad arguments or plans of another machine; DegreeError for jobs that overlap or ask for
         too much; what ``simulate`` raises.
-    Cost: messages of all jobs' iterations at about a microsecond each, and as much again for the baselines.
+    Cost: about a microsecond for each kernel of all jobs' iterations, and for each message on links that somebody
+        else uses; as much again for the baselines.
     Source: own, tests/fleet.
     """
     if isinstance(num_iterations, bool) or not isinstance(num_iterations, int) or num_iterations < 1:

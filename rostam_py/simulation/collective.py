@@ -113,7 +113,8 @@ def run_collective(
         hierarchical; default by fabric.
         start_s: when each rank joins [s], a sequence or {rank: time}. events: LinkBandwidth changes.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
-    Cost: about a microsecond a message unfolded; p (p-1) messages a ring step pair.
+    Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
+        pair.
     """
     check_fidelity(fidelity, ("analytic", "flow"))
     check_events(events, (LinkBandwidth,), "run_collective")

@@ -39,14 +39,15 @@ def simulate(
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
         nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
     Args: fidelity: "flow". routing: "spray" or "hash" (seeded by ``seed``). fold: simulate devices that must
-        behave alike once (same numbers, see MODEL H24). fuse: False keeps every kernel a task (same times,
-        slower). timeline: True records one device of every stage, or a list of accelerators. events:
+        behave alike once, and rings whose links nobody else uses meanwhile without their messages (same numbers,
+        see MODEL H24); False simulates every device and message. fuse: False keeps every kernel a task (same
+        times, slower). timeline: True records one device of every stage, or a list of accelerators. events:
         LinkBandwidth changes. start_times: of each plan [s or text]. max_iterations: upper bound; default 10
         for one plan; with several plans each runs exactly that many, default 3. min_iterations: of one plan,
         whether it is steady before or not.
     Returns: RunResult, or a list of them for a list of plans.
     Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
-    Cost: messages in one iteration x iterations, at about a microsecond each; folding divides it.
+    Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
     check_fidelity(fidelity, ("flow",))
     check_events(events, (LinkBandwidth,), "simulate")

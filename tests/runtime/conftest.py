@@ -72,7 +72,7 @@ class GraphBuilder:
         return raw
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def graph():
     """Return the builder class."""
     return GraphBuilder

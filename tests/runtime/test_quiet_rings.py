@@ -1,0 +1,153 @@
+"""Rings computed without their messages, against the same job message by message (fold=False simulates every one)."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+
+LENGTHS = st.integers(0, 5_000)  # ps; a byte takes 1,000
+
+
+def rings_alone(graph, lengths, num_bytes, alpha_ps, slowdown, start_ps):
+    """Two all-reduces, each behind a kernel of its own length on every rank, so that ranks join when they like."""
+    g = graph(len(lengths), alpha_ps=alpha_ps)
+    g.group(*np.roll(range(len(lengths)), 2).tolist())
+    programs = []
+    for length in lengths:
+        tasks = [g.compute(length), g.all_reduce(num_bytes, deps=[0]), g.compute(1_000, deps=[1]),
+                 g.all_reduce(num_bytes // 3, deps=[2]), g.compute(10, deps=[1]), g.compute(10, deps=[3])]  # fmt: skip
+        programs.append(g.program(g.template(*tasks)))
+    g.devices(programs, slowdown, start_ps)
+    return g
+
+
+def rings_and_visitors(graph, rows, kinds, sizes, num_groups, shift, alpha_ps):
+    """Rings of neighbours (slot 0) and of strangers (slot 2), and messages to the device `shift` further (slot 1)."""
+    p = len(rows)
+    g = graph(p, alpha_ps=alpha_ps)
+    length = p // num_groups
+    for first in range(0, p, length):
+        g.group(*range(first, first + length))
+    for first in range(length):
+        g.group(*range(first, p, length), slot=2)
+    programs = []
+    for d, row in enumerate(rows):
+        g.peer(d, (d + shift) % p)
+        tasks = []
+        for channel, (kind, size, kernel) in enumerate(zip(kinds, sizes, row, strict=True)):
+            last = len(tasks) - 1
+            tasks.append(g.compute(kernel, deps=[last] if last >= 0 and kind != "visit" else []))
+            if kind == "visit":
+                tasks += [g.send(channel, size, deps=[len(tasks) - 1]), g.recv(channel)]
+            elif kind == "near":
+                tasks.append(g.all_reduce(size, deps=[len(tasks) - 1], ranks=length))
+            elif num_groups > 1:
+                tasks.append(g.all_reduce(size, deps=[len(tasks) - 1], slot=2, category=1, ranks=num_groups))
+        programs.append(g.program(g.template(*tasks)))
+    g.devices(programs)
+    return g
+
+
+def totals(raw):
+    return {key: np.asarray(raw[key]).tolist() for key in ("sent_bytes", "received_bytes", "num_messages")}
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), p=st.integers(2, 9), num_bytes=st.integers(0, 40_000), alpha_ps=st.integers(0, 20_000))
+def test_ranks_that_join_at_any_time_end_as_message_by_message(graph, data, p, num_bytes, alpha_ps):
+    def draw(values):
+        return data.draw(st.lists(values, min_size=p, max_size=p))
+
+    options = {
+        "min_collective_ps": data.draw(st.sampled_from((0, 30_000))),
+        "comm_compute_fraction": data.draw(st.sampled_from((0.0, 0.25))),
+        "launch_latency_ps": data.draw(st.sampled_from((0, 700))),
+        "num_planes": data.draw(st.integers(1, 3)),
+    }
+    job = draw(LENGTHS), num_bytes, alpha_ps, draw(st.sampled_from((1.0, 1.25, 3.0))), draw(st.integers(0, 9_000))
+    whole, fast = (rings_alone(graph, *job).run(fold=fold, **options) for fold in (False, True))
+    assert fast["ends"] == whole["ends"]
+    assert fast["breakdown"] == whole["breakdown"]
+    assert fast["device_end_ps"].tolist() == whole["device_end_ps"].tolist()
+    assert totals(fast) == totals(whole)
+    np.testing.assert_allclose(fast["link_bytes"], whole["link_bytes"], rtol=1e-9, atol=1e-3)
+    np.testing.assert_allclose(fast["link_busy_s"], whole["link_busy_s"], rtol=1e-9, atol=1e-15)
+    assert fast["num_solves"] == 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.data(),
+    shape=st.sampled_from([(4, 1), (4, 2), (6, 2), (6, 3), (8, 2), (8, 4)]),
+    kinds=st.lists(st.sampled_from(("near", "near", "far", "visit")), min_size=2, max_size=8),
+    alpha_ps=st.sampled_from((0, 1_000, 50_000)),
+    iterations=st.integers(1, 3),
+)
+def test_visitors_on_the_links_change_nothing_that_messages_would_not(graph, data, shape, kinds, alpha_ps, iterations):
+    p, num_groups = shape
+    assume("near" in kinds)
+    row = st.lists(st.integers(0, 30_000), min_size=len(kinds), max_size=len(kinds))
+    rows = [data.draw(row)] * p if data.draw(st.booleans()) else [data.draw(row) for _ in range(p)]
+    sizes = [data.draw(st.integers(0, 60)) for _ in kinds]
+    job = rows, kinds, sizes, num_groups, data.draw(st.integers(1, p - 1)), alpha_ps
+    options = {"min_iterations": iterations, "max_iterations": iterations}
+    whole, fast = (rings_and_visitors(graph, *job).run(fold=fold, **options) for fold in (False, True))
+    # What is left of a disturbed message is rounded to a picosecond once more.
+    np.testing.assert_allclose(fast["ends"], whole["ends"], rtol=0, atol=5 * len(kinds) * iterations)
+    assert totals(fast) == totals(whole)
+    np.testing.assert_allclose(fast["link_bytes"], whole["link_bytes"], rtol=1e-6, atol=0.1)
+    for ours, theirs in zip(fast["breakdown"], whole["breakdown"], strict=True):
+        assert ours == pytest.approx(theirs, abs=10 * len(kinds) * iterations)
+
+
+def test_a_ring_is_computed_until_somebody_comes_and_again_after(graph):
+    def job(kinds):
+        rows = [[1_000 * (d + 1)] * len(kinds) for d in range(4)]
+        return rings_and_visitors(graph, rows, kinds, [4_000] * len(kinds), 1, 2, 0)
+
+    quiet = job(["near"] * 3).run(fold=True)
+    assert quiet["num_solves"] == 0
+    assert quiet["num_messages"].tolist() == [3 * 4 * 6, 0]
+    # The second all-reduce has the sends of the third task on its links; the others have none.
+    visited, whole = (job(["near", "near", "visit", "near"]).run(fold=fold) for fold in (True, False))
+    assert 0 < visited["num_solves"] < whole["num_solves"] / 2
+
+
+def test_a_link_that_changes_makes_no_quiet_ring(graph):
+    run = rings_alone(graph, [0, 10, 20, 30], 4_000, 0, None, None).run
+    assert run(fold=True)["num_solves"] == 0
+    slowed, whole = (
+        rings_alone(graph, [0, 10, 20, 30], 4_000, 0, None, None).run(fold=fold, link_events=[(2_000_000, 0, 5e8)])
+        for fold in (True, False)
+    )
+    assert slowed["num_solves"] > 0
+    assert slowed["ends"] == whole["ends"]
+
+
+def test_ranks_that_disagree_are_told(graph):
+    g = graph(2)
+    g.group(0, 1)
+    g.devices([g.program(g.template(g.compute(0), g.all_reduce(size, deps=[0]))) for size in (2_000, 4_000)])
+    with pytest.raises(ConfigError, match=r"joins collective 0 on slot 0 with 2 messages of \d+ bytes, others with 2"):
+        g.run(fold=True)
+
+
+@pytest.mark.parametrize(
+    ("routing", "strategy"), [("hash", {"dp": 4, "tp": 8}), ("spray", {"dp": 4, "tp": 4, "pp": 2})]
+)
+def test_servers_end_as_message_by_message(routing, strategy):
+    fabric = rostam.fabric(
+        "fat_tree", num_accelerators=32, radix=16, accelerator_bandwidth="100 Gb/s", server_size=8,
+        server_bandwidth="2.4 Tb/s",
+    )  # fmt: skip
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = rostam.place(
+        rostam.trace("transformer_350m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy)
+    )
+    fast, whole = (rostam.simulate(plan, routing=routing, fold=fold, seed=3) for fold in (True, False))
+    assert fast.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
+    assert fast.bytes_sent == whole.bytes_sent
+    assert fast.num_messages == whole.num_messages
