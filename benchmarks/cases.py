@@ -1,5 +1,7 @@
 """What is measured. A case prepares, unmeasured, and returns the call that is; each runs in its own process."""
 
+import atexit
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -135,7 +137,17 @@ _SWEPT = {
 }  # fmt: skip
 
 
-def _sweep(*, backend: str, num_points: int) -> Callable[[], dict[str, Any]]:
+def _cluster() -> str:
+    """Start a Ray cluster of one node of two CPUs, which ends with this process, and return its address."""
+    from ray.cluster_utils import Cluster
+
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    atexit.register(cluster.shutdown)
+    return cluster.address
+
+
+def _sweep(*, backend: str, num_points: int, on_cluster: bool = False) -> Callable[[], dict[str, Any]]:
     """Sweep points of about 20 ms on two workers; ideal is what one process takes for a point, halved."""
     from rostam_py.sweep import Sweep, SweepOptions, Tally
     from rostam_py.sweep.evaluate import Evaluator
@@ -150,6 +162,7 @@ def _sweep(*, backend: str, num_points: int) -> Callable[[], dict[str, Any]]:
     for point in samples:
         evaluator.row(point.key, point.settings)
     point_s = (time.perf_counter() - begin) / len(samples)
+    address = _cluster() if on_cluster else None
 
     def call() -> dict[str, Any]:
         marks: list[tuple[float, int]] = []
@@ -159,7 +172,7 @@ def _sweep(*, backend: str, num_points: int) -> Callable[[], dict[str, Any]]:
 
         with tempfile.TemporaryDirectory() as folder:
             begin = time.perf_counter()
-            sweep.run(folder, SweepOptions(backend=backend, workers=2, details=0), progress=note)
+            sweep.run(folder, SweepOptions(backend=backend, workers=2, details=0, address=address), progress=note)
             whole_s = time.perf_counter() - begin
         first = next(mark for mark in marks if mark[1])
         running_s = marks[-1][0] - first[0]
@@ -168,6 +181,24 @@ def _sweep(*, backend: str, num_points: int) -> Callable[[], dict[str, Any]]:
             "of_ideal_running": (num_points - first[1]) * point_s / 2 / running_s,
             "of_ideal_whole": num_points * point_s / 2 / whole_s,
         }  # fmt: skip
+
+    return call
+
+
+def _mix(*, num_jobs: int) -> Callable[[], dict[str, Any]]:
+    """Simulate GPT-3 jobs of 512 accelerators each under ECMP on the 2,048 of the published Clos, three iterations."""
+    fabric = rostam.fabric(
+        "fat_tree", num_accelerators=2048, radix=64, num_spines=32, server_size=8, link_bandwidth="100 Gb/s"
+    )
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    strategy = rostam.Strategy(dp=8, tp=8, pp=8, precision="tf32", micro_batch=1, recompute="full")
+    graph = rostam.trace("gpt3_175b")
+    jobs = [rostam.Job(f"gpt_{i}", graph, strategy, 64) for i in range(num_jobs)]
+    plans = rostam.place_mix(jobs, machine, allocation="random", host_size=8, seed=0)
+
+    def call() -> dict[str, Any]:
+        mix = rostam.simulate_mix(jobs, machine, plans=plans, routing="hash", baselines=False)
+        return {"slowest_s": max(one.iteration_time_s for one in mix.jobs)}
 
     return call
 
@@ -255,11 +286,17 @@ def cases() -> list[Case]:
     ]  # fmt: skip
     found += [
         Case(
-            name=f"sweep_{backend}", prepare=_sweep, limit="85% of ideal",
-            arguments={"backend": backend, "num_points": 2000},
+            name=f"sweep_{name}", prepare=_sweep, limit="85% of ideal",
+            arguments={"backend": backend, "num_points": 2000, "on_cluster": on_cluster},
         )
-        for backend in ("process", "ray")
+        for name, backend, on_cluster in (
+            ("process", "process", False), ("ray", "ray", False), ("ray_cluster", "ray", True),
+        )
     ]  # fmt: skip
+    found += [
+        Case(name=f"gpt3_mix:{512 * count}", prepare=_mix, size=512 * count, arguments={"num_jobs": count})
+        for count in (1, 2, 4)
+    ]
     found += [
         Case(
             name=f"stored_sweep:{count}", prepare=_stored_sweep, size=count, limit="30 s, 2 GB at 100,000",
