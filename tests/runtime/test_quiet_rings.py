@@ -9,6 +9,12 @@ import rostam_py as rostam
 from rostam_py.errors import ConfigError
 
 LENGTHS = st.integers(0, 5_000)  # ps; a byte takes 1,000
+OPTIONS = st.fixed_dictionaries({
+    "min_collective_ps": st.sampled_from((0, 30_000)),
+    "comm_compute_fraction": st.sampled_from((0.0, 0.25)),
+    "launch_latency_ps": st.sampled_from((0, 700)),
+    "num_planes": st.integers(1, 3),
+})  # fmt: skip
 
 
 def rings_alone(graph, lengths, num_bytes, alpha_ps, slowdown, start_ps):
@@ -61,12 +67,7 @@ def test_ranks_that_join_at_any_time_end_as_message_by_message(graph, data, p, n
     def draw(values):
         return data.draw(st.lists(values, min_size=p, max_size=p))
 
-    options = {
-        "min_collective_ps": data.draw(st.sampled_from((0, 30_000))),
-        "comm_compute_fraction": data.draw(st.sampled_from((0.0, 0.25))),
-        "launch_latency_ps": data.draw(st.sampled_from((0, 700))),
-        "num_planes": data.draw(st.integers(1, 3)),
-    }
+    options = data.draw(OPTIONS)
     job = draw(LENGTHS), num_bytes, alpha_ps, draw(st.sampled_from((1.0, 1.25, 3.0))), draw(st.integers(0, 9_000))
     whole, fast = (rings_alone(graph, *job).run(fold=fold, **options) for fold in (False, True))
     assert fast["ends"] == whole["ends"]
@@ -93,7 +94,7 @@ def test_visitors_on_the_links_change_nothing_that_messages_would_not(graph, dat
     rows = [data.draw(row)] * p if data.draw(st.booleans()) else [data.draw(row) for _ in range(p)]
     sizes = [data.draw(st.integers(0, 60)) for _ in kinds]
     job = rows, kinds, sizes, num_groups, data.draw(st.integers(1, p - 1)), alpha_ps
-    options = {"min_iterations": iterations, "max_iterations": iterations}
+    options = data.draw(OPTIONS) | {"min_iterations": iterations, "max_iterations": iterations}
     whole, fast = (rings_and_visitors(graph, *job).run(fold=fold, **options) for fold in (False, True))
     # What is left of a disturbed message is rounded to a picosecond once more.
     np.testing.assert_allclose(fast["ends"], whole["ends"], rtol=0, atol=5 * len(kinds) * iterations)
