@@ -13,16 +13,16 @@ FlowNetwork::FlowNetwork(EventQueue& queue, std::vector<double> capacities, netw
   for (size_t l = 0; l < capacities.size(); ++l) links_[l].capacity = capacities[l];
 }
 
-RouteId FlowNetwork::add_route(const routing::Route& route) {
+RouteId FlowNetwork::add_route(const routing::Route& route, uint64_t name) {
   for (const routing::LinkShare& hop : route.links) {
     ROSTAM_CHECK(hop.link >= 0 && hop.link < num_links() && hop.share > 0,
                  "route over link " << hop.link << " with share " << hop.share);
   }
-  routes_.push_back({route.links, route.latency, 0});
+  routes_.push_back({route.links, route.latency, name, 0});
   return static_cast<RouteId>(routes_.size() - 1);
 }
 
-FlowId FlowNetwork::start(RouteId route, double bytes, uint64_t token, double rate_cap) {
+uint32_t FlowNetwork::new_flow(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
   uint32_t id;
   if (free_flows_.empty()) {
     id = static_cast<uint32_t>(flows_.size());
@@ -32,7 +32,7 @@ FlowId FlowNetwork::start(RouteId route, double bytes, uint64_t token, double ra
     free_flows_.pop_back();
   }
   FlowState& flow = flows_[id];
-  flow.bytes = flow.remaining = bytes;
+  flow.bytes = flow.remaining = static_cast<double>(bytes);
   flow.rate = 0;
   flow.rate_cap = rate_cap;
   flow.token = token;
@@ -42,6 +42,11 @@ FlowId FlowNetwork::start(RouteId route, double bytes, uint64_t token, double ra
   flow.route = route;
   flow.is_active = true;
   ++num_active_;
+  return id;
+}
+
+FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
+  const uint32_t id = new_flow(route, bytes, token, rate_cap);
   if (bytes <= 0) {
     // Nothing to send: no links, but the client hears of it after this call like of any other flow.
     expect_completion(id);
@@ -50,6 +55,18 @@ FlowId FlowNetwork::start(RouteId route, double bytes, uint64_t token, double ra
   attach(id);
   new_flows_.push_back(id);
   request_solve();
+  return id;
+}
+
+FlowId FlowNetwork::resume(RouteId route, int64_t bytes, uint64_t token, SimTime started) {
+  const uint32_t id = new_flow(route, bytes, token, std::numeric_limits<double>::infinity());
+  attach(id);
+  FlowState& flow = flows_[id];
+  flow.rate = flow.peak;
+  flow.bottleneck = kNoLink;
+  flow.updated = started;
+  flow.finish = started + transmit_time(flow.bytes, flow.rate);
+  expect_completion(id);
   return id;
 }
 

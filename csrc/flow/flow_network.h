@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "flow/max_min.h"
@@ -17,8 +19,11 @@ class FlowNetwork : public network::Network {
   // Units: capacities [bytes/s], one per link. `queue` and `client` must outlive the network.
   FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client);
 
-  network::RouteId add_route(const routing::Route& route) override;
-  network::FlowId start(network::RouteId route, double bytes, uint64_t token, double rate_cap) override;
+  network::RouteId add_route(const routing::Route& route, uint64_t name) override;
+  network::FlowId start(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap) override;
+  // A flow that started earlier, alone on its links, and has run at its peak since, none of it counted yet.
+  // REQUIRES: it is still being sent now, and no other flow is on its links.
+  network::FlowId resume(network::RouteId route, int64_t bytes, uint64_t token, SimTime started);
   void cancel(network::FlowId flow) override;
   void set_capacity(int32_t link, double bytes_per_s) override;
   void set_path(network::FlowId flow, network::RouteId route) override;
@@ -50,6 +55,7 @@ class FlowNetwork : public network::Network {
   struct RouteState {
     std::vector<routing::LinkShare> links;
     SimTime latency;
+    uint64_t name = 0;
     double bytes = 0;  // sent over this route so far
   };
   struct FlowState {
@@ -94,6 +100,7 @@ class FlowNetwork : public network::Network {
     FlowNetwork& owner_;
   };
 
+  uint32_t new_flow(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap);
   void attach(uint32_t flow);
   void detach(uint32_t flow);
   void mark_dirty(int32_t link);
@@ -106,6 +113,7 @@ class FlowNetwork : public network::Network {
   void include_members(int32_t link);
   bool include(uint32_t flow);
   void solve_region();
+  void order_region();
   bool grow_region();
   void find_bottleneck(size_t region_flow);
   bool is_full(int32_t local_link) const;
@@ -134,6 +142,7 @@ class FlowNetwork : public network::Network {
   // The flows that are being solved, and their binding links: load and fastest flow of each at the new rates.
   uint32_t link_epoch_ = 0;
   std::vector<uint32_t> region_flows_;
+  std::vector<std::pair<uint64_t, uint32_t>> named_;
   std::vector<int32_t> region_links_;
   std::vector<int32_t> bottlenecks_;
   std::vector<double> outside_load_, load_, fastest_;

@@ -4,6 +4,9 @@
 // flow is faster. So a change is solved for the flows next to it only, the others holding their rates, and the region
 // grows by the flows whose bottleneck that spoils (or who take more than their share of one) until none is left. The
 // result is the max-min vector of the whole; the work follows the change, not the connected component.
+//
+// Sums over flows go by the names of their routes, not by history: a rate that differs in its last bit ends a message a
+// picosecond earlier, and messages that compete amplify that without bound.
 #include <algorithm>
 
 #include "flow/flow_network.h"
@@ -85,6 +88,7 @@ void FlowNetwork::solve_region() {
   ++link_epoch_;
   region_links_.clear();
   problem_.clear();
+  order_region();
   for (const uint32_t id : region_flows_) {
     problem_.add_flow(flows_[id].peak);
     for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
@@ -102,15 +106,26 @@ void FlowNetwork::solve_region() {
   outside_load_.assign(region_links_.size(), 0);
   fastest_.assign(region_links_.size(), 0);
   for (size_t l = 0; l < region_links_.size(); ++l) {
+    long double outside_load = 0;  // rounded once, so that the order of the members hardly ever matters
     for (const Member& member : links_[region_links_[l]].members) {
       const FlowState& flow = flows_[member.flow];
       if (flow.seen == epoch_) continue;
-      outside_load_[l] += flow.rate * routes_[flow.route].links[member.hop].share;
+      outside_load += flow.rate * routes_[flow.route].links[member.hop].share;
       fastest_[l] = std::max(fastest_[l], flow.rate);
     }
+    outside_load_[l] = static_cast<double>(outside_load);
     problem_.capacity[l] = std::max(0.0, problem_.capacity[l] - outside_load_[l]);
   }
   problem_.solve();
+}
+
+// Orders the region's flows by the names of their routes.
+void FlowNetwork::order_region() {
+  named_.clear();
+  for (const uint32_t id : region_flows_) named_.emplace_back(routes_[flows_[id].route].name, id);
+  if (std::is_sorted(named_.begin(), named_.end())) return;
+  std::sort(named_.begin(), named_.end());
+  for (size_t k = 0; k < named_.size(); ++k) region_flows_[k] = named_[k].second;
 }
 
 // Adds the flows outside that the region's new rates leave without a bottleneck, or that crowd one of its flows out of

@@ -27,13 +27,14 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // Registers the links that flows may take; equal routes may be registered once and used by many flows.
+  // Registers the links that flows may take; equal routes may be registered once and used by many flows. `name` tells
+  // routes apart whatever the order of their registration: sums over flows follow it, so that they are reproducible.
   // REQUIRES: every link id < num_links(), shares > 0.
-  virtual RouteId add_route(const routing::Route& route) = 0;
+  virtual RouteId add_route(const routing::Route& route, uint64_t name) = 0;
 
-  // Starts a flow now; bytes may be fractional, as what is left of one. bytes == 0 is sent at once and delivered after
-  // the route's latency. Units: rate_cap [bytes/s]. The id is valid until the flow is sent or cancelled.
-  virtual FlowId start(RouteId route, double bytes, uint64_t token,
+  // Starts a flow now. bytes == 0 is sent at once and delivered after the route's latency.
+  // Units: rate_cap [bytes/s]. The id is valid until the flow is sent or cancelled.
+  virtual FlowId start(RouteId route, int64_t bytes, uint64_t token,
                        double rate_cap = std::numeric_limits<double>::infinity()) = 0;
 
   // Takes a flow off its links; its client hears no more of it. What was sent stays counted.

@@ -55,7 +55,7 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
 }
 
 network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
-  return network_.add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash));
+  return network_.add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash), static_cast<uint64_t>(flow));
 }
 
 void FlowRun::on_event(uint64_t payload) {

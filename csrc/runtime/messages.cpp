@@ -159,7 +159,7 @@ void Session::send_message(int32_t index) {
     disturb(ring);
     quiet_rings_->enter(ring);
   }
-  network_->start(route, static_cast<double>(wire_bytes(messages_[index].bytes)), static_cast<uint64_t>(index),
+  network_->start(route, wire_bytes(messages_[index].bytes), static_cast<uint64_t>(index),
                   std::numeric_limits<double>::infinity());
 }
 
@@ -171,7 +171,7 @@ network::RouteId Session::route_of(int32_t d, int32_t slot, int32_t peer) {
   auto [entry, is_new] = routes_.try_emplace(key, 0);
   if (is_new) {
     const routing::Route route = make_route(d, slot, peer);
-    entry->second = network_->add_route(route);
+    entry->second = network_->add_route(route, key);
     crossings_.resize(entry->second + 1);
     if (quiet_rings_) crossings_[entry->second] = quiet_rings_->crossed_by(route, quiet_rings_->rank_of(d, slot));
   }

@@ -213,7 +213,7 @@ void QuietRings::retire(Ring& ring, SimTime now) {
     const Collective& one = ring.collectives.front();
     const bool is_over = one.is_quiet ? one.end <= now : one.num_joined == static_cast<int32_t>(ring.devices.size());
     if (!is_over) return;
-    if (one.is_quiet) add_load(ring, one, now, ring.loads);
+    if (one.is_quiet) add_load(ring, one, now, false, ring.loads);
     ring.collectives.pop_front();
     ++ring.first_occurrence;
   }
@@ -233,7 +233,7 @@ std::vector<uint32_t> QuietRings::under_way(int32_t ring_index, SimTime now) con
 QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence, SimTime now) {
   Ring& ring = rings_[ring_index];
   Collective& one = collective(ring, occurrence);
-  add_load(ring, one, now, ring.loads);
+  add_load(ring, one, now, false, ring.loads);
   one.is_quiet = false;
   Moment moment;
   moment.ranks.resize(ring.devices.size());
@@ -249,10 +249,8 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
       rank.is_sending = sent > now;
       rank.num_sent += sent <= now;
       rank.num_delivered += arrival <= now;
-      if (rank.is_sending) {
-        const double done = ring.bytes_per_s[i] * (now - starts[i].time).seconds();
-        rank.unsent_wire_bytes = std::max(0.0, static_cast<double>(one.exchange.wire_bytes) - done);
-      } else if (arrival > now) {
+      rank.step_start = starts[i].time;
+      if (!rank.is_sending && arrival > now) {
         moment.messages.push_back({static_cast<int32_t>(i), step, arrival, rank.origin});
       }
     }
@@ -262,8 +260,10 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
   return moment;
 }
 
-// Adds what a quiet collective has carried up to `now`, per rank.
-void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, std::vector<Load>& loads) {
+// Adds what a quiet collective has carried up to `now`, per rank; bytes of messages that are still being sent on
+// demand.
+void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, bool counts_unfinished,
+                          std::vector<Load>& loads) {
   const auto bytes = static_cast<double>(one.exchange.wire_bytes);
   if (one.end <= now) {
     for (size_t i = 0; i < loads.size(); ++i) {
@@ -278,7 +278,11 @@ void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, 
       if (starts[i].time == SimTime::never()) continue;
       const SimTime passed = std::min(one.send_times[i], now - starts[i].time);
       loads[i].busy_ps += passed.ps();
-      loads[i].bytes += passed == one.send_times[i] ? bytes : ring.bytes_per_s[i] * passed.seconds();
+      if (passed == one.send_times[i]) {
+        loads[i].bytes += bytes;
+      } else if (counts_unfinished) {
+        loads[i].bytes += ring.bytes_per_s[i] * passed.seconds();
+      }
     }
     next_step(ring, one, now, starts);
   }
@@ -288,7 +292,7 @@ void QuietRings::add_loads(SimTime now, std::vector<double>& bytes, std::vector<
   for (const Ring& ring : rings_) {
     std::vector<Load> loads = ring.loads;
     for (const Collective& one : ring.collectives) {
-      if (one.is_quiet) add_load(ring, one, now, loads);
+      if (one.is_quiet) add_load(ring, one, now, true, loads);
     }
     for (size_t i = 0; i < loads.size(); ++i) {
       for (const routing::LinkShare& hop : ring.routes[i].links) {

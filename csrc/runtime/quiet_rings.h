@@ -46,12 +46,12 @@ class QuietRings {
   };
   // A rank at some moment, as the session would have it message by message.
   struct Progress {
-    int32_t step = 0;              // it is in; the number of steps if it is through
-    int32_t num_sent = 0;          // messages that have left it
-    int32_t num_delivered = 0;     // of those, messages that the next rank has
-    double unsent_wire_bytes = 0;  // of the message of `step`
+    int32_t step = 0;           // it is in; the number of steps if it is through
+    int32_t num_sent = 0;       // messages that have left it
+    int32_t num_delivered = 0;  // of those, messages that the next rank has
+    bool is_sending = false;    // the message of `step`, since `step_start`
+    SimTime step_start;
     CriticalPath::Ref origin;
-    bool is_sending = false;
   };
   struct InFlight {
     int32_t position = 0;  // of the sender
@@ -92,8 +92,8 @@ class QuietRings {
   void enter(int32_t ring) { ++rings_[ring].num_visitors; }
   void leave(int32_t ring) { --rings_[ring].num_visitors; }
 
-  // Quiet collectives of the ring that are under way. interrupt() tells where one stands, counts what it has carried
-  // and leaves the rest to the session.
+  // Quiet collectives of the ring that are under way. interrupt() tells where one stands, counts the bytes of messages
+  // that have been sent, and leaves the rest to the session.
   std::vector<uint32_t> under_way(int32_t ring, SimTime now) const;
   Moment interrupt(int32_t ring, uint32_t occurrence, SimTime now);
   const Exchange& exchange(int32_t ring, uint32_t occurrence) const {
@@ -137,7 +137,8 @@ class QuietRings {
   static void retire(Ring& ring, SimTime now);
   static std::vector<Start> first_step(const Collective& one, SimTime now);
   static void next_step(const Ring& ring, const Collective& one, SimTime now, std::vector<Start>& starts);
-  static void add_load(const Ring& ring, const Collective& one, SimTime now, std::vector<Load>& loads);
+  static void add_load(const Ring& ring, const Collective& one, SimTime now, bool counts_unfinished,
+                       std::vector<Load>& loads);
 
   std::vector<Ring> rings_;
   std::vector<size_t> first_rank_;  // per simulated device, into ranks_

@@ -16,6 +16,11 @@ OPTIONS = st.fixed_dictionaries({
     "num_planes": st.integers(1, 3),
 })  # fmt: skip
 
+SHUFFLED = [
+    13, 9, 14, 10, 1, 30, 25, 24, 23, 5, 8, 31, 19, 28, 11, 26,
+    22, 6, 7, 3, 27, 15, 17, 21, 16, 4, 18, 12, 20, 29, 2, 0,
+]  # fmt: skip
+
 
 def rings_alone(graph, lengths, num_bytes, alpha_ps, slowdown, start_ps):
     """Two all-reduces, each behind a kernel of its own length on every rank, so that ranks join when they like."""
@@ -96,12 +101,11 @@ def test_visitors_on_the_links_change_nothing_that_messages_would_not(graph, dat
     job = rows, kinds, sizes, num_groups, data.draw(st.integers(1, p - 1)), alpha_ps
     options = data.draw(OPTIONS) | {"min_iterations": iterations, "max_iterations": iterations}
     whole, fast = (rings_and_visitors(graph, *job).run(fold=fold, **options) for fold in (False, True))
-    # What is left of a disturbed message is rounded to a picosecond once more.
-    np.testing.assert_allclose(fast["ends"], whole["ends"], rtol=0, atol=5 * len(kinds) * iterations)
+    assert fast["ends"] == whole["ends"]
+    assert fast["breakdown"] == whole["breakdown"]
     assert totals(fast) == totals(whole)
-    np.testing.assert_allclose(fast["link_bytes"], whole["link_bytes"], rtol=1e-6, atol=0.1)
-    for ours, theirs in zip(fast["breakdown"], whole["breakdown"], strict=True):
-        assert ours == pytest.approx(theirs, abs=10 * len(kinds) * iterations)
+    np.testing.assert_allclose(fast["link_bytes"], whole["link_bytes"], rtol=1e-9, atol=1e-3)
+    np.testing.assert_allclose(fast["link_busy_s"], whole["link_busy_s"], rtol=1e-9, atol=1e-15)
 
 
 def test_a_ring_is_computed_until_somebody_comes_and_again_after(graph):
@@ -145,10 +149,20 @@ def test_servers_end_as_message_by_message(routing, strategy):
         server_bandwidth="2.4 Tb/s",
     )  # fmt: skip
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(
-        rostam.trace("transformer_350m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy)
-    )
+    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=32, strategy=rostam.Strategy(**strategy))
     fast, whole = (rostam.simulate(plan, routing=routing, fold=fold, seed=3) for fold in (True, False))
-    assert fast.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
+    assert fast.iteration_times_s == whole.iteration_times_s
     assert fast.bytes_sent == whole.bytes_sent
     assert fast.num_messages == whole.num_messages
+
+
+def test_messages_that_compete_all_over_a_torus_end_to_the_same_picosecond():
+    # Which rate is rounded up decides ties, and those decide more ties: one last bit moves the iteration by 200 ns.
+    machine = rostam.Machine(
+        fabric=rostam.fabric("torus", dims=(4, 8), accelerator_bandwidth="1600 Gb/s"), accelerator="a100_80gb"
+    )
+    strategy = rostam.Strategy(dp=16, tp=2, precision="bf16_mixed", accelerators=SHUFFLED)
+    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=64, strategy=strategy)
+    fast, whole = (rostam.simulate(plan, fold=fold, max_iterations=1) for fold in (True, False))
+    assert fast.iteration_times_s == whole.iteration_times_s
+    np.testing.assert_array_equal(fast.breakdown_by_device, whole.breakdown_by_device)
