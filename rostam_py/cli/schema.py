@@ -13,6 +13,8 @@ from omegaconf import MISSING
 from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.integers import check_seed
 from rostam_py.placement.strategy import Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 
@@ -33,6 +35,11 @@ class FailuresConfig:
     accelerators: int = 0
     boards: int = 0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for kind in ("links", "switches", "accelerators", "boards"):
+            check_integer(f"failures.{kind}", getattr(self, kind), 0)
+        check_seed("failures.seed", self.seed)
 
 
 def _strategy_schema() -> type:
@@ -84,6 +91,9 @@ class RunConfig:
     wandb: WandbOptions = field(default_factory=WandbOptions)
     out: str | None = None
 
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
+
 
 @dataclass(kw_only=True)
 class SearchOptions:
@@ -126,6 +136,9 @@ class SearchConfig:
     routing: str = "spray"
     seed: int = 0
     out: str | None = None
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
 
 
 @dataclass(kw_only=True)

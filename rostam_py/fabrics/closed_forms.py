@@ -1,6 +1,7 @@
 """Closed-form times of collectives on an idle fabric of uniform latency (MODEL A5)."""
 
 from rostam_py import _core
+from rostam_py.fabrics.config import check_integer
 from rostam_py.units import parse_bandwidth, parse_size, parse_time
 
 
@@ -30,7 +31,7 @@ def collective_time_ps(
             collective,
             algorithm,
             parse_size(num_bytes, "num_bytes"),
-            num_ranks,
+            check_integer("num_ranks", num_ranks, 1),
             parse_time(latency, "latency"),
             parse_bandwidth(bandwidth, "bandwidth"),
             grid,

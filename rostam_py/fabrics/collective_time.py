@@ -16,7 +16,8 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.rank_groups import grid_of_ranks, group_size, place_on_grid, unit_size
+from rostam_py.fabrics.integers import check_integers
+from rostam_py.fabrics.rank_groups import check_shapes, grid_of_ranks, group_size, place_on_grid, unit_size
 from rostam_py.fabrics.traffic import schedule_traffic
 from rostam_py.units import parse_size
 
@@ -93,7 +94,8 @@ def algorithm_costs(
     Cost: one route for each message of each distinct step.
     """
     rows_columns = (0, 0)
-    members = np.asarray(fabric.healthy_accelerators if ranks is None else ranks, dtype=np.int32)
+    members = _members(fabric, ranks)
+    check_shapes(len(members), grid, group)
     if _core.needs_grid(collective, algorithm) and len(members) > 1:
         placed = place_on_grid(fabric, ranks, grid)
         rows_columns, members = placed.shape, placed.reshape(-1).astype(np.int32)
@@ -135,7 +137,8 @@ def predict_collective_time(
         ignores that ranks drift apart and that shares grow as messages end.
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
         order on the fabric's grid where the algorithm needs one. grid: (rows, columns) of the ranks; without it
-        ranks that fill rows x columns of the fabric's own grid stand there. group: "server" of hierarchical.
+        ranks that fill rows x columns of the fabric's own grid stand there. group: ranks in a "server" of
+        hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither.
     Returns: time [s].
     Raises: ConfigError for unknown names or where a grid is missing; NoRouteError for a cut pair.
     Cost: the first call routes each message of each distinct step; later ones are arithmetic.
@@ -168,6 +171,7 @@ def choose_algorithm(
     names = [algorithm for name, algorithm in _core.schedule_names() if name == collective]
     if not names:
         _core.Schedule(collective, "", 1)  # says which collectives there are
+    check_shapes(len(_members(fabric, ranks)), grid, group)
     if collective == "all_to_all":
         return "direct"
     times: dict[str, float] = {}
@@ -188,6 +192,15 @@ def choose_algorithm(
     if refusal is not None and not times:
         raise refusal
     return min(times, key=lambda name: times[name])
+
+
+def _members(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None) -> np.ndarray:
+    """Return the accelerators of the ranks, int32 array, by default all that work."""
+    ids = fabric.healthy_accelerators if ranks is None else check_integers("ranks", ranks)
+    unknown = ids[(ids < 0) | (ids >= fabric.num_accelerators)]
+    if unknown.size:
+        raise ConfigError(f"ranks name accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
+    return ids.astype(np.int32)
 
 
 def _can_run(

@@ -7,6 +7,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.integers import is_integer
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def check_integer(key: str, value: Any, minimum: int) -> int:
 
     Raises: ConfigError naming key, value and the allowed range.
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < minimum:
+    if not is_integer(value) or int(value) < minimum:
         raise ConfigError(f"{key} is {value!r}; it must be an integer >= {minimum}")
     if int(value) > MAX_COUNT:
         raise ConfigError(f"{key} is {value!r}; it must be <= {MAX_COUNT}")
@@ -42,8 +43,8 @@ def check_dims(key: str, values: Any, minimum: int, what: str) -> tuple[int, ...
         raise ConfigError(f"{key} is {values!r}; it must be a list of integers such as [4, 4]")
     checked = tuple(values)
     for i, value in enumerate(checked):
-        if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < minimum:
-            raise ConfigError(f"{key}[{i}] is {value!r}; every {what} must be >= {minimum}")
+        if not is_integer(value) or int(value) < minimum:
+            raise ConfigError(f"{key}[{i}] is {value!r}; every {what} must be an integer >= {minimum}")
     if not checked:
         raise ConfigError(f"{key} is empty; it needs at least one {what}")
     return tuple(int(value) for value in checked)

@@ -10,7 +10,8 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.circuits import Circuits, check_demand
-from rostam_py.fabrics.config import FabricConfig
+from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
@@ -170,13 +171,16 @@ class Fabric:
     def with_circuits(self, traffic: Traffic, *, seed: int = 0) -> "Fabric":
         """Return this fabric with circuits set for a demand: a link for every connected pair, and so routes.
 
-        Model: the least bandwidth / bytes over the demanded pairs is maximised, then left-over bandwidth goes to the
-            slowest pairs (MODEL G21, G22). Circuits set before are dropped; later failures set them again.
-        Args: traffic: of one iteration. seed: of the rounding to whole wavelengths.
+        Model: the least bandwidth / bytes over the demanded pairs is made large, then left-over bandwidth goes to the
+            slowest pairs (MODEL G21, G22): the largest possible on sip_ocs but for what duplex loses, by a greedy
+            heuristic on sip_ring (``SipRingConfig`` says how far from the optimum). Circuits set before are dropped;
+            later failures set them again.
+        Args: traffic: of one iteration. seed: of the rounding to whole wavelengths, >= 0.
         Raises: ConfigError for a fabric without circuits, or a demand that it cannot hold.
         """
         if not self.is_circuit_switched:
             raise ConfigError(f"fabric {self._name!r} switches packets and has no circuits to set")
+        seed = check_seed("seed", seed)
         check_demand(traffic, self.num_accelerators, self.healthy_accelerators)
         return self._with_parts(self._parts, (traffic, seed))
 
@@ -250,13 +254,21 @@ class Fabric:
         return self._with_parts(parts, self._demand)
 
     def with_random_failures(self, kind: str = "links", count: int = 1, seed: int = 0) -> "Fabric":
-        """Return this fabric with ``count`` more working parts failed, drawn with ``seed``.
+        """Return this fabric with ``count`` more working parts failed, drawn with ``seed`` (>= 0).
 
         Args: kind: "switches", "links", "accelerators", or "boards" on a fabric that has any (hammingmesh, and a
             torus of several boards); a board works while one of its accelerators does.
         Raises: ConfigError for another kind or more parts than work.
         """
-        (checked_count,), (checked_seed,) = _ids("count", [count]), _ids("seed", [seed])
+        kinds = ("links", "switches", "accelerators", "boards")
+        if kind not in kinds:
+            raise ConfigError(f"kind is {kind!r}; it must be one of: {', '.join(kinds)}")
+        checked_count, checked_seed = check_integer(f"failures.{kind}", count, 0), check_seed("failures.seed", seed)
+        if kind == "boards" and self.num_boards == 0:
+            raise ConfigError(
+                f"failures.boards is {count}, but fabric {self._name!r} has no boards; fail accelerators, switches or"
+                " links instead"
+            )
         parts = self._parts.with_random_failures(kind, checked_count, checked_seed)
         return self._with_parts(parts, self._demand)
 
@@ -327,9 +339,8 @@ def _circuit_core(fabric: Fabric, circuits: Circuits) -> "_core.Fabric":
 
 
 def _ids(kind: str, values: Iterable[int]) -> list[int]:
-    ids = []
-    for value in values:
-        if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= int(value) < 2**31:
-            raise ConfigError(f"failures.{kind} holds {value!r}; it must be an integer >= 0")
-        ids.append(int(value))
+    ids: list[int] = check_integers(f"failures.{kind}", values).tolist()
+    for value in ids:
+        if not 0 <= value < 2**31:
+            raise ConfigError(f"failures.{kind} holds {value}; it must be an integer >= 0")
     return ids

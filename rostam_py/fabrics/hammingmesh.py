@@ -82,8 +82,8 @@ class HammingMeshConfig(FabricConfig):
         radix^2 / 2 links a row at taper 1) are left out.
     """
 
-    board: tuple[int, ...]
-    boards: tuple[int, ...]
+    board: Any  # Any lets text such as 2x2 through to the check below, whose error says what to write
+    boards: Any
     wiring: Any = "auto"
     taper: float = 1.0
     radix: int = 64

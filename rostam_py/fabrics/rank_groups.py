@@ -8,6 +8,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.integers import check_integers, is_integer
 
 DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither servers nor leaves
 
@@ -34,6 +35,20 @@ def group_size(num_ranks: int, unit: int) -> int:
     return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
 
 
+def check_shapes(num_ranks: int, grid: tuple[int, int] | None, group: int | None) -> None:
+    """Raise ConfigError for a grid that does not hold the ranks, or a group that does not divide them.
+
+    Either is checked whether or not the algorithm uses it.
+    """
+    if grid is not None:
+        sides = list(grid) if isinstance(grid, tuple | list | np.ndarray) else []
+        is_pair = len(sides) == 2 and all(is_integer(side) and side >= 1 for side in sides)
+        if not is_pair or int(sides[0]) * int(sides[1]) != num_ranks:
+            raise ConfigError(f"grid is {grid!r} for {num_ranks} ranks; it must be (rows, columns) that hold them")
+    if group is not None and (not is_integer(group) or group < 1 or num_ranks % group):
+        raise ConfigError(f"group is {group!r} for {num_ranks} ranks; it must be an integer >= 1 that divides them")
+
+
 def needs_grid(collective: str, algorithm: str) -> bool:
     """Return whether a registered algorithm runs on ranks that stand on a 2D grid."""
     return bool(_core.needs_grid(collective, algorithm))
@@ -53,7 +68,7 @@ def grid_of_ranks(fabric: Fabric, ranks: Sequence[int] | np.ndarray) -> np.ndarr
     Returns: the same ids, int array (rows, columns), in the order of the fabric's own grid.
     """
     grid = fabric.config.grid()
-    members = np.asarray(ranks, dtype=np.int64)
+    members = check_integers("ranks", ranks)
     if grid is None or members.size == 0:
         return None
     is_member = np.isin(grid, members)
@@ -78,12 +93,9 @@ def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid
                 f"{fabric.describe()}: there is no 2D grid{what}; name ranks, row-major, and grid=(rows, columns)"
             )
         return found
+    members = fabric.healthy_accelerators if ranks is None else check_integers("ranks", ranks)
+    check_shapes(len(members), grid, None)
     own = fabric.grid()
     if ranks is None and own is not None and own.shape == tuple(grid):
         return own
-    members = np.asarray(fabric.healthy_accelerators if ranks is None else ranks, dtype=np.int64)
-    if len(grid) != 2 or min(grid) < 1 or grid[0] * grid[1] != len(members):
-        raise ConfigError(
-            f"grid is {tuple(grid)!r} for {len(members)} ranks; it must be (rows, columns) that hold them"
-        )
     return members.reshape(int(grid[0]), int(grid[1]))

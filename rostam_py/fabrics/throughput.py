@@ -11,6 +11,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.integers import check_integers, is_integer
 
 PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
 
@@ -31,7 +32,7 @@ def link_loads(
     Cost: spray: destinations x links; other routings: flows x path length.
     """
     sizes = np.asarray(num_bytes, dtype=float)
-    ends = [np.asarray(side, dtype=np.int32) for side in (src, dst)]
+    ends = [check_integers(key, side) for key, side in (("src", src), ("dst", dst))]
     if not ends[0].shape == ends[1].shape == sizes.shape or sizes.ndim != 1:
         raise ConfigError(
             f"src, dst and num_bytes have shapes {ends[0].shape}, {ends[1].shape}, {sizes.shape}; "
@@ -39,6 +40,11 @@ def link_loads(
         )
     if sizes.size and not (np.isfinite(sizes).all() and sizes.min() >= 0):
         raise ConfigError("num_bytes must be finite and >= 0")
+    for key, side in zip(("src", "dst"), ends, strict=True):
+        unknown = side[(side < 0) | (side >= fabric.num_accelerators)]
+        if unknown.size:
+            raise ConfigError(f"{key} names accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
+    ends = [side.astype(np.int32) for side in ends]
     fabric = with_circuits_for(fabric, ends[0], ends[1], sizes)
     return np.asarray(_core.link_loads(fabric.core, routing, ends[0], ends[1], sizes / fabric.planes))
 
@@ -84,8 +90,10 @@ def _flows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (src, dst, share of B) of a pattern's flows."""
     count = len(healthy)
+    if not is_integer(shift):
+        raise ConfigError(f"shift is {shift!r}; it must be an integer")
     if not isinstance(pattern, str):
-        targets = np.asarray(pattern)
+        targets = check_integers("pattern", pattern)
         if targets.shape != (count,) or not np.isin(targets, healthy).all():
             raise ConfigError(
                 f"pattern is an array of shape {targets.shape}; it needs one working accelerator for each "

@@ -20,7 +20,7 @@ class TorusConfig(FabricConfig):
         Accelerators are numbered row-major within a board, boards row-major (MODEL C11); the last dimension
         runs fastest. All links have one latency, on boards too, as closed forms of rings need (MODEL A5).
     Args:
-        dims: sizes, each >= 1, not all 1.
+        dims: sizes such as [4,4], each >= 1, not all 1.
         board: sizes of a board, each a divisor of the same dimension; None numbers the torus as one board and
             prices every link as a cable. Links on a board are traces: counted as links, not priced.
         link_latency: of every link; 20 ns in the paper.
@@ -28,8 +28,8 @@ class TorusConfig(FabricConfig):
     Source: HammingMesh, appendices C (counts) and F (latencies).
     """
 
-    dims: tuple[int, ...]
-    board: tuple[int, ...] | None = None
+    dims: Any  # Any lets text such as 4x4 through to check_dims, whose error says what to write
+    board: Any = None
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.integers import check_integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +58,7 @@ class Traffic:
 
         Raises: ConfigError for lengths that differ, unknown accelerators, or sizes below 0 or not finite.
         """
-        sides = [np.asarray(side, dtype=np.int64).reshape(-1) for side in (src, dst)]
+        sides = [check_integers(f"traffic.{key}", side) for key, side in (("src", src), ("dst", dst))]
         sizes = np.asarray(num_bytes, dtype=np.float64).reshape(-1)
         if not len(sides[0]) == len(sides[1]) == len(sizes):
             lengths = f"{len(sides[0])}, {len(sides[1])}, {len(sizes)}"

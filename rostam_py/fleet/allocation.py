@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.fleet.job import Job, check_seed
+from rostam_py.fabrics.integers import check_seed
+from rostam_py.fleet.job import Job
 from rostam_py.placement.machine import Machine
 
 ALLOCATIONS = ("linear", "random")
@@ -28,7 +29,7 @@ def allocate(
             f"mix.host_size is {host_size!r}; it must be an integer from 1 to the machine's"
             f" {machine.num_accelerators} accelerators"
         )
-    check_seed(seed)
+    seed = check_seed("mix.seed", seed)
     taken = _fixed_owners(jobs, machine)
     hosts = _free_hosts(machine, host_size, taken)
     if allocation == "random":

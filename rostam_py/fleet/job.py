@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.strategy import Strategy
 from rostam_py.units import parse_time
@@ -32,7 +33,7 @@ class Job:
         object.__setattr__(self, "start_s", parse_time(self.start_s, f"jobs.{self.name}.start_s"))
         if self.accelerators is None:
             return
-        ids = tuple(int(a) for a in self.accelerators)
+        ids = tuple(check_integers(f"jobs.{self.name}.accelerators", self.accelerators).tolist())
         object.__setattr__(self, "accelerators", ids)
         if self.strategy.accelerators is not None or not isinstance(self.strategy.mapping, str):
             raise ConfigError(
@@ -88,7 +89,7 @@ def draw_jobs(
                 f"jobs.{job.name} names accelerators; a job that mixes are drawn from must leave them open"
             )
     window_s = parse_time(arrival_window_s, "mix.arrival_window")
-    check_seed(seed)
+    seed = check_seed("mix.seed", seed)
     least = min(job.num_accelerators for job in templates)
     if num_accelerators is not None and num_jobs * least > num_accelerators:
         raise ConfigError(
@@ -106,9 +107,3 @@ def draw_jobs(
         jobs.append(replace(drawn, name=f"{drawn.name}_{number}", start_s=float(start) * window_s))
         left = None if left is None else left - drawn.num_accelerators
     return jobs
-
-
-def check_seed(seed: int) -> None:
-    """Raise ConfigError unless a seed is an integer >= 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"mix.seed is {seed!r}; it must be an integer >= 0")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.fabrics.integers import check_seed
 from rostam_py.fleet.job import Job
 from rostam_py.fleet.place_mix import check_jobs, place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
@@ -78,7 +79,8 @@ def simulate_mix(
         On a fabric with circuits the mix has those of all its traffic, a job alone those of its own.
     Args: jobs: Jobs, or Plans (named plan_0, plan_1, ...). machine: that they share. plans: of the Jobs, from
         ``place_mix``; None places them with its defaults. start_times: of Plans [s, or text]; Jobs have theirs.
-        routing: "hash" (one path a connection, as ECMP) or "spray". seed: of the hash. num_iterations: >= 1.
+        routing: "hash" (one path a connection, as ECMP) or "spray". seed: of the hash and of circuits.
+        num_iterations: >= 1.
         baselines: False leaves alone_s and ideal_s out; a ``Baselines`` keeps and reuses what it holds.
         timeline: as in ``simulate``, of the mix.
     Returns: outcome and RunResult of every job, in order.
@@ -90,6 +92,7 @@ def simulate_mix(
     """
     if isinstance(num_iterations, bool) or not isinstance(num_iterations, int) or num_iterations < 1:
         raise ConfigError(f"mix.num_iterations is {num_iterations!r}; it must be an integer >= 1")
+    seed = check_seed("seed", seed)
     placed = _placed(jobs, machine, plans, start_times)
     results = simulate(
         [one.plan for one in placed], routing=routing, seed=seed, start_times=[one.start_s for one in placed],

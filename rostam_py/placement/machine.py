@@ -5,6 +5,7 @@ from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.integers import is_integer
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, format_count, format_size
 
@@ -25,12 +26,13 @@ class Machine:
     def __post_init__(self) -> None:
         if isinstance(self.accelerator, str):
             object.__setattr__(self, "accelerator", get_accelerator(self.accelerator))
+        for accelerator in self.slow:
+            if not is_integer(accelerator) or not 0 <= accelerator < self.num_accelerators:
+                raise ConfigError(
+                    f"machine.slow names accelerator {accelerator!r}; the fabric has 0 to {self.num_accelerators - 1}"
+                )
         object.__setattr__(self, "slow", {int(k): float(v) for k, v in dict(self.slow).items()})
         for accelerator, factor in self.slow.items():
-            if not 0 <= accelerator < self.num_accelerators:
-                raise ConfigError(
-                    f"machine.slow names accelerator {accelerator}; the fabric has 0 to {self.num_accelerators - 1}"
-                )
             if not 0 < factor < float("inf"):
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
 

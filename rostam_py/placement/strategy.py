@@ -13,6 +13,7 @@ from typing import Any
 from rostam_py.costs.optimizers import get_optimizer
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.html import html_pairs
 from rostam_py.registry import Registry
 from rostam_py.units import parse_size, parse_time
@@ -47,8 +48,9 @@ class Strategy:
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
     max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
-    mapping: "linear", "random" (with mapping_seed), "random(3)" or the accelerator of every rank.
-    mapping_seed: draws the random mapping.
+    mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
+        a list with the accelerator of every rank.
+    mapping_seed: draws the random mapping, 0 to 2^64 - 1.
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives); default ring, direct for all_to_all,
         binomial_tree for broadcast.
@@ -124,11 +126,12 @@ class Strategy:
             _check_choice(f"algorithms.{name}", algorithm, ("auto", *algorithm_names(name)))
 
     def _check_mapping(self) -> None:
+        check_seed("strategy.mapping_seed", self.mapping_seed)
         if isinstance(self.mapping, str):
             if self.mapping not in ("linear", "random") and random_seed(self.mapping) is None:
                 raise ConfigError(
-                    f"strategy.mapping is {self.mapping!r}; it must be 'linear', 'random', 'random(SEED)' or a list"
-                    " with the accelerator of every rank"
+                    f"strategy.mapping is {self.mapping!r}; it must be linear, random (its seed is"
+                    " strategy.mapping_seed) or a list with the accelerator of every rank"
                 )
         else:
             self.mapping = _id_list("mapping", self.mapping)
@@ -224,10 +227,7 @@ def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def _id_list(key: str, value: Any) -> list[int]:
-    try:
-        ids = [int(v) for v in value]
-    except (TypeError, ValueError):
-        raise ConfigError(f"strategy.{key} is {value!r}; it must be a list of accelerator ids") from None
+    ids: list[int] = check_integers(f"strategy.{key}", value).tolist()
     if len(set(ids)) != len(ids):
         twice = next(i for i in ids if ids.count(i) > 1)
         raise ConfigError(f"strategy.{key} names accelerator {twice} more than once; every id may occur once")

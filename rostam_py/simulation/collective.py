@@ -10,12 +10,14 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.closed_forms import closed_form_names, collective_time_ps
 from rostam_py.fabrics.collective_time import AlgorithmCosts, algorithm_costs, choose_algorithm
-from rostam_py.fabrics.rank_groups import place_on_grid
+from rostam_py.fabrics.integers import check_integers, check_seed, is_integer
+from rostam_py.fabrics.rank_groups import check_shapes, place_on_grid
 from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import (
     check_fidelity,
     group_size,
+    list_of,
     make_router,
     unit_size,
     with_circuits_for_collective,
@@ -110,16 +112,21 @@ def run_collective(
         healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
         the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: "flow", or
         "analytic" for MODEL A5's closed form on an idle fabric, where it holds. group: ranks in a "server" of
-        hierarchical; default by fabric.
-        start_s: when each rank joins [s], a sequence or {rank: time}. events: LinkBandwidth changes.
+        hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
+        neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
+        start_s: when each rank joins [s]: a sequence of one time a rank, or {rank: time} where the rest starts at 0.
+        events: LinkBandwidth changes.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
     """
     check_fidelity(fidelity, ("analytic", "flow"))
     check_events(events, (LinkBandwidth,), "run_collective")
+    seed = check_seed("seed", seed)
     size = parse_size(num_bytes, "num_bytes")
     members = _members(fabric, ranks)
+    check_shapes(len(members), grid, group)
+    starts_ps = _starts_ps(start_s, len(members))
     name = algorithm if algorithm is not None else _DEFAULT_ALGORITHMS.get(collective, "ring")
     if name == "auto":
         given = None if ranks is None else members
@@ -141,13 +148,13 @@ def run_collective(
     slots = np.full((count, 1, 3), -1, np.int32)
     slots[:, 0, 0] = graph.add_group(list(range(count)))
     slots[:, 0, 1] = np.arange(count)
-    starts = _starts_ps(start_s, count)[order]
-    graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts, slots)
+    graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts_ps[order], slots)
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events))
     raw = _core.run_session(
-        graph, router, num_planes=fabric.planes, seed=seed, fold=fold, link_events=link_event_list(events, router)
-    )
+        graph, router, num_planes=fabric.planes, seed=seed, fold=fold,
+        link_events=link_event_list(events, router, fabric),
+    )  # fmt: skip
     expected = _expected_bytes(_core.Schedule(collective, name, count, unit, shape), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:
         raise InternalError(f"{collective} sent {raw['sent_bytes'][0]} bytes, its closed form is {expected}")
@@ -170,13 +177,13 @@ def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
     healthy = np.asarray(fabric.healthy_accelerators)
     if ranks is None:
         return healthy.astype(np.int32)
-    members = np.asarray(list(ranks), dtype=np.int32)
+    members = check_integers("ranks", ranks)
     bad = members[~np.isin(members, healthy)]
     if bad.size:
         raise ConfigError(f"ranks name accelerator {bad[0]}, which has failed or does not exist")
     if len(members) == 0 or len(np.unique(members)) != len(members):
         raise ConfigError("ranks must name at least one accelerator, each once")
-    return members
+    return members.astype(np.int32)
 
 
 def _on_grid(
@@ -195,10 +202,13 @@ def _starts_ps(start_s: Mapping[int, float] | Sequence[float] | None, count: int
     starts = np.zeros(count, np.int64)
     if start_s is None:
         return starts
-    items = start_s.items() if isinstance(start_s, Mapping) else enumerate(start_s)
+    if isinstance(start_s, Mapping):
+        items = list(start_s.items())
+    else:
+        items = list(enumerate(list_of("start_s", start_s, count, "ranks", instead=", or {rank: time} for some")))
     for rank, value in items:
-        if not 0 <= rank < count:
-            raise ConfigError(f"start_s names rank {rank}; ranks are 0 to {count - 1}")
+        if not is_integer(rank) or not 0 <= rank < count:
+            raise ConfigError(f"start_s names rank {rank!r}; ranks are 0 to {count - 1}")
         starts[rank] = time_ps(value, "start_s")
     return starts
 
@@ -224,9 +234,12 @@ def _closed_form(
         # The interface's bandwidth: what moves the form's bytes in the time that the steps' fullest links need.
         probe = costs.num_chunks * 2**20
         bandwidth = form_ps(probe, 0.0, 1e9) * 1e-3 / costs.serial_s(probe)
-        ps = form_ps(num_bytes, _one_latency_s(costs), bandwidth)
+        latency_s = _one_latency_s(costs)
+        ps = form_ps(num_bytes, latency_s, bandwidth)
+        # Compared at whole chunks, which is all that routed steps know: halving_doubling folds ranks by S, not chunks.
+        whole = costs.num_chunks * -(-num_bytes // costs.num_chunks)
         slack = 2 * sum(step.count for step in costs.steps) + 1e-6 * ps
-        if abs(ps - costs.time_s(num_bytes) * 1e12) > slack:
+        if abs(form_ps(whole, latency_s, bandwidth) - costs.time_s(whole) * 1e12) > slack:
             raise ConfigError(
                 f"fidelity='analytic': the closed form of {collective}/{algorithm} does not hold on "
                 f"{fabric.describe()}, where messages of a step share links unevenly; use fidelity='flow'"

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.integers import check_seed, is_integer
 from rostam_py.units import parse_time
 
 
@@ -14,7 +16,9 @@ from rostam_py.units import parse_time
 class LinkBandwidth:
     """From ``time`` on the directed link ``link`` (index into ``fabric.links``) has ``scale`` x its bandwidth.
 
-    time: seconds or text with a unit. scale: >= 0; 0 stalls the link.
+    On an optical fabric links are those of the fabric with circuits set: ``result.fabric.links`` of ``simulate``, or
+    ``fabric.with_circuits(traffic).links``.
+    time: seconds or text with a unit. scale: >= 0 and finite; 0 stalls the link.
     """
 
     time: str | float
@@ -23,20 +27,30 @@ class LinkBandwidth:
 
     def __post_init__(self) -> None:
         parse_time(self.time, "events.time")
-        if not self.scale >= 0:
-            raise ConfigError(f"events.scale of link {self.link} is {self.scale}; it must be >= 0")
+        if not is_integer(self.link):
+            raise ConfigError(f"events.link is {self.link!r}; it must be an integer, an index into fabric.links")
+        is_number = isinstance(self.scale, Real) and not isinstance(self.scale, bool)
+        if not is_number or not 0 <= self.scale < float("inf"):
+            raise ConfigError(f"events.scale of link {self.link} is {self.scale!r}; it must be >= 0 and finite")
 
 
 @dataclass(frozen=True, slots=True)
 class Reroute:
     """From ``time`` on flow number ``flow`` of ``run_flows`` takes the path that ``path_hash`` selects.
 
-    Only hash routing has paths to select from.
+    Only hash routing has paths to select from; ``run_flows`` refuses it under another. time: seconds or text with a
+    unit. flow: >= 0. path_hash: 0 to 2^64 - 1.
     """
 
     time: str | float
     flow: int
     path_hash: int
+
+    def __post_init__(self) -> None:
+        parse_time(self.time, "events.time")
+        if not is_integer(self.flow):
+            raise ConfigError(f"events.flow is {self.flow!r}; it must be an integer, the number of a flow")
+        check_seed("events.path_hash", self.path_hash)
 
 
 def time_ps(value: str | float, key: str) -> int:
@@ -44,9 +58,10 @@ def time_ps(value: str | float, key: str) -> int:
     return round(parse_time(value, key) * 1e12)
 
 
-def link_event_list(events: Iterable[Any], router: Any) -> list[tuple[int, int, float]]:
+def link_event_list(events: Iterable[Any], router: Any, fabric: Any) -> list[tuple[int, int, float]]:
     """Return (time in ps, engine link, bytes/s) of the LinkBandwidth events, for a router without bundles.
 
+    Args: fabric: that the router is over, circuits set.
     Raises: ConfigError for a link that does not exist.
     """
     wanted = [event for event in events if isinstance(event, LinkBandwidth)]
@@ -57,9 +72,14 @@ def link_event_list(events: Iterable[Any], router: Any) -> list[tuple[int, int, 
     rows = []
     for event in wanted:
         if event.link not in engine_link:
+            where = "an index into fabric.links of a working link"
+            if fabric.is_circuit_switched:
+                where = (
+                    "a link of the fabric with circuits set, an index into result.fabric.links of simulate or"
+                    " fabric.with_circuits(traffic).links"
+                )
             raise ConfigError(
-                f"events name link {event.link}; it must be an index into fabric.links of a working link"
-                f" (0 to {max(engine_link, default=-1)})"
+                f"events name link {event.link}; it must be {where} (0 to {max(engine_link, default=-1)})"
             )
         index = engine_link[event.link]
         rows.append((time_ps(event.time, "events.time"), index, float(capacities[index]) * event.scale))
@@ -67,7 +87,9 @@ def link_event_list(events: Iterable[Any], router: Any) -> list[tuple[int, int, 
 
 
 def check_events(events: Sequence[Any], allowed: tuple[type, ...], where: str) -> None:
-    """Raise ConfigError unless every event is of an allowed type."""
+    """Raise ConfigError unless it is a list of events of the allowed types."""
+    if not isinstance(events, Sequence) or isinstance(events, str):
+        raise ConfigError(f"events is {events!r}; it must be a list, such as [LinkBandwidth(time, link, scale)]")
     for event in events:
         if not isinstance(event, allowed):
             names = ", ".join(kind.__name__ for kind in allowed)

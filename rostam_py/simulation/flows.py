@@ -9,10 +9,11 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
+from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
-from rostam_py.simulation.network import check_fidelity, make_router
-from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size, parse_time
+from rostam_py.simulation.network import check_fidelity, list_of, make_router
+from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size
 
 
 @dataclass(frozen=True)
@@ -59,32 +60,34 @@ def run_flows(
 
     Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
-        events: LinkBandwidth and Reroute. stop_s: when a flow that is still sending is cut off [s], None never.
+        seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, and Reroute where routing is "hash".
+        stop_s: when a flow that is still sending is cut off [s], None never.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links
         of bandwidth 0.
     """
     check_fidelity(fidelity, ("flow",))
     check_events(events, (LinkBandwidth, Reroute), "run_flows")
-    sizes = [-(-parse_size(value, "num_bytes") // fabric.planes) for value in num_bytes]
-    starts = [0.0] * len(sizes) if start_s is None else [parse_time(value, "start_s") for value in start_s]
-    if not len(src) == len(dst) == len(sizes) == len(starts):
-        lengths = f"{len(src)}, {len(dst)}, {len(sizes)}, {len(starts)}"
-        raise ConfigError(f"src, dst, num_bytes, start_s have lengths {lengths}; all must be equal")
+    seed = check_seed("seed", seed)
+    sources, targets = _ends(fabric, "src", src), _ends(fabric, "dst", dst)
+    num_flows = len(sources)
+    reroutes = _reroutes(events, routing, num_flows)
+    if len(targets) != num_flows:
+        raise ConfigError(f"src has {num_flows} entries and dst {len(targets)}; give both for every flow")
+    given = list_of("num_bytes", num_bytes, num_flows, "flows")
+    sizes = [-(-parse_size(value, "num_bytes") // fabric.planes) for value in given]
+    starts = [0 if value is None else time_ps(value, "start_s") for value in _per_flow(start_s, num_flows, "start_s")]
     stops = [-1 if value is None else time_ps(value, "stop_s") for value in _per_flow(stop_s, len(sizes), "stop_s")]
     caps = [
         np.inf if value is None else parse_bandwidth(value, "rate_cap") / fabric.planes
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
-    _check_healthy(fabric, [*src, *dst])
-    fabric = with_circuits_for(fabric, src, dst, sizes, seed=seed)
+    fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
     router = make_router(fabric, routing, has_events=bool(events))
-    reroutes = [(time_ps(e.time, "events.time"), e.flow, e.path_hash) for e in events if isinstance(e, Reroute)]
     raw = _core.run_flows(
-        router, fabric.num_accelerators, np.asarray(src, np.int32), np.asarray(dst, np.int32),
-        np.asarray(sizes, np.int64), np.asarray([round(s * 1e12) for s in starts], np.int64),
+        router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),
-        seed=seed, link_events=link_event_list(events, router), reroutes=reroutes,
+        seed=seed, link_events=link_event_list(events, router, fabric), reroutes=reroutes,
     )  # fmt: skip
     return FlowsResult(
         _seconds(raw["sent_ps"]),
@@ -95,17 +98,31 @@ def run_flows(
 
 
 def _per_flow(values: Sequence[Any] | None, count: int, key: str) -> Sequence[Any]:
-    if values is None:
-        return [None] * count
-    if len(values) != count:
-        raise ConfigError(f"{key} has {len(values)} entries for {count} flows; give one a flow")
-    return values
+    return [None] * count if values is None else list_of(key, values, count, "flows")
 
 
 def _seconds(ps: np.ndarray) -> np.ndarray:
     return np.where(ps < 0, np.nan, ps * 1e-12)
 
 
-def _check_healthy(fabric: Any, accelerators: Sequence[int]) -> None:
-    for accelerator in set(accelerators) & set(fabric.failures.accelerators):
-        raise ConfigError(f"a flow names accelerator {accelerator}, which has failed")
+def _ends(fabric: Any, key: str, accelerators: Sequence[int]) -> np.ndarray:
+    """Return one end of every flow, int32 array, checked."""
+    ids = check_integers(key, accelerators)
+    unknown = ids[(ids < 0) | (ids >= fabric.num_accelerators)]
+    if unknown.size:
+        raise ConfigError(f"{key} names accelerator {unknown[0]}; the fabric has 0 to {fabric.num_accelerators - 1}")
+    failed = ids[np.isin(ids, fabric.failures.accelerators)]
+    if failed.size:
+        raise ConfigError(f"{key} names accelerator {failed[0]}, which has failed")
+    return ids.astype(np.int32)
+
+
+def _reroutes(events: Sequence[Any], routing: str, num_flows: int) -> list[tuple[int, int, int]]:
+    """Return (time in ps, flow, path hash) of the Reroute events."""
+    wanted = [event for event in events if isinstance(event, Reroute)]
+    if wanted and routing != "hash":
+        raise ConfigError(f"events hold a Reroute, but routing is {routing!r}; only 'hash' has paths to select from")
+    for event in wanted:
+        if not 0 <= event.flow < num_flows:
+            raise ConfigError(f"events hold a Reroute of flow {event.flow}; flows are 0 to {num_flows - 1}")
+    return [(time_ps(e.time, "events.time"), int(e.flow), int(e.path_hash)) for e in wanted]

@@ -10,7 +10,7 @@ from rostam_py.fabrics.rank_groups import group_size, unit_size
 from rostam_py.fabrics.traffic import schedule_traffic
 
 __all__ = [
-    "check_fidelity", "group_size", "link_name", "make_router", "unit_size", "with_circuits_for_collective",
+    "check_fidelity", "group_size", "link_name", "list_of", "make_router", "unit_size", "with_circuits_for_collective",
 ]  # fmt: skip
 
 
@@ -34,6 +34,22 @@ def check_fidelity(fidelity: str, allowed: tuple[str, ...]) -> None:
     """Raise ConfigError unless ``fidelity`` is allowed here."""
     if fidelity not in allowed:
         raise ConfigError(f"fidelity is {fidelity!r}; it must be one of: {', '.join(allowed)}")
+
+
+def list_of(key: str, values: Any, count: int, what: str, *, instead: str = "") -> list[Any]:
+    """Return a sequence as a list of ``count`` entries.
+
+    Args: what: the entries are for, in the plural. instead: the end of the message: what else is allowed.
+    Raises: ConfigError for text, for what is no sequence, and for another number of entries than of ``what``.
+    """
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise ConfigError(
+            f"{key} is {values!r}; it must be a list of {count} entries, one for each of the {what}{instead}"
+        )
+    entries = list(values)
+    if len(entries) != count:
+        raise ConfigError(f"{key} has {len(entries)} entries for {count} {what}; give one for each{instead}")
+    return entries
 
 
 def link_name(fabric: Any, links: np.ndarray, link: int) -> str:

@@ -8,10 +8,12 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.placement.plan import Plan
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
-from rostam_py.simulation.network import check_fidelity, make_router
+from rostam_py.simulation.network import check_fidelity, list_of, make_router
 from rostam_py.simulation.result import PS, RunResult
 from rostam_py.simulation.task_graph import CATEGORIES, CompiledGraph, compile_plans, seconds_to_ps
 from rostam_py.units import parse_time
@@ -38,29 +40,29 @@ def simulate(
 
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
         nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
-    Args: fidelity: "flow". routing: "spray" or "hash" (seeded by ``seed``). fold: simulate devices that must
-        behave alike once, and rings whose links nobody else uses meanwhile without their messages (same numbers,
-        see MODEL H24); False simulates every device and message. fuse: False keeps every kernel a task (same
-        times, slower). timeline: True records one device of every stage, or a list of accelerators. events:
-        LinkBandwidth changes. start_times: of each plan [s or text]. max_iterations: upper bound; default 10
-        for one plan; with several plans each runs exactly that many, default 3. min_iterations: of one plan,
-        whether it is steady before or not.
+    Args: fidelity: "flow". routing: "spray" or "hash". seed: of the hash and of circuits, 0 to 2^64 - 1.
+        fold: simulate devices that must behave alike once, and rings whose links nobody else uses meanwhile
+        without their messages (same numbers, see MODEL H24); False simulates every device and message. fuse: False
+        keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
+        of accelerators. events: LinkBandwidth changes. start_times: of each plan [s or text].
+        max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
+        default 3. min_iterations: of one plan, whether it is steady before or not.
     Returns: RunResult, or a list of them for a list of plans.
     Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
     check_fidelity(fidelity, ("flow",))
     check_events(events, (LinkBandwidth,), "simulate")
+    seed = check_seed("seed", seed)
     plans = [plan] if isinstance(plan, Plan) else list(plan)
     starts_ps = _starts(plans, start_times)
     graph = compile_plans(plans, starts_ps=starts_ps, fuse=fuse)
     fabric = fabric_of(plans, seed)
     router = make_router(fabric, routing, has_events=bool(events))
     is_mix = len(plans) > 1
-    limit = max_iterations if max_iterations is not None else (3 if is_mix else 10)
-    if limit < 1:
-        raise ConfigError(f"max_iterations is {limit}; it must be >= 1")
-    if not 1 <= min_iterations <= limit:
+    default = 3 if is_mix else 10
+    limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
+    if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
     strategy = plans[0].strategy
     _check_agreement(plans)
@@ -76,7 +78,7 @@ def simulate(
         steady_tolerance=STEADY_TOLERANCE,
         seed=seed,
         fold=fold,
-        link_events=link_event_list(events, router),
+        link_events=link_event_list(events, router, fabric),
         timeline_devices=_recorded(graph, timeline),
     )
     common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric}
@@ -105,23 +107,23 @@ def _check_agreement(plans: Sequence[Plan]) -> None:
 def _starts(plans: Sequence[Plan], start_times: Sequence[str | float] | None) -> list[int]:
     if start_times is None:
         return [0] * len(plans)
-    if len(start_times) != len(plans):
-        raise ConfigError(f"start_times has {len(start_times)} entries for {len(plans)} plans; give one a plan")
-    return [seconds_to_ps(parse_time(value, "start_times")) for value in start_times]
+    given = list_of("start_times", start_times, len(plans), "plans")
+    return [seconds_to_ps(parse_time(value, "start_times")) for value in given]
 
 
 def _recorded(graph: CompiledGraph, timeline: bool | Sequence[int]) -> list[int]:
     """Return device indices whose tasks are recorded."""
-    if timeline is False:
+    if isinstance(timeline, bool | np.bool_) and not timeline:
         return []
-    if timeline is True:
+    if isinstance(timeline, bool | np.bool_):
         _, first = np.unique(np.stack([graph.plan_of, graph.stage_of]), axis=1, return_index=True)
         return sorted(int(d) for d in first)
     device_of = {int(a): d for d, a in enumerate(graph.accelerators)}
-    for accelerator in timeline:
+    recorded = check_integers("timeline", timeline).tolist()
+    for accelerator in recorded:
         if accelerator not in device_of:
             raise ConfigError(f"timeline names accelerator {accelerator}, which the job does not use")
-    return [device_of[int(a)] for a in timeline]
+    return [device_of[a] for a in recorded]
 
 
 def _result(

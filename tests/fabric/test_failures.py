@@ -113,6 +113,9 @@ def test_a_fabric_and_its_failures_survive_pickling():
         ({"links": [99]}, r"failures.links names 99; this fabric's links are 0\.\.5"),
         ({"accelerators": [6]}, r"failures.accelerators names 6; .* 0\.\.5"),
         ({"links": [-1]}, "failures.links holds -1"),
+        ({"links": 3}, "failures.links is 3; it must be a list of integers"),
+        ({"switches": [0.5]}, r"failures.switches\[0\] is 0.5; it must be an integer"),
+        ({"accelerators": [True]}, r"failures.accelerators\[0\] is True; it must be an integer"),
     ],
 )
 def test_failures_of_parts_that_do_not_exist_are_config_errors(failed, message):
@@ -122,7 +125,11 @@ def test_failures_of_parts_that_do_not_exist_are_config_errors(failed, message):
 
 def test_bad_random_failures_are_config_errors():
     fabric = build_fabric("torus", dims=(6,))
-    with pytest.raises(ConfigError, match=r"failures.kind is 'boards'; allowed: switches, links, accelerators"):
+    with pytest.raises(ConfigError, match=r"failures.boards is 1, but fabric 'torus' has no boards; fail accelerators"):
         fabric.with_random_failures(kind="boards", count=1)
+    with pytest.raises(ConfigError, match=r"failures.links is -1; it must be an integer >= 0"):
+        fabric.with_random_failures(kind="links", count=-1)
+    with pytest.raises(ConfigError, match=r"failures.seed is -1; it must be an integer from 0 to"):
+        fabric.with_random_failures(kind="links", seed=-1)
     with pytest.raises(ConfigError, match=r"failures.links is 7; allowed: 0\.\.6"):
         fabric.with_random_failures(kind="links", count=7)

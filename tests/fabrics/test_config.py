@@ -78,8 +78,8 @@ def test_schemas_compose_with_omegaconf_and_come_back_as_built():
 @pytest.mark.parametrize(
     ("name", "params", "message"),
     [
-        ("torus", {"dims": [4, 0]}, r"fabric.dims\[1\] is 0; every dimension must be >= 1"),
-        ("torus", {"dims": [4, 2.5]}, r"fabric.dims\[1\] is 2.5; every dimension must be >= 1"),
+        ("torus", {"dims": [4, 0]}, r"fabric.dims\[1\] is 0; every dimension must be an integer >= 1"),
+        ("torus", {"dims": [4, 2.5]}, r"fabric.dims\[1\] is 2.5; every dimension must be an integer >= 1"),
         ("torus", {"dims": 4}, r"fabric.dims is 4; it must be a list"),
         ("torus", {"dims": (1, 1)}, r"fabric.dims is \[1, 1\]; at least one dimension must be >= 2"),
         ("torus", {"dims": (4, 4), "board": (3, 2)}, r"fabric.board\[0\] is 3; it must divide fabric.dims\[0\]"),

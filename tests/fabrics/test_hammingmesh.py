@@ -156,7 +156,7 @@ def test_a_bill_counts_the_cables_and_switches_of_the_built_fabric(board, boards
     [
         ({"board": (2, 2)}, "fabric.boards is missing; fabric 'hammingmesh' needs it"),
         ({"board": (2,), "boards": (4, 4)}, r"fabric.board is \[2\]; it needs two sizes"),
-        ({"board": (2, 0), "boards": (4, 4)}, r"fabric.board\[1\] is 0; every size must be >= 1"),
+        ({"board": (2, 0), "boards": (4, 4)}, r"fabric.board\[1\] is 0; every size must be an integer >= 1"),
         ({"board": (2, 2), "boards": 4}, "fabric.boards is 4; it must be a list of integers"),
         ({"board": (1, 1), "boards": (1, 1)}, "it must be an integer >= 2"),
         ({"board": (2, 2), "boards": (4, 4), "wiring": "ring"}, "fabric.wiring is 'ring'; allowed: auto, board_row"),

@@ -174,12 +174,14 @@ def test_bad_flows_say_what_is_allowed():
     fabric = trunk()
     with pytest.raises(ConfigError, match="flow 1 goes from 3 to 3"):
         rostam.run_flows(fabric, src=[0, 3], dst=[3, 3], num_bytes=[1, 1])
-    with pytest.raises(ConfigError, match="flow 0 goes from 0 to 6"):
+    with pytest.raises(ConfigError, match="dst names accelerator 6; the fabric has 0 to 5"):
         rostam.run_flows(fabric, src=[0], dst=[6], num_bytes=[1])
-    with pytest.raises(ConfigError, match="lengths 1, 2, 1, 1"):
+    with pytest.raises(ConfigError, match="src has 1 entries and dst 2"):
         rostam.run_flows(fabric, src=[0], dst=[1, 2], num_bytes=[1])
-    with pytest.raises(ConfigError, match="reroute names flow 5; flows are 0 to 0"):
+    with pytest.raises(ConfigError, match="Reroute of flow 5; flows are 0 to 0"):
         rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[1], events=[rostam.Reroute(0, 5, 0)])
+    with pytest.raises(ConfigError, match="routing is 'spray'; only 'hash' has paths to select from"):
+        rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[1], routing="spray", events=[rostam.Reroute(0, 0, 0)])
     with pytest.raises(ConfigError, match="link 77"):
         rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[1], events=[rostam.LinkBandwidth(0, 77, 1)])
     with pytest.raises(ConfigError, match=r"scale .*-1"):

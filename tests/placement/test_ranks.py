@@ -67,6 +67,8 @@ def test_machine_checks_slow_accelerators(flat_fabric):
     machine = Machine(fabric=flat_fabric(8)).with_slow_accelerators({3: 0.5})
     assert machine.slow == {3: 0.5}
     assert machine.with_slow_accelerators({4: 0.9}).slow == {3: 0.5, 4: 0.9}
+    with pytest.raises(ConfigError, match=r"machine.slow names accelerator 3.5"):
+        machine.with_slow_accelerators({3.5: 0.5})
     with pytest.raises(ConfigError, match="accelerator 8"):
         machine.with_slow_accelerators({8: 0.5})
     with pytest.raises(ConfigError, match="must be > 0"):

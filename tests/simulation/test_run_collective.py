@@ -277,6 +277,18 @@ def test_messages_stripe_over_planes():
     assert np.array_equal(result.link_bytes, np.full(16, 14 * 250))
 
 
+def test_halving_doubling_folds_whole_chunks_and_its_closed_form_whole_buffers():
+    # 6 ranks, q = 4: to fold two in and out the engine sends 4 ceil(1,000,001 / 4) = 1,000,004 bytes, the form
+    # 1,000,001: twice 3 bytes at 20 ps a byte.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=6, accelerator_bandwidth="400 Gb/s")
+    arguments = {"num_bytes": 1_000_001, "algorithm": "halving_doubling"}
+    simulated, analytic = (
+        rostam.run_collective(fabric, "all_reduce", fidelity=fidelity, **arguments).time_ps
+        for fidelity in ("flow", "analytic")
+    )
+    assert simulated - analytic == 120
+
+
 def test_sizes_take_units_and_bad_arguments_say_what_is_allowed():
     fabric = flat(4)
     assert rostam.run_collective(fabric, "all_reduce", num_bytes="1 MiB").num_bytes == 2**20

@@ -1,0 +1,50 @@
+"""Checks of whole numbers that users give: seeds, and lists of accelerators, ranks or links."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError
+
+NUM_SEEDS = 2**64  # the core's seeds and path hashes are unsigned 64-bit integers
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is a whole number by type: Python's or numpy's, neither a boolean nor 4.0."""
+    if isinstance(value, bool | np.bool_):
+        return False
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
+
+
+def check_seed(key: str, value: Any) -> int:
+    """Return a seed as an int.
+
+    Raises: ConfigError unless it is an integer in 0 to 2^64 - 1.
+    """
+    if not is_integer(value) or not 0 <= int(value) < NUM_SEEDS:
+        raise ConfigError(f"{key} is {value!r}; it must be an integer from 0 to 2^64 - 1")
+    return int(value)
+
+
+def check_integers(key: str, values: Any) -> np.ndarray:
+    """Return a list or array of integers as an int64 array (entries,); their range is the caller's to check.
+
+    Raises: ConfigError naming the first entry that is no integer: nothing is rounded.
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind == "i" and values.ndim == 1:
+        return values.astype(np.int64)
+    try:
+        entries = None if isinstance(values, str | bytes) else list(values)
+    except TypeError:
+        entries = None
+    if entries is None:
+        raise ConfigError(f"{key} is {values!r}; it must be a list of integers")
+    for i, value in enumerate(entries):
+        if not is_integer(value) or not -(2**63) <= int(value) < 2**63:
+            raise ConfigError(f"{key}[{i}] is {value!r}; it must be an integer")
+    return np.array([int(value) for value in entries], dtype=np.int64)
