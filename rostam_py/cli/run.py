@@ -1,8 +1,10 @@
 """``rostam run``: one configuration in; table, run folder and JSON out."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
+from rostam_py.errors import ConfigError
 from rostam_py.placement import Machine, Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
@@ -23,13 +26,14 @@ from rostam_py.sweep import settings
 def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
+    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+    check_folder(folder)
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
     answer = None
     if config.convergence is not None:
         answer = time_to_accuracy(result, config.convergence, extrapolate=config.extrapolate)
-    folder = Path(config.out) if config.out else _default_folder(config, overrides)
     text = _result_json(result, answer)
     write_folder(folder, config, result, overrides, text)
     if as_json:
@@ -38,6 +42,24 @@ def run(overrides: list[str], as_json: bool) -> int:
         print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError unless files can be written below ``out``; what trying that makes is removed again."""
+    above: list[Path] = []
+    try:
+        above += [one for one in (folder, *folder.parents) if not one.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"out is {str(folder)!r}; it must be a folder that can be written to: {error.strerror or error}"
+        ) from error
+    finally:
+        for made in above:
+            with contextlib.suppress(OSError):
+                made.rmdir()
 
 
 def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions | None = None) -> None:

@@ -62,7 +62,22 @@ def error_of(arguments, capsys):
         (["run", "global_batch=128", "strategy.micro_batch=3"], ["micro_batch = 3"]),
         (["run", "strategy.schedule=zigzag"], ["zigzag", "1f1b", "gpipe"]),
         (["run", "failures.switches=99"], ["99", "working switches"]),
-        (["run", "failures.boards=1"], ["failures.kind is 'boards'", "accelerators"]),
+        (["run", "failures.boards=1"], ["failures.boards is 1", "'fat_tree' has no boards", "accelerators"]),
+        (["run", "failures.links=-1"], ["failures.links is -1", ">= 0"]),
+        (["run", "failures.seed=-1"], ["failures.seed is -1", "from 0 to 2^64 - 1"]),
+        (["run", "seed=-1"], ["seed is -1", "from 0 to 2^64 - 1"]),
+        (["run", "seed=99999999999999999999"], ["seed is 99999999999999999999"]),
+        (["search", "seed=-1"], ["seed is -1"]),
+        (["run", "strategy.mapping=random", "strategy.mapping_seed=-1"], ["strategy.mapping_seed is -1"]),
+        (
+            ["run", "strategy.mapping=rand"],
+            ["strategy.mapping is 'rand'", "random (its seed is strategy.mapping_seed)"],
+        ),
+        (["run", "fabric=torus", "fabric.dims=4x4"], ["fabric.dims is '4x4'", "[4, 4]"]),
+        (["run", "fabric=torus", "fabric.dims=[4,4.0]"], ["fabric.dims[1] is 4.0", "an integer >= 1"]),
+        (["run", "fabric=hammingmesh", "fabric.board=2x2", "fabric.boards=[2,2]"], ["fabric.board is '2x2'", "[4, 4]"]),
+        (["run", "out=/dev/null"], ["out is '/dev/null'", "a folder that can be written to"]),
+        (["run", "out=/proc/foo"], ["out is '/proc/foo'", "a folder that can be written to"]),
         (["run", "fabric=hammingmesh", "fabric.board=[2,2]"], ["fabric.boards is missing"]),
         (["run", "fabric=hx2mesh_8x8", "fabric.wiring=ring"], ["fabric.wiring is 'ring'", "accelerator_row"]),
         (["run", "resnet50"], ["'resnet50' is not an override", "key=value"]),
@@ -80,6 +95,15 @@ def test_bad_input_names_key_value_and_choices(arguments, parts, capsys):
     text = error_of(arguments, capsys)
     for part in parts:
         assert part in text
+
+
+def test_a_run_that_cannot_write_its_folder_does_no_work_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("rostam_py.tracing.trace", None)  # whoever calls it fails otherwise
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert f"out is '{out}'; it must be a folder" in error_of(["run", f"out={out}"], capsys)
+    assert "strategy.tp" in error_of(["run", "strategy.tp=128", f"out={tmp_path / 'new' / 'run'}"], capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_model_over_memory_says_by_how_much_and_where(capsys):
