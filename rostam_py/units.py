@@ -21,7 +21,7 @@ def parse_time(value: str | float | int, key: str = "time") -> float:
     Raises: UnitError if the text has no known unit, or the value is negative or not finite.
     """
     if not isinstance(value, str):
-        return _checked(float(value), value, key)
+        return _number(value, key, "a time such as '5 us'")
     number, unit = _split(value, key, "a time such as '5 us'")
     if unit not in _SECONDS:
         raise UnitError(f"{key} is {value!r}; a time needs one of the units {', '.join(_SECONDS)}")
@@ -34,7 +34,7 @@ def parse_bandwidth(value: str | float | int, key: str = "bandwidth") -> float:
     Raises: UnitError if the text has no known unit, or the value is negative or not finite.
     """
     if not isinstance(value, str):
-        return _checked(float(value), value, key)
+        return _number(value, key, "a bandwidth such as '400 Gb/s'")
     number, unit = _split(value, key, "a bandwidth such as '400 Gb/s'")
     if not unit.endswith("/s"):
         raise UnitError(f"{key} is {value!r}; a bandwidth needs a unit such as 'Gb/s' (bits) or 'GB/s' (bytes)")
@@ -50,7 +50,7 @@ def parse_size(value: str | float | int, key: str = "size") -> int:
         number, unit = _split(value, key, "a size such as '25 MB'")
         number *= _byte_scale(unit, value, key, "'MB' or 'MiB'")
     else:
-        number = float(value)
+        number = _number(value, key, "a size such as '25 MB'")
     _checked(number, value, key)
     if abs(number - round(number)) > 1e-6 * max(1.0, abs(number)) and number != int(number):
         raise UnitError(f"{key} is {value!r}; a size must be a whole number of bytes")
@@ -99,6 +99,14 @@ def _split(value: str, key: str, example: str) -> tuple[float, str]:
     if not match.group(2):
         raise UnitError(f"{key} is {value!r}, a number without a unit; expected {example}")
     return float(match.group(1)), match.group(2)
+
+
+def _number(value: object, key: str, example: str) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UnitError(f"{key} is {value!r}; expected {example}") from None
+    return _checked(number, value, key)
 
 
 def _byte_scale(unit: str, value: str, key: str, example: str) -> float:

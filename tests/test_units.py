@@ -2,7 +2,8 @@
 
 import pytest
 
-from rostam_py.units import format_time
+from rostam_py.errors import UnitError
+from rostam_py.units import format_time, parse_bandwidth, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -14,3 +15,10 @@ from rostam_py.units import format_time
 )  # fmt: skip
 def test_times_take_the_unit_that_they_round_to(seconds, text):
     assert format_time(seconds) == text
+
+
+@pytest.mark.parametrize("parse", [parse_time, parse_bandwidth, parse_size])
+@pytest.mark.parametrize("value", [None, [1], {"s": 1}, True, float("nan"), -1, "5 parsecs", "five"])
+def test_what_is_no_quantity_is_refused_with_its_key(parse, value):
+    with pytest.raises(UnitError, match=r"strategy\.quantum is"):
+        parse(value, "strategy.quantum")
