@@ -18,7 +18,9 @@ _MAPPINGS = (
     "cost.memory_efficiency",
     "cost.modules",
     "cost.op_types",
+    "sweep.grid",
 )
+_EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
 
 
 def compose_config(command: str, overrides: list[str]) -> Any:
@@ -158,10 +160,16 @@ def check_units(config: Any) -> None:
     units = {e.name: e.metadata["unit"] for e in dataclasses.fields(schema) if e.metadata.get("unit")}
     for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS)):
         for key, unit in keys.items() if node in config else ():
-            value = None if OmegaConf.is_missing(config[node], key) else config[node][key]
-            if isinstance(value, int | float) and value != 0:
-                example = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}[unit]
-                raise UnitError(f"{node}.{key} is {value}, a number without a unit; write for example '{example}'")
+            check_unit(f"{node}.{key}", None if OmegaConf.is_missing(config[node], key) else config[node][key], unit)
+
+
+def check_unit(key: str, value: Any, unit: str | None) -> None:
+    """Refuse a bare number other than 0 for a key that takes a "bandwidth", "time" or "size"; None takes anything.
+
+    Raises: UnitError.
+    """
+    if unit is not None and isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
+        raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
 
 
 def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigError:

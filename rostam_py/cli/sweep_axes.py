@@ -1,28 +1,44 @@
 """Axes of ``rostam sweep``: Hydra's sweep grammar and sweep.grid, sweep.rows turned into axes of resolved values."""
 
 import dataclasses
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import OmegaConf
+from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from rostam_py.cli.choices import GROUPS, check_choice, group_choices
-from rostam_py.cli.compose import as_hydra_wants, check_overrides, check_units, chosen, composed, explaining
+from rostam_py.cli.compose import (
+    as_hydra_wants,
+    check_overrides,
+    check_unit,
+    check_units,
+    chosen,
+    composed,
+    explaining,
+)
 from rostam_py.cli.schema import STRATEGY_UNITS
-from rostam_py.cli.sweep_schema import SweepSection
+from rostam_py.cli.sweep_schema import JobConfig, SweepSection
 from rostam_py.costs import COST_MODELS
-from rostam_py.errors import ConfigError, UnitError
+from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.report.wandb_sink import WandbOptions
-from rostam_py.sweep.points import Axis, Value, grid_axes, row_axis
+from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
+from rostam_py.sweep.axis_checks import check_clashes
+from rostam_py.sweep.settings import complete_jobs
 
 _COMMAND = "sweep"
 _RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
 # Keys of the configuration that say how a sweep runs, not what a point is.
 _NOT_SETTINGS = ("sweep", "report", "wandb", "out")
+_GRID = "sweep.grid"
+_HERE = "the command line"
 _MODE = "sweep.mode"  # a point's "mode"
-_EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
+_MIX_UNITS = {"arrival_window": "time"}
+_JOB_UNITS = {"start": "time"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +56,9 @@ class SweepCommand:
 def read_command(overrides: list[str]) -> SweepCommand:
     """Return what the overrides ask for; axes in the order: command line, rows, grid.
 
-    A key of sweep.grid that the command line gives, with one value or several, is the command line's.
-
-    Raises: ConfigError for bad keys, names, types and units, before any work.
+    Model: a key of an experiment's sweep.grid that the command line gives, with one value or several, is the command
+        line's. Every other key has one place: command line, rows or grid.
+    Raises: ConfigError for bad keys, names, types and units, and for a key in two places, before any work.
     """
     check_overrides(_COMMAND, overrides, allow_lists=True)
     plain = [one for one in overrides if not is_axis(one)]
@@ -51,21 +67,80 @@ def read_command(overrides: list[str]) -> SweepCommand:
         check_units(config)
         section: Any = OmegaConf.to_object(config.sweep)
         wandb: Any = OmegaConf.to_object(config.wandb)
-    axes = [_command_line_axis(one, plain) for one in overrides if is_axis(one)]
-    if section.rows:
-        axes.append(row_axis([_resolved_row(number, row, plain) for number, row in enumerate(section.rows)]))
-    given = {_key_of(one) for one in overrides}
-    for key, values in section.grid.items():
-        if key in given:
-            continue  # the command line goes before an experiment's grid
-        if isinstance(values, str) or not isinstance(values, Sequence):
-            raise ConfigError(f"sweep.grid.{key} is {values!r}; it must be a list of values")
-        axes.extend(grid_axes({_point_key(key): [_resolved(key, value, plain) for value in values]}))
+    settings = _settings(config, plain)
+    _check_plain_units("mix", settings["mix"])
+    _check_jobs(settings["jobs"])
+    axes = _read_axes(overrides, plain, section)
     for axis in axes:
         if axis.key.partition(".")[0] in _NOT_SETTINGS:
             raise ConfigError(f"{axis.key} cannot be an axis: it says how the sweep runs, not what a point is")
-    settings = _settings(config, plain)
     return SweepCommand(settings, axes, section, wandb, bool(config.report), config.out)
+
+
+def _read_axes(overrides: list[str], plain: list[str], section: SweepSection) -> list[Axis]:
+    given = {_key_of(one) for one in overrides}
+    axes = [_command_line_axis(one, plain) for one in overrides if is_axis(one)]
+    source = "sweep.rows" if "sweep.rows" in given else "the experiment's sweep.rows (sweep.rows=[] leaves them out)"
+    if section.rows:
+        rows = [_resolved_row(number, row, plain) for number, row in enumerate(section.rows)]
+        axes.append(row_axis(rows, source))
+    own = {key for one in plain if _key_of(one) == _GRID for key in _value_of(one) or ()}
+    own |= {key.removeprefix(f"{_GRID}.") for key in given if key.startswith(f"{_GRID}.")}
+    for key, values in section.grid.items():
+        if key in given and key not in own:
+            continue  # the command line goes before an experiment's grid
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ConfigError(f"{_GRID}.{key} is {values!r}; it must be a list of values")
+        resolved = {_point_key(key): [_resolved(key, value, plain) for value in values]}
+        axes.extend(grid_axes(resolved, _GRID if key in own else f"the experiment's {_GRID}"))
+    check_clashes(axes, [axis for one in plain for axis in _fixed(one)])
+    return axes
+
+
+def _fixed(override: str) -> list[Axis]:
+    """Return what an override with one value sets of a point: an axis of one value, or none."""
+    key = _point_key(_key_of(override))
+    if key.startswith("~") or key.partition(".")[0] in (*_NOT_SETTINGS, "experiment", "hydra"):
+        return []
+    data = _value_of(override)
+    return [Axis(key, [Value("null" if data is None else str(data), data, is_preset=key in GROUPS)], _HERE)]
+
+
+def _value_of(override: str) -> Any:
+    """Return the one value of an override."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return _plain_data(OverridesParser.create().parse_override(as_hydra_wants([override])[0]).value())
+
+
+def _plain_data(value: Any) -> Any:
+    """Return a parsed value without the parser's own types."""
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(value, dict):
+        return {str(_plain_data(key)): _plain_data(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain_data(one) for one in value]
+    return value.text if isinstance(value, QuotedString) else value
+
+
+def _check_jobs(jobs: list[Any]) -> None:
+    """Refuse what is no job, its place named: Hydra checks lists without saying where."""
+    for number, job in enumerate(jobs):
+        where = f"jobs[{number}]"
+        if not isinstance(job, Mapping):
+            continue  # complete_jobs says what it must be
+        _check_plain_units(where, job)
+        try:
+            OmegaConf.merge(OmegaConf.structured(JobConfig), job)
+        except ConfigKeyError as error:
+            inner = ".".join([where, *str(error.full_key).split(".")[:-1]])
+            schema: Any = error.object_type
+            known = ", ".join(entry.name for entry in dataclasses.fields(schema))
+            raise ConfigError(f"unknown key '{where}.{error.full_key}'; {inner} has: {known}") from error
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{where}.{error.full_key}: {str(error).splitlines()[0]}") from error
+    complete_jobs(jobs)
 
 
 def is_axis(override: str) -> bool:
@@ -121,7 +196,7 @@ def _command_line_axis(override: str, plain: list[str]) -> Axis:
     else:
         found = list(parsed.sweep_iterator(transformer=Transformer.identity))
     texts = [one.text if isinstance(one, QuotedString) else one for one in found]
-    return grid_axes({_point_key(key): [_resolved(key, one, plain) for one in texts]})[0]
+    return grid_axes({_point_key(key): [_resolved(key, one, plain) for one in texts]}, _HERE)[0]
 
 
 def _resolved_row(number: int, row: Any, plain: list[str]) -> dict[str, Any]:
@@ -131,30 +206,42 @@ def _resolved_row(number: int, row: Any, plain: list[str]) -> dict[str, Any]:
 
 
 def _resolved(key: str, value: Any, plain: list[str]) -> Any:
-    """Return an axis value with names of presets replaced by what they stand for."""
-    _check_unit(key, value)
+    """Return an axis value with names of presets replaced by what they stand for.
+
+    What the command line says of a group's keys holds for each choice of it.
+    """
+    _check_plain_units(key, value)
     if isinstance(value, str):
         check_choice(key, [value])
     if key not in _RESOLVED or not isinstance(value, str):
         return value
-    overrides = [*(one for one in plain if not one.startswith((f"{key}=", f"{key}."))), f"{key}={value}"]
-    if key != "strategy":  # what the command line says of a group holds for each choice of it that has the key
-        overrides += [one for one in plain if one.startswith(f"{key}.")]
+    overrides = [*(one for one in plain if _key_of(one) != key), f"{key}={value}"]
     with explaining(_COMMAND, overrides):
         node = composed(_COMMAND, tuple(overrides))[key]
-        return Value(value, _without_missing(node) if key == "strategy" else _named(key, node))
+        data = _without_missing(node) if key == "strategy" else _named(key, node)
+        return Value(value, data, is_preset=True)
 
 
-def _check_unit(key: str, value: Any) -> None:
-    """Refuse bare numbers where a unit is needed (MODEL A6)."""
-    head, _, rest = key.partition(".")
-    if isinstance(value, bool) or not isinstance(value, int | float) or value == 0:
-        return
-    unit = {"fabric": _fabric_units(), "strategy": STRATEGY_UNITS}.get(head, {}).get(rest)
-    if unit is not None:
-        raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
+def _check_plain_units(key: str, value: Any) -> None:
+    """Refuse bare numbers where a unit is needed, inside mappings and lists too (MODEL A6)."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _check_plain_units(f"{key}.{name}", inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            _check_plain_units(f"{key}[{number}]", inner)
+    else:
+        check_unit(key, value, _unit_of(key))
 
 
+def _unit_of(key: str) -> str | None:
+    """Return what a key is measured in: "bandwidth", "time", "size", None for one without a unit."""
+    section, _, name = re.sub(r"^jobs(\.\d+|\[\d+\])", "job", key).rpartition(".")
+    tables = {"strategy": STRATEGY_UNITS, "job.strategy": STRATEGY_UNITS, "job": _JOB_UNITS, "mix": _MIX_UNITS}
+    return _fabric_units().get(name) if section == "fabric" else tables.get(section, {}).get(name)
+
+
+@functools.cache
 def _fabric_units() -> dict[str, str]:
     schemas = [FABRICS.get(name) for name in FABRICS]
     entries = [entry for schema in schemas for entry in dataclasses.fields(schema)]

@@ -63,8 +63,9 @@ class SweepConfig:
     replica. num_accelerators: sizes any fabric. accelerator: a data sheet. fidelity: engine. routing: spray or hash.
     seed: of hash and circuits.
     fold: simulate alike devices once. convergence: a curve; a search takes the model's own. extrapolate: also outside
-    its measured batches. jobs: of mode mix, [{model: gpt_125m, strategy: {tp: 8}}, ...]. accelerator_usd_per_hour: for
-    the cost of training. report: write report.html. out: folder; null takes runs/sweep-<models>-<hash>.
+    its measured batches. jobs: of mode mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
+    accelerator_usd_per_hour: for the cost of training. report: write report.html. out: folder; null takes
+    runs/sweep-<models>-<hash>.
     """
 
     model: str = "resnet50"
@@ -82,7 +83,7 @@ class SweepConfig:
     convergence: str | None = None
     extrapolate: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)
-    jobs: list[JobConfig] = field(default_factory=list)
+    jobs: list[Any] = field(default_factory=list)  # each a JobConfig, which the reader of axes checks by its place
     mix: MixOptions = field(default_factory=MixOptions)
     accelerator_usd_per_hour: float | None = None
     sweep: SweepSection = field(default_factory=SweepSection)

@@ -143,13 +143,12 @@ class Evaluator:
     def _searcher(self, settings: Settings) -> Searcher:
         keys = ("model", "strategy", "cost", "routing", "fidelity", "seed")
         options = settings["search"]
-        fields = settings["strategy"] | {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
         key = json.dumps([*(settings[name] for name in keys), options["placers"]], sort_keys=True)
         cost = {name: value for name, value in settings["cost"].items() if name != "name"}
         return self._searchers.get(
             key,
             lambda: Searcher(
-                self._graph(settings["model"]), base=Strategy(**fields), placers=options["placers"],
+                self._graph(settings["model"]), base=Strategy(**settings["strategy"]), placers=options["placers"],
                 cost=settings["cost"]["name"], cost_config=cost, routing=settings["routing"],
                 fidelity=settings["fidelity"], seed=settings["seed"],
             ),

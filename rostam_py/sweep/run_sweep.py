@@ -18,13 +18,14 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
+from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
 from rostam_py.sweep.evaluate import Evaluator
 from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
 from rostam_py.sweep.identity import code_version
 from rostam_py.sweep.options import SweepEstimate, SweepOptions
-from rostam_py.sweep.points import Axis, Point, expand_points, grid_axes, row_axis
+from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.settings import GIVEN, Settings
 from rostam_py.sweep.store import Store, write_atomically

@@ -44,18 +44,17 @@ _COMMON: Settings = {
     "accelerator": "a100_80gb",
     "cost": {"name": "roofline"},
     "failures": {**dict.fromkeys(FAILURE_KINDS, 0), "seed": 0},
-    "fidelity": "flow",
     "routing": "spray",
     "seed": 0,
     "accelerator_usd_per_hour": None,
 }
 _OF_MODE: dict[str, Settings] = {
     "run": {
-        "model": "resnet50", "global_batch": None, "strategy": {}, "fold": True, "convergence": None,
-        "extrapolate": False,
+        "model": "resnet50", "global_batch": None, "strategy": {}, "fidelity": "flow", "fold": True,
+        "convergence": None, "extrapolate": False,
     },
     "search": {
-        "model": "resnet50", "strategy": {}, "convergence": None, "extrapolate": False,
+        "model": "resnet50", "strategy": {}, "fidelity": "flow", "convergence": None, "extrapolate": False,
         "search": {
             "num_simulated": 8, "batches": None, "placers": list(PLACER_NAMES), "max_circuit_degree": None,
         },
@@ -69,7 +68,28 @@ _OF_MODE: dict[str, Settings] = {
     },
 }  # fmt: skip
 _DEFAULTS: Settings = {key: value for defaults in (_COMMON, *_OF_MODE.values()) for key, value in defaults.items()}
+# Fields of a strategy that a search tries values of, whatever they are set to.
+_SEARCHED = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
 _JOB: Settings = {"name": None, "model": "resnet50", "global_batch": None, "strategy": {}, "start": "0 s"}
+
+
+def is_setting(key: str) -> bool:
+    """Say whether a dotted key is below a setting of any mode."""
+    return key.partition(".")[0] in _DEFAULTS
+
+
+def is_read(mode: str, key: str) -> bool:
+    """Say whether points of a mode read a dotted key."""
+    head, _, field = key.partition(".")
+    is_searched = mode == "search" and head == "strategy" and field in _SEARCHED
+    return (head in _COMMON or head in _OF_MODE[mode]) and not is_searched
+
+
+def keys_read(mode: str) -> list[str]:
+    """Return the settings that a mode reads, in words."""
+    names = sorted(_COMMON | _OF_MODE[mode])
+    but = f"strategy (but {', '.join(_SEARCHED)}, which it searches)"
+    return [but if mode == "search" and name == "strategy" else name for name in names]
 
 
 def with_key(settings: Settings, key: str, value: Any) -> Settings:
@@ -126,6 +146,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
     check_model(settings["model"])
     if mode == "search":
+        settings["strategy"] = settings["strategy"] | _SEARCHED
         settings["search"] = _merged("search", defaults["search"], settings["search"])
         _check_search(settings)
     elif settings["convergence"] is not None and settings["global_batch"] is not None:
@@ -279,17 +300,41 @@ def _complete_mix(settings: Settings, defaults: Settings) -> None:
     if options["allocation"] not in ("linear", "random"):
         raise ConfigError(f"mix.allocation is {options['allocation']!r}; it must be one of: linear, random")
     parse_time(options["arrival_window"], "mix.arrival_window")
+    settings["jobs"] = complete_jobs(settings["jobs"])
+
+
+def complete_jobs(given: Any) -> list[Settings]:
+    """Return the jobs of a mix with every default filled in and every value checked.
+
+    Raises: ConfigError naming the job's place, key, value and what is allowed.
+    """
+    if not isinstance(given, list | tuple):
+        raise ConfigError(f"jobs is {given!r}; it must be a list of jobs, for example [{{model: gpt_125m}}]")
     jobs = []
-    for number, given in enumerate(settings["jobs"]):
-        where = f"jobs[{number}]"
-        job = _merged(where, _JOB, given)
-        check_model(job["model"])
-        job["name"] = job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}"
-        parse_time(job["start"], f"{where}.start")
-        strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
-        job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
-        jobs.append(job)
-    settings["jobs"] = jobs
+    for number, job in enumerate(given):
+        try:
+            jobs.append(_complete_job(number, job))
+        except ConfigError as error:
+            where = f"jobs[{number}]"
+            raise error if where in str(error) else type(error)(f"{where}: {error}") from error
+    return jobs
+
+
+def _complete_job(number: int, given: Any) -> Settings:
+    where = f"jobs[{number}]"
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} is {given!r}; a job is a mapping with the keys: {', '.join(_JOB)}")
+    job = _merged(where, _JOB, given)
+    check_model(job["model"])
+    job["name"] = str(job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}")
+    if job["global_batch"] is not None:
+        job["global_batch"] = check_integer(f"{where}.global_batch", job["global_batch"], 1)
+    parse_time(job["start"], f"{where}.start")
+    if not isinstance(job["strategy"], Mapping):
+        raise ConfigError(f"{where}.strategy is {job['strategy']!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
+    strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
+    job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
+    return job
 
 
 def build_machine(fabric: Any, failures: Mapping[str, int], accelerator: str) -> Machine:

@@ -66,6 +66,85 @@ def test_the_command_line_goes_before_an_experiments_grid():
     assert command.settings["strategy"]["tp"] == 2
 
 
+TREE_OR_TORUS = """# @package _global_
+strategy: {tp: 8}
+sweep:
+  grid:
+    fabric.accelerator_bandwidth: [200 Gb/s, 400 Gb/s]
+  rows:
+    - {label: tree, fabric: tree_64, fabric.server_size: 8}
+    - {label: torus, fabric: torus_8x8}
+"""
+
+
+@pytest.fixture
+def tree_or_torus(tmp_path, monkeypatch):
+    """An experiment with a grid and rows that set fabrics."""
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "tree_or_torus.yaml").write_text(TREE_OR_TORUS)
+    monkeypatch.setenv("ROSTAM_CONFIGS", str(tmp_path))
+    return "experiment=tree_or_torus"
+
+
+@pytest.mark.parametrize("fabric", ["fabric=flat_64,torus_8x8", "fabric=flat_64"])
+def test_the_command_line_cannot_set_what_an_experiments_rows_set(tree_or_torus, fabric):
+    with pytest.raises(ConfigError) as raised:
+        read_command([tree_or_torus, fabric])
+    for part in ("fabric is set by", "the row 'tree' of the experiment's sweep.rows", "command line", "sweep.rows=[]"):
+        assert part in str(raised.value)
+    command = read_command([tree_or_torus, fabric, "sweep.rows=[]"])
+    assert "case" not in [axis.key for axis in command.axes]
+
+
+def test_the_command_line_replaces_an_experiments_grid_beside_its_rows(tree_or_torus):
+    command = read_command([tree_or_torus, "fabric.accelerator_bandwidth=1 Tb/s"])
+    assert [axis.key for axis in command.axes] == ["case"]
+    fabrics = [value.data["fabric"].data for value in command.axes[0].values]
+    assert [fabric["accelerator_bandwidth"] for fabric in fabrics] == ["1 Tb/s"] * 2
+
+
+def test_keys_of_a_strategy_hold_for_every_preset_of_an_axis():
+    command = read_command(["strategy=megatron_tp8,default", "strategy.precision=bf16_mixed"])
+    assert [value.data["precision"] for value in command.axes[0].values] == ["bf16_mixed"] * 2
+
+
+ROWS = "sweep.rows=[{label: a, fabric: tree_64, fabric.accelerator_bandwidth: 1.6 Tb/s}, {label: b, strategy: {tp: 2}}]"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["fabric.accelerator_bandwidth=1 Tb/s,2 Tb/s", ROWS], "the axis fabric.accelerator_bandwidth of the command"),
+        (["fabric.accelerator_bandwidth=1 Tb/s", ROWS], "by fabric.accelerator_bandwidth=1 Tb/s of the command line"),
+        (["strategy.precision=fp32", ROWS], "strategy.precision is set by the row 'b' of sweep.rows and by"),
+        (["strategy.tp=1,2", "strategy.tp=4"], "strategy.tp is set by the axis strategy.tp of the command line and by"),
+        (["seed=1", "sweep.grid={seed: [2, 3]}"], "seed is set by the axis seed of sweep.grid and by seed=1 of the"),
+        (["fabric=tree_64,flat_64", ROWS], "fabric is set by the axis fabric of the command line and by the row 'a'"),
+        (["sweep.mode=search", "strategy.tp=1,2"], "has an axis of strategy.tp, which sweep.mode=search does not read"),
+    ],
+)
+def test_a_key_has_one_place_and_is_read(overrides, said, capsys):
+    assert main(["sweep", *overrides]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["jobs=[{model: gpt_125m, foo: 5}]"], "unknown key 'jobs[0].foo'; jobs[0] has: name, model, global_batch,"),
+        (["jobs=[{}, {strategy: {dp: 8, tpp: 2}}]"], "unknown key 'jobs[1].strategy.tpp'; jobs[1].strategy has: dp,"),
+        (["jobs=[{global_batch: many}]"], "jobs[0].global_batch: Value 'many'"),
+        (["jobs=[{start: 5}]"], "jobs[0].start is 5, a number without a unit"),
+        (["jobs=[{strategy: {bucket_size: 25}}]"], "jobs[0].strategy.bucket_size is 25, a number without a unit"),
+        (["jobs=[{}]", "mix.arrival_window=3"], "mix.arrival_window is 3, a number without a unit"),
+        (["jobs=[{}]", "jobs.0.start=3,4"], "jobs.0.start is 3, a number without a unit"),
+    ],
+)
+def test_bad_jobs_are_refused_by_place_key_and_value(overrides, said, capsys):
+    assert main(["sweep", "sweep.mode=mix", *overrides]) == 2
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [

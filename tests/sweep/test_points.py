@@ -5,8 +5,10 @@ import json
 import pytest
 
 from rostam_py.errors import ConfigError
+from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.identity import code_version, point_key
-from rostam_py.sweep.points import Axis, Value, expand_points, grid_axes, row_axis
+from rostam_py.sweep.points import expand_points
+from rostam_py.sweep.run_sweep import Sweep
 from rostam_py.sweep.settings import complete_settings, with_key
 
 
@@ -175,3 +177,101 @@ def test_bad_axes_are_refused(axes, said):
 def test_entries_of_lists_are_keys_too():
     settings = with_key({"jobs": [{"model": "a"}, {"model": "b"}]}, "jobs.1.global_batch", 8)
     assert settings["jobs"] == [{"model": "a"}, {"model": "b", "global_batch": 8}]
+
+
+def test_a_key_in_rows_and_in_the_grid_is_refused_with_row_and_places(base):
+    rows = [{"label": "x", "strategy.tp": 1}, {"label": "y", "seed": 3}]
+    said = r"strategy.tp is set by the row 'x' of sweep.rows and by the axis strategy.tp of sweep.grid"
+    with pytest.raises(ConfigError, match=said):
+        Sweep(base, rows=rows, grid={"strategy.tp": [2, 4]})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"label": "x", "fabric": {"name": "torus", "dims": [2, 4], "link_bandwidth": "1 Tb/s"}}],
+        [{"label": "x", "fabric.link_bandwidth": "1 Tb/s"}],
+    ],
+)
+def test_a_parameter_that_a_row_spells_out_cannot_be_an_axis_too(base, rows):
+    with pytest.raises(ConfigError, match=r"fabric.link_bandwidth is set by the row 'x'"):
+        Sweep(base, rows=rows, grid={"fabric.link_bandwidth": ["100 Gb/s", "200 Gb/s"]})
+
+
+def test_an_axis_over_a_parameter_that_a_rows_fabric_leaves_open_holds_for_each(base):
+    fabrics = {"t": {"name": "torus", "dims": [2, 4]}, "f": {"name": "fat_tree", "num_accelerators": 8}}
+    rows = row_axis([{"label": label, "fabric": fabric} for label, fabric in fabrics.items()])
+    points = expand_points(base, [rows, *grid_axes({"fabric.accelerator_bandwidth": ["1 Tb/s", "2 Tb/s"]})])
+    assert [p.settings["fabric"]["accelerator_bandwidth"] for p in points] == ["1 Tb/s", "2 Tb/s"] * 2
+    assert [p.settings["fabric"]["name"] for p in points] == ["torus", "torus", "fat_tree", "fat_tree"]
+
+
+def test_a_mapping_is_set_before_its_keys_however_deep(base):
+    deep = Axis("strategy.algorithms.all_reduce", [Value("auto", "auto")])
+    rows = row_axis([{"label": "x", "strategy.algorithms": {"all_gather": "ring"}}])
+    for axes in ([deep, rows], [rows, deep]):
+        settings = expand_points(base, axes)[0].settings
+        assert settings["strategy"]["algorithms"] == {"all_gather": "ring", "all_reduce": "auto"}
+
+
+def test_a_size_that_num_accelerators_replaces_cannot_be_an_axis(base):
+    grid = {"fabric.dims": [[2, 4], [8, 8]]}
+    with pytest.raises(ConfigError, match=r"fabric.dims is \[2, 4\], but num_accelerators=64 makes it \[8, 8\]"):
+        Sweep(base | {"num_accelerators": 64}, grid=grid)
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"mode": "search", "search": {"batches": [64]}}, "strategy.tp"),
+        ({"mode": "search", "search": {"batches": [64]}}, "global_batch"),
+        ({"mode": "mix", "jobs": [{"model": "gpt_125m"}]}, "model"),
+        ({"mode": "mix", "jobs": [{"model": "gpt_125m"}]}, "strategy.tp"),
+        ({"mode": "mix", "jobs": [{"model": "gpt_125m"}]}, "global_batch"),
+        ({"mode": "mix", "jobs": [{"model": "gpt_125m"}]}, "fidelity"),
+        ({"mode": "run"}, "search.num_simulated"),
+        ({"mode": "run"}, "mix.seed"),
+        ({"mode": "run"}, "jobs"),
+    ],
+)
+def test_what_the_mode_does_not_read_cannot_be_an_axis_or_in_a_row(base, given, key):
+    mode = given["mode"]
+    said = f"{key}, which sweep.mode={mode} does not read; {mode} reads: accelerator, "
+    with pytest.raises(ConfigError, match=f"sweep.grid has an axis of {said}"):
+        expand_points(base | given, grid_axes({key: [1, 2]}))
+    with pytest.raises(ConfigError, match=f"the row 'x' of sweep.rows sets {said}"):
+        expand_points(base | given, [row_axis([{"label": "x", key: 2}])])
+
+
+def test_a_key_that_one_of_several_modes_reads_can_be_an_axis(base):
+    search = {"mode": "search", "label": "best", "search.batches": [64]}
+    axes = [row_axis([{"mode": "run", "label": "as given"}, search]), *grid_axes({"strategy.tp": [1, 2]})]
+    points = expand_points(base, axes)
+    assert [p.settings["strategy"]["tp"] for p in points] == [1, 2, 1, 1]
+    assert points[2].key == points[3].key
+    with pytest.raises(ConfigError, match=r"the row 'x' of sweep.rows sets search.batches, which sweep.mode=run does"):
+        expand_points(base, [row_axis([search, {"mode": "run", "label": "x", "search.batches": [64]}])])
+
+
+def test_presets_that_differ_only_in_what_is_searched_are_refused(base):
+    presets = [Value(f"tp {tp}", {"tp": tp, "precision": "fp32"}, is_preset=True) for tp in (1, 2)]
+    with pytest.raises(ConfigError, match=r"'tp 1' and 'tp 2' differ only in what sweep\.mode=search does"):
+        expand_points(base | {"mode": "search", "search": {"batches": [64]}}, grid_axes({"strategy": presets}))
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ({"foo": 5}, r"unknown key 'jobs\[1\].foo'; jobs\[1\] has: name, model"),
+        ({"strategy": {"tpp": 2}}, r"unknown key 'jobs\[1\].strategy.tpp'"),
+        ({"strategy": {"tp": 0}}, r"jobs\[1\]: strategy.tp is 0"),
+        ({"strategy": 4}, r"jobs\[1\].strategy is 4"),
+        ({"global_batch": 0}, r"jobs\[1\].global_batch is 0"),
+        ({"model": "gpt"}, r"jobs\[1\]: unknown model 'gpt'"),
+        ({"start": "5"}, r"jobs\[1\].start is '5'"),
+        (3, r"jobs\[1\] is 3; a job is a mapping"),
+    ],
+)
+def test_a_bad_job_is_named_by_its_place(base, job, said):
+    with pytest.raises(ConfigError, match=said):
+        complete_settings(base | {"mode": "mix", "jobs": [{"model": "gpt_125m"}, job]})
