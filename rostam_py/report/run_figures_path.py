@@ -64,7 +64,7 @@ def _plot(detail: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figur
     segments, shares = detail["critical_path"], detail["result"]["critical_path_s"]
     tasks = detail["result"]["critical_tasks"][:_NUM_TASKS]
     num_stages = 1 + max(segment["stage"] for segment in segments)
-    rows = {"path": max(60, min(320, 30 * num_stages)), "axis": 74, "shares": 34, "gap": 34, "tasks": 26 * len(tasks)}
+    rows = {"path": max(60, min(320, 30 * num_stages)), "axis": 74, "shares": 34, "gap": 34, "tasks": 40 * len(tasks)}
     inner, total = sum(rows.values()), sum(shares.values())
     edges = dict(zip(rows, (1 - sum(list(rows.values())[: k + 1]) / inner for k in range(len(rows))), strict=True))
     heading = {"xref": "paper", "yref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
@@ -75,8 +75,8 @@ def _plot(detail: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figur
                          dtick=1 if num_stages <= 12 else None, range=[num_stages - 0.5, -0.5]),
         xaxis2={"anchor": "y2", "range": [0, 1], "visible": False},
         yaxis2={"domain": [edges["shares"], edges["axis"] - 0.01], "visible": False},
-        xaxis3=quiet_axis("share of the iteration", anchor="y3", tickformat=".0%", rangemode="tozero"),
-        yaxis3={"domain": [0, edges["gap"]], "visible": False, "anchor": "x3", "range": [len(tasks) - 0.5, -0.5]},
+        xaxis3=quiet_axis("share of the iteration", anchor="y3", tickformat=".0%", range=[0, 1]),
+        yaxis3={"domain": [0, edges["gap"]], "visible": False, "anchor": "x3", "range": [len(tasks) - 0.6, -0.75]},
         annotations=[heading | {"text": "shares of the iteration", "y": edges["axis"] - 0.01},
                      heading | {"text": "largest tasks", "y": edges["gap"]}],
     )  # fmt: skip
@@ -119,18 +119,21 @@ def _add_tasks(
     """Add bars of the largest tasks, named above each."""
     names = [_short(task["name"]) for task in tasks]
     plot.add_bar(
-        x=[task["duration_s"] / total for task in tasks], y=list(range(len(tasks))), orientation="h", width=0.62,
+        x=[task["duration_s"] / total for task in tasks], y=list(range(len(tasks))), orientation="h", width=0.45,
         marker_color=[_look(task["kind"])[1] for task in tasks], xaxis="x3", yaxis="y3", showlegend=False,
-        text=[f"{label(name)}, {task['count']:,} x" for name, task in zip(names, tasks, strict=True)],
-        textposition="outside", cliponaxis=False, hoverinfo="text",
+        hoverinfo="text",
         hovertext=[
             f"<b>{label(task['name'])}</b><br>{_look(task['kind'])[0]}, {task['count']:,} times<br>"
             f"{number(task['duration_s'] * scale.factor)} {scale.unit}, {task['duration_s'] / total:.1%}"
             for task in tasks
         ],
     )  # fmt: skip
-    longest = max((task["duration_s"] / total for task in tasks), default=1.0)
-    plot.update_layout(xaxis3_range=[0, longest * 2.5])
+    for place, (name, task) in enumerate(zip(names, tasks, strict=True)):
+        text = f"{label(name)}, {task['count']:,} x: {task['duration_s'] / total:.1%}"
+        plot.add_annotation(
+            text=text, x=0, y=place - 0.22, xref="x3", yref="y3", xanchor="left", yanchor="bottom", showarrow=False,
+            font={"size": 12}, borderpad=0,
+        )  # fmt: skip
 
 
 def _short(name: str) -> str:

@@ -142,6 +142,14 @@ def test_the_timeline_covers_the_iteration_and_shares_sum_to_one(detail):
     )
 
 
+def test_shares_and_tasks_of_the_critical_path_are_drawn_to_one_scale(detail):
+    layout = named(detail)["critical-path"].plotly.layout
+    assert layout.xaxis2.range == layout.xaxis3.range == (0, 1)
+    assert layout.xaxis2.domain == layout.xaxis3.domain
+    total, task = sum(detail["result"]["critical_path_s"].values()), detail["result"]["critical_tasks"][0]
+    assert any(one.text.endswith(f"x: {task['duration_s'] / total:.1%}") for one in layout.annotations)
+
+
 def test_kinds_that_have_no_colour_are_drawn_and_named(detail):
     strange = copy.deepcopy(detail)
     for table in (strange["critical_path"], strange["result"]["critical_tasks"]):
