@@ -51,7 +51,7 @@ def quiet_axis(title: str, **more: Any) -> dict[str, Any]:
     """Return a linear axis with a thin grid."""
     return {
         "title": {"text": title}, "gridcolor": GRID, "zeroline": False, "automargin": True, "ticks": "outside",
-        "tickcolor": GRID, "linecolor": GRID, "showline": True, **more,
+        "tickcolor": GRID, "linecolor": GRID, "showline": True, "separatethousands": True, "minexponent": 6, **more,
     }  # fmt: skip
 
 

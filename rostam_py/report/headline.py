@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rostam_py.report.load import SweepData
-from rostam_py.report.reading import SIZE, ModelPoints, Reading, has_values
+from rostam_py.report.prices import BASIS, NETWORK, priced
+from rostam_py.report.reading import BANDWIDTH, SIZE, ModelPoints, Reading
 from rostam_py.report.scales import BREAKDOWN, count_scale, number, short_strategy
 from rostam_py.report.sweep_figures_mix import jobs_of
 from rostam_py.units import format_time
@@ -73,23 +74,28 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
 
 
 def _cheaper(reading: Reading, points: ModelPoints, first: dict[str, Any]) -> str:
-    """Return which network is the cheapest of those that take little more than the least time, if it is cheaper."""
+    """Return which network is the cheapest of those that take little more than the least time, if it is cheaper.
+
+    Of networks of the same bandwidth per accelerator: prices do not tell others apart.
+    """
     import polars as pl
 
-    if not has_values(points.settings, "network_usd"):
-        return ""
-    near = points.settings.filter(pl.col("network_usd") > 0, pl.col(points.goal) <= _NEAR * first[points.goal])
+    rows = priced(points.settings)
+    if BANDWIDTH in rows.columns:
+        rows = rows.filter(pl.col(BANDWIDTH).eq_missing(first[BANDWIDTH]))
+    near = rows.filter(pl.col(points.goal) <= _NEAR * first[points.goal])
     if not len(near):
         return ""
-    cheapest = near.sort("network_usd", points.goal, "index").row(0, named=True)
-    if cheapest["network_usd"] >= (first["network_usd"] or float("inf")) or cheapest["index"] == first["index"]:
+    cheapest = near.sort(NETWORK, points.goal, "index").row(0, named=True)
+    own = first[NETWORK] if first["index"] in rows["index"] else None
+    if cheapest["index"] == first["index"] or (own and cheapest[NETWORK] >= own):
         return ""
-    where = f" at {reading.x_label(cheapest[reading.x])}" if reading.x else ""
-    against = f" against {_dollars(first['network_usd'])}" if first["network_usd"] else ""
+    where = f" at {reading.x_label(cheapest[reading.x])}" if reading.x == SIZE else ""
+    against = f" against {_dollars(own)}" if own else ""
     longer = cheapest[points.goal] / first[points.goal]
     return (
-        f" The cheapest network within {_NEAR - 1:.0%} of that time: {cheapest['line']}{where},"
-        f" {_dollars(cheapest['network_usd'])}{against}, {longer:.2f}x as long."
+        f" The cheapest network of that bandwidth within {_NEAR - 1:.0%} of that time: {cheapest['line']}{where},"
+        f" {_dollars(cheapest[NETWORK])}{against}, {longer:.2f}x as long ({BASIS})."
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +49,24 @@ class SweepData:
     def title(self) -> str:
         """Return the sweep's title."""
         return self.manifest.get("title") or "sweep"
+
+    def labels_of(self, table: polars.DataFrame, key: str) -> polars.Series:
+        """Return the text of an axis, or of another column, at each row of ``table``.
+
+        An axis over lists of jobs has the name of the column that holds their results: its labels follow the points'
+        order.
+        """
+        import polars as pl
+
+        if not table[key].dtype.is_nested():
+            return table[key].cast(pl.String)
+        return pl.Series(key, [self.label_at(index, key) for index in table["index"]], pl.String)
+
+    def label_at(self, index: int, key: str) -> str:
+        """Return an axis' label at the point of an index: points are the product of the axes, the last one fastest."""
+        axes, keys = self.axes, list(self.axes)
+        stride = math.prod(len(axes[one]) for one in keys[keys.index(key) + 1 :])
+        return axes[key][index // stride % len(axes[key])]
 
     def finished(self) -> polars.DataFrame:
         """Return the rows of points that ended well."""

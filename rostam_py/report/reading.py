@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.load import SweepData
-from rostam_py.report.scales import Look, Scale, bandwidth_scale, looks, number
+from rostam_py.report.scales import Look, Scale, bandwidth_scale, looks, named_label, number
 
 if TYPE_CHECKING:
     import polars
@@ -72,14 +72,32 @@ class Reading:
         taken = {"model", "fabric", SIZE, "num_jobs", "mix.num_jobs", *self.seeds}
         others = [key for key in axes if key not in taken and not key.endswith("bandwidth")]
         varies = "fabric" in table.columns and table["fabric"].n_unique() > 1
-        return "fabric" if varies or not others else next((k for k in others if table[k].n_unique() > 1), "fabric")
+        if varies:
+            return "fabric"
+        return next((key for key in others if self.data.labels_of(table, key).n_unique() > 1), "fabric")
 
     @cached_property
     def lines(self) -> list[str]:
-        """Return the lines' labels that have finished points, in the manifest's order."""
+        """Return the names of lines that have finished points, in the manifest's order."""
         present = self.table["line"].unique(maintain_order=True).to_list()
-        order = {label: index for index, label in enumerate(self.data.axes.get(self.line, []))}
+        labels = self.data.axes.get(self.line, [])
+        order = {named_label(self.line, label): index for index, label in enumerate(labels)}
         return sorted(present, key=lambda one: order.get(one, len(order)))
+
+    @cached_property
+    def _labels(self) -> polars.Series:
+        """Return the line's label at every finished point, as the axis has it; "-" where there is none."""
+        import polars as pl
+
+        table = self.data.finished()
+        if self.line not in table.columns:
+            return pl.Series(["-"] * len(table), dtype=pl.String)
+        return self.data.labels_of(table, self.line).fill_null("-")
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Return what the lines are called, by label: "5" failed links are "links 5"."""
+        return {label: named_label(self.line, label) for label in self._labels.unique(maintain_order=True)}
 
     @cached_property
     def looks(self) -> dict[str, Look]:
@@ -88,12 +106,11 @@ class Reading:
 
     @cached_property
     def table(self) -> polars.DataFrame:
-        """Return the finished points with a "line" column (never null) and time_a_sample_s."""
+        """Return the finished points with a "line" column (names, never null) and time_a_sample_s."""
         import polars as pl
 
         table = self.data.finished()
-        labels = pl.col(self.line).cast(pl.String).fill_null("-") if self.line in table.columns else pl.lit("-")
-        table = table.with_columns(labels.alias("line"))
+        table = table.with_columns(self._labels.replace(self._names).alias("line"))
         if has_values(table, "samples_per_s"):
             return table.with_columns((1 / pl.col("samples_per_s")).alias("time_a_sample_s"))
         return table.with_columns(pl.lit(None, pl.Float64).alias("time_a_sample_s"))
@@ -124,6 +141,19 @@ class Reading:
     def by(self) -> list[str]:
         """Return the columns that make a place."""
         return ["line", self.x] if self.x else ["line"]
+
+    def figure_table(self, rows: polars.DataFrame, *columns: str | polars.Expr) -> polars.DataFrame:
+        """Return what a figure's CSV holds: the line's labels, as the axis has them, then x, then ``columns``.
+
+        Columns that ``rows`` lacks are left out, and so is one of the line's name, which holds the same.
+        """
+        import polars as pl
+
+        labels = {name: label for label, name in self._names.items()}
+        taken = {self.line, self.x}
+        kept = [one for one in columns if not isinstance(one, str) or (one in rows.columns and one not in taken)]
+        where = [self.x] if self.x and self.x in rows.columns else []
+        return rows.select(pl.col("line").replace(labels).alias(self.line), *where, *kept)
 
     def x_scale(self) -> Scale:
         """Return the unit of the x axis."""

@@ -16,6 +16,7 @@ from rostam_py.report.run_figures_links import utilization_figure
 from rostam_py.report.run_figures_path import KINDS, path_figure, stage_word
 from rostam_py.report.run_figures_traffic import traffic_figure
 from rostam_py.report.scales import COLOURS, Scale, label, number, size_scale, time_scale
+from rostam_py.report.sweep_figures_bars import SMALL_MEMORY
 from rostam_py.units import format_size
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ _JOBS = {
     "iteration_time_s": ("in the mix", COLOURS[1]),
 }  # fmt: skip
 
-# Memory below this share of the capacity is drawn without it: the bars would not be seen.
-_SMALL = 0.05
 _TAGS = ("job", "stage", "devices")
 
 
@@ -68,7 +67,7 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
     rows = detail["memory"]
     bars = _Bars.of(detail, rows, _MEMORY, "memory per device")
     capacity, most = max(row["capacity"] for row in rows), max(bars.totals)
-    is_line = most > _SMALL * capacity
+    is_line = most > SMALL_MEMORY * capacity
     height = capacity * bars.scale.factor
     text = f"capacity {number(height)} {bars.scale.unit}"
     ceiling = 1.1 * max(height, most * bars.scale.factor)
@@ -138,8 +137,7 @@ class _Bars:
         stages = [str(row["stage"]) for row in rows]
         places: Any = [[self.jobs[row["job"]] for row in rows], stages] if self.jobs else stages
         axis = {"title": {"text": self.place}, "automargin": True, "showgrid": False}
-        if not self.jobs:
-            axis |= {"type": "category", "nticks": 24}
+        axis |= {"type": "multicategory"} if self.jobs else {"type": "category", "nticks": 24}
         plot = new_plot(barmode="stack", bargap=0.25 if len(rows) < 60 else 0.05, xaxis=axis,
                         yaxis=quiet_axis(scale.title(self.what), rangemode="tozero"))  # fmt: skip
         width = 0.12 * len(rows) if len(rows) < 5 and not self.jobs else None

@@ -128,6 +128,17 @@ def short_strategy(strategy: str | None) -> str:
     return " x ".join([one for one in parts if not one.endswith(" 1")] or parts[:1])
 
 
+def named_label(axis: str, text: str) -> str:
+    """Return an axis' label as it can stand alone: one that is no name gets the axis' last word, "links 5".
+
+    Bandwidths of accelerators stand alone as they are, "400 Gb/s".
+    """
+    is_name = text[:1].isalpha() and text.lower() not in ("true", "false", "null", "none")
+    if is_name or text in ("", "-") or axis.endswith("accelerator_bandwidth"):
+        return text
+    return f"{axis.rpartition('.')[2]} {text}"
+
+
 def looks(lines: Sequence[str]) -> dict[str, Look]:
     """Return a look for every line, stable in the lines' order."""
     found = {}

@@ -10,6 +10,7 @@ from rostam_py.report.drawing import category_axis, file_safe, new_plot, quiet_a
 from rostam_py.report.figure import Figure
 from rostam_py.report.reading import ModelPoints, Reading, has_values
 from rostam_py.report.scales import BREAKDOWN, Scale, label, number, paper_label, short_strategy, size_scale, time_scale
+from rostam_py.units import format_size
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # More bars than this cannot be read; then the least, middle and largest x are kept, then the best lines.
 MOST_BARS = 40
+# Memory below this share of the capacity is drawn without it: the bars would not be seen.
+SMALL_MEMORY = 0.05
 
 
 def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
@@ -26,11 +29,7 @@ def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     if not kinds:
         return None
     best, left_out = bars_of(reading, points)
-    import polars as pl
-
-    about = [name for name in ("strategy", "global_batch", "key") if name in best.columns]
-    where: list[Any] = [pl.col("line").alias(reading.line), *([reading.x] if reading.x else [])]
-    table = best.select(*where, "iteration_time_s", *kinds, *about)
+    table = reading.figure_table(best, "iteration_time_s", *kinds, "strategy", "global_batch", "key")
     words = ["Where one steady iteration goes on the mean device; the parts add up to the iteration time.", left_out]
     if has_values(best, "global_batch") and best["global_batch"].n_unique() > 1:
         words.append("Global batches differ between bars: compare shares (the button), not lengths.")
@@ -52,16 +51,18 @@ def memory_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     known = _capacities(best)
     if known:
         best = best.with_columns(pl.col("accelerator").replace_strict(known, default=None).alias("capacity_bytes"))
-    kept = ("capacity_bytes", "accelerator", "strategy", "key")
-    table = best.select(pl.col("line").alias(reading.line), *([reading.x] if reading.x else []), "memory_bytes",
-                        *(name for name in kept if name in best.columns))  # fmt: skip
+    table = reading.figure_table(best, "memory_bytes", "capacity_bytes", "accelerator", "strategy", "key")
     words = ["Memory that the plan needs on its fullest device.", left_out]
-    words.append("Vertical lines: capacity." if known else "The accelerator's capacity is not known here.")
-    scale = size_scale(best["memory_bytes"].to_list())
+    most: Any = best["memory_bytes"].max()
+    drawn = {name: capacity for name, capacity in known.items() if most > SMALL_MEMORY * capacity}
+    words.append("Vertical lines: capacity." if drawn else "" if known else "The accelerator's capacity is not known.")
+    words += [f"It is at most {most / capacity:.1%} of the {format_size(capacity)} of {name}, which is not drawn."
+              for name, capacity in known.items() if name not in drawn]  # fmt: skip
+    scale = size_scale([max(most, *drawn.values())] if drawn else [most])
     return Figure(
         name=file_safe("memory", points.model), title=f"{points.model}: memory per device",
         caption=" ".join(word for word in (*words, reading.standing(points)) if word), table=table,
-        plotly=_memory(reading, best, known, scale), paper=partial(_paper_memory, reading, best, known, scale),
+        plotly=_memory(reading, best, drawn, scale), paper=partial(_paper_memory, reading, best, drawn, scale),
     )  # fmt: skip
 
 
@@ -101,8 +102,9 @@ def _places(reading: Reading, best: polars.DataFrame) -> list[Any]:
     return [[reading.x_label(one) for one in best[reading.x]], names] if reading.x else names
 
 
-def _horizontal(best: polars.DataFrame, title: str, **more: Any) -> Any:
-    places = category_axis(type=None, dividercolor="rgba(128,128,128,0.4)")
+def _horizontal(reading: Reading, best: polars.DataFrame, title: str, **more: Any) -> Any:
+    kind = "multicategory" if reading.x else "category"
+    places = category_axis(type=kind, dividercolor="rgba(128,128,128,0.4)")
     return new_plot(
         max(260, 130 + 22 * len(best)), barmode="stack", bargap=0.25, yaxis=places,
         xaxis=quiet_axis(title, rangemode="tozero"), **more,
@@ -111,7 +113,7 @@ def _horizontal(best: polars.DataFrame, title: str, **more: Any) -> Any:
 
 def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale: Scale) -> Any:
     title = scale.title("iteration time")
-    plot = _horizontal(best, title)
+    plot = _horizontal(reading, best, title)
     totals = best["iteration_time_s"].to_list()
     strategies = best["strategy"].to_list() if "strategy" in best.columns else [None] * len(best)
     places = _places(reading, best)
@@ -139,7 +141,7 @@ def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale
 
 
 def _memory(reading: Reading, best: polars.DataFrame, known: dict[str, int], scale: Scale) -> Any:
-    plot = _horizontal(best, scale.title("memory per device"))
+    plot = _horizontal(reading, best, scale.title("memory per device"))
     values = [None if one is None else one * scale.factor for one in best["memory_bytes"]]
     hover = [f"<b>{label(row['line'])}</b><br>{number(row['memory_bytes'] * scale.factor)} {scale.unit}"
              + (f" of {number(row['capacity_bytes'] * scale.factor)} {scale.unit}" if row.get("capacity_bytes") else "")

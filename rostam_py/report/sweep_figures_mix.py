@@ -71,7 +71,7 @@ def _boxes(reading: Reading, jobs: polars.DataFrame, value: str, by: str) -> Fig
     return Figure(
         name=file_safe(value.replace("_", "-"), "by", by.replace("_", "-")),
         title=f"{words.capitalize()} by {'number of jobs' if by == 'num_jobs' else 'model'}", caption=caption,
-        table=table.rename({"line": reading.line}), plotly=_box_plot(reading, table, by, words, across),
+        table=reading.figure_table(table, *table.columns[1:]), plotly=_box_plot(reading, table, by, words, across),
         paper=partial(_paper_boxes, reading, table, by, words, across),
     )  # fmt: skip
 

@@ -66,9 +66,12 @@ def _figure(
     ]
     columns = table["column"].unique(maintain_order=True).to_list()
     columns = sorted(columns) if reading.x else columns
+    import polars as pl
+
+    kept = [name for name in table.columns if name not in ("line", "column")]
     return Figure(
         name=name, title=title, caption=" ".join(word for word in words if word),
-        table=table.rename({"line": reading.line, "column": reading.x or "model"}, strict=False),
+        table=reading.figure_table(table, pl.col("column").alias(reading.x or "model"), *kept),
         plotly=_plot(reading, table, columns, across), paper=partial(_paper, reading, table, columns, across),
     )  # fmt: skip
 

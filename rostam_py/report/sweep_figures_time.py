@@ -52,12 +52,10 @@ def time_table(reading: Reading, points: ModelPoints) -> polars.DataFrame:
     """Return the numbers drawn, in SI."""
     import polars as pl
 
-    about = ["strategy", "global_batch", "num_accelerators", "is_extrapolated", "key"]
-    kept = [name for name in about if name in points.best.columns and name != reading.x]
-    return points.best.select(
-        pl.col("line").alias(reading.line), *([reading.x] if reading.x else []), points.goal,
-        pl.col("goal_min").alias(f"{points.goal}_min"), pl.col("goal_max").alias(f"{points.goal}_max"), "num_seeds",
-        "num_settings", *kept,
+    return reading.figure_table(
+        points.best, points.goal, pl.col("goal_min").alias(f"{points.goal}_min"),
+        pl.col("goal_max").alias(f"{points.goal}_max"), "num_seeds", "num_settings", "strategy", "global_batch",
+        "num_accelerators", "is_extrapolated", "key",
     )  # fmt: skip
 
 

@@ -45,6 +45,9 @@ def points_table(data: SweepData) -> PointsTable:
         "time_to_accuracy_s",
         "iteration_time_s",
     ]
+    nested = [key for key in data.axes if ordered[key].dtype.is_nested()]
+    ordered = ordered.with_columns(data.labels_of(ordered, key).alias(f"{key} given") for key in nested)
+    first += [f"{key} given" for key in nested]
     view, constants = _readable(ordered, [*first, "slowdown_mean", "slowdown_max"])
     num_shown = min(len(view), MOST_ROWS)
     options = _options(view.head(num_shown))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.load import SweepData
+from rostam_py.report.scales import named_label
 
 if TYPE_CHECKING:
     import polars
@@ -145,7 +146,7 @@ def sweep_summary(data: SweepData) -> dict[str, Any]:
     objective = objective_of(data.table)
     for model, points in _by_model(data) if objective is not None else ():
         row = points.sort(objective, "index", nulls_last=True).row(0, named=True)
-        labels = {_plain(key): row[key] for key in data.axes}
+        labels = {_plain(key): _setting(data, row, key) for key in data.axes}
         figures = {key: row[key] for key in ("index", "strategy", *OBJECTIVES) if row.get(key) is not None}
         best[_plain(model)] = labels | figures
     return {"points": len(data.table), "errors": len(data.failed()), "best": best}
@@ -189,21 +190,26 @@ def point_name(data: SweepData, row: Mapping[str, Any]) -> str:
     """Return what a point is: model, fabric, its label on the other axes, strategy."""
     fabric, strategy = row.get("fabric") or row.get("case"), row.get("strategy")
     text = str(row.get("model") or data.mode) + (f" on {fabric}" if fabric else "")
-    labels = {key.rpartition(".")[2]: str(row[key]) for key in data.axes if key not in ("model", "fabric", "case")}
-    others = [f"{key} {label}" if label.isdigit() else label for key, label in labels.items()]
+    axes = [key for key in data.axes if key not in ("model", "fabric", "case")]
+    others = [named_label(key, str(_setting(data, row, key))) for key in axes]
     return ", ".join([text, *others, *([strategy] if strategy else [])])
 
 
 def point_config(data: SweepData, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a point's key, its label on every axis, and what it was resolved to."""
     config = {key: row[key] for key in ("key", "index", *_POINT_CONFIG) if row.get(key) is not None}
-    return config | {"axes": {_plain(key): row[key] for key in data.axes}}
+    return config | {"axes": {_plain(key): _setting(data, row, key) for key in data.axes}}
 
 
 def point_summary(data: SweepData, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a point's results, or its error."""
     known = {"key", "index", *_POINT_CONFIG, *data.axes}
     return {_plain(key): _cell(value) for key, value in row.items() if key not in known and _cell(value) is not None}
+
+
+def _setting(data: SweepData, row: Mapping[str, Any], key: str) -> Any:
+    """Return what an axis has at a point; where its column holds results, as that of jobs, its label."""
+    return data.label_at(row["index"], key) if isinstance(row[key], list) else row[key]
 
 
 def _cumulative(path: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, float]]:

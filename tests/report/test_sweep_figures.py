@@ -97,6 +97,21 @@ def test_strategy_ratios_are_one_at_the_best_of_each_column(figures):
     assert (table["ratio"] >= 1).all()
 
 
+def test_memory_and_capacity_are_in_one_unit_that_suits_the_larger():
+    rows = [{"model": "m", "fabric": name, "samples_per_s": 1.0, "memory_bytes": size, "accelerator": "a100_80gb"}
+            for name, size in (("a", 8 * 10**8), ("b", 9 * 10**9))]  # fmt: skip
+    figure = next(one for one in sweep_figures(_small(rows, {"fabric": ["a", "b"]})) if one.name == "memory-m")
+    assert figure.plotly.layout.xaxis.title.text == "memory per device [GB]"
+    assert figure.plotly.layout.annotations[0].text == "a100_80gb: 85.9 GB"
+
+
+def test_capacity_far_above_all_memory_is_said_and_not_drawn():
+    rows = [{"model": "m", "fabric": "a", "samples_per_s": 1.0, "memory_bytes": 4 * 10**8, "accelerator": "a100_80gb"}]
+    figure = next(one for one in sweep_figures(_small(rows, {"fabric": ["a"]})) if one.name == "memory-m")
+    assert not figure.plotly.layout.shapes
+    assert "at most 0.5% of the 85.9 GB of a100_80gb" in figure.caption
+
+
 def test_memory_stands_beside_the_data_sheets_capacity(figures):
     assert figures["memory-gpt_1_3b"].table["capacity_bytes"].unique().to_list() == [85_899_345_920]
 
@@ -109,18 +124,73 @@ def test_the_pareto_front_is_what_nobody_beats_in_both():
     assert pareto_front(table.reverse(), "cost", "time")["name"].to_list() == ["a", "c", "e"]
 
 
-def test_the_drawn_front_is_the_front_of_all_settings(data, figures):
+def test_a_network_is_on_the_front_unless_one_of_its_bandwidth_beats_it(data, figures):
     table = figures["cost-network_usd-resnet50"].table
-    front = table.filter("on_front")
     for row in table.to_dicts():
-        beaten = (table["network_usd"] <= row["network_usd"]) & (
-            table["time_to_accuracy_s"] < row["time_to_accuracy_s"]
+        others = table.filter(pl.col(BANDWIDTH) == row[BANDWIDTH])
+        cost, time = pl.col("network_usd"), pl.col("time_to_accuracy_s")
+        better = ((cost <= row["network_usd"]) & (time < row["time_to_accuracy_s"])) | (
+            (cost < row["network_usd"]) & (time <= row["time_to_accuracy_s"])
         )
-        cheaper = (table["network_usd"] < row["network_usd"]) & (
-            table["time_to_accuracy_s"] <= row["time_to_accuracy_s"]
-        )
-        assert row["on_front"] != bool((beaten | cheaper).any())
-    assert len(front) > 2
+        assert row["on_front"] == (len(others.filter(better)) == 0)
+    assert table.filter("on_front")[BANDWIDTH].n_unique() == 4
+
+
+def _networks(*rows):
+    """A sweep of fabrics: name, bandwidth [Gb/s], seconds, dollars and, if not a tree, kind."""
+    table = [{"model": "m", "fabric": name, BANDWIDTH: bandwidth * 1e9 / 8, "samples_per_s": 1 / time,
+              "network_usd": usd, "fabric_kind": kind[0] if kind else "fat_tree"}
+             for name, bandwidth, time, usd, *kind in rows]  # fmt: skip
+    return _small(table, {"fabric": dict.fromkeys(row[0] for row in rows)})
+
+
+def _priced(data):
+    return next((figure for figure in sweep_figures(data) if figure.name == "cost-network_usd-m"), None)
+
+
+def test_a_front_of_network_prices_is_of_one_bandwidth():
+    # At each bandwidth "wide" is faster and "thin" cheaper; thin at 800 is faster than wide at 400, for less.
+    data = _networks(("wide", 400, 4.0, 9e5), ("thin", 400, 5.0, 1e5), ("wide", 800, 2.0, 9e5), ("thin", 800, 3.0, 1e5))
+    figure = _priced(data)
+    assert figure.table["on_front"].to_list() == [True] * 4
+    fronts = [trace for trace in figure.plotly.data if trace.legendgroup == "front"]
+    assert [list(trace.y) for trace in fronts] == [[5.0, 4.0], [3.0, 2.0]]
+    assert [trace.text[-1].strip() for trace in fronts] == ["400 Gb/s", "800 Gb/s"]
+    assert "no other of the same bandwidth beats" in figure.caption
+
+
+def test_price_figures_say_what_the_prices_are_of():
+    figure = _priced(_networks(("a", 400, 4.0, 9e5), ("b", 400, 5.0, 1e5)))
+    assert figure.plotly.layout.xaxis.title.text == "price of the network in 400 Gb/s parts [thousand US$ of 2022]"
+    assert "one a link whatever its bandwidth" in figure.caption
+
+
+def test_prices_that_differ_between_bandwidths_alone_are_not_drawn():
+    assert _priced(_networks(("a", 400, 4.0, 9e5), ("b", 800, 2.0, 1e5))) is None
+
+
+def test_networks_that_the_price_list_does_not_cover_are_not_drawn():
+    rows = [("a", 400, 4.0, 9e5), ("b", 400, 5.0, 1e5), ("a", 100, 7.0, 9e5), ("b", 100, 9.0, 1e5),
+            ("servers", 400, 4.5, 2e4, "electrical_cluster"), ("ideal", 400, 3.0, None, "electrical_flat")]  # fmt: skip
+    figure = _priced(_networks(*rows))
+    assert figure.table["fabric"].to_list() == ["b", "a"]
+    assert figure.table[BANDWIDTH].to_list() == [50e9, 50e9]
+    assert "have no price: ideal." in figure.caption
+    assert "only partly on the list: servers." in figure.caption
+    assert "no whole number of 400 Gb/s ports" in figure.caption
+
+
+@pytest.mark.parametrize(
+    ("other", "is_said"),
+    [
+        (("near", 800, 1.05, 5e5), True), (("near", 400, 1.05, 5e5), False),
+        (("near", 800, 1.05, 5e5, "electrical_cluster"), False), (("near", 800, 1.05, 3e6), False),
+    ],
+)  # fmt: skip
+def test_the_headline_compares_prices_at_one_bandwidth_of_networks_that_the_list_covers(other, is_said):
+    said = sweep_headline(_networks(("fast", 800, 1.0, 2e6), ("fast", 400, 2.0, 2e6), other))[0]
+    assert ("near, US$ 500 thousand against US$ 2 million" in said) == is_said
+    assert ("one a link whatever its bandwidth" in said) == is_said
 
 
 def test_cost_that_is_only_time_in_other_units_is_not_drawn(figures):
