@@ -5,16 +5,18 @@ write_report("runs/my-sweep", formats=("pdf", "svg"))
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rostam_py import __version__
+from rostam_py.errors import ConfigError
 from rostam_py.report.figure import Figure
 from rostam_py.report.headline import run_headline, sweep_headline
 from rostam_py.report.load import SweepData, is_sweep_folder, load_run, load_sweep
 from rostam_py.report.page import Page, render
-from rostam_py.report.scales import number
+from rostam_py.report.scales import named_label, number
 from rostam_py.report.static import check_formats, write_static
 from rostam_py.report.sweep_figures import Section, sweep_sections, unique_names
 from rostam_py.units import format_bandwidth, format_size, format_time
@@ -28,7 +30,8 @@ def write_report(folder: str | Path, *, out: str | Path | None = None, formats: 
 
     Args: out: the HTML file; None takes report.html in the folder. formats: "pdf", "svg": also write
         figures/NAME.FORMAT, in the HTML file's folder.
-    Raises: ConfigError if the folder holds no results, or they are damaged; for an unknown format.
+    Raises: ConfigError if the folder holds no results, or they are damaged; for an unknown format; if ``out`` is a
+        folder, or cannot be written.
     """
     return draw_report(folder, out=out, formats=formats)[0]
 
@@ -42,12 +45,38 @@ def draw_report(
     """
     check_formats(formats)
     folder = Path(folder)
-    page = sweep_page(load_sweep(folder)) if is_sweep_folder(folder) else run_page(load_run(folder))
     path = Path(out) if out else folder / "report.html"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(page), encoding="utf-8")
+    is_sweep = is_sweep_folder(folder)
+    _check_writable(path)
+    page = sweep_page(load_sweep(folder)) if is_sweep else run_page(load_run(folder))
+    with _writing(path):
+        path.write_text(render(page), encoding="utf-8")
     figures = [one for section in page.sections for one in section.figures]
-    return path, write_static(figures, path.parent / "figures", formats) if formats else []
+    if not formats:
+        return path, []
+    with _writing(path.parent / "figures"):
+        return path, write_static(figures, path.parent / "figures", formats)
+
+
+def _check_writable(path: Path) -> None:
+    """Make the folder of a page that is to be written, and see that the page can be: before it is drawn."""
+    if path.is_dir():
+        raise ConfigError(f"out is {path}, a folder; give a file: out={path / 'report.html'}")
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the system says against writing into a ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}; give another out=FILE") from error
 
 
 def sweep_page(data: SweepData) -> Page:
@@ -88,14 +117,9 @@ def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Sectio
     from rostam_py.report.run_figures import run_figures
 
     rows = data.table.filter(pl.col("key") == key)
-    labels = [_named(axis, str(rows[axis][0])) for axis in data.axes] if len(rows) else []
+    labels = [named_label(axis, str(data.labels_of(rows, axis)[0])) for axis in data.axes] if len(rows) else []
     title = ", ".join(labels) or str(detail.get("title") or key[:12])
     return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}"))
-
-
-def _named(axis: str, label: str) -> str:
-    """Return an axis' label as it can stand alone: a bare number gets the axis' last word."""
-    return f"{axis.rpartition('.')[2]} {label}" if label.replace(".", "", 1).isdigit() else label
 
 
 def _unique(sections: Sequence[Section]) -> list[Section]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import polars as pl
 import pytest
 
 from rostam_py.cli.main import main
@@ -37,6 +38,26 @@ def test_help_says_folder_formats_and_out(capsys):
 )
 def test_mistakes_exit_with_2_and_one_line(arguments, message, capsys):
     assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (".", "is ., a folder; give a file"), ("/proc/page.html", "/proc/page.html cannot be written"),
+        ("taken/page.html", "cannot be written: "), ("/dev/full", "/dev/full cannot be written: No space left"),
+    ],
+)  # fmt: skip
+def test_a_page_that_cannot_be_written_is_one_line(out, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    manifest = {"version": 1, "mode": "run", "title": "empty", "axes": [], "num_points": 0}
+    (tmp_path / "sweep.json").write_text(json.dumps(manifest))
+    schema = {"key": pl.String, "index": pl.Int64, "status": pl.String}
+    pl.DataFrame(schema=schema).write_parquet(tmp_path / "points.parquet")
+    assert main(["report", ".", f"out={out}"]) == 2
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
