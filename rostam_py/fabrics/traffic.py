@@ -29,6 +29,9 @@ class Traffic:
     num_bytes: np.ndarray
 
     def __post_init__(self) -> None:
+        for key in ("src", "dst"):
+            if np.ndim(getattr(self, key)) == 1:
+                object.__setattr__(self, key, check_integers(f"traffic.{key}", getattr(self, key)))
         for key, kind in (("src", np.int64), ("dst", np.int64), ("num_bytes", np.float64)):
             object.__setattr__(self, key, np.ascontiguousarray(getattr(self, key), dtype=kind))
         if not self.src.shape == self.dst.shape == self.num_bytes.shape or self.src.ndim != 1:

@@ -64,6 +64,7 @@ def test_anything_else_in_a_list_is_named(values, said):
         (lambda f: link_loads(f, [0.5], [1], [1.0]), r"src\[0\] is 0.5"),
         (lambda f: link_loads(f, [0], [2**40], [1.0]), "dst names accelerator 1099511627776; there are 0 to 15"),
         (lambda f: Traffic.from_messages(4, [0.9], [1], [1.0]), r"traffic.src\[0\] is 0.9"),
+        (lambda f: Traffic(4, [0], [1.9], [1.0]), r"traffic.dst\[0\] is 1.9"),
         (lambda f: predict_collective_time(f, "all_reduce", "ring", 8, ranks=[0.5, 1]), r"ranks\[0\] is 0.5"),
         (lambda f: predict_collective_time(f, "all_reduce", "ring", 8, ranks=[0, 16]), "accelerator 16; .* 0 to 15"),
         (lambda f: predict_collective_time(f, "all_reduce", "ring", 8, group=-7), "group is -7 for 16 ranks"),
