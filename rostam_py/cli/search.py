@@ -15,6 +15,8 @@ from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.run import build_machine, cost_settings
 from rostam_py.cli.schema import SearchConfig, name_of
+from rostam_py.convergence import get_curve, notes_for
+from rostam_py.models import MODELS
 from rostam_py.placement import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
 from rostam_py.sweep.settings import NO_CURVE, curve_of
@@ -24,7 +26,9 @@ from rostam_py.units import format_size, format_time
 def search(overrides: list[str], as_json: bool) -> int:
     """Search what the overrides describe, print the ranking, and fill the run folder. Returns the exit status."""
     config: SearchConfig = compose_config("search", overrides)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # Off a terminal it would only leave an empty line behind.
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("starting", total=None)
         found = _search_config(
             config, lambda text, done, total: progress.update(task, description=text, completed=done, total=total)
@@ -41,6 +45,8 @@ def search(overrides: list[str], as_json: bool) -> int:
 
 def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     curve = curve_of(config.model, config.convergence, config.search.batches, config.extrapolate)
+    if curve is not None and curve != NO_CURVE and config.model in MODELS:
+        notes_for(get_curve(curve), config.model)  # a curve that does not fit is refused before tracing
     machine = build_machine(config)
     degrees = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}

@@ -7,12 +7,14 @@ Example:
 """
 
 from rostam_py.convergence.curve import Curve, Point
+from rostam_py.convergence.samples import notes_for
 from rostam_py.convergence.time_to_accuracy import TimeToAccuracy, time_to_accuracy
 from rostam_py.errors import ConfigError
 from rostam_py.registry import Registry
 
 __all__ = [
-    "CURVES", "DEFAULT_CURVES", "Curve", "Point", "TimeToAccuracy", "default_curve", "get_curve", "time_to_accuracy",
+    "CURVES", "DEFAULT_CURVES", "Curve", "Point", "TimeToAccuracy", "default_curve", "get_curve", "notes_for",
+    "time_to_accuracy",
 ]  # fmt: skip
 
 CURVES = Registry("convergence curve")

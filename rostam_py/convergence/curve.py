@@ -14,6 +14,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 
 BATCH_UNITS = ("samples", "tokens")
+SAMPLE_KINDS = ("images", "voxel volumes", "sentence pairs", "token sequences", "click records")
 FORMS = ("single", "log_log", "fit")
 # Where a curve has to be continued beyond a measured batch B0, B_crit is taken as B0, and the band spans this
 # factor below and above. Own choice: McCandlish et al. (figure 4) find B_crit over four orders of magnitude between
@@ -56,6 +57,7 @@ class Curve:
         not say. points: ascending batches. form: one of FORMS.
     batch_unit: "samples" or "tokens". tokens_per_sample: tokens of one sample of the model, 1 for samples.
     notes: what is assumed in reading the source.
+    sample_kind: what ``source`` measured it on, one of SAMPLE_KINDS; "" is left open and fits any model.
     Source: every curve states its own in ``source``; never merged with another (MODEL E17).
     """
 
@@ -69,6 +71,7 @@ class Curve:
     batch_unit: str = "samples"
     tokens_per_sample: int = 1
     notes: tuple[str, ...] = ()
+    sample_kind: str = ""
 
     def __post_init__(self) -> None:
         batches = [point.batch for point in self.points]
@@ -78,6 +81,8 @@ class Curve:
             raise ConfigError(f"curve {self.name!r} has {len(batches)} points and form {self.form!r}; known: {FORMS}")
         if self.batch_unit not in BATCH_UNITS or self.tokens_per_sample < 1:
             raise ConfigError(f"curve {self.name!r} has batch_unit {self.batch_unit!r}; allowed: {BATCH_UNITS}")
+        if self.sample_kind not in ("", *SAMPLE_KINDS):
+            raise ConfigError(f"curve {self.name!r} has sample_kind {self.sample_kind!r}; allowed: {SAMPLE_KINDS}")
         if any(not 0 < point.low <= point.high for point in self.points):
             raise ConfigError(f"curve {self.name!r} has iterations that are not 0 < low <= high")
 
@@ -161,7 +166,8 @@ class Curve:
                 f"{len(self.points)} points, S = {self.fit.min_iterations:,.0f} (1 + {self.fit.critical_batch:,.0f}"
                 " / B), " + (f"worst residual {self.fit.residual:.1%}" if len(self.points) > 2 else "exact")
             )
-        return f"{text}, {span} {self.batch_unit}"
+        unit = self.sample_kind if self.batch_unit == "samples" and self.sample_kind else self.batch_unit
+        return f"{text}, {span} {unit}"
 
     def _batch(self, global_batch: int) -> int:
         return global_batch * self.tokens_per_sample

@@ -56,16 +56,18 @@ def time_to_accuracy(
     Args: result: what ``simulate`` returns, or anything with ``iteration_time_s`` and ``plan.global_batch``.
         convergence: a name in CURVES or a Curve; None takes the default of ``result.plan.graph_name``.
         extrapolate: allow batches outside the measured range; the answer then carries a wider band.
-    Raises: ConfigError for a batch outside the measured range, or a model without a curve.
+    Raises: ConfigError for a batch outside the measured range, a model without a curve, or a curve whose samples are
+        not the model's.
     """
     from rostam_py.convergence import default_curve, get_curve
+    from rostam_py.convergence.samples import notes_for
 
     curve = default_curve(result.plan.graph_name) if convergence is None else get_curve(convergence)
+    notes = (*notes_for(curve, result.plan.graph_name), *curve.notes)
     batch = result.plan.global_batch
     iterations = curve.iterations(batch, extrapolate=extrapolate)
     low, high = curve.band(batch, extrapolate=extrapolate)
     seconds = result.iteration_time_s
-    notes = curve.notes
     is_extrapolated = not curve.is_measured(batch)
     if is_extrapolated:
         span = " to ".join(f"{b:,}" for b in dict.fromkeys(curve.batch_range))

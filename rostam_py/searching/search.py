@@ -40,7 +40,8 @@ def search(
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
         did not measure. cost, cost_config: as ``place``; routing, fidelity, seed: as ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.
-    Raises: ConfigError where nothing fits, or neither batches nor a curve are given.
+    Raises: ConfigError where nothing fits, neither batches nor a curve are given, or the curve's samples are not the
+        model's.
     Cost: about 0.2 s a plan of 3,500 ops, 5 ms an estimate, and the simulations. ``Searcher`` shares plans between
         machines.
     Source: SiP-ML, section 3.2, step 4; own estimator, tests/searching compares with exhaustive simulation.

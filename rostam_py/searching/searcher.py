@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rostam_py.convergence import Curve, get_curve
+from rostam_py.convergence import Curve, get_curve, notes_for
 from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
@@ -121,6 +121,7 @@ class Searcher:
         curve = None if convergence is None else get_curve(convergence)
         if batches is None and curve is None:
             raise ConfigError("search needs batches=[...], or a convergence curve, whose measured ones are taken")
+        notes = () if curve is None else (*notes_for(curve, self.graph.name), *curve.notes)
         chosen = default_batches(curve) if batches is None and curve is not None else tuple(batches or ())
         check_batches(chosen, curve, extrapolate)
         if num_simulated < 0:
@@ -130,7 +131,6 @@ class Searcher:
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
         ranked = self._simulate_best(machine, found, goal, progress)
-        notes = () if curve is None else tuple(curve.notes)
         outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
         if outside:
             notes = (f"extrapolated: batches {outside} lie outside what the curve measured", *notes)

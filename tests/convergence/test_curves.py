@@ -118,6 +118,7 @@ def test_an_unknown_curve_or_model_is_an_error_that_lists_what_there_is():
         {"points": (Point(4, 2, 1),)},
         {"form": "spline"},
         {"batch_unit": "images"},
+        {"sample_kind": "pictures"},
     ],
 )
 def test_a_curve_that_cannot_be_is_refused(fields):

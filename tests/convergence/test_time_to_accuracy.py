@@ -39,3 +39,27 @@ def test_what_is_assumed_in_reading_a_source_travels_with_the_answer():
     answer = rostam.time_to_accuracy(run_of(1.0, 512, "cosmoflow"))
     assert any("assumed" in note for note in answer.notes)
     assert answer.to_dict()["convergence"] == "cosmoflow_mlperf_hpc"
+
+
+def test_a_curve_of_other_samples_is_refused_and_those_that_fit_are_named():
+    match = (
+        "'transformer_mlperf' was measured on transformer_350m, in sentence pairs of 64 tokens; .* resnet50 are images"
+    )
+    with pytest.raises(ConfigError, match=match) as caught:
+        rostam.time_to_accuracy(run_of(1.0, 4_096, "resnet50"), convergence="transformer_mlperf")
+    assert "resnet50_mlperf" in str(caught.value)
+    assert "gpt3_175b_brown" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "curve", "batch", "note"),
+    [
+        ("resnet101", "resnet50_mlperf", 8_192, "the curve resnet50_mlperf is of resnet50; taken for resnet101"),
+        ("Shop", "resnet50_mlperf", 8_192, "the curve resnet50_mlperf is of resnet50, in images; taken for Shop"),
+        ("gpt_1_3b", "megatron_18b_sip_ml", 1_024, "2,048 tokens where it was measured in token sequences of 1,024"),
+    ],
+)
+def test_a_curve_of_another_model_is_taken_with_a_note(model, curve, batch, note):
+    notes = rostam.time_to_accuracy(run_of(1.0, batch, model), convergence=curve).notes
+    assert note in notes[0]
+    assert "taken for" not in str(rostam.time_to_accuracy(run_of(1.0, 8_192, "resnet50")).notes)

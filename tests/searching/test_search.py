@@ -158,7 +158,7 @@ def test_explicit_strategies_are_the_only_ones(gpt, machine, base):
         ({"batches": [0]}, "integers"),
         ({"batches": [32], "num_simulated": -1}, "num_simulated"),
         ({"batches": [32], "placers": ["annealing"]}, "annealing"),
-        ({"batches": [512], "convergence": "transformer_sip_ml"}, "1,024"),
+        ({"batches": [512], "convergence": "megatron_18b_sip_ml"}, "1,024"),
     ],
 )
 def test_bad_arguments_are_refused(gpt, machine, options, said):

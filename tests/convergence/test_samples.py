@@ -1,0 +1,39 @@
+"""Which curves fit which models."""
+
+import dataclasses
+
+import pytest
+
+from rostam_py.convergence import CURVES, Curve, Point, get_curve, notes_for
+from rostam_py.convergence.curve import SAMPLE_KINDS
+from rostam_py.convergence.samples import MODEL_SAMPLES
+from rostam_py.errors import ConfigError
+from rostam_py.models import MODELS, get_spec
+
+
+def test_the_samples_of_every_registered_model_are_known_with_their_tokens():
+    assert set(MODEL_SAMPLES) == set(MODELS)
+    assert {samples.kind for samples in MODEL_SAMPLES.values()} == set(SAMPLE_KINDS)
+    for model, samples in MODEL_SAMPLES.items():
+        assert samples.tokens == get_spec(model).sequence_length, model
+
+
+@pytest.mark.parametrize("name", CURVES.names())
+def test_every_curve_fits_its_own_models_and_says_nothing_of_it(name):
+    curve = get_curve(name)
+    assert curve.models
+    for model in curve.models:
+        assert notes_for(curve, model) == ()
+        assert curve.sample_kind == MODEL_SAMPLES[model].kind
+        assert curve.batch_unit == "samples" or curve.tokens_per_sample == MODEL_SAMPLES[model].tokens
+
+
+def test_tokens_are_not_counted_for_a_model_of_other_sequences():
+    curve = get_curve("gpt3_175b_brown")
+    with pytest.raises(ConfigError, match=r"megatron_18b are token sequences of 1,024 tokens; .*megatron_18b_sip_ml"):
+        notes_for(curve, "megatron_18b")
+    assert len(notes_for(dataclasses.replace(curve, tokens_per_sample=1_024), "megatron_18b")) == 1
+
+
+def test_a_curve_without_models_is_its_authors():
+    assert notes_for(Curve("mine", (), "t", "s", (Point(4, 1, 1),), "single"), "resnet50") == ()
