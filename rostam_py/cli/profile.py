@@ -7,25 +7,33 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.cli.compose import compose_config
+from rostam_py.errors import ConfigError
 from rostam_py.units import format_time
 
 
 def profile_model(arguments: list[str], as_json: bool) -> int:
     """Trace, profile, save the table, and print the ops that take the most time. Returns the exit status."""
     overrides = [one if "=" in one else f"model={one}" for one in arguments]
+    models = [one.partition("=")[2] for one in overrides if one.lstrip("+").startswith("model=")]
+    if len(models) != 1:
+        given = f"names {len(models)} models: {', '.join(models)}" if models else "needs MODEL"
+        raise ConfigError(f"rostam profile {given}; give one, for example: rostam profile resnet50 batches=[2,8]")
     config = compose_config("profile", overrides)
-    from rostam_py.costs.profile import profile
+    from rostam_py.costs.profile import ProfileOptions, check_batches, profile
     from rostam_py.tracing import trace
 
+    check_batches(config.batches)
+    options = ProfileOptions(
+        device=config.device, threads=config.threads, precision=config.precision, optimizer=config.optimizer or "",
+        date=config.date, command="rostam profile " + " ".join(arguments), show_progress=not as_json,
+    )  # fmt: skip
+    options.check()  # before the trace, which takes a while
     console = Console(stderr=True)
     with console.status(f"tracing {config.model}"):
         graph = trace(config.model)
     path = config.out or f"{graph.name}.costs.json"
-    table = profile(
-        graph, config.batches, out=path, device=config.device, threads=config.threads, precision=config.precision,
-        optimizer=config.optimizer or graph.default_optimizer, date=config.date,
-        command="rostam profile " + " ".join(arguments), show_progress=not as_json,
-    )  # fmt: skip
+    optimizer = config.optimizer or graph.default_optimizer
+    table = profile(graph, config.batches, out=path, options=options, optimizer=optimizer)
     if as_json:
         print(json.dumps({"table": path, "provenance": table.provenance}, indent=2))
     else:

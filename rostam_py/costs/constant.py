@@ -4,13 +4,17 @@ Example: 31.8 ms forward and backward per micro-batch of one sample, of which a 
     make_cost_model("constant", "a100_80gb", graph=graph, forward_s=10.6e-3, backward_s=21.2e-3)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph
+
+_PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
 
 class ConstantCost:
@@ -24,32 +28,30 @@ class ConstantCost:
 
     @dataclass(kw_only=True, slots=True)
     class Config:
-        """Published times, in seconds for ``reference_batch`` samples on one device, unsplit.
+        """Published times for ``reference_batch`` samples on one device, unsplit: text with a unit, or seconds.
 
-        reference_batch: samples that the times are of. forward_s, backward_s: the whole phase. optimizer_s: one step
-            over all parameters.
+        reference_batch: samples that the times are of. forward_s, backward_s: the whole phase; at least one of them,
+            modules or op_types must be given, and what they leave open takes no time, as the notes say.
+        optimizer_s: one step over all parameters.
         modules: module path prefix -> [forward_s, backward_s]. op_types: op type -> seconds a call.
         """
 
-        forward_s: float = 0.0
-        backward_s: float = 0.0
-        optimizer_s: float = 0.0
+        forward_s: Any = 0.0
+        backward_s: Any = 0.0
+        optimizer_s: Any = 0.0
         reference_batch: float = 1.0
-        modules: dict[str, Any] = field(default_factory=dict)
-        op_types: dict[str, float] = field(default_factory=dict)
+        modules: Any = field(default_factory=dict)
+        op_types: Any = field(default_factory=dict)
 
         def __post_init__(self) -> None:
-            times = {key: getattr(self, key) for key in ("forward_s", "backward_s", "optimizer_s")}
-            times |= {f"op_types.{key}": value for key, value in self.op_types.items()}
-            for prefix, pair in self.modules.items():
-                if not isinstance(pair, list | tuple) or len(pair) != 2:
-                    raise ConfigError(f"modules.{prefix} is {pair}; it must be [forward_s, backward_s]")
-                times |= {f"modules.{prefix}[{index}]": value for index, value in enumerate(pair)}
-            for key, value in times.items():
-                if not value >= 0:
-                    raise ConfigError(f"{key} is {value}; a time must be >= 0 s")
+            for key in ("forward_s", "backward_s", "optimizer_s"):
+                setattr(self, key, cost_time(getattr(self, key), key))
+            _check_mapping("modules", self.modules, "cost.modules.layer1=[1 ms,2 ms]")
+            _check_mapping("op_types", self.op_types, "'cost.op_types={aten.mm.default: 1 ms}'")
+            self.modules = {prefix: _pair(prefix, pair) for prefix, pair in self.modules.items()}
+            self.op_types = {key: cost_time(value, f"op_types.{key}") for key, value in self.op_types.items()}
             if not self.reference_batch > 0:
-                raise ConfigError(f"reference_batch is {self.reference_batch}; it must be > 0")
+                raise ConfigError(f"cost.reference_batch is {self.reference_batch}; it must be > 0")
 
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "ConstantCost":
             """Return the cost model; ``graph`` is the model that the published times belong to."""
@@ -58,6 +60,12 @@ class ConstantCost:
     def __init__(self, config: Config, graph: OperatorGraph | None) -> None:
         if graph is None:
             raise ConfigError("cost model 'constant' needs the graph whose ops share the published times")
+        pairs = [time for pair in config.modules.values() for time in pair]
+        if not any((config.forward_s, config.backward_s, *pairs, *config.op_types.values())):
+            raise ConfigError(
+                "cost=constant has no time to go by; give cost.forward_s and cost.backward_s, for example"
+                " cost.forward_s='10 ms' cost.backward_s='20 ms', cost.modules or cost.op_types"
+            )
         self.config = config
         self._flops: dict[tuple[str, str], float] = {}
         for op in graph.ops:
@@ -68,12 +76,14 @@ class ConstantCost:
         self._free: set[str] = set()
         for prefix in config.modules:
             if not any(key[0] == prefix for key in self._flops):
-                raise ConfigError(f"modules.{prefix} covers no op of graph {graph.name!r}")
+                raise ConfigError(f"cost.modules.{prefix} covers no op of graph {graph.name!r}")
 
     def duration_s(self, call: KernelCall) -> float:
         """Return the kernel's share of the published times [s]; there is no minimum."""
         op = call.ops[0]
         if op.phase == "optimizer":
+            if not self.config.optimizer_s:
+                self._free.add(op.phase)
             return self.config.optimizer_s * op.arguments["num_parameters"] / self._num_parameters
         prefix = self._prefix(op.module)
         if not prefix and op.op_type in self.config.op_types:
@@ -83,7 +93,10 @@ class ConstantCost:
 
     def notes(self) -> list[str]:
         """Return which phases had ops that no published time covers."""
-        return [f"constant costs: no published time for the {phase} pass" for phase in sorted(self._free)]
+        return [
+            f"constant costs: no published time for ops of the {_PHASES[phase]}, which take none (cost.{phase}_s)"
+            for phase in sorted(self._free)
+        ]
 
     def _spread_s(self, op: Op, prefix: str, flops: float) -> float:
         is_forward = op.phase == "forward"
@@ -100,3 +113,15 @@ class ConstantCost:
         """Return the longest configured prefix of a module path, or ""."""
         found = [p for p in self.config.modules if module == p or module.startswith(p + ".")]
         return max(found, key=len, default="")
+
+
+def _check_mapping(key: str, given: Any, example: str) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"cost.{key} is {given!r}; it must be a mapping, for example {example}")
+
+
+def _pair(prefix: str, pair: Any) -> tuple[float, float]:
+    """Return (forward, backward) [s] of a module prefix."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise ConfigError(f"cost.modules.{prefix} is {pair!r}; it must be [forward_s, backward_s]")
+    return cost_time(pair[0], f"modules.{prefix}[0]"), cost_time(pair[1], f"modules.{prefix}[1]")

@@ -30,13 +30,14 @@ OPTIMIZERS = {
 }
 
 
-def get_optimizer(name: str) -> Optimizer:
+def get_optimizer(name: str, key: str = "strategy.optimizer") -> Optimizer:
     """Return the optimizer called ``name``.
 
+    Args: key: what an error names as the key that holds it.
     Raises: UnknownNameError, listing the known ones.
     """
     if name not in OPTIMIZERS:
-        raise UnknownNameError(f"unknown optimizer {name!r}; known: {', '.join(OPTIMIZERS)}")
+        raise UnknownNameError(f"{key} is {name!r}; known: {', '.join(OPTIMIZERS)}")
     return OPTIMIZERS[name]
 
 

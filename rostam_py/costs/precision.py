@@ -36,13 +36,14 @@ PRECISIONS = {
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage
 
 
-def get_precision(name: str) -> Precision:
+def get_precision(name: str, key: str = "strategy.precision") -> Precision:
     """Return the precision called ``name``.
 
+    Args: key: what an error names as the key that holds it.
     Raises: UnknownNameError, listing the known ones.
     """
     if name not in PRECISIONS:
-        raise UnknownNameError(f"unknown precision {name!r}; known: {', '.join(PRECISIONS)}")
+        raise UnknownNameError(f"{key} is {name!r}; known: {', '.join(PRECISIONS)}")
     return PRECISIONS[name]
 
 

@@ -10,11 +10,13 @@ Example:
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rostam_py.costs.optimizers import get_optimizer
+from rostam_py.costs.precision import get_precision
 from rostam_py.costs.profile_inputs import CallBuilder
 from rostam_py.costs.profile_timing import CpuTimer, CudaTimer, TimingLimits
 from rostam_py.costs.table import CostTable, Entry, op_key, optimizer_key
@@ -37,7 +39,8 @@ class ProfileOptions:
     """How to profile.
 
     device: "cpu", "cuda" or "auto" (cuda where there is one). threads: CPU threads, 0 = as torch is set.
-    optimizer: timed as a whole step, "" for none. precision: mixed ones cast the matrix ops' inputs.
+    optimizer: of OPTIMIZERS, timed as a whole step, "" for none. precision: of PRECISIONS; mixed ones cast the
+        matrix ops' inputs.
     date, command: recorded as provenance; the clock is not read, so equal runs have equal provenance.
     """
 
@@ -49,6 +52,15 @@ class ProfileOptions:
     date: str = ""
     command: str = ""
     show_progress: bool = True
+
+    def check(self) -> None:
+        """Raise ConfigError for a setting that nothing can be timed with."""
+        if isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 0:
+            raise ConfigError(f"threads is {self.threads!r}; it must be an integer >= 0 (0: as torch is set)")
+        get_precision(self.precision, "precision")
+        if self.optimizer:
+            get_optimizer(self.optimizer, "optimizer")
+        _device(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,8 @@ def profile(
     Args: batches: samples, at least one, each >= 1. out: where to save the table; "" saves nothing.
         changes: fields of ProfileOptions.
     Returns: the table; ops that could not be run are listed in ``provenance["skipped"]``.
-    Raises: ConfigError for empty batches or a device that is not there.
+    Raises: ConfigError for empty batches, a device that is not there, negative threads, or an optimizer or precision
+        that is not known.
     Cost: (distinct ops) x (batches) x at most ``limits.cap_s`` seconds, mostly far less.
     """
     options = options or ProfileOptions()
@@ -83,9 +96,8 @@ def profile(
         if not hasattr(options, key):
             raise ConfigError(f"profile has no option {key!r}")
         setattr(options, key, value)
-    batches = sorted({int(b) for b in batches})
-    if not batches or batches[0] < 1:
-        raise ConfigError(f"batches is {list(batches)}; it needs at least one batch, each >= 1")
+    batches = check_batches(batches)
+    options.check()
     device = _device(options.device)
     provenance = _provenance(graph, batches, device, options)
     table = CostTable(provenance)
@@ -100,6 +112,16 @@ def profile(
         table.save(out)
         done.remove()
     return table
+
+
+def check_batches(batches: Sequence[int]) -> list[int]:
+    """Return the batches, ascending and once each.
+
+    Raises: ConfigError unless there is one, and each is an integer >= 1.
+    """
+    if not batches or any(isinstance(b, bool) or not hasattr(b, "__index__") or int(b) < 1 for b in batches):
+        raise ConfigError(f"batches is {list(batches)}; it needs at least one batch, each an integer >= 1")
+    return sorted({int(b) for b in batches})
 
 
 def distinct_ops(graph: OperatorGraph, precision: str = "fp32") -> dict[str, Op]:
@@ -194,10 +216,12 @@ class _Runner:
         for p in parameters:
             p.grad = torch.randn_like(p)
         name = self._options.optimizer
-        if name == "adam":
-            optimizer: Any = torch.optim.Adam(parameters, lr=1e-4)
-        else:
-            optimizer = torch.optim.SGD(parameters, lr=1e-4, momentum=0.9 if name == "momentum" else 0.0)
+        makers: dict[str, Callable[[], Any]] = {
+            "sgd": lambda: torch.optim.SGD(parameters, lr=1e-4),
+            "momentum": lambda: torch.optim.SGD(parameters, lr=1e-4, momentum=0.9),
+            "adam": lambda: torch.optim.Adam(parameters, lr=1e-4),
+        }
+        optimizer = makers[name]()
         return self._timer.time_step(optimizer.step) * self._graph.num_parameters / count
 
 

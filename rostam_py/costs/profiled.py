@@ -39,7 +39,7 @@ class ProfiledCost:
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "ProfiledCost":
             """Return the cost model for ``graph``, which must be the traced graph, views included."""
             if not self.table:
-                raise ConfigError("cost model 'profiled' needs table=PATH; make one with: rostam profile MODEL")
+                raise ConfigError("cost=profiled needs cost.table=PATH; make a table with: rostam profile MODEL")
             return ProfiledCost(CostTable.load(self.table), accelerator, graph, self)
 
     def __init__(
@@ -52,12 +52,12 @@ class ProfiledCost:
         if measured_on != accelerator.name and not allows_other:
             raise ConfigError(
                 f"the cost table was measured on {measured_on or 'an unnamed device'}, the machine has "
-                f"{accelerator.name}; profile there, or set allow_other_accelerator"
+                f"{accelerator.name}; profile there, or set cost.allow_other_accelerator=true"
             )
         self.table = table
         self._precision = table.provenance.get("precision", "fp32")
         self._num_parameters = graph.num_parameters
-        self._roofline = RooflineCost(RooflineCost.Config(min_kernel_time=0.0, ramp_time=0.0), accelerator)
+        self._roofline = RooflineCost(RooflineCost.Config(min_kernel_time="0 s", ramp_time="0 s"), accelerator)
         # Ops keep their names through clean-up while ids and input tensors change.
         self._ops = {op.name: op for op in graph.ops}
         self._keys = {op.name: op_key(op, graph, self._precision) for op in graph.ops if not op.is_metadata}

@@ -5,15 +5,17 @@ with e_c = e_max(family, device) * t / (t + ramp_time), t = flops / peak: small 
 the device. Ignores caches, shapes (only their FLOPs and bytes count) and clock changes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import FAMILIES, MATRIX_FAMILIES, op_family
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import VECTOR_PEAK, get_precision
+from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
-from rostam_py.units import parse_time
 
 UNVERIFIED = "from memory, unverified"
 
@@ -81,20 +83,17 @@ class RooflineCost:
         compute_efficiency, memory_efficiency: by family, replacing the module's figures in (0, 1].
         """
 
-        min_kernel_time: str | float = "1 us"
-        ramp_time: str | float = RAMP_TIME
-        compute_efficiency: dict[str, float] = field(default_factory=dict)
-        memory_efficiency: dict[str, float] = field(default_factory=dict)
+        # Text, so that a bare number of the command line stays text without a unit, which is refused.
+        min_kernel_time: str = "1 us"
+        ramp_time: str = RAMP_TIME
+        compute_efficiency: Any = field(default_factory=dict)
+        memory_efficiency: Any = field(default_factory=dict)
 
         def __post_init__(self) -> None:
-            parse_time(self.min_kernel_time, "min_kernel_time")
-            parse_time(self.ramp_time, "ramp_time")
+            for key in ("min_kernel_time", "ramp_time"):
+                cost_time(getattr(self, key), key)
             for key in ("compute_efficiency", "memory_efficiency"):
-                for family, value in getattr(self, key).items():
-                    if family not in FAMILIES:
-                        raise ConfigError(f"{key} names family {family!r}; known: {', '.join(FAMILIES)}")
-                    if not 0 < value <= 1:
-                        raise ConfigError(f"{key}.{family} is {value}; it must be in (0, 1]")
+                _check_efficiencies(f"cost.{key}", getattr(self, key))
 
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "RooflineCost":
             """Return the cost model for ``accelerator``; ``graph`` is not needed."""
@@ -103,8 +102,8 @@ class RooflineCost:
     def __init__(self, config: Config, accelerator: Accelerator) -> None:
         self.config = config
         self.accelerator = accelerator
-        self._min_kernel_s = parse_time(config.min_kernel_time, "min_kernel_time")
-        self._ramp_s = parse_time(config.ramp_time, "ramp_time")
+        self._min_kernel_s = cost_time(config.min_kernel_time, "min_kernel_time")
+        self._ramp_s = cost_time(config.ramp_time, "ramp_time")
         self._used: dict[str, str] = {}
 
     def duration_s(self, call: KernelCall) -> float:
@@ -158,3 +157,14 @@ class RooflineCost:
             return overrides[family]
         self._used[f"{limit} efficiency of {family}"] = f"{default.value}, {default.source}"
         return default.value
+
+
+def _check_efficiencies(key: str, given: Any) -> None:
+    """Refuse what is no mapping of families to shares in (0, 1]."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{key} is {given!r}; it holds a share for each family, for example {key}.matmul=0.8")
+    for family, value in given.items():
+        if family not in FAMILIES:
+            raise ConfigError(f"{key}.{family} is no family of ops; {key} has: {', '.join(FAMILIES)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise ConfigError(f"{key}.{family} is {value!r}; it must be a number in (0, 1]")

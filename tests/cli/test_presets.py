@@ -203,9 +203,11 @@ def test_a_preset_with_a_misspelt_key_or_a_wrong_type_does_not_compose(group, tm
     from rostam_py.cli.schema import store_schemas
 
     store_schemas()
-    base, key = {"fabric": ("fat_tree", "radix"), "strategy": ("default", "tp"), "cost": ("constant", "forward_s")}[
-        group
-    ]
+    base, key = {
+        "fabric": ("fat_tree", "radix"),
+        "strategy": ("default", "tp"),
+        "cost": ("constant", "reference_batch"),
+    }[group]
     (tmp_path / group).mkdir()
     (tmp_path / group / "good.yaml").write_text(f"defaults: [{base}, _self_]\n{key}: 8\n")
     (tmp_path / group / "misspelt.yaml").write_text(f"defaults: [{base}, _self_]\n{key}x: 8\n")

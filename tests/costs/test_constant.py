@@ -37,7 +37,7 @@ def test_op_type_time_is_per_call(linear_graph):
 
 def test_optimizer_time_is_shared_by_parameters(linear_graph):
     graph = linear_graph(64, 32)
-    cost = make_cost_model("constant", "a100_80gb", graph=graph, optimizer_s=0.5)
+    cost = make_cost_model("constant", "a100_80gb", graph=graph, forward_s=1.0, optimizer_s=0.5)
     assert cost.duration_s(optimizer_call("adam", 1024, "fp32")) == pytest.approx(0.25)
 
 
@@ -45,17 +45,43 @@ def test_uncovered_phase_is_noted(linear_graph):
     graph = linear_graph()
     cost = make_cost_model("constant", "a100_80gb", graph=graph, forward_s=1.0)
     assert sum(map(cost.duration_s, calls(graph, "backward", 1))) == 0
-    assert cost.notes() == ["constant costs: no published time for the backward pass"]
+    assert cost.duration_s(optimizer_call("sgd", 64, "fp32")) == 0
+    said = "constant costs: no published time for ops of the"
+    assert cost.notes() == [
+        f"{said} backward pass, which take none (cost.backward_s)",
+        f"{said} optimizer step, which take none (cost.optimizer_s)",
+    ]
 
 
 @pytest.mark.parametrize(
-    "config", [{"forward_s": -1.0}, {"modules": {"layer": [1.0]}}, {"modules": {"nowhere": [1, 2]}}]
+    ("config", "said"),
+    [
+        ({"forward_s": -1.0}, "cost.forward_s is -1.0"),
+        ({"forward_s": "10"}, "cost.forward_s is '10', a number without a unit"),
+        ({"forward_s": None}, "cost.forward_s is None"),
+        ({"modules": {"layer": [1.0]}}, "cost.modules.layer"),
+        ({"modules": {"layer": [1.0, "soon"]}}, r"cost.modules.layer\[1\] is 'soon'"),
+        ({"modules": {"nowhere": [1, 2]}}, "cost.modules.nowhere"),
+        ({"op_types": 3}, "cost.op_types is 3"),
+        ({}, "give cost.forward_s and cost.backward_s"),
+        ({"optimizer_s": 1.0}, "give cost.forward_s and cost.backward_s"),
+        ({"modules": {"layer": [0, 0]}}, "no time to go by"),
+    ],
 )
-def test_bad_times_are_refused(linear_graph, config):
-    with pytest.raises(ConfigError):
+def test_bad_times_are_refused(linear_graph, config, said):
+    with pytest.raises(ConfigError, match=said):
         make_cost_model("constant", "a100_80gb", graph=linear_graph(), **config)
 
 
 def test_constant_without_a_graph_is_refused():
     with pytest.raises(ConfigError, match="needs the graph"):
         make_cost_model("constant", "a100_80gb", forward_s=1.0)
+
+
+def test_times_are_seconds_or_text_with_a_unit(linear_graph):
+    graph = linear_graph()
+    texts = {"forward_s": "10 ms", "modules": {"layer": ["1 us", "2 us"]}, "op_types": {"aten.mm.default": "3 ms"}}
+    numbers = {"forward_s": 0.01, "modules": {"layer": [1e-6, 2e-6]}, "op_types": {"aten.mm.default": 0.003}}
+    costs = [make_cost_model("constant", "a100_80gb", graph=graph, **times) for times in (texts, numbers)]
+    for call in (*calls(graph, "forward", 1), *calls(graph, "backward", 1)):
+        assert costs[0].duration_s(call) == pytest.approx(costs[1].duration_s(call))

@@ -1,6 +1,8 @@
 import pytest
 
 from rostam_py.costs import gradient_bytes, optimizer_call, optimizer_state_bytes, parameter_bytes, tensor_bytes_factor
+from rostam_py.costs.optimizers import get_optimizer
+from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, UnknownNameError
 
 
@@ -43,3 +45,10 @@ def test_unknown_names_list_the_known_ones(call):
 def test_negative_parameter_count_is_refused():
     with pytest.raises(ConfigError, match="must be >= 0"):
         optimizer_call("adam", -1, "fp32")
+
+
+def test_an_unknown_name_says_which_key_holds_it():
+    with pytest.raises(UnknownNameError, match=r"strategy\.precision is 'fp8'; known: fp32"):
+        get_precision("fp8")
+    with pytest.raises(UnknownNameError, match="optimizer is 'adamw'; known: sgd"):
+        get_optimizer("adamw", "optimizer")

@@ -4,6 +4,7 @@ import pytest
 
 from rostam_py.costs import KernelCall, get_accelerator, make_cost_model, optimizer_call
 from rostam_py.costs import profile as profile_module
+from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.costs.profile import distinct_ops, profile
 from rostam_py.costs.profile_inputs import CallBuilder
 from rostam_py.costs.profile_timing import TimingLimits
@@ -125,9 +126,17 @@ def test_profile_then_predict_another_batch_of_the_same_model(linear_graph, tmp_
     assert len(cost.notes()) == 1  # provenance alone: no fallback
 
 
-@pytest.mark.parametrize("change", [{"batches": ()}, {"batches": (0,)}, {"device": "tpu"}, {"speed": 1}])
-def test_bad_profile_settings_are_refused(linear_graph, change):
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"batches": ()}, "batches is"), ({"batches": (0,)}, "batches is"), ({"batches": (1.5,)}, "batches is"),
+        ({"device": "tpu"}, "device is 'tpu'"), ({"speed": 1}, "'speed'"), ({"threads": -1}, "threads is -1"),
+        ({"optimizer": "adamw"}, "optimizer is 'adamw'; known: sgd, momentum, adam"),
+        ({"precision": "fp8"}, "precision is 'fp8'; known: fp32, tf32"),
+    ],
+)  # fmt: skip
+def test_bad_profile_settings_are_refused(linear_graph, change, said):
+    with pytest.raises(ConfigError, match=said):
         profile(linear_graph(), **({"batches": (1,), **SETTINGS} | change))
 
 
@@ -169,3 +178,10 @@ def test_optimizer_step_is_scaled_by_parameters(linear_graph):
     whole = cost.duration_s(optimizer_call("sgd", graph.num_parameters, "fp32"))
     assert cost.duration_s(optimizer_call("sgd", graph.num_parameters / 4, "fp32")) == pytest.approx(whole / 4)
     assert any("over part of the parameters" in note for note in cost.notes())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_known_optimizer_is_timed_as_itself(linear_graph, name):
+    table = profile(linear_graph(), batches=(1,), optimizer=name, **SETTINGS)
+    assert table.provenance["skipped"] == []
+    assert f"optimizer.{name}" in {entry.op_type for entry in table.entries.values()}

@@ -91,16 +91,19 @@ def test_op_types_belong_to_their_family(op_type, family):
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "said"),
     [
-        {"compute_efficiency": {"matmul": 0.0}},
-        {"memory_efficiency": {"mat": 0.5}},
-        {"min_kernel_time": "1"},
-        {"floor": 1},
+        ({"compute_efficiency": {"matmul": 0.0}}, "cost.compute_efficiency.matmul is 0.0"),
+        ({"compute_efficiency": {"matmul": "half"}}, "cost.compute_efficiency.matmul is 'half'"),
+        ({"compute_efficiency": 0.5}, "for example cost.compute_efficiency.matmul=0.8"),
+        ({"memory_efficiency": {"mat": 0.5}}, "cost.memory_efficiency.mat is no family of ops"),
+        ({"min_kernel_time": "1"}, "cost.min_kernel_time is '1', a number without a unit"),
+        ({"ramp_time": -1.0}, "cost.ramp_time is -1.0"),
+        ({"floor": 1}, "'floor'"),
     ],
 )
-def test_bad_settings_are_refused(config):
-    with pytest.raises(ConfigError):
+def test_bad_settings_are_refused(config, said):
+    with pytest.raises(ConfigError, match=said):
         make_cost_model("roofline", A100, **config)
 
 
