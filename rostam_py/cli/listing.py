@@ -20,7 +20,7 @@ from rostam_py.cli.choices import (
     presets,
 )
 from rostam_py.errors import UnknownNameError
-from rostam_py.units import format_bandwidth, format_count, format_size
+from rostam_py.units import format_count, format_size
 
 Row = dict[str, str]
 
@@ -107,7 +107,7 @@ def _accelerators() -> list[Row]:
         {
             "accelerator": a.name,
             "memory": format_size(a.memory_bytes),
-            "memory bandwidth": format_bandwidth(a.memory_bandwidth_bytes_per_s),
+            "memory bandwidth": f"{format_size(a.memory_bandwidth_bytes_per_s)}/s",
             "peak FLOP/s": ", ".join(f"{kind} {format_count(peak)}" for kind, peak in a.peak_flops_per_s.items()),
             "unverified": ", ".join(a.unverified()) or "-",
         }
