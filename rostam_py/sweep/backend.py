@@ -6,6 +6,8 @@ ray      plain Ray tasks, on this machine or on a cluster (ray_backend.py)
 """
 
 import concurrent.futures
+import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ from rostam_py.sweep.settings import Settings
 from rostam_py.sweep.store import has_point, write_point
 
 TOKEN_FILE = ".sweep"
+_WATCH_S = 1.0  # within which workers notice that their driver is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +141,16 @@ def worker_evaluator(work: Work, load_graph: Callable[[str], OperatorGraph]) -> 
     return _evaluators[work.token]
 
 
-def _start_worker(work: Work, graphs: dict[str, OperatorGraph]) -> None:
+def _start_worker(work: Work, graphs: dict[str, OperatorGraph], driver: int) -> None:
+    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
     worker_evaluator(work, graphs.__getitem__)
+
+
+def _end_with(driver: int) -> None:
+    """End this process once the driver, its parent, is gone: killed, it cannot stop its workers."""
+    while os.getppid() == driver:
+        time.sleep(_WATCH_S)
+    os._exit(1)
 
 
 def _run_in_worker(work: Work, batch: Batch) -> tuple[Finished, ...]:
@@ -194,7 +205,7 @@ class ProcessBackend:
             from loky import ProcessPoolExecutor
 
             self._pool = ProcessPoolExecutor(
-                self.num_workers, initializer=_start_worker, initargs=(self.work, self.graphs),
+                self.num_workers, initializer=_start_worker, initargs=(self.work, self.graphs, os.getpid()),
                 env={"OMP_NUM_THREADS": "1"},
             )  # fmt: skip
         return self._pool

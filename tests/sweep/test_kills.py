@@ -4,6 +4,7 @@ A point's wall time is as good as random: if what the store says at the end equa
 the point was not evaluated again.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -75,7 +76,8 @@ def test_killed_driver_goes_on_where_it_was(start_driver, workers, mlp_path, tmp
     workers_left = workers_of(driver.process.pid)
     driver.kill()
     for pid in workers_left:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have noticed already
+            os.kill(pid, signal.SIGKILL)
     before = driver.stored()
     told = start_driver(**arguments).finish()
     assert NUM_POINTS // 3 <= len(before) < NUM_POINTS
@@ -87,6 +89,26 @@ def test_killed_driver_goes_on_where_it_was(start_driver, workers, mlp_path, tmp
     assert (again["stored"], again["done"]) == (NUM_POINTS, 0)
     assert wall_times(tmp_path) == after
     assert table_bytes(tmp_path) == uninterrupted
+
+
+def is_running(pid):
+    """Say whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_workers_end_soon_after_their_driver_is_killed(start_driver, mlp_path, tmp_path):
+    driver = start_driver(**slow_points(mlp_path, tmp_path, backend="process", workers=2, details=0))
+    driver.wait_for(NUM_POINTS // 4)
+    workers = workers_of(driver.process.pid)
+    assert len(workers) >= 2
+    driver.kill()
+    end = time.monotonic() + 15
+    while any(map(is_running, workers)):
+        assert time.monotonic() < end, "workers outlive their driver"
+        time.sleep(0.1)
 
 
 def test_killed_worker_costs_only_the_point_it_computed(start_driver, mlp_path, tmp_path, uninterrupted):
