@@ -17,6 +17,7 @@ from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.sweep import Sweep, SweepOptions, SweepResult
+from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_bandwidth, format_time, parse_bandwidth
 
 Row = dict[str, Any]
@@ -51,6 +52,7 @@ def demo(overrides: list[str], as_json: bool) -> int:
         backend="process", details=4, title=f"Two models on {config.num_accelerators} accelerators, six fabrics"
     )
     folder = Path(config.out)
+    check_folders(folder, options)
     begin = time.perf_counter()
     with SweepProgress(Console(stderr=True), "searches") as progress:
         result = sweep.run(folder, options, progress=progress.update, report=progress.say)

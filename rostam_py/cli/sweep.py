@@ -1,5 +1,6 @@
 """``rostam sweep``: axes in; one table, a report and a folder that goes on where it was killed."""
 
+import dataclasses
 import json
 import sys
 import time
@@ -17,10 +18,12 @@ from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
+from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_time
 
 _NUM_BEST = 12
 _WATCH_EVERY_S = 10.0
+_LEFT_OUT = "start, tracing and report"  # of an estimate
 
 
 def sweep(overrides: list[str], as_json: bool) -> int:
@@ -32,10 +35,11 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     options = command.section
     folder = Path(command.out) if command.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
     console = Console(width=max(120, Console().width))
+    check_folders(folder, options)
     if is_dry:
-        with Console(stderr=True).status("evaluating up to three points"):
-            estimate = prepared.estimate(folder, options)
-        return _print_plan(console, prepared, estimate, folder, as_json)
+        return _dry_run(console, prepared, options, folder, as_json)
+    if options.details is None and not command.report:
+        options = dataclasses.replace(options, details=0)  # nothing draws them
     watch = Watch(command.wandb, prepared.manifest(options.title, []), folder)
     with watch:
         result = run_prepared(prepared, folder, options, overrides, watch)
@@ -160,15 +164,27 @@ def _shown(name: str, value: float | None) -> str:
     return format_time(value) if name.endswith("_s") else f"{value:.3f}"
 
 
-def _print_plan(console: Console, prepared: Sweep, estimate: SweepEstimate, folder: Path, as_json: bool) -> int:
+def _dry_run(console: Console, prepared: Sweep, options: SweepOptions, folder: Path, as_json: bool) -> int:
+    """Print what there is to do, then what it takes, which may need three points evaluated. Returns the status."""
+    if not as_json:
+        _print_plan(console, prepared, prepared.count(folder, options))
+    with Console(stderr=True).status("evaluating up to three points"):
+        estimate = prepared.estimate(folder, options)
     if as_json:
         axes = {axis.key: [value.label for value in axis.values] for axis in prepared.axes}
         document = {
             "axes": axes, "num_points": estimate.num_points, "num_stored": estimate.num_stored, "left": estimate.left,
-            "estimated_s": estimate.seconds, "basis": estimate.basis, "folder": str(folder),
+            "estimated_s": estimate.seconds, "basis": estimate.basis, "left_out": _LEFT_OUT, "folder": str(folder),
         }  # fmt: skip
         print(json.dumps(document, indent=2))
-        return 0
+    else:
+        seconds = _duration(estimate.seconds or 0.0)
+        text = f"about {seconds} for the points alone ({estimate.basis}); {_LEFT_OUT} come on top; into {folder}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _print_plan(console: Console, prepared: Sweep, counted: SweepEstimate) -> None:
     console.print(prepared.describe(), style="bold", highlight=False, markup=False, soft_wrap=True)
     table = Table()
     table.add_column("axis")
@@ -180,12 +196,9 @@ def _print_plan(console: Console, prepared: Sweep, estimate: SweepEstimate, fold
         table.add_row(axis.key, str(len(labels)), text)
     console.print(table)
     console.print(
-        f"{estimate.num_points:,} points, {estimate.num_stored:,} of them stored, {estimate.left:,} to evaluate",
+        f"{counted.num_points:,} points, {counted.num_stored:,} of them stored, {counted.left:,} to evaluate",
         highlight=False,
     )
-    if estimate.seconds is not None:
-        console.print(f"about {_duration(estimate.seconds)} ({estimate.basis}); into {folder}", highlight=False)
-    return 0
 
 
 def _duration(seconds: float) -> str:

@@ -55,7 +55,7 @@ class SweepProgress:
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_log >= _LOG_EVERY_S:
             self._last_log = now
-            line = f"{finished:,} of {tally.total:,} {description}, {rate}, {left}"
+            line = ", ".join(part for part in (f"{finished:,} of {tally.total:,} {description}", rate, left) if part)
             self._console.print(line, highlight=False, markup=False)
 
 

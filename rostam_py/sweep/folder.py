@@ -1,11 +1,12 @@
 """A sweep's folder: its lock, its manifest, its table in Parquet and CSV; every file written, then renamed."""
 
+import contextlib
 import fcntl
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,26 @@ class Snapshots:
             self._write()
             end = time.monotonic()
             self._next = end + max(_SNAPSHOT_EVERY_S, (end - begin) / _SNAPSHOT_SHARE)
+
+
+def check_folder(folder: Path, key: str) -> None:
+    """Raise ConfigError unless files can be written below a folder; what trying that makes is removed again.
+
+    Args: key: the setting that names the folder.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{key} is {str(folder)!r}; it must be a folder that can be written to ({error.strerror or error})"
+        ) from error
+    finally:
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -61,7 +82,7 @@ def _flat(table: Any) -> Any:
     return table.with_columns(texts)
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; the kernel frees it however the holder ends."""
     with open(folder / ".lock", "w", encoding="utf-8") as file:

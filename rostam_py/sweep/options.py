@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rostam_py.errors import ConfigError
 
 BACKENDS = ("ray", "process", "inline")
+DEFAULT_DETAILS = 3
 
 
 @dataclass(kw_only=True, slots=True)
@@ -14,8 +15,8 @@ class SweepOptions:
     workers: null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or inline (in this
     process). address: of a running Ray cluster, auto for the one on this machine; null starts Ray here. retries: times
     that a point may lose its worker. store: folder of finished points that several sweeps share; null keeps them with
-    the sweep. details: points whose timeline, traffic and links the report draws, the best of each model first. title:
-    of table and report.
+    the sweep. details: points whose timeline, traffic and links the report draws, the best of each model first; null
+    takes 3, none with report=false. title: of table and report.
     """
 
     workers: int | None = None
@@ -23,7 +24,7 @@ class SweepOptions:
     address: str | None = None
     retries: int = 2
     store: str | None = None
-    details: int = 3
+    details: int | None = None
     title: str | None = None
 
     def __post_init__(self) -> None:
@@ -34,15 +35,14 @@ class SweepOptions:
         if self.address is not None and self.backend != "ray":
             raise ConfigError(f"sweep.address is {self.address!r}, but sweep.backend={self.backend} runs here; use ray")
         for key in ("retries", "details"):
-            if getattr(self, key) < 0:
+            if (getattr(self, key) or 0) < 0:
                 raise ConfigError(f"sweep.{key} is {getattr(self, key)}; it must be >= 0")
 
 
 @dataclass(frozen=True, slots=True)
 class SweepEstimate:
-    """What a sweep would do. left: points to evaluate. seconds: wall time of that, None with nothing to go by.
-
-    basis: what the estimate rests on.
+    """What a sweep would do. left: points to evaluate, alike ones once. seconds: wall time of that, without start,
+    tracing, details and report; None if not estimated. basis: what the estimate rests on.
     """
 
     num_points: int

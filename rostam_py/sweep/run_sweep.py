@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
 from rostam_py.sweep.evaluate import Evaluator
-from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
+from rostam_py.sweep.folder import Snapshots, check_folder, locked, write_json, write_table
 from rostam_py.sweep.identity import code_version
-from rostam_py.sweep.options import SweepEstimate, SweepOptions
+from rostam_py.sweep.options import DEFAULT_DETAILS, SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.settings import GIVEN, Settings
@@ -98,23 +99,34 @@ class Sweep:
         models = ", ".join(self.models[:3]) + (f" and {len(self.models) - 3} more" if len(self.models) > 3 else "")
         return f"{models} over {axes}" if axes else models
 
-    def estimate(self, folder: str | Path, options: SweepOptions) -> SweepEstimate:
-        """Count points and estimate the time left, from stored times or else by evaluating three points now."""
-        known: dict[str, float] = {}
-        place = store_folder(Path(folder), options.store)
-        if place.is_dir():
-            known = Store(place).finished()
+    def count(self, folder: str | Path, options: SweepOptions) -> SweepEstimate:
+        """Count points and what is stored of them, and evaluate nothing: there are no seconds yet."""
         keys = {point.key for point in self.points}
-        stored = [key for key in keys if key in known]
+        num_stored = sum(key in keys for key in self._stored_times(folder, options))
+        return SweepEstimate(len(self.points), num_stored, len(keys) - num_stored, None, "")
+
+    def estimate(self, folder: str | Path, options: SweepOptions) -> SweepEstimate:
+        """Count points and estimate the time left, from stored times or else by evaluating three points now.
+
+        Model: the points' own times, shared evenly by the workers. Starting the backend, tracing the models, the
+            details and the report come on top.
+        """
+        known = self._stored_times(folder, options)
+        counted = self.count(folder, options)
         left = [point for point in _distinct(self.points) if point.key not in known]
         workers = options.workers or os.cpu_count() or 1
         if not left:
-            return SweepEstimate(len(self.points), len(stored), 0, 0.0, "everything is stored")
-        times, basis = [known[key] for key in stored], f"{len(stored)} stored points"
+            return replace(counted, seconds=0.0, basis="everything is stored")
+        times = [known[key] for key in {point.key for point in self.points} if key in known]
+        basis = f"{len(times)} stored points"
         if not times:
             times, basis = self._sample_times(left), f"{min(_SAMPLES, len(left))} points evaluated now"
         seconds = len(left) * sum(times) / len(times) / min(workers, len(left))
-        return SweepEstimate(len(self.points), len(stored), len(left), seconds, f"{basis}, {workers} workers")
+        return replace(counted, seconds=seconds, basis=f"{basis}, {workers} workers")
+
+    def _stored_times(self, folder: str | Path, options: SweepOptions) -> dict[str, float]:
+        place = store_folder(Path(folder), options.store)
+        return Store(place).finished() if place.is_dir() else {}
 
     def _sample_times(self, points: Sequence[Point]) -> list[float]:
         samples = [points[i * (len(points) - 1) // (_SAMPLES - 1)] for i in range(min(_SAMPLES, len(points)))]
@@ -138,10 +150,12 @@ class Sweep:
         """Evaluate what is not stored yet and write table, manifest and details into a folder.
 
         Args: progress: called with a Tally as points finish; report: called with what happens otherwise.
-        Raises: ConfigError if another sweep uses the folder. A point's own errors become its row.
+        Raises: ConfigError if another sweep uses the folder, or it cannot be written. A point's own errors become its
+            row.
         """
         options = options or SweepOptions()
         folder = Path(folder)
+        check_folders(folder, options)
         folder.mkdir(parents=True, exist_ok=True)
         store = Store(store_folder(folder, options.store))
         with locked(store.folder):
@@ -219,7 +233,7 @@ class Sweep:
     ) -> list[str]:  # fmt: skip
         """Simulate the chosen points once more, for the pictures of single runs; files that exist stay."""
         by_key = {point.key: point for point in self.points}
-        keys = chosen_points(table, options.details)
+        keys = chosen_points(table, DEFAULT_DETAILS if options.details is None else options.details)
         rows = {row["key"]: row for row in table.filter(table["key"].is_in(keys)).iter_rows(named=True)}
         missing = [by_key[key] for key in keys if not (folder / "details" / f"{key}.json.gz").exists()]
         if not missing:
@@ -250,7 +264,7 @@ def run_sweep(
     backend: str = "process",
     address: str | None = None,
     store: str | None = None,
-    details: int = 3,
+    details: int | None = None,
     title: str | None = None,
     progress: Progress = lambda tally: None,
 ) -> SweepResult:
@@ -271,6 +285,12 @@ def run_sweep(
         workers=workers, backend=backend, address=address, store=store, details=details, title=title
     )  # fmt: skip
     return sweep.run(out or Path("runs") / f"sweep-{sweep.digest}", options, progress=progress)
+
+
+def check_folders(folder: Path, options: SweepOptions) -> None:
+    """Raise ConfigError unless a sweep can write its folder and its store."""
+    check_folder(folder, "out")
+    check_folder(store_folder(folder, options.store), "out" if options.store is None else "sweep.store")
 
 
 def _trace(model: str) -> OperatorGraph:

@@ -27,6 +27,12 @@ def test_bandwidths_without_unit_are_refused_before_any_work():
         demo(["bandwidths=[400]"], as_json=True)
 
 
+def test_a_file_in_the_place_of_its_folder_is_refused_before_any_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"out is '.*/file'; it must be a folder"):
+        demo([f"out={tmp_path / 'file'}", "short=true"], as_json=True)
+
+
 @pytest.mark.slow
 def test_a_small_demonstration_writes_every_point(tmp_path, capsys):
     overrides = ["num_accelerators=16", "bandwidths=[400 Gb/s,3200 Gb/s]", "num_simulated=1", f"out={tmp_path}"]

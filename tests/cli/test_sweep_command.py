@@ -1,16 +1,21 @@
 """``rostam sweep``: Hydra's grammar and YAML make the same axes; the dry run, the table, the JSON, the messages."""
 
+import dataclasses
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from rostam_py.cli.main import main
 from rostam_py.cli.sweep_axes import read_command
+from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.errors import ConfigError
+from rostam_py.sweep import Tally
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
 
-HERE = ["sweep.backend=inline", "sweep.details=0", "report=false"]
+HERE = ["sweep.backend=inline", "report=false"]
 
 
 def axes_of(*overrides):
@@ -202,3 +207,42 @@ def test_a_mix_of_jobs_is_a_point(tmp_path, capsys):
     points = json.loads(capsys.readouterr().out)["points"]
     assert [[job["name"] for job in point["jobs"]] for point in points] == [["a", "b"]] * 2
     assert all(point["slowdown_max"] >= point["slowdown_mean"] > 0 for point in points)
+
+
+@pytest.mark.parametrize("key", ["out", "sweep.store"])
+@pytest.mark.parametrize("extra", [[], ["--dry-run"]])
+def test_a_file_in_the_place_of_a_folder_is_one_line(tmp_path, capsys, key, extra):
+    (tmp_path / "file").write_text("")
+    assert main(["sweep", "seed=0,1", *HERE, f"out={tmp_path / 'good'}", f"{key}={tmp_path / 'file'}", *extra]) == 2
+    captured = capsys.readouterr()
+    assert f"rostam: error: {key} is '{tmp_path}/file'; it must be a folder that can be written to" in captured.err
+    assert not (tmp_path / "good").exists()
+
+
+def test_without_a_report_nothing_is_drawn_unless_asked_for(tmp_path, capsys):
+    assert main(["sweep", "seed=0", f"out={tmp_path}", *HERE]) == 0
+    assert "drawing" not in capsys.readouterr().err
+    assert not (tmp_path / "details").exists()
+    assert main(["sweep", "seed=0", f"out={tmp_path}", *HERE, "sweep.details=1"]) == 0
+    assert len(list((tmp_path / "details").iterdir())) == 1
+
+
+def test_dry_run_prints_the_count_before_it_evaluates(tmp_path, capsys, monkeypatch):
+    seen = []
+
+    def estimate(self, folder, options):
+        seen.append(capsys.readouterr().out)
+        return dataclasses.replace(self.count(folder, options), seconds=5.0, basis="a guess")
+
+    monkeypatch.setattr("rostam_py.sweep.Sweep.estimate", estimate)
+    assert main(["sweep", "seed=0,1,2", f"out={tmp_path}", "--dry-run", *HERE]) == 0
+    assert "3 points, 0 of them stored, 3 to evaluate" in seen[0]
+    said = "about 5.0 s for the points alone (a guess); start, tracing and report come on top"
+    assert said in capsys.readouterr().out
+
+
+def test_a_log_line_leaves_out_what_is_not_known_yet(monkeypatch):
+    monkeypatch.setattr("rostam_py.cli.sweep_progress._LOG_EVERY_S", 0.0)
+    console = Console(file=io.StringIO())
+    SweepProgress(console, "sweep").update(Tally(total=12))
+    assert console.file.getvalue() == "0 of 12 points\n"

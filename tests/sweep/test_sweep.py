@@ -295,6 +295,16 @@ def test_a_store_that_cannot_be_written_is_a_clear_error(base, mlp, tmp_path, mo
         inline(base, mlp, tmp_path)
 
 
+@pytest.mark.parametrize("out", ["/proc/foo", "file", "file/below"])
+def test_a_folder_that_cannot_be_is_a_clear_error(base, mlp, tmp_path, out):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"out is '.*'; it must be a folder that can be written to \("):
+        inline(base, mlp, tmp_path / out)
+    with pytest.raises(ConfigError, match=r"sweep.store is '.*'; it must be a folder"):
+        inline(base, mlp, tmp_path / "good", store=str(tmp_path / out))
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
+
+
 def test_a_worker_with_other_code_is_refused(base, mlp, tmp_path):
     work = Work("token", str(tmp_path), "0.0.0+other")
     with pytest.raises(ConfigError, match=r"the sweep began with 0.0.0\+other"):
