@@ -53,9 +53,9 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
     """
     for override in overrides:
         key, equals, _ = override.partition("=")
-        if not equals:
-            raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
         key = key.lstrip("+")
+        if not equals or not key or key.startswith("~"):
+            raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
         with explaining(command, overrides):
             values, is_list = _values(override)
         check_choice(key, values)
@@ -69,9 +69,13 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
 
 
 def as_hydra_wants(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides with Hydra's "++" before keys that the user makes up."""
+    """Return the overrides with Hydra's "++" before keys that the user makes up, and before no others.
+
+    Hydra adds whatever key has one, so that a misspelt key would stand in the configuration without doing anything.
+    """
     opens = tuple(f"{key}{sign}" for key in _MAPPINGS for sign in ".=")
-    return [f"++{one}" if one.startswith(opens) else one for one in overrides]
+    bare = [one if one.lstrip("+").startswith("hydra") else one.lstrip("+") for one in overrides]
+    return [f"++{one}" if one.startswith(opens) else one for one in bare]
 
 
 @contextlib.contextmanager

@@ -119,7 +119,11 @@ def _of_mix(reading: Reading, jobs: Any) -> list[str]:
         pl.col("slowdown").max().alias("most"), pl.len().alias("count"),
     ).sort("median", "line")  # fmt: skip
     if rows["slowdown"].max() < 1.001:
-        return [f"{most} {'job' if most == 1 else 'jobs'} on one fabric do not slow each other down."]
+        return [
+            "A job alone is not slowed down."
+            if most == 1
+            else f"{most} jobs on one fabric do not slow each other down."
+        ]
     said = []
     for row in groups.head(4).to_dicts():
         of_line = f"{row['line']}, " if len(groups) > 1 else ""
