@@ -1,10 +1,8 @@
 """``rostam run``: one configuration in; table, run folder and JSON out."""
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +13,20 @@ from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
-from rostam_py.errors import ConfigError
+from rostam_py.convergence.samples import notes_for
 from rostam_py.placement import Machine, Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.sweep import settings
+from rostam_py.sweep.folder import check_folder
 
 
 def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
-    check_folder(folder)
+    check_folder(folder, "out")
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
@@ -42,24 +41,6 @@ def run(overrides: list[str], as_json: bool) -> int:
         print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
-
-
-def check_folder(folder: Path) -> None:
-    """Raise ConfigError unless files can be written below ``out``; what trying that makes is removed again."""
-    above: list[Path] = []
-    try:
-        above += [one for one in (folder, *folder.parents) if not one.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"out is {str(folder)!r}; it must be a folder that can be written to: {error.strerror or error}"
-        ) from error
-    finally:
-        for made in above:
-            with contextlib.suppress(OSError):
-                made.rmdir()
 
 
 def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions | None = None) -> None:
@@ -95,7 +76,9 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
 
     batch = settings.default_batch(config.global_batch, strategy)
     if config.convergence is not None:  # refuse a batch without iterations before simulating it
-        get_curve(config.convergence).iterations(batch, extrapolate=config.extrapolate)
+        curve = get_curve(config.convergence)
+        notes_for(curve, graph.name)
+        curve.iterations(batch, extrapolate=config.extrapolate)
     plan = place(
         graph, machine, global_batch=batch, strategy=strategy,
         cost=name_of("cost", config.cost), cost_config=cost_settings(config),

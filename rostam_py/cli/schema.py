@@ -18,8 +18,9 @@ from rostam_py.fabrics.integers import check_seed
 from rostam_py.placement.strategy import Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 
-# Strategy fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
-STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time"}
+# Fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
+STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time", "quantum": "time"}
+COST_UNITS = {"ramp_time": "time", "min_kernel_time": "time"}
 
 
 @dataclass(kw_only=True)

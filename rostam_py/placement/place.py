@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.plan import Plan
@@ -21,8 +22,13 @@ def place(
 
     Args: global_batch: samples of one iteration. cost: a name in COST_MODELS. cost_config: its settings.
     Returns: the plan, with every device's tasks, messages and memory.
-    Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not.
+    Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not; ConfigError for
+        arguments that are something else.
     """
+    for name, value, wanted in (("graph", graph, OperatorGraph), ("machine", machine, Machine),
+                                ("strategy", strategy, Strategy)):  # fmt: skip
+        if not isinstance(value, wanted):
+            raise ConfigError(f"place() takes a rostam.{wanted.__name__} as {name}, not {value!r:.60}")
     placer = PLACERS.get(strategy.placer)
     plan: Plan = placer(strategy, cost, cost_config).place(graph, machine, global_batch)
     return plan

@@ -7,6 +7,7 @@ ray      plain Ray tasks, on this machine or on a cluster (ray_backend.py)
 
 import concurrent.futures
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def _end_with(driver: int) -> None:
     """End this process once the driver, its parent, is gone: killed, it cannot stop its workers."""
     while os.getppid() == driver:
         time.sleep(_WATCH_S)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _run_in_worker(work: Work, batch: Batch) -> tuple[Finished, ...]:

@@ -355,10 +355,11 @@ def build_strategy(fields: Mapping[str, Any], machine: Machine) -> Strategy:
     """
     fields = dict(fields)
     if fields["dp"] is None:
+        Strategy(**fields | {"dp": 1})  # degrees that are none are told first
         axes = "mp" if fields["placer"] == "sip_ml" else "tp x pp"
         inner = fields["tp"] * fields["pp"] * fields["mp"]
         healthy = len(machine.healthy_accelerators)
-        if inner < 1 or healthy // inner < 1:
+        if healthy < inner:
             raise DegreeError(
                 f"strategy.{axes} = {inner} needs as many accelerators for one replica;"
                 f" the machine has {healthy} healthy ones"
