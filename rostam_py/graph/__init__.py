@@ -1,11 +1,22 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
-from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic, resolve_views
+from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
 from rostam_py.graph.linear_ops import is_linear_in, passes_partial
-from rostam_py.graph.operator_graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split, Tensor
+from rostam_py.graph.operator_graph import (
+    PARTIAL,
+    WEIGHT_KINDS,
+    WHOLE,
+    Affine,
+    Op,
+    OperatorGraph,
+    Split,
+    Tensor,
+    resolve_views,
+)
 
 __all__ = [
     "PARTIAL",
+    "WEIGHT_KINDS",
     "WHOLE",
     "Affine",
     "Fusion",

@@ -9,7 +9,7 @@ Example:
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rostam_py.graph.operator_graph import Op, OperatorGraph
+from rostam_py.graph.operator_graph import Op, OperatorGraph, resolve_views
 
 _GATHERS = ("aten.embedding.", "aten._embedding_bag.", "aten.index_select.", "aten.gather.", "aten.index.")
 _OUTCOMES = ("gradient", "loss")
@@ -88,16 +88,6 @@ def _host(
     place = max(makers)
     last = graph.ops[kernels[place][-1]]
     return place if (last.phase, last.block) == (op.phase, op.block) else None
-
-
-def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:
-    """Return, for each tensor, the tensor a computing op made that it is a view of (or itself)."""
-    roots = list(range(len(graph.tensors)))
-    for op in graph.ops:
-        if op.is_metadata and op.inputs:
-            for output in op.outputs:
-                roots[output] = roots[op.inputs[0]]
-    return tuple(roots)
 
 
 def _resolve_regions(graph: OperatorGraph) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ Legend: an ``Affine`` is a quantity that is linear in the batch, ``constant + pe
 one trace serves every batch. Tensor bytes are those of the traced dtype; precision scales them later.
 """
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,15 @@ from rostam_py.html import html_pairs
 from rostam_py.units import format_count, format_size
 
 PHASES = ("forward", "backward", "optimizer")
-TENSOR_KINDS = ("input", "parameter", "buffer", "activation", "constant", "gradient", "loss")
+TENSOR_KINDS = ("input", "parameter", "frozen", "buffer", "activation", "constant", "gradient", "loss")
+WEIGHT_KINDS = ("parameter", "frozen", "buffer")  # what devices hold for the whole training
 SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
 PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
 WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor
+_WEIGHT_OPS = (
+    "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
+    "aten.embedding.default",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,12 @@ class Tensor:
     """A value that flows along the graph's edges.
 
     shape: one Affine a dimension. dtype: torch's name without the prefix, e.g. "float32".
-    kind: one of TENSOR_KINDS; "gradient" is the final gradient of the parameter named ``name``.
+    kind: one of TENSOR_KINDS; "parameter" is a trained weight, "frozen" one that takes no gradient, "gradient" the
+        final gradient of the parameter named ``name``.
     name: the parameter's or buffer's (first) fully qualified name, the input's name, else "".
-    producer: id of the op that writes it; None for inputs, parameters, buffers and constants.
-    is_saved: produced (or read) in forward, kept for backward (MODEL D15's activation memory).
+    producer: id of the op that writes it; None for inputs, weights, buffers and constants.
+    is_saved: produced in forward, kept for backward (MODEL D15's activation memory); see also
+        ``OperatorGraph.kept_inputs``.
     storage: tensors with the same id share memory (views); counted once.
     """
 
@@ -167,16 +175,47 @@ class OperatorGraph:
 
     @cached_property
     def parameters(self) -> tuple[Tensor, ...]:
-        """The parameter tensors, each once (tied weights count once)."""
+        """The trained parameter tensors, each once (tied weights count once)."""
         return tuple(t for t in self.tensors if t.kind == "parameter")
+
+    @cached_property
+    def frozen(self) -> tuple[Tensor, ...]:
+        """The weights without a gradient (``requires_grad`` False), each once."""
+        return tuple(t for t in self.tensors if t.kind == "frozen")
+
+    @cached_property
+    def weights(self) -> tuple[Tensor, ...]:
+        """Trained and frozen weights, and buffers that act as one: what parallelism splits as its ops ask."""
+        roots = resolve_views(self)
+        operands = {
+            roots[t] for op in self.ops if op.op_type in _WEIGHT_OPS and op.phase == "forward" for t in op.inputs
+        }
+        kinds = ("parameter", "frozen")
+        return tuple(t for t in self.tensors if t.kind in kinds or (t.kind == "buffer" and t.id in operands))
+
+    @cached_property
+    def kept_inputs(self) -> tuple[Tensor, ...]:
+        """The model's inputs that backward reads, themselves or through views: kept as activations are."""
+        roots = resolve_views(self)
+        read = {roots[t] for op in self.ops if op.phase == "backward" and not op.is_metadata for t in op.inputs}
+        return tuple(t for t in self.tensors if t.kind == "input" and t.id in read)
 
     @property
     def num_parameters(self) -> int:
         """Number of trainable scalars."""
         return round(sum(t.num_elements(1) for t in self.parameters))
 
+    @property
+    def num_frozen_parameters(self) -> int:
+        """Number of scalars of the weights that are not trained; buffers are not among them."""
+        return round(sum(t.num_elements(1) for t in self.frozen))
+
     def flops(self, phase: str, batch: float = 1) -> float:
-        """Return the FLOPs of a phase (a multiply-add counts as two) at ``batch`` samples."""
+        """Return the FLOPs of a phase (a multiply-add counts as two) at ``batch`` samples.
+
+        Raises: ConfigError for a batch that is not > 0.
+        """
+        _check_batch(batch)
         return sum(op.flops.at(batch) for op in self.ops if op.phase == phase)
 
     def forward_flops(self, batch: float = 1) -> float:
@@ -188,12 +227,15 @@ class OperatorGraph:
         return self.flops("backward", batch)
 
     def saved_bytes(self, batch: float = 1) -> float:
-        """Return the bytes of activations kept for backward, shared storage counted once."""
+        """Return the bytes of activations and inputs kept for backward, shared storage counted once.
+
+        Raises: ConfigError for a batch that is not > 0.
+        """
+        _check_batch(batch)
         seen: dict[int, float] = {}
-        for t in self.tensors:
-            if t.is_saved and t.kind not in ("parameter", "buffer"):
-                key = t.storage if t.storage >= 0 else -2 - t.id
-                seen[key] = max(seen.get(key, 0.0), t.num_bytes(batch))
+        for t in (*(t for t in self.tensors if t.is_saved and t.kind not in WEIGHT_KINDS), *self.kept_inputs):
+            key = t.storage if t.storage >= 0 else -2 - t.id
+            seen[key] = max(seen.get(key, 0.0), t.num_bytes(batch))
         return sum(seen.values())
 
     @cached_property
@@ -209,6 +251,7 @@ class OperatorGraph:
         """Return what a notebook shows: sizes and work of one sample."""
         pairs = {
             "parameters": format_count(self.num_parameters),
+            "frozen parameters": format_count(self.num_frozen_parameters) if self.frozen else None,
             "forward": f"{format_count(self.forward_flops())}FLOP a sample",
             "backward": f"{format_count(self.backward_flops())}FLOP a sample",
             "activations": f"{format_size(self.saved_bytes())} kept for backward, one sample",
@@ -230,3 +273,18 @@ class OperatorGraph:
         from rostam_py.graph.storage import load_graph
 
         return load_graph(path)
+
+
+def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:
+    """Return, for each tensor, the tensor a computing op made that it is a view of (or itself)."""
+    roots = list(range(len(graph.tensors)))
+    for op in graph.ops:
+        if op.is_metadata and op.inputs:
+            for output in op.outputs:
+                roots[output] = roots[op.inputs[0]]
+    return tuple(roots)
+
+
+def _check_batch(batch: float) -> None:
+    if not 0 < batch < math.inf:
+        raise ConfigError(f"batch is {batch!r}; it must be a number of samples > 0")

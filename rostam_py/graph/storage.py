@@ -14,7 +14,8 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor
 
 FORMAT = "rostam-operator-graph"
-VERSION = 1
+VERSION = 2
+_READABLE = (1, VERSION)  # version 1 knows no frozen weights: they are buffers there
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
 
@@ -46,10 +47,9 @@ def load_graph(path: str) -> OperatorGraph:
     document = _read(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ConfigError(f"{path} is not an operator graph saved by rostam")
-    if document.get("version") != VERSION:
-        raise ConfigError(
-            f"{path} has graph version {document.get('version')}; this rostam reads {VERSION}: trace again"
-        )
+    if document.get("version") not in _READABLE:
+        known = " and ".join(str(version) for version in _READABLE)
+        raise ConfigError(f"{path} has graph version {document.get('version')}; this rostam reads {known}: trace again")
     try:
         splits = [_split(record) for record in document["splits"]]
         return OperatorGraph(

@@ -105,9 +105,9 @@ class KernelBuilder:
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
         full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
         op = next((op for op in ops if tensor in op.inputs), ops[0])
-        return full * self._read_share(op, tensor) * self._precision_factor(tensor)
+        return full * self.read_share(op, tensor) * self._precision_factor(tensor)
 
-    def _read_share(self, op: Op, tensor: int) -> float:
+    def read_share(self, op: Op, tensor: int) -> float:
         """Return the part of a tensor that one member's share of an op reads."""
         if tensor not in op.inputs:
             return 1.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.precision import gradient_bytes
-from rostam_py.graph import OperatorGraph
+from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.machine import Machine
@@ -15,6 +15,7 @@ from rostam_py.placement.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
 from rostam_py.placement.ranks import assign_accelerators
 from rostam_py.placement.recompute import attention_core, dropped_by_core, replay_points
+from rostam_py.placement.resident_memory import resident_memory
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.strategy import Strategy
@@ -180,16 +181,19 @@ class _Job:
 
     def _memory(self, in_flight: list[int]) -> list[MemoryBytes]:
         saved = self._saved_by_stage()
+        is_full = self.strategy.recompute == "full"
+        residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
         result = []
         for s, tensors in enumerate(saved):
             count = sum(self.local_parameters[name] for name in self._stage_parameters(s))
             extra = 0.0
-            if self.strategy.recompute == "full":
+            if is_full:
                 per_batch, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
             else:
                 per_batch = stored_bytes(self.graph, self.builder, tensors)
-            memory = stage_memory(count, per_batch + extra / in_flight[s], in_flight[s], self.precision, self.optimizer)
-            result.append(memory)
+            per_batch += residents[s].inputs + extra / in_flight[s]
+            untrained = residents[s].weights
+            result.append(stage_memory(count, per_batch, in_flight[s], self.precision, self.optimizer, untrained))
         return result
 
     def _saved_by_stage(self) -> list[set[int]]:
@@ -200,7 +204,7 @@ class _Job:
         )
         saved: list[set[int]] = [set() for _ in range(self.strategy.pp)]
         for t in self.graph.tensors:
-            if not t.is_saved or t.kind in ("parameter", "buffer") or t.id in dropped:
+            if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped:
                 continue
             users = [u for u in self.graph.consumers[t.id] if self.graph.ops[u].phase == "backward"]
             where = {stages.op_stages[u] for u in users if not self.graph.ops[u].is_metadata}

@@ -1,10 +1,11 @@
 """Memory of one device: parameters, gradients, optimizer state and activations in flight (MODEL D15).
 
-Model: activations are the tensors that the trace keeps for backward, memory shared between them
-counted once, in the run's precision, each divided over tp as it is sharded, times the micro-batches a
-stage holds at once. Full recomputation keeps the inputs of every block and one block's activations;
-selective recomputation drops what only the attention core produces. Ignores working buffers,
-fragmentation and the framework's context.
+Model: parameters are trained and frozen weights and buffers, of which only the trained ones have gradients
+and optimizer state. Activations are the tensors that the trace keeps for backward, the model's own inputs
+that backward reads among them, memory shared between them counted once, in the run's precision, each
+divided over tp as it is sharded, times the micro-batches a stage holds at once. Full recomputation keeps
+the inputs of every block and one block's activations; selective recomputation drops what only the
+attention core produces. Ignores working buffers, fragmentation and the framework's context.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import MemoryCapacityError
-from rostam_py.graph import OperatorGraph
+from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.machine import Machine
 from rostam_py.placement.plan import MemoryBytes
@@ -20,15 +21,20 @@ from rostam_py.units import format_size
 
 
 def stage_memory(
-    num_parameters: int, activation_bytes: float, in_flight: int, precision: str, optimizer: str
+    num_parameters: int,
+    activation_bytes: float,
+    in_flight: int,
+    precision: str,
+    optimizer: str,
+    untrained_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
-    Args: num_parameters: local ones. activation_bytes: of one micro-batch, see ``stage_activations``.
-        in_flight: micro-batches held at once.
+    Args: num_parameters: local trained ones. activation_bytes: of one micro-batch, kept inputs included.
+        in_flight: micro-batches held at once. untrained_bytes: of frozen weights and buffers.
     """
     return MemoryBytes(
-        parameters=num_parameters * parameter_bytes(precision),
+        parameters=num_parameters * parameter_bytes(precision) + untrained_bytes,
         gradients=num_parameters * gradient_bytes(precision),
         optimizer_state=num_parameters * optimizer_state_bytes(optimizer, precision),
         activations=round(activation_bytes * in_flight),
@@ -40,7 +46,7 @@ def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable
     by_storage: dict[int, float] = {}
     for t in tensors:
         tensor = graph.tensors[t]
-        if tensor.kind in ("parameter", "buffer"):
+        if tensor.kind in WEIGHT_KINDS:
             continue
         key = tensor.storage if tensor.storage >= 0 else -2 - t
         comm = builder.sharding.comms.get(t)

@@ -101,7 +101,7 @@ class _Partitioner:
         self.roots = resolve_views(graph)
         self.chains = _view_chains(graph)
         self.result = Partition([None] * len(graph.ops), readings=[()] * len(graph.ops))
-        self.parameter_of = {t.id: t.name for t in graph.parameters}
+        self.parameter_of = {t.id: t.name for t in graph.weights}
         self.regions = _regions(graph, batch)
         self.gradients_of = gradients_by_root(graph, self.roots)
         self.touching = self._touching()

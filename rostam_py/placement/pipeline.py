@@ -70,7 +70,8 @@ def assign_stages(
 def _local_tensors(graph: OperatorGraph) -> list[bool]:
     """Return per tensor whether every stage has it, or can derive it, without communication."""
     local = [t.producer is None and t.kind != "gradient" for t in graph.tensors]
-    from_parameter = [t.kind == "parameter" for t in graph.tensors]
+    weights = {t.id for t in graph.weights}
+    from_parameter = [t.id in weights for t in graph.tensors]
     for op in graph.ops:
         if op.phase != "forward" or not all(local[t] for t in op.inputs):
             continue

@@ -75,7 +75,11 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBytes:
-    """Bytes one device of a stage needs at its peak, by what holds them (MODEL D15)."""
+    """Bytes one device of a stage needs at its peak, by what holds them (MODEL D15).
+
+    parameters: trained and frozen weights, and buffers; gradients and optimizer_state are of the trained ones alone.
+    activations: what is kept for backward, the model's inputs included.
+    """
 
     parameters: int = 0
     gradients: int = 0

@@ -91,12 +91,13 @@ class _Propagation:
 
     def __init__(self, graph: OperatorGraph, degree: int, batch: float) -> None:
         self.graph, self.degree, self.batch = graph, degree, batch
-        states: list[State] = [FREE if t.kind == "parameter" else WHOLE for t in graph.tensors]
+        states: list[State] = [WHOLE] * len(graph.tensors)
         whole = [tuple(False for _ in op.inputs) for op in graph.ops]
         self.result = Sharding(degree, states, [None] * len(graph.ops), uses_whole=whole)
         self.views: dict[int, list[int]] = {}  # parameter -> ops that only re-shape it, in order
         self.origin: dict[int, tuple[int, dict[int, int]]] = {}  # view -> (parameter, its dim by the view's dim)
-        for t in graph.parameters:
+        for t in graph.weights:
+            states[t.id] = FREE
             self.origin[t.id] = (t.id, {d: d for d in range(len(t.shape))})
         self.from_input = _reachable_from_inputs(graph)
 

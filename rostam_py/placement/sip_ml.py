@@ -5,6 +5,7 @@ the l groups, and let every device join one all-reduce ring with its counterpart
 device of a group: stage i is what device i of every group runs.
 """
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
 from rostam_py.placement.ranks import assign_accelerators
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.strategy import Strategy
+from rostam_py.placement.sub_op_memory import untrained_memory
 from rostam_py.placement.sub_op_templates import GroupTemplates, write_templates
 from rostam_py.placement.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
 from rostam_py.units import parse_time
@@ -204,6 +206,7 @@ def _stages(
 ) -> tuple[Stage, ...]:
     sub_ops, placed = group.sub_ops, group.placed
     counts = _local_parameters(sub_ops, placed, strategy)
+    untrained = untrained_memory(sub_ops, placed, strategy.mp)
     model_flops = sum(node.model_flops for node in sub_ops.nodes) / strategy.mp
     modules: list[OrderedDict[str, None]] = [OrderedDict() for _ in range(strategy.mp)]
     for node, devices in zip(sub_ops.nodes, placed.devices, strict=True):
@@ -213,10 +216,13 @@ def _stages(
     stages = []
     for d in range(strategy.mp):
         state = optimizer_state_bytes(optimizer, precision)
+        held = untrained[d]
         fixed = counts[d] * (parameter_bytes(precision) + gradient_bytes(precision) + state)
+        made = max(0.0, placed.memory_bytes[d] - fixed - held.frozen - held.placed)
         memory = MemoryBytes(
-            parameters=counts[d] * parameter_bytes(precision), gradients=counts[d] * gradient_bytes(precision),
-            optimizer_state=counts[d] * state, activations=max(0, round(placed.memory_bytes[d] - fixed)),
+            parameters=counts[d] * parameter_bytes(precision) + held.frozen + math.ceil(held.buffers - 1e-6),
+            gradients=counts[d] * gradient_bytes(precision), optimizer_state=counts[d] * state,
+            activations=round(made + held.inputs),
         )  # fmt: skip
         stages.append(
             Stage(

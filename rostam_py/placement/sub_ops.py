@@ -11,6 +11,7 @@ from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import gradient_bytes, parameter_bytes, tensor_bytes_factor
 from rostam_py.graph import (
     PARTIAL,
+    WEIGHT_KINDS,
     WHOLE,
     KernelTraffic,
     OperatorGraph,
@@ -32,6 +33,7 @@ from rostam_py.placement.partition import (
     gradients_by_root,
 )
 from rostam_py.placement.plan import KernelTime
+from rostam_py.placement.sub_op_memory import ResidentFinder, SubOpResident
 
 HALO = "halo"
 KERNEL, SUM, GRADIENT = "kernel", "sum", "gradient"
@@ -72,6 +74,8 @@ class SubOps:
     kind: KERNEL, SUM (adds up what it reads; no compute) or GRADIENT (of the parameter ``name``: slices that
         data parallelism reduces; ``is_replicated`` if every co-located copy then needs all slices).
     is_gradient: what it reads goes into a parameter's gradient, which nothing but the optimizer waits for.
+    residents: buffers and kept inputs that it reads. resident_bytes: what memory_bytes has of them; sub-ops of other
+        shards on the same device have it again.
     time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.
     """
 
@@ -88,6 +92,8 @@ class SubOps:
     part_bytes: int = 0
     is_replicated: bool = False
     is_gradient: bool = False
+    residents: tuple[SubOpResident, ...] = ()
+    resident_bytes: float = 0.0
 
     def node(self) -> Node:
         """Return what Algorithm 1 needs."""
@@ -100,12 +106,14 @@ class SubOps:
 class SubOpGraph:
     """Nodes in a topological order.
 
-    parameters: name -> (parameters of one part, a node placed beside it). num_unsplit: ops longer than the quantum
-    that no legal split fits.
+    parameters: name -> (parameters of one part, a node placed beside it), of trained ones. frozen: name -> (bytes of
+    one part, a node placed beside it), of the others. num_unsplit: ops longer than the quantum that no legal split
+    fits.
     """
 
     nodes: list[SubOps]
     parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
+    frozen: dict[str, tuple[int, int]] = field(default_factory=dict)
     num_metadata: int = 0
     num_fused: int = 0
     num_unsplit: int = 0
@@ -128,14 +136,15 @@ class _Builder:
         self.graph, self.parts, self.cost = graph, parts, cost
         self.batch, self.precision, self.optimizer = batch, precision, optimizer
         self.roots = resolve_views(graph)
-        self.parameter_of = {t.id: t for t in graph.parameters}
+        self.parameter_of = {t.id: t for t in graph.weights}
         self.gradients = gradients_by_root(graph, self.roots)
         self.nodes: list[SubOps] = []
         self.node_of: dict[int, int] = {}  # computed tensor -> node that holds it as its op left it
         self.sum_of: dict[int, int] = {}  # tensor -> node that holds its sum
         self.shard_of: dict[str, int] = {}
-        self.by_name = {t.name: t for t in graph.parameters}
+        self.by_name = {t.name: t for t in graph.weights}
         self.placed_parameters: set[str] = set()
+        self.residents = ResidentFinder(graph, parts, self.roots, batch, precision)
         self.read_whole_backward: set[tuple[int, int]] = set()
         self.saved = self._saved_bytes()
         self.kept_whole: set[tuple[int, int]] = set()
@@ -155,7 +164,13 @@ class _Builder:
             for t in self.graph.parameters
             if t.name in self.parts.parameters
         }
-        return SubOpGraph(self.nodes, local, fusion.num_metadata_removed, fusion.num_fused, self.parts.num_unsplit)
+        frozen = {
+            t.name: (self._frozen_bytes(t), first[self.shard_of[t.name]])
+            for t in self.graph.weights
+            if t.kind != "parameter" and t.name in self.parts.parameters
+        }
+        counts = fusion.num_metadata_removed, fusion.num_fused, self.parts.num_unsplit
+        return SubOpGraph(self.nodes, local, frozen, *counts)
 
     # Kernels
 
@@ -214,7 +229,9 @@ class _Builder:
         node = SubOps(KERNEL, ops[0].name, share.parts, flows, shard, phase=ops[0].phase)
         node.time = self._time(kernel, traffic)
         node.model_flops = sum(op.flops.at(self.batch) for op in ops)
-        node.memory_bytes = self._kernel_memory(kernel, touched, shard)
+        node.residents = self.residents.read_by(kernel)
+        node.resident_bytes = self.residents.charge(node.residents, share.parts, shard)
+        node.memory_bytes = self._kernel_memory(kernel, touched, shard) + node.resident_bytes
         index = self._append(node)
         home = self._add_inner_sum(kernel, index)
         for t in made:
@@ -371,15 +388,23 @@ class _Builder:
         count = parameter.num_elements(1)
         return math.ceil(count if layout.dim is WHOLE else count / layout.parts)
 
+    def _frozen_bytes(self, weight: Tensor) -> int:
+        """Return the bytes of one part of a weight that is not trained."""
+        layout = self.parts.parameters[weight.name]
+        full = weight.num_bytes(1) * self._factor(weight.id)
+        return math.ceil(full if layout.dim is WHOLE else full / layout.parts)
+
     def _kernel_memory(self, kernel: tuple[int, ...], touched: list[str], shard: int) -> float:
-        """Return the bytes that one sub-op takes: its parameters when first touched, and what it saves."""
+        """Return the bytes that one sub-op takes: its weights when first touched, and what it saves."""
         each = parameter_bytes(self.precision) + gradient_bytes(self.precision)
         each += optimizer_state_bytes(self.optimizer, self.precision)
         total = 0.0
         for name in touched:
             if name not in self.placed_parameters:
                 self.placed_parameters.add(name)
-                total += each * self._local_count(self.by_name[name])
+                weight = self.by_name[name]
+                is_trained = weight.kind == "parameter"
+                total += each * self._local_count(weight) if is_trained else self._frozen_bytes(weight)
         for index in kernel:
             for t in self.graph.ops[index].outputs:
                 if t in self.saved:
@@ -416,7 +441,7 @@ class _Builder:
         by_root: dict[int, float] = {}
         seen: dict[int, int] = {}
         for t in self.graph.tensors:
-            if not t.is_saved or t.kind in ("parameter", "buffer"):
+            if not t.is_saved or t.kind in WEIGHT_KINDS:
                 continue
             root = self.roots[t.id]
             key = t.storage if t.storage >= 0 else -2 - root

@@ -62,9 +62,10 @@ class _Recorder(TorchDispatchMode):
         self._alive: list[torch.Tensor] = []  # no storage may be freed and reused while keys refer to it
         self._modules: dict[int, str] = {}  # autograd sequence number -> module of the forward op
         names = parameter_names(step)
-        for name, tensor in (*step.named_parameters(), *step.named_buffers()):
-            kind = "parameter" if tensor.requires_grad else "buffer"
-            self._add(tensor, kind, module_path(names[name]))
+        for name, parameter in step.named_parameters():
+            self._add(parameter, "parameter" if parameter.requires_grad else "frozen", module_path(names[name]))
+        for name, buffer in step.named_buffers():
+            self._add(buffer, "buffer", module_path(names[name]))
         for index, tensor in enumerate(inputs):
             if isinstance(tensor, torch.Tensor):
                 self._add(tensor, "input", f"input_{index}")

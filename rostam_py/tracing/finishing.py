@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rostam_py.graph import Affine, Op, Split, Tensor
+from rostam_py.graph import WEIGHT_KINDS, Affine, Op, Split, Tensor
 from rostam_py.tracing.pairing import Draft
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.splits import SplitCall, find_splits
 
-_STORED = ("parameter", "buffer", "input", "constant")
+_STORED = (*WEIGHT_KINDS, "input", "constant")
 
 
 def finish(draft: Draft, raw: RawTrace) -> Draft:
@@ -173,7 +173,7 @@ def number(draft: Draft) -> tuple[tuple[Op, ...], tuple[Tensor, ...]]:
     """Return ops and tensors with final ids: ops by place, tensors and storages by first appearance."""
     op_ids = {id(op): place for place, op in enumerate(draft.ops)}
     by_old = {op.id: place for place, op in enumerate(draft.ops) if op.phase == "forward"}
-    unused = (v for v, t in draft.tensors.items() if t.kind in ("parameter", "input", "buffer"))
+    unused = (v for v, t in draft.tensors.items() if t.kind in (*WEIGHT_KINDS, "input"))
     order = list(dict.fromkeys((*(v for op in draft.ops for v in (*op.inputs, *op.outputs)), *unused)))
     new = {value: place for place, value in enumerate(order)}
     storages: dict[int, int] = {}

@@ -89,7 +89,8 @@ class _GraphReader:
             return
         if isinstance(described, (ParamAOTInput, BufferAOTInput)):
             name = self._names[described.target]
-            kind = "parameter" if name in self._trained else "buffer"
+            untrained = "frozen" if isinstance(described, ParamAOTInput) else "buffer"
+            kind = "parameter" if name in self._trained else untrained
             if name not in self._by_name:
                 self._by_name[name] = self.raw.add_value(value, kind, module_path(name))
             self._ids[node] = self._by_name[name]

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from rostam_py.graph import Op, Tensor
+from rostam_py.graph import WEIGHT_KINDS, Op, Tensor
 from rostam_py.tracing.pairing import Draft
 
 NUM_TRACED = 4
@@ -98,7 +98,7 @@ class _Stack:
                 for place, value in enumerate(op.outputs):
                     self.value_homes[value] = (block, (role, place))
         for value, tensor in self.draft.tensors.items():
-            if tensor.kind in ("parameter", "buffer"):
+            if tensor.kind in WEIGHT_KINDS:
                 block, inner = self._block(tensor.name)
                 if block >= 0:
                     self.value_homes[value] = (block, (tensor.kind, inner))

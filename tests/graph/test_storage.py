@@ -20,6 +20,21 @@ def graph() -> OperatorGraph:
     return trace(nn.Sequential(*blocks, nn.LayerNorm(8)), torch.zeros(2, 8), name="mlp", optimizer="adam")
 
 
+def test_graphs_of_version_1_still_load(graph: OperatorGraph, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 1}))
+    assert OperatorGraph.load(str(path)) == graph
+
+
+@pytest.mark.parametrize("batch", [0, -1, float("nan"), float("inf")])
+def test_a_batch_that_is_not_positive_is_refused(graph: OperatorGraph, batch: float) -> None:
+    for quantity in (graph.forward_flops, graph.backward_flops, graph.saved_bytes):
+        with pytest.raises(ConfigError, match=r"batch is .*; it must be a number of samples > 0"):
+            quantity(batch)
+
+
 @pytest.mark.parametrize("name", ["graph.json", "graph.json.gz"])
 def test_graph_survives_the_round_trip(graph: OperatorGraph, tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)

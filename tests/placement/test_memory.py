@@ -1,9 +1,15 @@
 """Memory of one device against numbers derived by hand (MODEL D15)."""
 
+import json
+
 import pytest
+import torch
+from torch import nn
 
 from rostam_py.errors import MemoryCapacityError
+from rostam_py.graph import OperatorGraph
 from rostam_py.placement import Strategy
+from rostam_py.tracing import trace
 
 S, H, HEADS, V, L = 2048, 768, 12, 50257, 4
 
@@ -26,8 +32,8 @@ def test_activations_of_a_gpt_equal_the_hand_count(gpt, placed):
         tokens = batch * S
         elements = L * layer_activations(batch, tp) + tokens * (2 * H + 2) + tokens * words
         plan = placed(gpt, Strategy(tp=tp, precision="fp32", micro_batch=batch), batch)
-        # positions (int64) and a scalar of the loss are the only other things kept
-        extra = plan.stages[0].memory.activations - 4 * elements
+        # token ids and labels, positions (int64) and a scalar of the loss are the only other things kept
+        extra = plan.stages[0].memory.activations - 4 * elements - 2 * 8 * tokens
         assert 0 <= extra <= 8 * S + 8, (batch, tp, extra)
 
 
@@ -60,7 +66,7 @@ def test_full_recomputation_keeps_block_inputs_and_one_block(gpt, placed):
     # the input of every block, twice (two micro-batches in flight); what leaves the stage belongs to the next
     kept = 2 * layers * S * H
     inner = layer_activations(1, 1) - S * H  # one block's own activations, its input aside
-    extra = stage.memory.activations - 4 * (kept + inner)
+    extra = stage.memory.activations - 4 * (kept + inner) - 2 * 8 * S  # token ids of both
     assert 0 <= extra <= 2 * 8 * S + 8
 
 
@@ -81,3 +87,159 @@ def test_plan_over_capacity_says_by_how_much_where_and_what_holds_it(gpt, placed
 def test_memory_check_can_be_switched_off(gpt, placed):
     plan = placed(gpt, Strategy(pp=2, micro_batch=128, precision="fp32", check_memory=False), 1024)
     assert plan.memory_bytes > 85.9e9
+
+
+class Adapted(nn.Module):
+    """Frozen square layers, each with a trained adapter of rank ``rank`` beside it."""
+
+    def __init__(self, width, depth, rank):
+        super().__init__()
+        with torch.device("meta"):
+            self.base = nn.ModuleList(nn.Linear(width, width, bias=False) for _ in range(depth))
+            self.down = nn.ModuleList(nn.Linear(width, rank, bias=False) for _ in range(depth))
+            self.up = nn.ModuleList(nn.Linear(rank, width, bias=False) for _ in range(depth))
+        self.base.requires_grad_(False)
+
+    def forward(self, x):
+        """Add each layer's product and its adapter's."""
+        for base, down, up in zip(self.base, self.down, self.up, strict=True):
+            x = torch.relu(base(x) + up(down(x)))
+        return x
+
+
+def adapted(depth=4, **options):
+    return trace(Adapted(1024, depth, 8), torch.empty(2, 1024), name="adapted", **options)
+
+
+FROZEN, TRAINED = 1024 * 1024, 2 * 8 * 1024  # scalars of one layer
+
+
+@pytest.mark.parametrize("route", ["joint", "dispatch"])
+def test_frozen_weights_take_memory_but_no_gradient_and_no_state(placed, route):
+    graph = adapted(route=route)
+    assert (graph.num_parameters, graph.num_frozen_parameters) == (4 * TRAINED, 4 * FROZEN)
+    for precision, size, state in (("fp32", 4, 8), ("bf16_mixed", 2, 12)):
+        stage = placed(graph, Strategy(precision=precision, optimizer="adam"), 8).stages[0]
+        memory = stage.memory
+        assert memory.parameters == 4 * (FROZEN + TRAINED) * size
+        assert (memory.gradients, memory.optimizer_state) == (4 * TRAINED * size, 4 * TRAINED * state)
+        assert stage.num_parameters == 4 * TRAINED
+
+
+def test_frozen_weights_split_over_tp_and_stages_as_trained_ones(placed):
+    graph = adapted()
+    half = placed(graph, Strategy(tp=2, precision="fp32"), 8).stages[0].memory
+    assert half.parameters == 4 * (FROZEN + TRAINED) * 4 // 2
+    stages = placed(graph, Strategy(pp=2, precision="fp32"), 8).stages
+    assert sum(s.memory.parameters for s in stages) == 4 * (FROZEN + TRAINED) * 4
+    for stage in stages:
+        layers = sum(name.startswith("base") for name in stage.modules)
+        assert stage.memory.parameters == (layers * FROZEN + stage.num_parameters) * 4
+
+
+def test_frozen_weights_send_no_gradients(placed):
+    plan = placed(adapted(), Strategy(dp=2, precision="fp32"), 8)
+    sent = sum(m.num_bytes * m.count for m in plan.messages() if m.axis == "dp")
+    assert sent == 4 * TRAINED * 4
+
+
+def test_frozen_weights_alone_can_exceed_the_capacity(placed):
+    with pytest.raises(MemoryCapacityError, match=r"of parameters"):
+        placed(trace(Adapted(8192, 400, 8), torch.empty(2, 8192), name="large"), Strategy(), 8)
+
+
+class Projected(nn.Module):
+    """A trained layer, a product with a fixed matrix, and a fixed vector added."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(512, 512, bias=False)
+        self.register_buffer("matrix", torch.empty(512, 512, device="meta"))
+        self.register_buffer("shift", torch.empty(512, device="meta"))
+        self.head = nn.Linear(512, 64, bias=False)
+
+    def forward(self, x):
+        """Return 64 numbers a sample."""
+        return self.head(torch.relu(self.layer(x)) @ self.matrix + self.shift)
+
+
+@pytest.mark.parametrize("route", ["joint", "dispatch"])
+def test_buffers_take_memory_where_they_are_read(placed, route):
+    graph = trace(Projected(), torch.empty(2, 512), name="projected", route=route)
+    trained, matrix, shift = 512 * 512 + 512 * 64, 512 * 512, 512
+    one = placed(graph, Strategy(precision="fp32"), 8).stages[0].memory
+    assert (one.parameters, one.gradients) == (4 * (trained + matrix + shift), 4 * trained)
+    two = placed(graph, Strategy(tp=2, precision="fp32"), 8).stages[0].memory
+    assert 4 * (trained + matrix + shift) // 2 <= two.parameters <= 4 * ((trained + matrix) // 2 + shift)
+    stages = placed(graph, Strategy(pp=2, precision="fp32"), 8).stages
+    assert sum(s.memory.parameters for s in stages) == one.parameters
+
+
+# The model's own input
+
+
+class Strided(nn.Module):
+    """(B, 4, 32, 32, 32) -> (B, 16, 2, 2, 2): much input, little else."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(4, 16, 3, stride=16, bias=False)
+
+    def forward(self, x):
+        """Convolve."""
+        return self.conv(x)
+
+
+def test_an_input_that_backward_reads_is_kept(placed):
+    size = 4 * 4 * 32**3
+    graph = trace(Strided(), torch.empty(2, 4, 32, 32, 32), name="strided", loss_fn=lambda y: y.mean())
+    assert [t.name for t in graph.kept_inputs] == ["input_0"]
+    assert graph.saved_bytes(3) == 3 * size
+    for dp in (1, 2):
+        memory = placed(graph, Strategy(dp=dp, precision="fp32"), 8).stages[0].memory
+        assert memory.activations == 8 // dp * size, dp
+    half = placed(graph, Strategy(precision="bf16_mixed"), 8).stages[0].memory
+    assert half.activations == 8 * size // 2
+
+
+def test_an_input_that_backward_does_not_read_is_not_kept(placed):
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = nn.Parameter(torch.empty(64))
+
+        def forward(self, x):
+            return x + self.shift
+
+    graph = trace(Shifted(), torch.empty(2, 64), name="shifted", loss_fn=lambda y: y.mean())
+    assert graph.kept_inputs == ()
+    assert graph.saved_bytes(1) == 0
+    assert placed(graph, Strategy(precision="fp32"), 8).stages[0].memory.activations == 0
+
+
+def test_the_first_stage_keeps_an_input_for_every_microbatch_in_flight_once(placed):
+    blocks = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(4)))
+    graph = trace(blocks, torch.empty(2, 256), name="blocks", loss_fn=lambda y: y.mean())
+    row = 4 * 256
+    none, full = (
+        placed(graph, Strategy(pp=2, micro_batch=1, precision="fp32", recompute=mode), 8).stages
+        for mode in ("none", "full")
+    )
+    # the input and the outputs of two ReLUs, twice; the second stage keeps what it receives and two outputs
+    assert [s.memory.activations for s in none] == [2 * 3 * row, 3 * row]
+    # replayed: the inputs of two blocks, twice and once, and one block's output
+    assert [s.memory.activations for s in full] == [2 * 2 * row + row, 2 * row + row]
+
+
+def test_a_graph_of_version_1_counts_its_frozen_weights_and_inputs_too(placed, tmp_path):
+    graph = adapted()
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    document = json.loads(path.read_text())
+    document["version"] = 1
+    for record in document["tensors"]:
+        record[2] = "buffer" if record[2] == "frozen" else record[2]
+    path.write_text(json.dumps(document))
+    for strategy in (Strategy(), Strategy(tp=2)):
+        new, old = (placed(g, strategy, 8).stages[0].memory for g in (graph, OperatorGraph.load(str(path))))
+        assert new == old

@@ -4,11 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError, MemoryCapacityError, UnitError
 from rostam_py.placement import Machine, Strategy, place
 from rostam_py.placement.sub_ops import GRADIENT, KERNEL
+from rostam_py.tracing import trace
 
 
 def machine(count, fabric="electrical_flat", accelerator="v100_32gb", **params):
@@ -106,7 +109,7 @@ def test_forward_backward_and_gradient_of_a_parameter_shard_share_a_device(small
 
 def test_memory_of_a_perceptron_on_two_devices_matches_a_count_by_hand(perceptron):
     # Batch 4, columns then rows: half of both weights, 2 x 8,192 elements, 4 bytes each of parameters, gradients and
-    # momentum. Kept: half of the ReLU's output (4 x 256 floats), half of y (4 x 64 floats).
+    # momentum. Kept: half of the ReLU's output (4 x 256 floats), half of y (4 x 64 floats), all of x (4 x 64 floats).
     plan = place(
         perceptron, machine(2), global_batch=4,
         strategy=sip(mp=2, quantum="0.2 us", min_kernel_time="0 s", optimizer="momentum", precision="fp32"),
@@ -114,9 +117,32 @@ def test_memory_of_a_perceptron_on_two_devices_matches_a_count_by_hand(perceptro
     for stage in plan.stages:
         memory = stage.memory
         assert (memory.parameters, memory.gradients, memory.optimizer_state) == (65536, 65536, 65536)
-        assert memory.activations == 2048 + 512
+        assert memory.activations == 2048 + 512 + 1024
         assert stage.num_parameters == 16384
-    assert plan.memory_bytes == 3 * 65536 + 2560
+    assert plan.memory_bytes == 3 * 65536 + 3584
+
+
+def test_frozen_weights_and_buffers_lie_where_their_sub_ops_run():
+    # A trained first layer in columns, then a frozen one, which has no gradient to sum: split by sample, so that both
+    # devices hold all of it, and of the vector that is added to their samples.
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(64, 256, bias=False), nn.Linear(256, 64, bias=False)
+            self.down.requires_grad_(False)
+            self.register_buffer("shift", torch.empty(64))
+
+        def forward(self, x):
+            return self.down(torch.relu(self.up(x))) + self.shift
+
+    graph = trace(Half(), torch.empty(4, 64), loss_fn=lambda y: (y * y).mean(), name="half")
+    options = {"quantum": "0.2 us", "min_kernel_time": "0 s", "optimizer": "momentum", "precision": "fp32"}
+    plan = place(graph, machine(2), global_batch=4, strategy=sip(mp=2, **options))
+    layer = 64 * 256 * 4
+    for stage in plan.stages:
+        assert stage.memory.parameters == layer // 2 + layer + 64 * 4
+        assert stage.memory.gradients == stage.memory.optimizer_state == layer // 2
+        assert stage.num_parameters == 64 * 256 // 2
 
 
 def test_a_model_too_large_says_by_how_much_and_fits_more_devices(small_graphs):

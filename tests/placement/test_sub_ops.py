@@ -143,10 +143,10 @@ def test_sub_ops_of_an_op_share_its_time(wide_perceptron):
 def test_memory_of_a_perceptron_matches_a_count_by_hand(perceptron):
     # Per sub-op of 4, momentum in fp32: each weight has 16,384 elements, 4,096 here, times 4 + 4 + 4 bytes.
     # Kept for backward: the ReLU's output (4 x 256 floats) in columns, 1,024 bytes here; y (4 x 64 floats) in the
-    # slices its sum was made in, 256 bytes here.
+    # slices its sum was made in, 256 bytes here; all of x (4 x 64 floats), 1,024 bytes.
     _, sub_ops = built(perceptron, 4, 4, optimizer="momentum")
     weights = 2 * 4096 * 12
-    assert sum(node.memory_bytes for node in sub_ops.nodes) == weights + 1024 + 256
+    assert sum(node.memory_bytes for node in sub_ops.nodes) == weights + 1024 + 256 + 1024
 
 
 def test_sums_and_gradients_take_no_time_and_no_memory(small_graphs):

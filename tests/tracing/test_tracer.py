@@ -124,7 +124,7 @@ def test_gpt_flops_match_the_closed_form() -> None:
 
 
 def test_saved_bytes_of_a_linear_relu_stack_are_derived_by_hand() -> None:
-    # x -> Linear(8, 16) -> relu -> Linear(16, 4) -> mean: backward needs x (an input, not counted) and
+    # x -> Linear(8, 16) -> relu -> Linear(16, 4) -> mean: backward needs x (8 floats a sample) and
     # relu's output (16 floats a sample), which both relu and the second layer keep in one storage.
     graph = trace(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.zeros(2, 8))
-    assert graph.saved_bytes(10) == 10 * 16 * 4
+    assert graph.saved_bytes(10) == 10 * (8 + 16) * 4
