@@ -83,10 +83,29 @@ def _load_file(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     inputs = getattr(factory, "example_inputs", None) or getattr(file, "example_inputs", None)
     if inputs is None:
         raise ConfigError(f"{str(path)!r} needs a function example_inputs(batch), in the file or on {attribute}")
-    with torch.device("meta"):
-        made = inputs(_EXAMPLE_BATCH)
+    made = _example_inputs(inputs, f"{attribute} in {str(path)!r}")
     loss = getattr(factory, "loss_fn", None) or getattr(file, "loss_fn", None)
     return LoadedModule(attribute, built, made, loss)
+
+
+def _example_inputs(function: Any, where: str) -> Any:
+    """Return example inputs of _EXAMPLE_BATCH samples. Raises: ConfigError if the function cannot make them."""
+    takes = f"example_inputs of {where} must be a function of the batch alone, example_inputs(batch)"
+    if not callable(function):
+        raise ConfigError(f"{takes}, but it is a {type(function).__name__}")
+    try:
+        inspect.signature(function).bind(_EXAMPLE_BATCH)
+    except TypeError as error:
+        raise ConfigError(f"{takes}, a staticmethod if it is on a class: {error}") from None
+    except ValueError:
+        pass  # a builtin without a signature
+    try:
+        with torch.device("meta"):
+            return function(_EXAMPLE_BATCH)
+    except Exception as error:
+        raise ConfigError(
+            f"example_inputs({_EXAMPLE_BATCH}) of {where} fails: {type(error).__name__}: {error}"
+        ) from error
 
 
 def user_subject(

@@ -114,6 +114,8 @@ def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
 class ModuleTrail:
     """Hooks that know which module runs; ``failed`` is the innermost one an exception left.
 
+    Under torch's export no hook runs behind a forward that raises: ``remove`` leaves what is still open.
+
     enter: called with a module's path, returns a context that lasts while the module's forward runs.
     """
 
@@ -148,9 +150,13 @@ class ModuleTrail:
         return hook
 
     def remove(self) -> None:
-        """Take the hooks off the modules."""
+        """Take the hooks off the modules, and leave the modules that an exception did not."""
         for handle in self._handles:
             handle.remove()
+        if self._stack and not self.failed:
+            self.failed = self._stack[-1][0]
+        while self._stack:
+            self._stack.pop()[1].__exit__(None, None, None)
 
 
 def module_path(path: str) -> str:

@@ -1,6 +1,7 @@
 """trace: a registered model, a module or a file's class, to an OperatorGraph."""
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -155,8 +156,9 @@ def _draft(subject: Subject, route: str) -> tuple[Draft, str, list[str]]:
             continue
         notes = [f"traced by {candidate}: the {failed} route failed {reason}" for failed, reason in failures]
         return draft, candidate, notes
-    reasons = "; ".join(f"{failed} route {reason}" for failed, reason in failures)
-    raise TracingError(f"{subject.name} cannot be traced: {reasons}")
+    causes = {reason for _, reason in failures}
+    reasons = causes if len(causes) == 1 else (f"{failed} route {reason}" for failed, reason in failures)
+    raise TracingError(f"{subject.name} cannot be traced: {'; '.join(reasons)}")
 
 
 class _RouteFailed(Exception):
@@ -168,7 +170,7 @@ def _run(subject: Subject, route: str, batch: int) -> RawTrace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     step = Step(subject.module, subject.loss, subject.names)
     trails: list[ModuleTrail] = []
-    with fake_parameters(step, mode), warnings.catch_warnings():
+    with fake_parameters(step, mode), warnings.catch_warnings(), _quiet_torch():
         warnings.simplefilter("ignore")
         with mode:
             inputs = subject.inputs_at(batch)
@@ -179,6 +181,20 @@ def _run(subject: Subject, route: str, batch: int) -> RawTrace:
             raise
         except Exception as error:
             raise _RouteFailed(_reason(error, trails)) from error
+
+
+@contextlib.contextmanager
+def _quiet_torch() -> Iterator[None]:
+    """Keep torch from logging what a route stumbles over: the error that is raised says it once."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "torch"]
+    loggers = [log for log in map(logging.getLogger, names) if not log.disabled]
+    for log in loggers:
+        log.disabled = True
+    try:
+        yield
+    finally:
+        for log in loggers:
+            log.disabled = False
 
 
 @contextlib.contextmanager

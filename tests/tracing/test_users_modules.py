@@ -1,5 +1,8 @@
 """What users bring: tied weights, files, keyword inputs; and one clear message when it cannot work."""
 
+import gc
+import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -212,3 +215,53 @@ def test_model_in_a_file_is_traced(tmp_path: Path) -> None:
         trace(f"{path}:Yours")
     with pytest.raises(ConfigError, match="does not exist"):
         trace(f"{tmp_path}/none.py:Mine")
+
+
+class Mismatched(nn.Module):
+    """Its second layer takes other widths than the first one returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(x)
+
+
+def test_a_shape_error_is_said_once_and_torch_logs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    unraisable: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable.append
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        for module, width in ((Mismatched(), 8), (Unsteady(), 4)):
+            with pytest.raises(TracingError) as error:
+                trace(module, torch.zeros(2, width))
+            assert str(error.value).count("Error") + str(error.value).count("Exception") == 1, error.value
+            assert "in module" in str(error.value)
+        gc.collect()
+    finally:
+        log.removeHandler(handler)
+        sys.unraisablehook = hook
+    assert (unraisable, records, capfd.readouterr().err) == ([], [], "")
+    assert not log.disabled
+
+
+@pytest.mark.parametrize(
+    ("signature", "body"),
+    [("", "return torch.zeros(2, 8)"), ("self, batch", "return torch.zeros(batch, 8)"), ("batch", "return batch.x")],
+)
+def test_example_inputs_that_cannot_be_called_with_a_batch_are_explained(
+    tmp_path: Path, signature: str, body: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Mine(nn.Linear):\n    def __init__(self):\n"
+        "        super().__init__(8, 4)\n\n    @staticmethod\n"
+        f"    def example_inputs({signature}):\n        {body}\n"
+    )
+    with pytest.raises(ConfigError, match=r"example_inputs.* of Mine in .*mine\.py' (must be .*batch|fails)"):
+        trace(f"{path}:Mine")
