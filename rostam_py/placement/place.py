@@ -25,10 +25,10 @@ def place(
     Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not; ConfigError for
         arguments that are something else.
     """
-    for name, value, wanted in (("graph", graph, OperatorGraph), ("machine", machine, Machine),
-                                ("strategy", strategy, Strategy)):  # fmt: skip
-        if not isinstance(value, wanted):
-            raise ConfigError(f"place() takes a rostam.{wanted.__name__} as {name}, not {value!r:.60}")
+    if isinstance(graph, str):
+        raise ConfigError(f"place() takes a graph, not the name {graph!r}; rostam.trace({graph!r}) gives one")
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     placer = PLACERS.get(strategy.placer)
     plan: Plan = placer(strategy, cost, cost_config).place(graph, machine, global_batch)
     return plan

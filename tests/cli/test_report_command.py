@@ -71,7 +71,9 @@ def test_a_folder_may_have_any_name(run_folder, capsys):
 def test_a_real_sweep_is_reported_from_its_folder(tmp_path, capsys):
     out = tmp_path / "sweep"
     axes = ["model=resnet50", "fabric=flat_64,torus_8x8", "global_batch=512"]
-    assert main(["sweep", *axes, "sweep.backend=inline", "report=false", f"out={out}", "--json"]) == 0
+    assert (
+        main(["sweep", *axes, "sweep.backend=inline", "report=false", "sweep.details=3", f"out={out}", "--json"]) == 0
+    )
     capsys.readouterr()
     assert main(["report", str(out), "formats=[svg]", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError, UnitError, UnknownNameError
-from rostam_py.placement import Strategy
+from rostam_py.placement import Strategy, place
 
 
 def test_micro_batch_is_the_whole_local_batch_without_a_pipeline_and_one_with():
@@ -78,3 +78,12 @@ def test_strategy_composes_as_a_structured_config():
     assert strategy.bucket_bytes == 5_000_000
     with pytest.raises(Exception, match="dpp"):
         config.merge(config.structured(Strategy), {"dpp": 4})
+
+
+@pytest.mark.parametrize(
+    ("graph", "strategy", "said"),
+    [("mlp", Strategy(), r"rostam\.trace\('mlp'\) gives one"), (None, {"dp": 2}, r"takes a rostam\.Strategy, not")],
+)
+def test_place_says_what_it_takes(graph, strategy, said):
+    with pytest.raises(ConfigError, match=said):
+        place(graph, None, global_batch=8, strategy=strategy)
