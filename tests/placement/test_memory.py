@@ -145,7 +145,7 @@ def test_frozen_weights_send_no_gradients(placed):
 
 def test_frozen_weights_alone_can_exceed_the_capacity(placed):
     with pytest.raises(MemoryCapacityError, match=r"of parameters"):
-        placed(trace(Adapted(8192, 400, 8), torch.empty(2, 8192), name="large"), Strategy(), 8)
+        placed(trace(Adapted(65_536, 6, 8), torch.empty(2, 65_536), name="large"), Strategy(), 8)
 
 
 class Projected(nn.Module):
