@@ -12,7 +12,7 @@ CONSTRAINTS ?= constraints.txt
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
-ASAN_TESTS ?= $(wildcard tests/control tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
+ASAN_TESTS ?= $(wildcard tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
   tests/runtime tests/bindings tests/properties)
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')

@@ -7,7 +7,7 @@
 #include "bindings/bindings.h"
 #include "runtime/flow_run.h"
 #include "runtime/session.h"
-#include "runtime/task_graph.h"
+#include "workload/task_graph.h"
 
 namespace py = pybind11;
 
@@ -15,10 +15,10 @@ namespace rostam::bindings {
 
 namespace {
 
-using runtime::PathNode;
-using runtime::SessionResult;
-using runtime::TaskGraph;
-using runtime::TimelineEntry;
+using workload::PathNode;
+using workload::SessionResult;
+using workload::TaskGraph;
+using workload::TimelineEntry;
 template <typename T>
 using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
@@ -32,10 +32,10 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep) {
   graph.check_open();
-  runtime::Template body;
+  workload::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
-    runtime::Task task;
-    task.kind = static_cast<runtime::TaskKind>(kind.at(t));
+    workload::Task task;
+    task.kind = static_cast<workload::TaskKind>(kind.at(t));
     task.slot = static_cast<int16_t>(slot.at(t));
     task.category = static_cast<int16_t>(category.at(t));
     task.schedule = schedule.at(t);
@@ -51,7 +51,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
 
 int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const Array<int32_t>& microbatch) {
   graph.check_open();
-  runtime::Program program;
+  workload::Program program;
   for (py::ssize_t k = 0; k < template_id.size(); ++k) program.entries.push_back({template_id.at(k), microbatch.at(k)});
   graph.programs.push_back(std::move(program));
   return static_cast<int32_t>(graph.programs.size()) - 1;
@@ -63,7 +63,7 @@ void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Arra
                  const Array<int32_t>& slots) {
   graph.check_open();
   for (py::ssize_t d = 0; d < accelerator.size(); ++d) {
-    runtime::Device device;
+    workload::Device device;
     device.accelerator = accelerator.at(d);
     device.program = program.at(d);
     device.job = job.at(d);
@@ -116,7 +116,7 @@ py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
 py::list job_list(const SessionResult& result) {
   using namespace py::literals;
   py::list jobs;
-  for (const runtime::JobResult& job : result.jobs) {
+  for (const workload::JobResult& job : result.jobs) {
     std::vector<int64_t> ends;
     for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
     jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
@@ -175,7 +175,7 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
     flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f)), rate_cap.at(f),
                      stop_ps.at(f) < 0 ? SimTime::never() : SimTime::from_ps(stop_ps.at(f))});
   }
-  std::vector<runtime::LinkEvent> links;
+  std::vector<folding::LinkEvent> links;
   for (const auto& [time_ps, link, capacity] : link_events)
     links.push_back({SimTime::from_ps(time_ps), link, capacity});
   std::vector<runtime::RerouteEvent> moves;

@@ -10,7 +10,7 @@ void bind_fabric(pybind11::module_& module);
 void bind_routing(pybind11::module_& module);
 void bind_analytic(pybind11::module_& module);
 void bind_collectives(pybind11::module_& module);
-void bind_control(pybind11::module_& module);
+void bind_circuits(pybind11::module_& module);
 void bind_runtime(pybind11::module_& module);
 
 }  // namespace rostam::bindings

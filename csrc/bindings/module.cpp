@@ -9,6 +9,6 @@ PYBIND11_MODULE(_core, module) {
   bind_routing(module);
   bind_analytic(module);
   bind_collectives(module);
-  bind_control(module);
+  bind_circuits(module);
   bind_runtime(module);
 }

@@ -5,6 +5,13 @@
 
 namespace rostam::runtime {
 
+using workload::JobResult;
+using workload::kBubbleBucket;
+using workload::kComputeBucket;
+using workload::kFirstCategoryBucket;
+using workload::kLaunchBucket;
+using workload::TaskKind;
+
 // Adds [from, to] to a bucket, cut at the iteration ends known by now: to <= now, so all that matter are known.
 void Session::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
   if (to <= from) return;

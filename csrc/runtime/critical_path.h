@@ -6,21 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "sim/sim_time.h"
+#include "workload/session_result.h"
 
 namespace rostam::runtime {
 
-struct PathNode {
-  SimTime start;
-  SimTime end;
-  int32_t parent = -1;
-  int32_t refs = 0;
-  int32_t device = -1;
-  int32_t template_id = -1;
-  int32_t task = -1;
-  int32_t microbatch = -1;
-  bool is_join = false;  // the moment a rank entered a collective or send: no duration, not reported
-};
+using workload::PathNode;
 
 class CriticalPath {
  public:

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "flow/flow_network.h"
-#include "runtime/folding.h"
+#include "folding/folding.h"
 
 namespace rostam::runtime {
+
+using folding::LinkEvent;
 
 struct FlowSpec {
   int32_t src = 0;

@@ -1,12 +1,15 @@
 // Session, second part: ranks that take part in collectives, and point-to-point messages.
 #include <algorithm>
 
-#include "runtime/channels.h"
 #include "runtime/payload.h"
 #include "runtime/session.h"
 #include "sim/random.h"
+#include "workload/channels.h"
 
 namespace rostam::runtime {
+
+using workload::channel_key;
+using workload::SlotBinding;
 
 // The part of `device` in the `occurrence`-th collective on its slot, made if it is the first to be heard of.
 Session::Participation& Session::participation(int32_t device, int32_t slot, uint32_t occurrence) {

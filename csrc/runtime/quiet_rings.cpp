@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/channels.h"
 #include "sim/errors.h"
+#include "workload/channels.h"
 
 namespace rostam::runtime {
+
+using workload::ChannelLister;
 
 namespace {
 

@@ -13,12 +13,16 @@
 #include <functional>
 #include <vector>
 
+#include "folding/folding.h"
 #include "routing/router.h"
 #include "runtime/critical_path.h"
-#include "runtime/folding.h"
-#include "runtime/task_graph.h"
+#include "workload/task_graph.h"
 
 namespace rostam::runtime {
+
+using folding::Folding;
+using folding::LinkEvent;
+using workload::TaskGraph;
 
 class QuietRings {
  public:

@@ -6,6 +6,13 @@
 
 namespace rostam::runtime {
 
+using folding::fold;
+using folding::unfolded;
+using workload::Program;
+using workload::ProgramEntry;
+using workload::TaskKind;
+using workload::Template;
+
 Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const routing::Router> router,
                  SessionOptions options)
     : graph_(std::move(graph)),

@@ -14,13 +14,18 @@
 #include <vector>
 
 #include "flow/flow_network.h"
+#include "folding/folding.h"
 #include "runtime/critical_path.h"
-#include "runtime/folding.h"
 #include "runtime/quiet_rings.h"
-#include "runtime/session_result.h"
-#include "runtime/task_graph.h"
+#include "workload/session_result.h"
+#include "workload/task_graph.h"
 
 namespace rostam::runtime {
+
+using workload::Device;
+using workload::SessionResult;
+using workload::Task;
+using workload::TimelineEntry;
 
 struct SessionOptions {
   SimTime launch_latency;

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "routing/router.h"
-#include "runtime/task_graph.h"
+#include "workload/task_graph.h"
 
-namespace rostam::runtime {
+namespace rostam::folding {
+
+using workload::TaskGraph;
 
 struct Folding {
   bool is_folded = false;
@@ -41,4 +43,4 @@ Folding unfolded(const TaskGraph& graph, const routing::Router& router);
 // system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
 Folding fold(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events);
 
-}  // namespace rostam::runtime
+}  // namespace rostam::folding

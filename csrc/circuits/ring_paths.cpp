@@ -1,10 +1,10 @@
-#include "control/ring_paths.h"
+#include "circuits/ring_paths.h"
 
 #include <algorithm>
 
 #include "sim/errors.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -95,4 +95,4 @@ class PathChooser {
 
 std::vector<RingPath> choose_paths(const Demand& demand, const Ring& ring) { return PathChooser(demand, ring).run(); }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

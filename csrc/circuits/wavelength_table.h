@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/demand.h"
-#include "control/ring_paths.h"
+#include "circuits/demand.h"
+#include "circuits/ring_paths.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // Bits say which wavelengths are in use on every segment of a fibre, by every driver and by every receiver; only
 // drivers and receivers know for which pair.
@@ -77,4 +77,4 @@ class WavelengthTable {
   std::vector<int32_t> holder_;  // (driver or N + receiver, wavelength) -> pair, valid where used
 };
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

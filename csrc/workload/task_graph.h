@@ -14,7 +14,7 @@
 #include "collectives/schedule.h"
 #include "sim/sim_time.h"
 
-namespace rostam::runtime {
+namespace rostam::workload {
 
 enum class TaskKind : uint8_t { kCompute = 0, kCollective = 1, kSend = 2, kRecv = 3 };
 
@@ -82,4 +82,4 @@ struct TaskGraph {
   int64_t chunk_bytes(const Task& task) const;
 };
 
-}  // namespace rostam::runtime
+}  // namespace rostam::workload

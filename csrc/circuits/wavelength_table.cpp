@@ -1,10 +1,10 @@
-#include "control/wavelength_table.h"
+#include "circuits/wavelength_table.h"
 
 #include <algorithm>
 
 #include "sim/errors.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 WavelengthTable::WavelengthTable(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths)
     : demand_(demand),
@@ -114,4 +114,4 @@ void WavelengthTable::holders(int32_t pair, int32_t wavelength, size_t limit, st
   }
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // Pairs are unique and ordered by (src, dst), src != dst, bytes > 0.
 struct Demand {
@@ -14,4 +14,4 @@ struct Demand {
   std::vector<double> num_bytes;
 };
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

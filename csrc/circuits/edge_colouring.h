@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // Colours edges in the given order with 0..num_colours-1, exchanging two colours along a path where no colour is
 // free at both ends. Returns -1 for an edge that no such exchange admits, which never happens in a bipartite graph
@@ -15,4 +15,4 @@ namespace rostam::control {
 std::vector<int32_t> colour_edges(int32_t num_vertices, const std::vector<std::pair<int32_t, int32_t>>& edges,
                                   int32_t num_colours);
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -4,9 +4,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/critical_path.h"
+#include "sim/sim_time.h"
 
-namespace rostam::runtime {
+namespace rostam::workload {
+
+// A task on the critical path: what decided when a later one could start.
+struct PathNode {
+  SimTime start;
+  SimTime end;
+  int32_t parent = -1;
+  int32_t refs = 0;
+  int32_t device = -1;
+  int32_t template_id = -1;
+  int32_t task = -1;
+  int32_t microbatch = -1;
+  bool is_join = false;  // the moment a rank entered a collective or send: no duration, not reported
+};
 
 struct TimelineEntry {
   int32_t device = 0;
@@ -42,4 +55,4 @@ struct SessionResult {
   std::vector<TimelineEntry> timeline;
 };
 
-}  // namespace rostam::runtime
+}  // namespace rostam::workload

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/demand.h"
+#include "circuits/demand.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 struct OcsPorts {
   int32_t num_ocs = 0;        // working switches: circuits that an accelerator can send on, and receive on
@@ -38,4 +38,4 @@ struct OcsCircuits {
 // Cost: O(N Q log P) for P pairs, plus the colouring. Source: SiP-ML A.1, reformulated.
 OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports);
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -1,4 +1,4 @@
-#include "control/ring_wavelengths.h"
+#include "circuits/ring_wavelengths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,12 +10,12 @@
 #include <queue>
 #include <utility>
 
-#include "control/ring_counts.h"
-#include "control/ring_flow.h"
-#include "control/wavelength_table.h"
+#include "circuits/ring_counts.h"
+#include "circuits/ring_flow.h"
+#include "circuits/wavelength_table.h"
 #include "sim/errors.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -281,4 +281,4 @@ RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uin
   return found;
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

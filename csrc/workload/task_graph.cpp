@@ -1,8 +1,8 @@
-#include "runtime/task_graph.h"
+#include "workload/task_graph.h"
 
 #include <algorithm>
 
-namespace rostam::runtime {
+namespace rostam::workload {
 
 namespace {
 
@@ -146,4 +146,4 @@ void TaskGraph::freeze() {
   is_frozen = true;
 }
 
-}  // namespace rostam::runtime
+}  // namespace rostam::workload

@@ -1,4 +1,4 @@
-#include "control/ocs_circuits.h"
+#include "circuits/ocs_circuits.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,11 +7,11 @@
 #include <tuple>
 #include <utility>
 
-#include "control/edge_colouring.h"
+#include "circuits/edge_colouring.h"
 #include "sim/errors.h"
 #include "sim/random.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -332,4 +332,4 @@ OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports) {
   return circuits;
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -1,13 +1,17 @@
-#include "runtime/folding.h"
+#include "folding/folding.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "runtime/channels.h"
 #include "sim/random.h"
+#include "workload/channels.h"
 
-namespace rostam::runtime {
+namespace rostam::folding {
+
+using workload::channel_key;
+using workload::ChannelLister;
+using workload::Device;
 
 namespace {
 
@@ -241,4 +245,4 @@ Folding fold(const TaskGraph& graph, const routing::Router& router, const std::v
   return unfolded(graph, router);
 }
 
-}  // namespace rostam::runtime
+}  // namespace rostam::folding

@@ -1,4 +1,4 @@
-#include "control/ring_counts.h"
+#include "circuits/ring_counts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "sim/errors.h"
 #include "sim/random.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -164,4 +164,4 @@ std::vector<int32_t> count_wavelengths(const Demand& demand, const Ring& ring, c
   return Counter(demand, ring, paths).run(seed);
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

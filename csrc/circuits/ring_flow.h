@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/ring_paths.h"
+#include "circuits/ring_paths.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // A unit flow passes every place of the ring once, over a pair's edge (its circuit) or over dummy edges between
 // neighbours (the wavelength lies idle there), so what it serves overlaps nowhere. The ring is cut at the place that
@@ -66,4 +66,4 @@ class RingFlow {
   std::vector<int32_t> via_;          // that edge; -1 where the dummy edge is better
 };
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

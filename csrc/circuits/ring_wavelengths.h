@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/demand.h"
-#include "control/ring_paths.h"
+#include "circuits/demand.h"
+#include "circuits/ring_paths.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // Entry i of the first arrays is pair i of the demand. Circuit j gives pair circuit_pair[j] (ascending) wavelength
 // circuit_wavelength[j] on fibre fibre[circuit_pair[j]], the same on all segments of its path.
@@ -38,4 +38,4 @@ struct RingWavelengths {
 // Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see tests/control/test_ring_wavelengths.py.
 RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed);
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

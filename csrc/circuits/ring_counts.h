@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/demand.h"
-#include "control/ring_paths.h"
+#include "circuits/demand.h"
+#include "circuits/ring_paths.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 // The least counts that reach the largest minimum of count / bytes, with at least one wavelength a pair, at most W on
 // every segment of a fibre, and at most W out of and into every accelerator. Exact: least counts of a ratio found by
@@ -18,4 +18,4 @@ namespace rostam::control {
 std::vector<int32_t> count_wavelengths(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths,
                                        uint64_t seed);
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -1,10 +1,10 @@
-#include "runtime/channels.h"
+#include "workload/channels.h"
 
 #include <algorithm>
 
 #include "sim/random.h"
 
-namespace rostam::runtime {
+namespace rostam::workload {
 
 const std::vector<std::vector<int32_t>>& ChannelLister::uses_of(int32_t program) {
   auto [entry, is_new] = uses_.try_emplace(program);
@@ -48,4 +48,4 @@ void ChannelLister::collect_peers(const SlotBinding& binding, int32_t schedule_i
   for (const auto& [rank, label] : labels) peers_.emplace_back(graph_.groups[binding.group][rank], label);
 }
 
-}  // namespace rostam::runtime
+}  // namespace rostam::workload

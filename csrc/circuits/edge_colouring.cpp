@@ -1,8 +1,8 @@
-#include "control/edge_colouring.h"
+#include "circuits/edge_colouring.h"
 
 #include "sim/errors.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -84,4 +84,4 @@ std::vector<int32_t> colour_edges(int32_t num_vertices, const std::vector<std::p
   return colouring.take();
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

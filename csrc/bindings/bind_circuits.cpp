@@ -3,9 +3,9 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "circuits/ocs_circuits.h"
+#include "circuits/ring_wavelengths.h"
 #include "collectives/pair_chunks.h"
-#include "control/ocs_circuits.h"
-#include "control/ring_wavelengths.h"
 #include "fabric/circuits.h"
 
 namespace py = pybind11;
@@ -23,7 +23,7 @@ py::array_t<Value> as_array(const std::vector<Value>& values) {
 using Ids = py::array_t<int32_t, py::array::c_style | py::array::forcecast>;
 using Numbers = py::array_t<double, py::array::c_style | py::array::forcecast>;
 
-control::Demand demand_of(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes) {
+circuits::Demand demand_of(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes) {
   return {num_accelerators, std::vector<int32_t>(src.data(), src.data() + src.size()),
           std::vector<int32_t>(dst.data(), dst.data() + dst.size()),
           std::vector<double>(num_bytes.data(), num_bytes.data() + num_bytes.size())};
@@ -31,11 +31,11 @@ control::Demand demand_of(int32_t num_accelerators, const Ids& src, const Ids& d
 
 py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
                           int32_t num_ocs, bool is_symmetric, bool is_duplex, bool can_relay) {
-  const control::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
-  control::OcsCircuits circuits;
+  const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
+  circuits::OcsCircuits circuits;
   {
     py::gil_scoped_release release;
-    circuits = control::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay});
+    circuits = circuits::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay});
   }
   return py::dict("src"_a = as_array(circuits.src), "dst"_a = as_array(circuits.dst),
                   "count"_a = as_array(circuits.count), "circuit_pair"_a = as_array(circuits.circuit_pair),
@@ -45,12 +45,12 @@ py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& d
 py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
                               int32_t num_wavelengths, int32_t reach, std::vector<int32_t> cut_segments,
                               uint64_t seed) {
-  const control::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
-  const control::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
-  control::RingWavelengths found;
+  const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
+  const circuits::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
+  circuits::RingWavelengths found;
   {
     py::gil_scoped_release release;
-    found = control::set_ring_wavelengths(demand, ring, seed);
+    found = circuits::set_ring_wavelengths(demand, ring, seed);
   }
   return py::dict("fibre"_a = as_array(found.fibre), "num_hops"_a = as_array(found.num_hops),
                   "count"_a = as_array(found.count), "target"_a = as_array(found.target),
@@ -81,7 +81,7 @@ py::tuple pair_chunks(const collectives::Schedule& schedule) {
 
 }  // namespace
 
-void bind_control(py::module_& module) {
+void bind_circuits(py::module_& module) {
   module.def(
       "set_ocs_circuits", &set_ocs_circuits, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "num_ocs"_a,
       "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false,

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/task_graph.h"
+#include "workload/task_graph.h"
 
-namespace rostam::runtime {
+namespace rostam::workload {
 
 class ChannelLister {
  public:
@@ -35,4 +35,4 @@ inline uint64_t channel_key(int32_t source, int32_t slot, int32_t destination) {
   return uint64_t(uint32_t(source)) << 40 | uint64_t(uint32_t(slot)) << 32 | uint32_t(destination);
 }
 
-}  // namespace rostam::runtime
+}  // namespace rostam::workload

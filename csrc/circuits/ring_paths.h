@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "control/demand.h"
+#include "circuits/demand.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 constexpr int32_t kNumFibres = 2;
 
@@ -41,4 +41,4 @@ inline int32_t accelerator_at(int32_t place, int32_t fibre, int32_t n) {
 // Throws: ConfigError naming a pair that no way joins within reach.
 std::vector<RingPath> choose_paths(const Demand& demand, const Ring& ring);
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits

@@ -1,4 +1,4 @@
-#include "control/ring_flow.h"
+#include "circuits/ring_flow.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "sim/errors.h"
 
-namespace rostam::control {
+namespace rostam::circuits {
 
 namespace {
 
@@ -151,4 +151,4 @@ void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const T
   }
 }
 
-}  // namespace rostam::control
+}  // namespace rostam::circuits
