@@ -128,7 +128,7 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
         if value.startswith((".", "/")):
             return [f"{key}={path}" for path in _paths(value)]
     elif key.startswith("strategy.algorithms."):
-        from rostam_py.placement.strategy import COLLECTIVES
+        from rostam_py.plan.strategy import COLLECTIVES
 
         return _starting(word, [f"strategy.algorithms.{name}=" for name in COLLECTIVES])
     return _keys(command, before, word)
@@ -160,7 +160,7 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
 
         return MODES if name == "mode" else BACKENDS
     if section == "strategy.algorithms":
-        from rostam_py.fabrics.rank_groups import algorithm_names
+        from rostam_py.collectives.rank_groups import algorithm_names
 
         return ("auto", *algorithm_names(name))
     return _strategy_values(name) if section == "strategy" else None
@@ -168,7 +168,7 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
 
 def _strategy_values(name: str) -> Iterable[str] | None:
     from rostam_py.costs import PRECISIONS
-    from rostam_py.placement import strategy
+    from rostam_py.plan import strategy
 
     known: dict[str, Iterable[str]] = {
         "schedule": strategy.SCHEDULES, "recompute": strategy.RECOMPUTE, "window": strategy.WINDOWS,

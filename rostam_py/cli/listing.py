@@ -127,7 +127,7 @@ def _costs() -> list[Row]:
 
 
 def _collectives() -> list[Row]:
-    from rostam_py.fabrics.rank_groups import needs_grid
+    from rostam_py.collectives.rank_groups import needs_grid
     from rostam_py.simulation import collective_names
 
     return [

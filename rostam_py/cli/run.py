@@ -14,7 +14,7 @@ from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
-from rostam_py.placement import Machine, Strategy
+from rostam_py.plan import Machine, Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail

@@ -10,12 +10,12 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from rostam_py.checks import check_seed
 from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.integers import check_seed
-from rostam_py.placement.strategy import Strategy
+from rostam_py.plan.strategy import Strategy
 from rostam_py.report.wandb_sink import WandbOptions
 
 # Fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.

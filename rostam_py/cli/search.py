@@ -17,7 +17,7 @@ from rostam_py.cli.run import build_machine, cost_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.convergence import get_curve, notes_for
 from rostam_py.models import MODELS
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
 from rostam_py.sweep.settings import NO_CURVE, curve_of
 from rostam_py.units import format_size, format_time

@@ -123,7 +123,7 @@ def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
 def _documented(schema: Any) -> Any:
     """Return the class that documents a schema's fields: Strategy for the schema made from it."""
     from rostam_py.cli.schema import StrategyConfig
-    from rostam_py.placement.strategy import Strategy
+    from rostam_py.plan.strategy import Strategy
 
     return Strategy if schema is StrategyConfig else schema
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
-from rostam_py.fabrics.integers import is_integer
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:

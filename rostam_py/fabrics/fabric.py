@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, check_seed
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.circuits import Circuits, check_demand
 from rostam_py.fabrics.config import FabricConfig, check_integer
-from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time

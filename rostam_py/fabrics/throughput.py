@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.integers import check_integers, is_integer
 
 PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
 

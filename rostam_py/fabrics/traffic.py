@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.integers import check_integers
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rostam_py.checks import check_seed
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.fabrics.integers import check_seed
 from rostam_py.fleet.job import Job
-from rostam_py.placement.machine import Machine
+from rostam_py.plan.machine import Machine
 
 ALLOCATIONS = ("linear", "random")
 

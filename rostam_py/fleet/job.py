@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rostam_py.checks import check_integers, check_seed
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.strategy import Strategy
+from rostam_py.plan.strategy import Strategy
 from rostam_py.units import parse_time
 
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rostam_py.checks import check_seed
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.fabrics.integers import check_seed
 from rostam_py.fleet.job import Job
 from rostam_py.fleet.place_mix import check_jobs, place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.plan import Plan
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import Plan
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.simulate import simulate
 from rostam_py.units import parse_time

@@ -8,11 +8,11 @@ from rostam_py.errors import ConfigError
 from rostam_py.fleet.allocation import allocate
 from rostam_py.fleet.job import Job
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.machine import Machine
 from rostam_py.placement.place import place
-from rostam_py.placement.plan import Plan
-from rostam_py.placement.ranks import assign_accelerators
-from rostam_py.placement.strategy import Strategy
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import Plan
+from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.strategy import Strategy
 
 
 def place_mix(

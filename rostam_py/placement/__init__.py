@@ -5,11 +5,6 @@ Example:
     plan = place(graph, machine, global_batch=1024, strategy=Strategy(dp=128, tp=8))
 """
 
-from rostam_py.placement.machine import Machine
 from rostam_py.placement.place import place
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Message, Plan, Stage, Task
-from rostam_py.placement.strategy import PLACERS, Strategy
 
-__all__ = [
-    "PLACERS", "KernelTime", "Machine", "MemoryBytes", "Message", "Plan", "Stage", "Strategy", "Task", "place",
-]  # fmt: skip
+__all__ = ["place"]

@@ -8,10 +8,10 @@ from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, Split, fuse, kernel_bytes, kernel_traffic
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.plan import KernelTime
 from rostam_py.placement.sharding import Sharding
-from rostam_py.placement.strategy import Strategy
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import KernelTime
+from rostam_py.plan.strategy import Strategy
 
 
 def cost_model_for(

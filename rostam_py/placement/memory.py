@@ -15,8 +15,8 @@ from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.plan import MemoryBytes
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import MemoryBytes
 from rostam_py.units import format_size
 
 

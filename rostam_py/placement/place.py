@@ -4,9 +4,9 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.plan import Plan
-from rostam_py.placement.strategy import PLACERS, Strategy
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import Plan
+from rostam_py.plan.strategy import PLACERS, Strategy
 
 
 def place(

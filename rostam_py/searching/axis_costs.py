@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.fabrics.group_costs import GroupCosts, group_costs, link_seconds, message_costs
-from rostam_py.fabrics.rank_groups import place_on_grid
-from rostam_py.placement import Plan
-from rostam_py.placement.collectives import ScheduleKey, schedule_of
+from rostam_py.collectives.group_costs import GroupCosts, group_costs, link_seconds, message_costs
+from rostam_py.collectives.rank_groups import place_on_grid
+from rostam_py.plan import Plan
+from rostam_py.plan.traffic import ScheduleKey, schedule_of
 
 ALL_STAGES = -1
 

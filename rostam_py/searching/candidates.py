@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rostam_py.convergence import Curve
 from rostam_py.errors import ConfigError
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 
 # m as multiples of the pipeline's depth: a bubble of (pp - 1) / m is about 1, 1/2, 1/4, 1/8 of the work.
 MICROBATCHES_PER_STAGE = (1, 2, 4, 8)

@@ -9,7 +9,7 @@ collectives may hold up the next one's, and stragglers within a stage.
 
 from dataclasses import dataclass
 
-from rostam_py.placement import Plan, Stage, Task
+from rostam_py.plan import Plan, Stage, Task
 from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.searching.pipeline import Pipeline, TemplateTiming
 from rostam_py.units import parse_time

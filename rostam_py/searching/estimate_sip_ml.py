@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rostam_py.collectives.group_costs import pair_costs
 from rostam_py.errors import InternalError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.group_costs import pair_costs
-from rostam_py.placement import Plan
-from rostam_py.placement.algorithm1 import parts_read
-from rostam_py.placement.sub_ops import GRADIENT, Flow, SubOps
+from rostam_py.placement.sip_ml.algorithm1 import parts_read
+from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
+from rostam_py.plan import Plan
 from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.searching.estimate import Estimate
 from rostam_py.units import parse_time

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rostam_py.html import html_table
-from rostam_py.placement import Plan, Strategy
+from rostam_py.plan import Plan, Strategy
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rostam_py.convergence import Curve
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import Machine, Strategy
+from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
 from rostam_py.searching.searcher import PLACER_NAMES, Searcher
 

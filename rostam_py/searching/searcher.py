@@ -14,10 +14,10 @@ from rostam_py.convergence import Curve, get_curve, notes_for
 from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import Machine, Plan, Strategy
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.megatron import MegatronPlacer
-from rostam_py.placement.sip_ml import GroupPlacement, SipMlPlacer
+from rostam_py.placement.megatron.placer import MegatronPlacer
+from rostam_py.placement.sip_ml.placer import GroupPlacement, SipMlPlacer
+from rostam_py.plan import Machine, Plan, Strategy
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, check_seed, is_integer
+from rostam_py.collectives.closed_forms import closed_form_names, collective_time_ps
+from rostam_py.collectives.predicted_time import AlgorithmCosts, algorithm_costs, choose_algorithm
+from rostam_py.collectives.rank_groups import check_shapes, place_on_grid
 from rostam_py.errors import ConfigError, InternalError
-from rostam_py.fabrics.closed_forms import closed_form_names, collective_time_ps
-from rostam_py.fabrics.collective_time import AlgorithmCosts, algorithm_costs, choose_algorithm
-from rostam_py.fabrics.integers import check_integers, check_seed, is_integer
-from rostam_py.fabrics.rank_groups import check_shapes, place_on_grid
 from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import (

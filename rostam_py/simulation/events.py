@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.integers import check_seed, is_integer
 from rostam_py.units import parse_time
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, check_seed
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
-from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.html import html_pairs
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import check_fidelity, list_of, make_router

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.collectives.rank_groups import group_size, unit_size
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
-from rostam_py.fabrics.rank_groups import group_size, unit_size
 from rostam_py.fabrics.traffic import schedule_traffic
 
 __all__ = [

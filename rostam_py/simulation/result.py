@@ -10,7 +10,7 @@ import numpy as np
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
-from rostam_py.placement.plan import Plan
+from rostam_py.plan.plan import Plan
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
 from rostam_py.simulation.timeline import write_perfetto

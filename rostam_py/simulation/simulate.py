@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, check_seed
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.fabrics.traffic import Traffic
-from rostam_py.placement.plan import Plan
+from rostam_py.plan.plan import Plan
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
 from rostam_py.simulation.network import check_fidelity, list_of, make_router
 from rostam_py.simulation.result import PS, RunResult

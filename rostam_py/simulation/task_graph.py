@@ -13,8 +13,8 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.placement.collectives import ScheduleKey, group_order
-from rostam_py.placement.plan import KernelTime, Plan, Stage, Task
+from rostam_py.plan.plan import KernelTime, Plan, Stage, Task
+from rostam_py.plan.traffic import ScheduleKey, group_order
 
 VERSION = 1
 _TP, _DP, _NEXT, _PREVIOUS, _FIRST_TIED = 0, 1, 2, 3, 4

@@ -9,7 +9,7 @@ import numpy as np
 
 from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
-from rostam_py.placement import Plan, Strategy
+from rostam_py.plan import Plan, Strategy
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.task_graph import CATEGORIES
 from rostam_py.sweep.settings import NO_CURVE, Settings

@@ -12,7 +12,8 @@ from typing import Any
 from rostam_py.errors import DeadlockError, InternalError, RostamError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import Machine, Plan, Strategy, place
+from rostam_py.placement import place
+from rostam_py.plan import Machine, Plan, Strategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.sweep.columns import mix_row, network_usd, plan_row, result_row, settings_row

@@ -23,7 +23,7 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
-from rostam_py.placement import Machine, Strategy
+from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.searcher import PLACER_NAMES
 from rostam_py.units import parse_time
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rostam_py.collectives.closed_forms import closed_form_names, collective_time_ps
 from rostam_py.errors import ConfigError, UnitError
-from rostam_py.fabrics.closed_forms import closed_form_names, collective_time_ps
 
 # 1 GB/s moves one byte in 1,000 ps; latency 2 us = 2,000,000 ps. S = 8,192 bytes.
 ALPHA = 2_000_000

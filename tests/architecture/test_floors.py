@@ -22,9 +22,11 @@ PACKAGE = ROOT / "rostam_py"
 FLOORS = [
     {"errors", "models", "configs"},
     {"units", "registry"},
-    {"html"},
+    {"checks", "html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},
+    {"collectives"},
+    {"plan"},
     {"placement"},
     {"simulation"},
     {"searching"},
@@ -37,7 +39,12 @@ LEVEL = {name: level for level, floor in enumerate(FLOORS) for name in floor}
 ROOT_NAMES = {"__version__"}
 
 DOORS = {
-    "rostam_py._core": ["rostam_py/fabrics/*", "rostam_py/simulation/*", "rostam_py/errors.py"],
+    "rostam_py._core": [
+        "rostam_py/fabrics/*",
+        "rostam_py/collectives/*",
+        "rostam_py/simulation/*",
+        "rostam_py/errors.py",
+    ],
     "torch": ["rostam_py/tracing/*", "rostam_py/costs/profile*.py", "models/*"],
     "functorch": ["rostam_py/tracing/*"],
     "ray": ["rostam_py/sweep/*"],
@@ -207,7 +214,7 @@ def test_scanner_catches(path, source, check):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("rostam_py/simulation/x.py", "from rostam_py import _core\nfrom rostam_py.placement.plan import Plan"),
+        ("rostam_py/simulation/x.py", "from rostam_py import _core\nfrom rostam_py.plan.plan import Plan"),
         ("rostam_py/tracing/x.py", "import torch\nfrom rostam_py.models.spec import ModelSpec"),
         ("rostam_py/costs/profile_x.py", "import torch"),
         ("rostam_py/cli/x.py", "from rostam_py import __version__\nimport hydra"),

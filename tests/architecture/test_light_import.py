@@ -41,7 +41,7 @@ def test_import_rostam_py_loads_nothing_heavy_in_half_a_cpu_second():
     [
         "from rostam_py.fabrics import FABRICS; FABRICS.names()",
         "from rostam_py.costs import COST_MODELS, ACCELERATORS; COST_MODELS.names()",
-        "from rostam_py.placement import PLACERS; PLACERS.names()",
+        "from rostam_py.plan import PLACERS; PLACERS.names()",
         "from rostam_py.models import MODELS; list(MODELS)",
         "from rostam_py.sweep.settings import complete_settings; complete_settings({})",
     ],

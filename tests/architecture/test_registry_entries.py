@@ -17,7 +17,7 @@ from rostam_py.costs import ACCELERATORS, COST_MODELS, make_cost_model
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.models import DESCRIPTIONS, MODELS, get_spec
-from rostam_py.placement import PLACERS
+from rostam_py.plan import PLACERS
 from rostam_py.registry import Registry
 
 CSRC = Path(__file__).resolve().parents[2] / "csrc"

@@ -23,7 +23,7 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 
 ALL = [(group, name) for group in GROUPS for name in presets(group)]
 MACHINES = [(group, name) for group, name in ALL if group != "experiment"]

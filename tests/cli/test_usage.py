@@ -16,7 +16,7 @@ from rostam_py.cli.schema import StrategyConfig, command_schema
 from rostam_py.cli.usage import EXAMPLES, meanings, print_usage
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 
 WITH_SCHEMA = [command for command in COMMANDS if command_schema(command) is not None]
 _REPORT = """

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.collectives.rank_groups import unit_size
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics import build_fabric
-from rostam_py.fabrics.rank_groups import unit_size
 
 
 def tree(**params):

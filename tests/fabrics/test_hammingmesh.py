@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from rostam_py.collectives.closed_forms import collective_time_ps
+from rostam_py.collectives.rank_groups import unit_size
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import build_fabric
-from rostam_py.fabrics.closed_forms import collective_time_ps
-from rostam_py.fabrics.rank_groups import unit_size
 from rostam_py.fabrics.throughput import saturation_throughput
 from rostam_py.simulation.collective import run_collective
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from rostam_py.collectives.closed_forms import collective_time_ps
 from rostam_py.fabrics import build_fabric
-from rostam_py.fabrics.closed_forms import collective_time_ps
 from rostam_py.simulation.collective import run_collective
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import rostam_py as rostam
 from rostam_py.fabrics.traffic import Traffic
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.placement.schedule import stage_program
+from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 
 FOLDER = Path(__file__).parent
 FABRICS: dict[str, dict[str, Any]] = {

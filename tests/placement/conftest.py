@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from rostam_py.placement import Machine, place
+from rostam_py.placement import place
+from rostam_py.plan import Machine
 from rostam_py.tracing import trace
 
 

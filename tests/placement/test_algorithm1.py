@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rostam_py.errors import ConfigError, MemoryCapacityError
-from rostam_py.placement.algorithm1 import LOCALITY_SLACK_S, Node, Read, parts_read, place_sub_ops, window_reach
+from rostam_py.placement.sip_ml.algorithm1 import LOCALITY_SLACK_S, Node, Read, parts_read, place_sub_ops, window_reach
 
 LONG = 10e-6  # five times LOCALITY_SLACK_S: nobody waits that long to stay beside data
 

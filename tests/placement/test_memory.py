@@ -8,7 +8,7 @@ from torch import nn
 
 from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 
 S, H, HEADS, V, L = 2048, 768, 12, 50257, 4

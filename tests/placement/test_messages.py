@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rostam_py.placement import Machine, Strategy
+from rostam_py.plan import Machine, Strategy
 from rostam_py.tracing import trace
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from rostam_py.graph import PARTIAL, WHOLE, resolve_views
-from rostam_py.placement.partition import ALIGNED, ALL, EXCHANGE, SLICES, Layout, partition
+from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SLICES, Layout, partition
 from rostam_py.tracing import trace
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.pipeline import _best_cuts, assign_stages
+from rostam_py.placement.megatron.pipeline import _best_cuts, assign_stages
 
 
 def slowest(seconds, bounds):

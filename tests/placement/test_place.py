@@ -3,7 +3,8 @@
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError, UnknownNameError
-from rostam_py.placement import Machine, Strategy, place
+from rostam_py.placement import place
+from rostam_py.plan import Machine, Strategy
 
 
 def test_graphs_precision_and_optimizer_are_the_defaults(gpt, placed):

@@ -8,7 +8,8 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import DegreeError
-from rostam_py.placement import Machine, Strategy, place
+from rostam_py.placement import place
+from rostam_py.plan import Machine, Strategy
 from rostam_py.simulation.simulate import fabric_of
 
 MODELS = ("perceptron", "wide_perceptron", "conv_net", "tied_autoencoder", "gpt_125m", "transformer_350m")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.placement import Machine, Strategy
-from rostam_py.placement.ranks import assign_accelerators
+from rostam_py.plan import Machine, Strategy
+from rostam_py.plan.ranks import assign_accelerators
 
 
 def test_linear_mapping_numbers_tp_fastest_then_pp_then_dp(flat_fabric):

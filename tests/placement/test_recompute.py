@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from rostam_py.placement import Strategy
-from rostam_py.placement.recompute import attention_core, dropped_by_core
+from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core
+from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 
 

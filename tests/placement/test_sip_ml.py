@@ -9,8 +9,9 @@ from torch import nn
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError, MemoryCapacityError, UnitError
-from rostam_py.placement import Machine, Strategy, place
-from rostam_py.placement.sub_ops import GRADIENT, KERNEL
+from rostam_py.placement import place
+from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL
+from rostam_py.plan import Machine, Strategy
 from rostam_py.tracing import trace
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rostam_py.placement.algorithm1 import SubOpPlacement
-from rostam_py.placement.plan import KernelTime
-from rostam_py.placement.sub_op_templates import write_templates
-from rostam_py.placement.sub_ops import GRADIENT, KERNEL, SUM, Flow, SubOpGraph, SubOps
+from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement
+from rostam_py.placement.sip_ml.sub_op_templates import write_templates
+from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, SUM, Flow, SubOpGraph, SubOps
+from rostam_py.plan.plan import KernelTime
 
 KERNEL_S = 1e-5
 
@@ -183,7 +183,7 @@ def test_copies_leave_bucket_by_bucket():
 
 
 def test_dependencies_point_backwards(small_gpt, placed):
-    from rostam_py.placement import Strategy
+    from rostam_py.plan import Strategy
 
     plan = placed(small_gpt, Strategy(dp=2, mp=4, placer="sip_ml", quantum="1 us"), 8)
     for stage in plan.stages:

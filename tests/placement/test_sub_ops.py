@@ -4,11 +4,11 @@ import pytest
 
 from rostam_py.costs import make_cost_model
 from rostam_py.costs.accelerators import get_accelerator
-from rostam_py.placement.algorithm1 import parts_read
 from rostam_py.placement.kernels import KernelBuilder
-from rostam_py.placement.partition import ALL, EXCHANGE, partition
 from rostam_py.placement.sharding import propagate
-from rostam_py.placement.sub_ops import GRADIENT, KERNEL, SUM, Flow, build_sub_ops
+from rostam_py.placement.sip_ml.algorithm1 import parts_read
+from rostam_py.placement.sip_ml.partition import ALL, EXCHANGE, partition
+from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, SUM, Flow, build_sub_ops
 
 
 def built(graph, batch, max_parts, quantum_s=1e-7, precision="fp32", optimizer="sgd"):

@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.errors import DegreeError
-from rostam_py.placement import Strategy
+from rostam_py.plan import Strategy
 
 STRATEGIES = {
     "tp": Strategy(tp=4, micro_batch=1),

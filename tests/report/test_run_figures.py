@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import rostam_py as rostam
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage, Task
+from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.report.run_figures import run_figures
 from rostam_py.report.run_figures_fabric import RAMP, load_ceiling
 from rostam_py.report.run_figures_traffic import bin_labels

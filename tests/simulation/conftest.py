@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.placement.schedule import stage_program
+from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
 
 FREE = {"launch_latency": 0.0, "min_kernel_time": 0.0}
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.integers import check_integers, is_integer
 
 DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither servers nor leaves
 

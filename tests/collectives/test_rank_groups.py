@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.collectives.rank_groups import grid_of_ranks, group_size, place_on_grid, unit_size
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.rank_groups import grid_of_ranks, group_size, place_on_grid, unit_size
 
 
 def torus(*dims, board=None):

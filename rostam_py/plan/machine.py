@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.integers import is_integer
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, format_count, format_size
 

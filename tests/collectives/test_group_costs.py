@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.collectives.group_costs import group_costs, link_seconds, message_costs
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.group_costs import group_costs, link_seconds, message_costs
 
 ALPHA_S = 1e-6  # electrical_flat, end to end
 BANDWIDTH = 1e9

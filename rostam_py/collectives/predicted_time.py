@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.checks import check_integers
+from rostam_py.collectives.rank_groups import check_shapes, grid_of_ranks, group_size, place_on_grid, unit_size
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.integers import check_integers
-from rostam_py.fabrics.rank_groups import check_shapes, grid_of_ranks, group_size, place_on_grid, unit_size
 from rostam_py.fabrics.traffic import schedule_traffic
 from rostam_py.units import parse_size
 
@@ -142,7 +142,7 @@ def predict_collective_time(
     Returns: time [s].
     Raises: ConfigError for unknown names or where a grid is missing; NoRouteError for a cut pair.
     Cost: the first call routes each message of each distinct step; later ones are arithmetic.
-    Source: own; MODEL A5, tests/fabrics/test_collective_time.py compares with simulations.
+    Source: own; MODEL A5, tests/collectives/test_predicted_time.py compares with simulations.
     """
     size = parse_size(num_bytes, "num_bytes")
     costs = algorithm_costs(fabric, collective, algorithm, ranks, grid=grid, group=group, routing=routing)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.strategy import Strategy, random_seed
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.strategy import Strategy, random_seed
 
 
 def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:

@@ -4,8 +4,8 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py import _core
+from rostam_py.collectives.predicted_time import MAX_ROUTED_MESSAGES, choose_algorithm, predict_collective_time
 from rostam_py.errors import ConfigError, NoRouteError
-from rostam_py.fabrics.collective_time import MAX_ROUTED_MESSAGES, choose_algorithm, predict_collective_time
 
 SIZES = [1_000, 30_000, 10**6, 10**7, 10**9]
 FABRICS = {

@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from rostam_py.checks import check_integers, check_seed
 from rostam_py.costs.optimizers import get_optimizer
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
-from rostam_py.fabrics.integers import check_integers, check_seed
 from rostam_py.html import html_pairs
 from rostam_py.registry import Registry
 from rostam_py.units import parse_size, parse_time
@@ -28,8 +28,8 @@ DEFAULT_ALGORITHMS = {
     "broadcast": "binomial_tree",
 }  # fmt: skip
 PLACERS = Registry("placer")
-PLACERS.add("megatron", "rostam_py.placement.megatron:MegatronPlacer")
-PLACERS.add("sip_ml", "rostam_py.placement.sip_ml:SipMlPlacer")
+PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
+PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -119,7 +119,7 @@ class Strategy:
     def _check_algorithms(self) -> None:
         if not self.algorithms:
             return
-        from rostam_py.fabrics.rank_groups import algorithm_names  # loads the core
+        from rostam_py.collectives.rank_groups import algorithm_names  # loads the core
 
         for name, algorithm in self.algorithms.items():
             _check_choice("algorithms key", name, COLLECTIVES)

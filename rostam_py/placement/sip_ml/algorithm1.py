@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rostam_py.errors import MemoryCapacityError
-from rostam_py.placement.sub_op_nodes import Node, Read, check_nodes, parts_read, unit_bytes, window_reach
+from rostam_py.placement.sip_ml.sub_op_nodes import Node, Read, check_nodes, parts_read, unit_bytes, window_reach
 from rostam_py.units import format_size
 
 __all__ = ["Node", "Read", "SubOpPlacement", "parts_read", "place_sub_ops", "window_reach"]

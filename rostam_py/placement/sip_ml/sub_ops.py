@@ -21,8 +21,8 @@ from rostam_py.graph import (
     kernel_traffic,
     resolve_views,
 )
-from rostam_py.placement.algorithm1 import Node, Read
-from rostam_py.placement.partition import (
+from rostam_py.placement.sip_ml.algorithm1 import Node, Read
+from rostam_py.placement.sip_ml.partition import (
     ALIGNED,
     ALL,
     EXCHANGE,
@@ -32,8 +32,8 @@ from rostam_py.placement.partition import (
     Reading,
     gradients_by_root,
 )
-from rostam_py.placement.plan import KernelTime
-from rostam_py.placement.sub_op_memory import ResidentFinder, SubOpResident
+from rostam_py.placement.sip_ml.sub_op_memory import ResidentFinder, SubOpResident
+from rostam_py.plan.plan import KernelTime
 
 HALO = "halo"
 KERNEL, SUM, GRADIENT = "kernel", "sum", "gradient"

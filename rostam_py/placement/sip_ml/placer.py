@@ -16,17 +16,17 @@ from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.partition import partition
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
-from rostam_py.placement.ranks import assign_accelerators
 from rostam_py.placement.sharding import propagate
-from rostam_py.placement.strategy import Strategy
-from rostam_py.placement.sub_op_memory import untrained_memory
-from rostam_py.placement.sub_op_templates import GroupTemplates, write_templates
-from rostam_py.placement.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
+from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
+from rostam_py.placement.sip_ml.partition import partition
+from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
+from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
+from rostam_py.placement.sip_ml.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.strategy import Strategy
 from rostam_py.units import parse_time
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError, UnitError, UnknownNameError
-from rostam_py.placement import Strategy, place
+from rostam_py.placement import place
+from rostam_py.plan import Strategy
 
 
 def test_micro_batch_is_the_whole_local_batch_without_a_pipeline_and_one_with():

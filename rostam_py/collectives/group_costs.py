@@ -73,7 +73,7 @@ def group_costs(
         columns) of the ranks of one group for algorithms that need it.
     Raises: ConfigError for unknown names; NoRouteError for a cut pair.
     Cost: one route a message of each distinct step.
-    Source: MODEL A3 and A5; tests/fabrics/test_group_costs.py compares with closed forms and simulations.
+    Source: MODEL A3 and A5; tests/collectives/test_group_costs.py compares with closed forms and simulations.
     """
     num_groups, num_ranks = groups.shape
     if num_ranks == 1:

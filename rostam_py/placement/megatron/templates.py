@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
-from rostam_py.placement.pipeline import StageAssignment
-from rostam_py.placement.plan import KernelTime, Task
+from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.sharding import Sharding, inner_all_reduce_bytes
+from rostam_py.plan.plan import KernelTime, Task
 
 
 @dataclass(frozen=True, slots=True)

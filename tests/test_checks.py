@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.checks import check_integers, check_seed, is_integer
+from rostam_py.collectives.closed_forms import collective_time_ps
+from rostam_py.collectives.predicted_time import choose_algorithm, predict_collective_time
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.closed_forms import collective_time_ps
-from rostam_py.fabrics.collective_time import choose_algorithm, predict_collective_time
-from rostam_py.fabrics.integers import check_integers, check_seed, is_integer
 from rostam_py.fabrics.throughput import link_loads, saturation_throughput
 from rostam_py.fabrics.traffic import Traffic
 

@@ -9,7 +9,7 @@ compute stream, and communication tasks in list order on one stream per axis (MO
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +18,10 @@ from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
-from rostam_py.placement.collectives import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedule_of
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.strategy import Strategy
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.traffic import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedule_of
 from rostam_py.units import format_size
-
-if TYPE_CHECKING:
-    from rostam_py.placement.sip_ml import GroupPlacement
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
 
@@ -142,7 +139,7 @@ class Plan:
     cost: str = "roofline"
     precision: str = "fp32"
     optimizer: str = "sgd"
-    group: "GroupPlacement | None" = None
+    group: Any = None
     known_volumes: list[Volumes] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -172,7 +169,7 @@ class Plan:
 
         Raises: DegreeError for another number of accelerators; ConfigError for another accelerator.
         """
-        from rostam_py.placement.ranks import assign_accelerators
+        from rostam_py.plan.ranks import assign_accelerators
 
         if machine.num_accelerators != self.machine.num_accelerators:
             raise DegreeError(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import WHOLE, OperatorGraph
-from rostam_py.placement.partition import Partition
+from rostam_py.placement.sip_ml.partition import Partition
 
 if TYPE_CHECKING:
-    from rostam_py.placement.algorithm1 import SubOpPlacement
-    from rostam_py.placement.sub_ops import SubOpGraph
+    from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement
+    from rostam_py.placement.sip_ml.sub_ops import SubOpGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rostam_py.placement.algorithm1 import SubOpPlacement, parts_read
-from rostam_py.placement.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
-from rostam_py.placement.plan import KernelTime, Task
-from rostam_py.placement.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
+from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
+from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
+from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
+from rostam_py.plan.plan import KernelTime, Task
 
 AXIS, GRADIENT_AXIS = "mp", "mp_gradient"
 _Slice = tuple[int, str, int, object]  # node, what of it, its part, which slice of that (None: all of it)

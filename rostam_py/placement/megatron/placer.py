@@ -9,17 +9,10 @@ from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
-from rostam_py.placement.machine import Machine
-from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
-from rostam_py.placement.pipeline import StageAssignment, assign_stages
-from rostam_py.placement.plan import KernelTime, MemoryBytes, Plan, Stage
-from rostam_py.placement.ranks import assign_accelerators
-from rostam_py.placement.recompute import attention_core, dropped_by_core, replay_points
-from rostam_py.placement.resident_memory import resident_memory
-from rostam_py.placement.schedule import microbatches_in_flight, stage_program
-from rostam_py.placement.sharding import propagate
-from rostam_py.placement.strategy import Strategy
-from rostam_py.placement.templates import (
+from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
+from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
+from rostam_py.placement.megatron.resident_memory import resident_memory
+from rostam_py.placement.megatron.templates import (
     Gradient,
     TemplateContext,
     TemplateWriter,
@@ -27,6 +20,13 @@ from rostam_py.placement.templates import (
     write_backward_last,
     write_forward,
 )  # fmt: skip
+from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.schedule import microbatches_in_flight, stage_program
+from rostam_py.placement.sharding import propagate
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.strategy import Strategy
 
 
 class MegatronPlacer:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rostam_py.collectives.predicted_time import choose_algorithm
+from rostam_py.collectives.rank_groups import group_size, needs_grid, place_on_grid, unit_size
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.collective_time import choose_algorithm
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.rank_groups import group_size, needs_grid, place_on_grid, unit_size
 from rostam_py.fabrics.traffic import Traffic, schedule_traffic
 
 if TYPE_CHECKING:
-    from rostam_py.placement.plan import Plan
+    from rostam_py.plan.plan import Plan
 
 # Collective, algorithm, ranks, ranks of a "server" (hierarchical), (rows, columns) of the ranks: what a schedule takes.
 ScheduleKey = tuple[str, str, int, int, tuple[int, int]]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rostam_py.errors import ConfigError
-from rostam_py.placement.strategy import WINDOWS
+from rostam_py.plan.strategy import WINDOWS
 
 RELATIONS = ("aligned", "all", "exchange", "same_part", "halo")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rostam_py.graph import Op, OperatorGraph, resolve_views
 from rostam_py.placement.kernels import KernelBuilder
-from rostam_py.placement.pipeline import StageAssignment
+from rostam_py.placement.megatron.pipeline import StageAssignment
 
 
 @dataclass(frozen=True, slots=True)
