@@ -2,6 +2,9 @@
 
 import atexit
 import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rostam_py as rostam
+from rostam_py.cli.main import COMMANDS
 
 BANDWIDTH = "2400 Gb/s"
 
@@ -234,6 +238,31 @@ def _stored_sweep(*, num_points: int) -> Callable[[], dict[str, Any]]:
     return call
 
 
+def _start(*, statement: str) -> Callable[[], dict[str, Any]]:
+    """Run a statement in a fresh interpreter: what a user waits for at every call of a command."""
+
+    def call() -> dict[str, Any]:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", statement], check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {"command_cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+
+    return call
+
+
+# What starts, what it may cost, and the statement.
+_STARTS = {
+    "import": ("0.5 CPU s", "import rostam_py; dir(rostam_py)"),
+    "complete_command": ("0.3 CPU s", "from rostam_py.cli.completion import candidates; candidates(['ru'])"),
+    "complete_name": ("0.3 CPU s", "from rostam_py.cli.completion import candidates; candidates(['run', 'fabric=t'])"),
+    "complete_key": ("1 CPU s", "from rostam_py.cli.completion import candidates; candidates(['run', 'strategy.'])"),
+    "help": ("0.7 CPU s", "from rostam_py.cli.main import main; main(['--help'])"),
+    **{
+        f"help_{command}": ("0.7 CPU s", f"from rostam_py.cli.main import main; main(['{command}', '--help'])")
+        for command in COMMANDS
+    },
+}
+
 _TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
 _GPT3 = {
     "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
@@ -244,6 +273,10 @@ _GPT3 = {
 def cases() -> list[Case]:
     """Return every case, families together, sizes ascending."""
     found = [
+        Case(name=f"start_{name}", prepare=_start, limit=limit, arguments={"statement": statement})
+        for name, (limit, statement) in _STARTS.items()
+    ]
+    found += [
         Case(
             name=f"ring_unfolded:{ranks}", prepare=_collective, size=ranks, limit="2 CPU s, 200 MB at 1,024",
             arguments={"collective": "all_reduce", "algorithm": "ring", "ranks": ranks},

@@ -1,7 +1,6 @@
 """Help: every command teaches by examples that compose, every key has a default and a meaning, all of it at once."""
 
 import dataclasses
-import os
 import re
 import shlex
 import subprocess
@@ -20,12 +19,11 @@ from rostam_py.plan import Strategy
 
 WITH_SCHEMA = [command for command in COMMANDS if command_schema(command) is not None]
 _REPORT = """
-import resource, sys
+import sys
 from rostam_py.cli.main import main
 main({arguments})
-usage = resource.getrusage(resource.RUSAGE_SELF)
 heavy = [name for name in ("torch", "ray", "wandb", "plotly", "polars", "hydra", "scipy") if name in sys.modules]
-print(usage.ru_utime + usage.ru_stime, heavy, file=sys.stderr)
+print(heavy, file=sys.stderr)
 """
 
 
@@ -108,19 +106,11 @@ def test_help_of_a_choice_shows_its_own_keys_and_values(capsys):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
-def test_help_is_quick_and_loads_nothing_heavy(arguments):
-    cpu_s, heavy = [], "[]"
-    for _ in range(2):
-        ran = subprocess.run(
-            [sys.executable, "-c", _REPORT.format(arguments=arguments)], capture_output=True, text=True, check=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        used, _, heavy = ran.stderr.strip().partition(" ")
-        cpu_s.append(float(used))
-        assert heavy == "[]"
-        if cpu_s[-1] < 0.7:
-            break
-    assert min(cpu_s) < 0.7
+def test_help_loads_nothing_heavy(arguments):
+    ran = subprocess.run(
+        [sys.executable, "-c", _REPORT.format(arguments=arguments)], capture_output=True, text=True, check=True
+    )
+    assert ran.stderr.strip() == "[]"
 
 
 def test_lists_name_presets_of_every_group_and_experiments_with_their_command(capsys):

@@ -1,4 +1,4 @@
-"""A sweep of 100,000 points: loading and reporting stay within half a minute and 2 GB."""
+"""A sweep of 100,000 points: loading and reporting stay within 2 GB, the page within 10 MB."""
 
 import json
 import subprocess
@@ -7,13 +7,12 @@ import sys
 import pytest
 
 _MEASURE = """
-import json, sys, time
-started = time.perf_counter()
+import json, sys
 from rostam_py.report.report import write_report
 path = write_report(sys.argv[1])
 # Not ru_maxrss: it remembers the process that started this one.
 used = 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-print(json.dumps([time.perf_counter() - started, used, path.stat().st_size]))
+print(json.dumps([used, path.stat().st_size]))
 """
 
 
@@ -23,11 +22,10 @@ def _measured(folder):
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_points_are_reported_in_30_s_and_2_gb(run_sweep, mix_sweep, tmp_path):
+def test_a_hundred_thousand_points_are_reported_in_2_gb(run_sweep, mix_sweep, tmp_path):
     gigabits = (100, 200, 400, 800, 1200, 1600, 2400, 3200, 6400, 8000)
     runs = run_sweep(tmp_path / "run", seeds=250, tps=(1, 2, 4, 8), gigabits=gigabits, num_errors=500)
     for folder in (runs, mix_sweep(tmp_path / "mix", seeds=10_000)):
-        seconds, num_bytes, page = _measured(folder)
-        assert seconds < 30
+        num_bytes, page = _measured(folder)
         assert num_bytes < 2e9
         assert page < 10e6
