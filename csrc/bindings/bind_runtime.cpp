@@ -141,7 +141,8 @@ py::dict result_dict(const SessionResult& result) {
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
                      int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
                      int32_t num_planes, int32_t min_iterations, int32_t max_iterations, double steady_tolerance,
-                     uint64_t seed, bool fold, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     uint64_t seed, bool fold, const std::string& fidelity,
+                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
@@ -153,6 +154,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.steady_tolerance = steady_tolerance;
   options.seed = seed;
   options.enable_folding = fold;
+  options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   for (const auto& [time_ps, link, capacity] : link_events) {
     options.events.push_back({SimTime::from_ps(time_ps), link, capacity});
@@ -169,7 +171,7 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
                    const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed,
                    const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
-                   const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes) {
+                   const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes, const std::string& fidelity) {
   std::vector<runtime::FlowSpec> flows;
   for (py::ssize_t f = 0; f < src.size(); ++f) {
     flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f)), rate_cap.at(f),
@@ -183,7 +185,7 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
   runtime::FlowRunResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::FlowRun(router, num_accelerators, flows, links, moves, seed).run();
+    result = runtime::FlowRun(router, num_accelerators, flows, links, moves, seed, fidelity).run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
@@ -234,11 +236,13 @@ void bind_runtime(py::module_& module) {
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
              py::arg("seed") = 0, py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
+             py::arg("fidelity") = runtime::SessionOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
              py::arg("num_planes") = 1, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
              py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
+             py::arg("fidelity") = runtime::SessionOptions().fidelity,
              py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a router's links without the GIL and returns arrays.");

@@ -8,6 +8,7 @@ namespace rostam::bindings {
 void bind_errors(pybind11::module_& module);
 void bind_fabric(pybind11::module_& module);
 void bind_routing(pybind11::module_& module);
+void bind_network(pybind11::module_& module);
 void bind_analytic(pybind11::module_& module);
 void bind_collectives(pybind11::module_& module);
 void bind_circuits(pybind11::module_& module);

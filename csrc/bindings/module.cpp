@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, module) {
   bind_errors(module);
   bind_fabric(module);
   bind_routing(module);
+  bind_network(module);
   bind_analytic(module);
   bind_collectives(module);
   bind_circuits(module);

@@ -23,6 +23,9 @@ struct Link {
   int32_t cable = 0;
 };
 
+// What a link is part of: inside a server it follows another protocol than between servers and switches.
+enum class LinkClass : uint8_t { kNetwork = 0, kServer = 1 };
+
 // Distance between vertices that nothing connects.
 constexpr int32_t kUnreachable = 1 << 30;
 
@@ -106,6 +109,9 @@ class Fabric {
   // Failed links stay listed, so that ids never move; `out` and `in` leave them out.
   const std::vector<Link>& links() const { return blueprint_.links; }
   bool is_link_failed(int32_t link) const { return link_failed_[static_cast<size_t>(link)] != 0; }
+  LinkClass class_of(const Link& link) const {
+    return is_inside_server(link) ? LinkClass::kServer : LinkClass::kNetwork;
+  }
   bool is_vertex_failed(int32_t vertex) const { return vertex_failed_[static_cast<size_t>(vertex)] != 0; }
   const Failures& failures() const { return failures_; }
   std::vector<int32_t> healthy_accelerators() const;

@@ -2,27 +2,31 @@
 
 #include <algorithm>
 
+#include "network/registry.h"
+
 namespace rostam::flow {
 
-using network::FlowId;
+using network::EngineLink;
 using network::RouteId;
+using network::Transfer;
+using network::TransferId;
 
-FlowNetwork::FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client)
+FlowNetwork::FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client)
     : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
-  links_.resize(capacities.size());
-  for (size_t l = 0; l < capacities.size(); ++l) links_[l].capacity = capacities[l];
+  links_.resize(static_cast<size_t>(links.size()));
+  for (int32_t l = 0; l < links.size(); ++l) links_[l].capacity = links[l].bytes_per_s;
 }
 
 RouteId FlowNetwork::add_route(const routing::Route& route, uint64_t name) {
   for (const routing::LinkShare& hop : route.links) {
-    ROSTAM_CHECK(hop.link >= 0 && hop.link < num_links() && hop.share > 0,
+    ROSTAM_CHECK(hop.link >= 0 && hop.link < num_links() && !links_[hop.link].is_removed && hop.share > 0,
                  "route over link " << hop.link << " with share " << hop.share);
   }
-  routes_.push_back({route.links, route.latency, name, 0});
+  routes_.push_back({route.links, route.latency, name, route.src, route.dst, 0});
   return static_cast<RouteId>(routes_.size() - 1);
 }
 
-uint32_t FlowNetwork::new_flow(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
+uint32_t FlowNetwork::new_flow(const Transfer& transfer) {
   uint32_t id;
   if (free_flows_.empty()) {
     id = static_cast<uint32_t>(flows_.size());
@@ -32,22 +36,22 @@ uint32_t FlowNetwork::new_flow(RouteId route, int64_t bytes, uint64_t token, dou
     free_flows_.pop_back();
   }
   FlowState& flow = flows_[id];
-  flow.bytes = flow.remaining = static_cast<double>(bytes);
+  flow.bytes = flow.remaining = static_cast<double>(transfer.bytes);
   flow.rate = 0;
-  flow.rate_cap = rate_cap;
-  flow.token = token;
+  flow.rate_cap = transfer.rate_cap;
+  flow.token = transfer.token;
   flow.updated = queue_.now();
-  flow.finish = bytes > 0 ? SimTime::never() : queue_.now();
+  flow.finish = transfer.bytes > 0 ? SimTime::never() : queue_.now();
   flow.event_time = SimTime::never();
-  flow.route = route;
+  flow.route = transfer.route;
   flow.is_active = true;
   ++num_active_;
   return id;
 }
 
-FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double rate_cap) {
-  const uint32_t id = new_flow(route, bytes, token, rate_cap);
-  if (bytes <= 0) {
+TransferId FlowNetwork::start(const Transfer& transfer) {
+  const uint32_t id = new_flow(transfer);
+  if (transfer.bytes <= 0) {
     // Nothing to send: no links, but the client hears of it after this call like of any other flow.
     expect_completion(id);
     return id;
@@ -58,8 +62,8 @@ FlowId FlowNetwork::start(RouteId route, int64_t bytes, uint64_t token, double r
   return id;
 }
 
-FlowId FlowNetwork::resume(RouteId route, int64_t bytes, uint64_t token, SimTime started) {
-  const uint32_t id = new_flow(route, bytes, token, std::numeric_limits<double>::infinity());
+TransferId FlowNetwork::resume(const Transfer& transfer, SimTime started) {
+  const uint32_t id = new_flow(transfer);
   attach(id);
   FlowState& flow = flows_[id];
   flow.rate = flow.peak;
@@ -183,19 +187,43 @@ void FlowNetwork::finish(uint32_t id) {
   --num_active_;
 }
 
-void FlowNetwork::cancel(FlowId id) {
+void FlowNetwork::cancel(TransferId id) {
   FlowState& flow = flows_[id];
   settle(flow);
   routes_[flow.route].bytes += flow.bytes - flow.remaining;
   finish(id);
 }
 
-void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
-  if (link < 0 || link >= num_links() || !(bytes_per_s >= 0)) {
-    ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s
-                                                  << "; the link must be in [0, " << num_links()
-                                                  << ") and the capacity >= 0");
+void FlowNetwork::check_link(int32_t link) const {
+  if (link < 0 || link >= num_links() || links_[link].is_removed) {
+    ROSTAM_THROW(ConfigError, "link " << link << " does not exist or is removed; links are 0 to " << num_links() - 1);
   }
+}
+
+void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
+  check_link(link);
+  if (!(bytes_per_s >= 0)) {
+    ROSTAM_THROW(ConfigError, "capacity of link " << link << " is set to " << bytes_per_s << "; it must be >= 0");
+  }
+  change_capacity(link, bytes_per_s);
+}
+
+int32_t FlowNetwork::add_links(const std::vector<EngineLink>& links) {
+  const int32_t first = num_links();
+  links_.resize(links_.size() + links.size());
+  for (size_t l = 0; l < links.size(); ++l) links_[first + l].capacity = links[l].bytes_per_s;
+  return first;
+}
+
+void FlowNetwork::remove_links(const std::vector<int32_t>& links) {
+  for (const int32_t link : links) {
+    check_link(link);
+    change_capacity(link, 0);
+    links_[link].is_removed = true;
+  }
+}
+
+void FlowNetwork::change_capacity(int32_t link, double bytes_per_s) {
   links_[link].capacity = bytes_per_s;
   mark_dirty(link);
   // Peaks of its flows change, and with them what their other links may have to bind.
@@ -210,7 +238,7 @@ void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
   }
 }
 
-void FlowNetwork::set_path(FlowId id, RouteId route) {
+void FlowNetwork::set_route(TransferId id, RouteId route) {
   FlowState& flow = flows_[id];
   ROSTAM_CHECK(flow.is_active && route < routes_.size(), "flow " << id << " onto route " << route);
   settle(flow);
@@ -224,11 +252,22 @@ void FlowNetwork::set_path(FlowId id, RouteId route) {
   request_solve();
 }
 
-double FlowNetwork::backlog(FlowId id) const {
+double FlowNetwork::backlog(TransferId id) const {
   FlowState flow = flows_[id];
   settle(flow);
   return flow.remaining;
 }
+
+double FlowNetwork::backlog(int32_t src, int32_t dst) const {
+  double bytes = 0;
+  for (uint32_t id = 0; id < flows_.size(); ++id) {
+    const RouteState& route = routes_[flows_[id].route];
+    if (flows_[id].is_active && route.src == src && route.dst == dst) bytes += backlog(id);
+  }
+  return bytes;
+}
+
+network::NetworkStats FlowNetwork::stats() const { return {link_bytes(), link_busy_s(), num_active_, num_solves_}; }
 
 std::vector<double> FlowNetwork::link_bytes() const {
   std::vector<double> bytes(links_.size(), 0);
@@ -247,7 +286,7 @@ std::vector<double> FlowNetwork::link_bytes() const {
   return bytes;
 }
 
-std::vector<double> FlowNetwork::link_busy_seconds() const {
+std::vector<double> FlowNetwork::link_busy_s() const {
   std::vector<double> seconds(links_.size(), 0);
   for (size_t l = 0; l < links_.size(); ++l) {
     int64_t ps = links_[l].busy_ps;
@@ -258,3 +297,15 @@ std::vector<double> FlowNetwork::link_busy_seconds() const {
 }
 
 }  // namespace rostam::flow
+
+namespace rostam::network {
+
+std::unique_ptr<Network> make_flow_network(EventQueue& queue, const LinkTable& links, NetworkClient& client) {
+  return std::make_unique<flow::FlowNetwork>(queue, links, client);
+}
+
+EngineTraits flow_engine_traits() {
+  return {true, true, "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
+}
+
+}  // namespace rostam::network

@@ -16,23 +16,21 @@ namespace rostam::flow {
 
 class FlowNetwork : public network::Network {
  public:
-  // Units: capacities [bytes/s], one per link. `queue` and `client` must outlive the network.
-  FlowNetwork(EventQueue& queue, std::vector<double> capacities, network::FlowClient& client);
+  // `queue` and `client` must outlive the network.
+  FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client);
 
   network::RouteId add_route(const routing::Route& route, uint64_t name) override;
-  network::FlowId start(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap) override;
-  // A flow that started earlier, alone on its links, and has run at its peak since, none of it counted yet.
-  // REQUIRES: it is still being sent now, and no other flow is on its links.
-  network::FlowId resume(network::RouteId route, int64_t bytes, uint64_t token, SimTime started);
-  void cancel(network::FlowId flow) override;
+  network::TransferId start(const network::Transfer& transfer) override;
+  network::TransferId resume(const network::Transfer& transfer, SimTime started) override;
+  void cancel(network::TransferId flow) override;
+  void set_route(network::TransferId flow, network::RouteId route) override;
   void set_capacity(int32_t link, double bytes_per_s) override;
-  void set_path(network::FlowId flow, network::RouteId route) override;
-  double backlog(network::FlowId flow) const override;
-  std::vector<double> link_bytes() const override;
-  std::vector<double> link_busy_seconds() const override;
+  int32_t add_links(const std::vector<network::EngineLink>& links) override;
+  void remove_links(const std::vector<int32_t>& links) override;
+  double backlog(network::TransferId flow) const override;
+  double backlog(int32_t src, int32_t dst) const override;
+  network::NetworkStats stats() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
-  int64_t num_active_flows() const override { return num_active_; }
-  int64_t num_solves() const { return num_solves_; }
 
  private:
   static constexpr int32_t kNoLink = -1;
@@ -51,11 +49,13 @@ class FlowNetwork : public network::Network {
     uint32_t included = 0;  // epoch_ in which all its flows joined the region
     int32_t local = 0;      // its index in that region's problem
     bool is_dirty = false;
+    bool is_removed = false;
   };
   struct RouteState {
     std::vector<routing::LinkShare> links;
     SimTime latency;
     uint64_t name = 0;
+    int32_t src = -1, dst = -1;
     double bytes = 0;  // sent over this route so far
   };
   struct FlowState {
@@ -100,9 +100,13 @@ class FlowNetwork : public network::Network {
     FlowNetwork& owner_;
   };
 
-  uint32_t new_flow(network::RouteId route, int64_t bytes, uint64_t token, double rate_cap);
+  uint32_t new_flow(const network::Transfer& transfer);
   void attach(uint32_t flow);
   void detach(uint32_t flow);
+  void check_link(int32_t link) const;
+  void change_capacity(int32_t link, double bytes_per_s);
+  std::vector<double> link_bytes() const;
+  std::vector<double> link_busy_s() const;
   void mark_dirty(int32_t link);
   void request_solve();
   void solve();
@@ -124,7 +128,7 @@ class FlowNetwork : public network::Network {
   void finish(uint32_t flow);
 
   EventQueue& queue_;
-  network::FlowClient& client_;
+  network::NetworkClient& client_;
   Completions completions_;
   Deliveries deliveries_;
   Solves solves_;

@@ -183,6 +183,8 @@ void add_quotient_routes(const System& system, const std::vector<int32_t>& class
     if (folding.representative[source_class] != channel.source) continue;
     const int32_t flows = flows_of_class[uint64_t(uint32_t(channel.source)) << 32 | uint32_t(class_of_channel[k])];
     routing::Route route;
+    route.src = system.routes[channel.route].src;
+    route.dst = system.routes[channel.route].dst;
     route.latency = system.routes[channel.route].latency;
     for (const routing::LinkShare& hop : system.routes[channel.route].links) {
       const int32_t link = folding.class_of_link[hop.link];

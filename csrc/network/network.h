@@ -1,60 +1,88 @@
 // Network: what an engine (flow tier, packet tier) offers to whoever sends data over a fabric.
-// A flow is a number of bytes on a weighted set of links with an optional rate cap. It holds its links from its
-// start until its last byte has left the source (sent), and is delivered `latency` later (MODEL A3).
+// A transfer is a number of bytes on a route with an optional rate cap. It holds its links from its start until its
+// last byte has left the source (sent), and is delivered the route's latency later (MODEL A3).
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "network/link_table.h"
 #include "routing/router.h"
 #include "sim/event_queue.h"
 
 namespace rostam::network {
 
 using RouteId = uint32_t;
-using FlowId = uint32_t;
+using TransferId = uint32_t;
 
-// Receives what happens to flows; `token` is the one given to start().
-class FlowClient {
+// Receives what happens to transfers; `token` is theirs.
+class NetworkClient {
  public:
-  virtual ~FlowClient() = default;
+  virtual ~NetworkClient() = default;
   virtual void on_sent(uint64_t token) = 0;
   virtual void on_delivered(uint64_t token) = 0;
+};
+
+struct Transfer {
+  RouteId route = 0;
+  int64_t bytes = 0;
+  uint64_t token = 0;
+  double rate_cap = std::numeric_limits<double>::infinity();  // [bytes/s]
+};
+
+// Counts up to now.
+struct NetworkStats {
+  std::vector<double> link_bytes;   // that crossed each link
+  std::vector<double> link_busy_s;  // in which it carried at least one transfer
+  int64_t num_active = 0;           // transfers that are being sent
+  int64_t num_solves = 0;           // times that rates were computed anew
 };
 
 class Network {
  public:
   virtual ~Network() = default;
 
-  // Registers the links that flows may take; equal routes may be registered once and used by many flows. `name` tells
-  // routes apart whatever the order of their registration: sums over flows follow it, so that they are reproducible.
-  // REQUIRES: every link id < num_links(), shares > 0.
+  // Registers the links that transfers may take; equal routes may be registered once and used by many transfers.
+  // `name` tells routes apart whatever the order of their registration: sums over transfers follow it, so that they
+  // are reproducible.
+  // REQUIRES: every link exists and is not removed, shares > 0.
   virtual RouteId add_route(const routing::Route& route, uint64_t name) = 0;
 
-  // Starts a flow now. bytes == 0 is sent at once and delivered after the route's latency.
-  // Units: rate_cap [bytes/s]. The id is valid until the flow is sent or cancelled.
-  virtual FlowId start(RouteId route, int64_t bytes, uint64_t token,
-                       double rate_cap = std::numeric_limits<double>::infinity()) = 0;
+  // Starts a transfer now. bytes == 0 is sent at once and delivered after the route's latency.
+  // The id is valid until the transfer is sent or cancelled.
+  virtual TransferId start(const Transfer& transfer) = 0;
 
-  // Takes a flow off its links; its client hears no more of it. What was sent stays counted.
-  virtual void cancel(FlowId flow) = 0;
+  // A transfer that started earlier, alone on its links, and has run at its peak since, none of it counted yet.
+  // REQUIRES: the engine is exact_when_alone; it is still being sent now, and no other transfer is on its links.
+  virtual TransferId resume(const Transfer& transfer, SimTime started) = 0;
 
-  // Changes a link's capacity [bytes/s] from now on; 0 stalls its flows.
+  // Takes a transfer off its links; its client hears no more of it. What was sent stays counted.
+  virtual void cancel(TransferId transfer) = 0;
+
+  // Moves what is left of a transfer onto another route.
+  virtual void set_route(TransferId transfer, RouteId route) = 0;
+
+  // Changes a link's capacity [bytes/s] from now on; 0 stalls its transfers.
+  // Throws: ConfigError for a link that does not exist or is removed, or a capacity below 0.
   virtual void set_capacity(int32_t link, double bytes_per_s) = 0;
 
-  // Moves what is left of a flow onto another route.
-  virtual void set_path(FlowId flow, RouteId route) = 0;
+  // Adds links; returns the id of the first, the others follow.
+  virtual int32_t add_links(const std::vector<EngineLink>& links) = 0;
 
-  // Bytes that a flow has still to send, as of now.
-  virtual double backlog(FlowId flow) const = 0;
+  // Takes links away for good: transfers on them stall until they are given another route. Ids are not used again,
+  // what the links carried stays counted.
+  // Throws: ConfigError for a link that does not exist or is removed.
+  virtual void remove_links(const std::vector<int32_t>& links) = 0;
 
-  // Bytes that crossed each link up to now, and the time in which it carried at least one flow.
-  virtual std::vector<double> link_bytes() const = 0;
-  virtual std::vector<double> link_busy_seconds() const = 0;
+  // Bytes that a transfer has still to send, as of now.
+  virtual double backlog(TransferId transfer) const = 0;
 
+  // Of all transfers over routes between two accelerators. Cost: O(transfers that are being sent).
+  virtual double backlog(int32_t src, int32_t dst) const = 0;
+
+  virtual NetworkStats stats() const = 0;
   virtual int32_t num_links() const = 0;
-  virtual int64_t num_active_flows() const = 0;
 };
 
 }  // namespace rostam::network

@@ -22,6 +22,8 @@ class HashRouter : public Router {
     const fabric::Fabric& fabric = paths_.fabric();
     uint64_t state = mix(message_hash ^ mix((static_cast<uint64_t>(src) << 32) | static_cast<uint32_t>(dst)));
     Route route;
+    route.src = src;
+    route.dst = dst;
     route.latency = overhead_;
     for (int32_t vertex = src; vertex != dst;) {
       hops_.clear();

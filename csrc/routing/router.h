@@ -17,6 +17,7 @@ struct LinkShare {
 };
 
 struct Route {
+  int32_t src = -1, dst = -1;  // accelerators at its ends
   std::vector<LinkShare> links;
   SimTime latency;  // alpha: link and switch latencies on the (longest) path used + message overhead
 };

@@ -32,6 +32,8 @@ class SprayRouter : public Router {
     paths_.aim(dst);
     paths_.check_pair(src);
     Route route;
+    route.src = src;
+    route.dst = dst;
     level_.assign(1, src);
     weight_[static_cast<size_t>(src)] = 1;
     latency_[static_cast<size_t>(src)] = overhead_;

@@ -75,8 +75,9 @@ void Session::account_unsent(int32_t d, SimTime from, SimTime to) {
 }
 
 void Session::snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const {
-  bytes = network_->link_bytes();
-  busy = network_->link_busy_seconds();
+  network::NetworkStats stats = network_->stats();
+  bytes = std::move(stats.link_bytes);
+  busy = std::move(stats.link_busy_s);
   if (quiet_rings_) quiet_rings_->add_loads(queue_.now(), bytes, busy);
 }
 
@@ -123,8 +124,9 @@ std::string Session::describe(int32_t d, const Instance& instance, int32_t index
 void Session::throw_deadlock() const {
   std::ostringstream text;
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
-  if (network_->num_active_flows() > 0) {
-    text << "; " << network_->num_active_flows() << " messages are stalled on links of capacity 0";
+  const int64_t num_active = network_->stats().num_active;
+  if (num_active > 0) {
+    text << "; " << num_active << " messages are stalled on links of capacity 0";
   }
   int32_t num_listed = 0;
   for (int32_t d = 0; d < static_cast<int32_t>(devices_.size()) && num_listed < 10; ++d) {
@@ -203,7 +205,7 @@ SessionResult Session::collect() {
   }
   result.num_simulated_devices = static_cast<int32_t>(devices_.size());
   result.num_events = queue_.num_events();
-  result.num_solves = network_->num_solves();
+  result.num_solves = network_->stats().num_solves;
   return result;
 }
 

@@ -5,13 +5,14 @@
 namespace rostam::runtime {
 
 FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
-                 std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed)
+                 std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
+                 const std::string& fidelity)
     : router_(std::move(router)),
       flows_(std::move(flows)),
       link_events_(std::move(link_events)),
       reroutes_(std::move(reroutes)),
       events_(*this),
-      network_(queue_, router_->capacities(), *this),
+      network_(network::make_network(fidelity, queue_, network::LinkTable(router_->capacities()), *this)),
       ids_(flows_.size(), 0),
       is_active_(flows_.size(), 0),
       is_cut_(flows_.size(), 0) {
@@ -55,27 +56,27 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
 }
 
 network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
-  return network_.add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash), static_cast<uint64_t>(flow));
+  return network_->add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash), static_cast<uint64_t>(flow));
 }
 
 void FlowRun::on_event(uint64_t payload) {
   const size_t index = payload & ((uint64_t{1} << 60) - 1);
   const Kind kind = static_cast<Kind>(payload >> 60);
   if (kind == Kind::kLink) {
-    network_.set_capacity(link_events_[index].link, link_events_[index].bytes_per_s);
+    network_->set_capacity(link_events_[index].link, link_events_[index].bytes_per_s);
   } else if (kind == Kind::kReroute) {
     const RerouteEvent& event = reroutes_[index];
     hashes_[event.flow] = event.hash;  // holds for a flow that starts later, too
-    if (is_active_[event.flow]) network_.set_path(ids_[event.flow], add_route(event.flow, event.hash));
+    if (is_active_[event.flow]) network_->set_route(ids_[event.flow], add_route(event.flow, event.hash));
   } else if (kind == Kind::kStop) {
     if (!is_active_[index]) return;
     is_active_[index] = 0;
     is_cut_[index] = 1;
-    result_.bytes_left[index] = network_.backlog(ids_[index]);
-    network_.cancel(ids_[index]);
+    result_.bytes_left[index] = network_->backlog(ids_[index]);
+    network_->cancel(ids_[index]);
   } else {
     const network::RouteId route = add_route(static_cast<int32_t>(index), hashes_[index]);
-    ids_[index] = network_.start(route, flows_[index].bytes, index, flows_[index].rate_cap);
+    ids_[index] = network_->start({route, flows_[index].bytes, index, flows_[index].rate_cap});
     is_active_[index] = 1;
   }
 }
@@ -91,12 +92,13 @@ FlowRunResult FlowRun::run() {
   while (!queue_.is_empty()) queue_.run_next();
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (result_.delivered_ps[f] >= 0 || is_cut_[f]) continue;
-    ROSTAM_THROW(DeadlockError, network_.num_active_flows()
+    ROSTAM_THROW(DeadlockError, network_->stats().num_active
                                     << " flows are stalled on links of capacity 0; the first is flow " << f << ", "
                                     << flows_[f].src << " to " << flows_[f].dst);
   }
-  result_.link_bytes = network_.link_bytes();
-  result_.num_solves = network_.num_solves();
+  network::NetworkStats stats = network_->stats();
+  result_.link_bytes = std::move(stats.link_bytes);
+  result_.num_solves = stats.num_solves;
   return std::move(result_);
 }
 

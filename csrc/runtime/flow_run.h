@@ -1,14 +1,16 @@
 // FlowRun: given flows over a router's links, without devices or dependencies; capacities and paths may change.
-// Example: FlowRun(router, flows, {}, {}, 0).run() gives when every flow was sent and delivered.
+// Example: FlowRun(router, num_accelerators, flows, {}, {}, 0, "flow").run() gives when every flow was sent and
+// delivered.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "flow/flow_network.h"
 #include "folding/folding.h"
+#include "network/registry.h"
 
 namespace rostam::runtime {
 
@@ -38,11 +40,12 @@ struct FlowRunResult {
   int64_t num_solves = 0;
 };
 
-class FlowRun : public network::FlowClient {
+class FlowRun : public network::NetworkClient {
  public:
   // Throws: ConfigError for accelerators, links, flows or bytes out of range, NoRouteError for a cut pair.
   FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
-          std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed);
+          std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
+          const std::string& fidelity);
 
   // Throws: DeadlockError if flows are left on links of capacity 0.
   FlowRunResult run();
@@ -71,8 +74,8 @@ class FlowRun : public network::FlowClient {
   std::vector<uint64_t> hashes_;  // per flow: selects its path, by the seed or the last reroute
   EventQueue queue_;
   Events events_;
-  flow::FlowNetwork network_;
-  std::vector<network::FlowId> ids_;
+  std::unique_ptr<network::Network> network_;
+  std::vector<network::TransferId> ids_;
   std::vector<uint8_t> is_active_;
   std::vector<uint8_t> is_cut_;
   FlowRunResult result_;

@@ -162,8 +162,7 @@ void Session::send_message(int32_t index) {
     disturb(ring);
     quiet_rings_->enter(ring);
   }
-  network_->start(route, wire_bytes(messages_[index].bytes), static_cast<uint64_t>(index),
-                  std::numeric_limits<double>::infinity());
+  network_->start({route, wire_bytes(messages_[index].bytes), static_cast<uint64_t>(index)});
 }
 
 // The route of a channel; hashed once a channel, as a connection's five-tuple is.

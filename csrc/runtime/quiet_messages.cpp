@@ -92,7 +92,7 @@ void Session::resume(int32_t ring, uint32_t occurrence) {
     if (!rank.is_sending) continue;
     const int32_t message = new_ring_message(ring, occurrence, static_cast<int32_t>(i), rank.step);
     messages_[message].origin = rank.origin;
-    network_->resume(messages_[message].route, exchange.wire_bytes, static_cast<uint64_t>(message), rank.step_start);
+    network_->resume({messages_[message].route, exchange.wire_bytes, static_cast<uint64_t>(message)}, rank.step_start);
   }
   for (const QuietRings::InFlight& one : moment.messages) {
     const int32_t message = new_ring_message(ring, occurrence, one.position, one.step);

@@ -41,13 +41,15 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
                                             << event.bytes_per_s << " bytes/s; links are 0 to " << num_links - 1);
     }
   }
-  folding_ = options_.enable_folding ? fold(*graph_, *router_, options_.events) : unfolded(*graph_, *router_);
+  const bool can_fold = network::engine_traits(options_.fidelity).can_fold;
+  folding_ =
+      options_.enable_folding && can_fold ? fold(*graph_, *router_, options_.events) : unfolded(*graph_, *router_);
   set_up();
 }
 
 void Session::set_up() {
-  network_ = std::make_unique<flow::FlowNetwork>(queue_, folding_.capacities, *this);
-  if (options_.enable_folding) {
+  network_ = network::make_network(options_.fidelity, queue_, network::LinkTable(folding_.capacities), *this);
+  if (options_.enable_folding && network::engine_traits(options_.fidelity).exact_when_alone) {
     const auto route = [this](int32_t d, int32_t slot, int32_t peer) { return make_route(d, slot, peer); };
     quiet_rings_ = std::make_unique<QuietRings>(*graph_, folding_, options_.events, route);
   }

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "flow/flow_network.h"
 #include "folding/folding.h"
+#include "network/registry.h"
 #include "runtime/critical_path.h"
 #include "runtime/quiet_rings.h"
 #include "workload/session_result.h"
@@ -28,6 +28,7 @@ using workload::Task;
 using workload::TimelineEntry;
 
 struct SessionOptions {
+  std::string fidelity = "flow";  // which engine, by its registered name
   SimTime launch_latency;
   SimTime min_collective_time;       // a collective's least duration; never per step
   double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
@@ -41,7 +42,7 @@ struct SessionOptions {
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
 };
 
-class Session : public network::FlowClient {
+class Session : public network::NetworkClient {
  public:
   // Throws: ConfigError if the graph is not frozen or an option is out of range.
   Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const routing::Router> router,
@@ -233,7 +234,7 @@ class Session : public network::FlowClient {
   Folding folding_;
   EventQueue queue_;
   CriticalPath path_;
-  std::unique_ptr<flow::FlowNetwork> network_;
+  std::unique_ptr<network::Network> network_;
   std::unique_ptr<QuietRings> quiet_rings_;  // null if every message is to be simulated
   Events device_starts_, link_events_, begins_, compute_ends_, collective_ends_, quiet_ends_, late_arrivals_;
   std::vector<DeviceState> devices_;

@@ -23,6 +23,7 @@ LIST_KINDS = {
     "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
+    "fidelities": "engines, and the tier without one",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
 DEFAULT_STRATEGY = "default"

@@ -152,7 +152,9 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
     if key in NAMED_KEYS:
         return name_choices(key)
     if key == "fidelity":
-        return ("flow",)
+        from rostam_py.simulation import engines
+
+        return engines()
     section, _, name = key.rpartition(".")
     if section == "sweep" and name in ("mode", "backend"):
         from rostam_py.sweep.options import BACKENDS

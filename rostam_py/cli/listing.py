@@ -30,7 +30,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
-        "convergence": _convergence,
+        "fidelities": _fidelities, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
         if kind not in listers:
@@ -138,6 +138,12 @@ def _collectives() -> list[Row]:
 
 def _routings() -> list[Row]:
     return [{"routing": name, "what": what} for name, what in ROUTINGS.items()]
+
+
+def _fidelities() -> list[Row]:
+    from rostam_py.simulation import fidelities
+
+    return [{"fidelity": name, "what": what} for name, what in fidelities().items()]
 
 
 def _convergence() -> list[Row]:

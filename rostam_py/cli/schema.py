@@ -67,10 +67,10 @@ class RunConfig:
 
     model: a registered model (rostam list models) or path/to/file.py:ClassName. global_batch: samples an iteration;
     null takes 8 a replica (8 micro-batches of 1 with a pipeline). accelerator: a data sheet (rostam list accelerators).
-    fidelity: the engine; flow so far. routing: how paths are chosen (rostam list routings). seed: of everything drawn
-    at random but failures. fold: simulate devices that must behave alike once. timeline: also write timeline.json.
-    convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. extrapolate: also outside
-    the curve's measured batches. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send
+    fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
+    everything drawn at random but failures. fold: simulate devices that must behave alike once. timeline: also write
+    timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. extrapolate: also
+    outside the curve's measured batches. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send
     it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>.
     """
 
@@ -119,8 +119,8 @@ class SearchConfig:
     model: a registered model (rostam list models) or path/to/file.py:ClassName. accelerator: a data sheet (rostam list
     accelerators). convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a
     sample over search.batches. extrapolate: also outside the curve's measured batches. strategy: precision, optimizer,
-    algorithms and so on of all candidates; its degrees are searched. fidelity: the engine; flow so far. routing: how
-    paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
+    algorithms and so on of all candidates; its degrees are searched. fidelity: the engine (rostam list
+    fidelities). routing: how paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
     """
 

@@ -13,9 +13,9 @@ from rostam_py.collectives.predicted_time import AlgorithmCosts, algorithm_costs
 from rostam_py.collectives.rank_groups import check_shapes, place_on_grid
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.html import html_pairs
+from rostam_py.simulation.engines import ANALYTIC, check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
 from rostam_py.simulation.network import (
-    check_fidelity,
     group_size,
     list_of,
     make_router,
@@ -110,7 +110,7 @@ def run_collective(
         binomial_tree for broadcast; "auto" takes the one with the least predicted time, which the result names.
         num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all
         healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
-        the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: "flow", or
+        the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: an engine, or
         "analytic" for MODEL A5's closed form on an idle fabric, where it holds. group: ranks in a "server" of
         hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
@@ -120,7 +120,7 @@ def run_collective(
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
     """
-    check_fidelity(fidelity, ("analytic", "flow"))
+    check_fidelity(fidelity, has_closed_forms=True)
     check_events(events, (LinkBandwidth,), "run_collective")
     seed = check_seed("seed", seed)
     size = parse_size(num_bytes, "num_bytes")
@@ -137,9 +137,11 @@ def run_collective(
     unit = group if group is not None else group_size(count, unit_size(fabric))
     run = (collective, name, count, unit, size, shape if shape[0] else None)
     fabric = with_circuits_for_collective(fabric, members, run, seed)
-    if fidelity == "analytic":
+    if fidelity == ANALYTIC:
         if events or start_s is not None:
-            raise ConfigError("fidelity='analytic' knows neither events nor start_s; use fidelity='flow'")
+            raise ConfigError(
+                "fidelity='analytic' knows neither events nor start_s; use an engine, fidelity='flow' say"
+            )
         return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
     schedule = graph.add_schedule(collective, name, count, unit, shape)
@@ -152,7 +154,7 @@ def run_collective(
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events))
     raw = _core.run_session(
-        graph, router, num_planes=fabric.planes, seed=seed, fold=fold,
+        graph, router, num_planes=fabric.planes, seed=seed, fold=fold, fidelity=fidelity,
         link_events=link_event_list(events, router, fabric),
     )  # fmt: skip
     expected = _expected_bytes(_core.Schedule(collective, name, count, unit, shape), size)

@@ -11,8 +11,9 @@ from rostam_py.checks import check_integers, check_seed
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.html import html_pairs
+from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
-from rostam_py.simulation.network import check_fidelity, list_of, make_router
+from rostam_py.simulation.network import list_of, make_router
 from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size
 
 
@@ -66,7 +67,7 @@ def run_flows(
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links
         of bandwidth 0.
     """
-    check_fidelity(fidelity, ("flow",))
+    check_fidelity(fidelity)
     check_events(events, (LinkBandwidth, Reroute), "run_flows")
     seed = check_seed("seed", seed)
     sources, targets = _ends(fabric, "src", src), _ends(fabric, "dst", dst)
@@ -87,7 +88,7 @@ def run_flows(
     raw = _core.run_flows(
         router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),
-        seed=seed, link_events=link_event_list(events, router, fabric), reroutes=reroutes,
+        seed=seed, link_events=link_event_list(events, router, fabric), reroutes=reroutes, fidelity=fidelity,
     )  # fmt: skip
     return FlowsResult(
         _seconds(raw["sent_ps"]),

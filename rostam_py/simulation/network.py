@@ -1,4 +1,4 @@
-"""What simulations share: routers over a fabric, fidelities, names of links, the unit of hierarchical collectives."""
+"""What simulations share: routers over a fabric, names of links, the unit of hierarchical collectives."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.traffic import schedule_traffic
 
 __all__ = [
-    "check_fidelity", "group_size", "link_name", "list_of", "make_router", "unit_size", "with_circuits_for_collective",
+    "group_size", "link_name", "list_of", "make_router", "unit_size", "with_circuits_for_collective",
 ]  # fmt: skip
 
 
@@ -28,12 +28,6 @@ def with_circuits_for_collective(fabric: Any, members: np.ndarray, run: tuple[An
         return fabric
     src, dst, num_bytes = schedule_traffic(*run)
     return with_circuits_for(fabric, members[src], members[dst], num_bytes, seed=seed)
-
-
-def check_fidelity(fidelity: str, allowed: tuple[str, ...]) -> None:
-    """Raise ConfigError unless ``fidelity`` is allowed here."""
-    if fidelity not in allowed:
-        raise ConfigError(f"fidelity is {fidelity!r}; it must be one of: {', '.join(allowed)}")
 
 
 def list_of(key: str, values: Any, count: int, what: str, *, instead: str = "") -> list[Any]:

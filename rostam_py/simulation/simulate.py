@@ -12,8 +12,9 @@ from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.plan import Plan
+from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
-from rostam_py.simulation.network import check_fidelity, list_of, make_router
+from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.result import PS, RunResult
 from rostam_py.simulation.task_graph import CATEGORIES, CompiledGraph, compile_plans, seconds_to_ps
 from rostam_py.units import parse_time
@@ -40,7 +41,8 @@ def simulate(
 
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
         nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
-    Args: fidelity: "flow". routing: "spray" or "hash". seed: of the hash and of circuits, 0 to 2^64 - 1.
+    Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of
+        circuits, 0 to 2^64 - 1.
         fold: simulate devices that must behave alike once, and rings whose links nobody else uses meanwhile
         without their messages (same numbers, see MODEL H24); False simulates every device and message. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
@@ -51,7 +53,7 @@ def simulate(
     Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
-    check_fidelity(fidelity, ("flow",))
+    check_fidelity(fidelity)
     check_events(events, (LinkBandwidth,), "simulate")
     seed = check_seed("seed", seed)
     plans = [plan] if isinstance(plan, Plan) else list(plan)
@@ -78,6 +80,7 @@ def simulate(
         steady_tolerance=STEADY_TOLERANCE,
         seed=seed,
         fold=fold,
+        fidelity=fidelity,
         link_events=link_event_list(events, router, fabric),
         timeline_devices=_recorded(graph, timeline),
     )

@@ -1,0 +1,42 @@
+// LinkTable: the links of a system as engines see them, by id. An engine link is one directed link of the fabric, a
+// bundle of equal ones, or, in a folded system, one that stands for a class.
+// Example: LinkTable(*fabric, engine_links)[0].bytes_per_s; LinkTable({1e9, 1e9}) for two links with nothing known.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "routing/engine_links.h"
+#include "sim/sim_time.h"
+
+namespace rostam::network {
+
+struct EngineLink {
+  double bytes_per_s = 0;
+  int32_t link_class = 0;  // of the fabric's links: what a protocol's share and hop cost are looked up by
+  SimTime hop_cost;        // that a protocol pays per step over this link, besides the route's latency
+};
+
+class LinkTable {
+ public:
+  LinkTable() = default;
+  // Links of class 0 that stand for no fabric link. Units: [bytes/s].
+  explicit LinkTable(const std::vector<double>& capacities);
+  // The links of one plane.
+  LinkTable(const fabric::Fabric& fabric, const routing::EngineLinks& links);
+
+  int32_t size() const { return static_cast<int32_t>(links_.size()); }
+  const EngineLink& operator[](int32_t link) const { return links_[static_cast<size_t>(link)]; }
+
+  // The fabric links (ids) that an engine link stands for; none in a folded system.
+  const std::vector<int32_t>& members(int32_t link) const { return members_[static_cast<size_t>(link)]; }
+
+  // Adds a link; returns its id.
+  int32_t add(const EngineLink& link, std::vector<int32_t> members = {});
+
+ private:
+  std::vector<EngineLink> links_;
+  std::vector<std::vector<int32_t>> members_;
+};
+
+}  // namespace rostam::network

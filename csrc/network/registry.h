@@ -1,0 +1,42 @@
+// Registry of engines by name (the configuration's `fidelity`). An engine is one file that defines
+// make_<name>_network and <name>_engine_traits, and a line in builtin.inc.
+// Example: make_network("flow", queue, links, client)->start({route, bytes, token});
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "network/link_table.h"
+#include "network/network.h"
+
+namespace rostam::network {
+
+// What a session may rely on.
+struct EngineTraits {
+  // Links and transfers may stand for many that behave alike: shares of a route may be any number above 0.
+  // Else the session runs unfolded.
+  bool can_fold = false;
+  // A transfer that shares none of its links is sent at the least of capacity / share, from its start to its end, so
+  // that shortcuts may compute it and resume() it. Else every message is started.
+  bool exact_when_alone = false;
+  const char* summary = "";  // one line, for lists
+};
+
+#define ROSTAM_ENGINE(name)                                                                                         \
+  std::unique_ptr<Network> make_##name##_network(EventQueue& queue, const LinkTable& links, NetworkClient& client); \
+  EngineTraits name##_engine_traits();
+#include "network/builtin.inc"
+#undef ROSTAM_ENGINE
+
+// `queue` and `client` must outlive the network; `links` is read here only.
+// Throws: ConfigError listing the registered names if `fidelity` is not one of them.
+std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
+                                      NetworkClient& client);
+
+// Throws: as make_network.
+EngineTraits engine_traits(const std::string& fidelity);
+
+std::vector<std::string> engine_names();
+
+}  // namespace rostam::network

@@ -1,0 +1,28 @@
+"""Fidelities: the engines that the core has, and the tier without one.
+
+Example:
+    check_fidelity("packet")  # raises ConfigError, listing what there is
+"""
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+
+# Closed forms instead of a simulation; only single collectives have them.
+ANALYTIC = "analytic"
+
+
+def engines() -> dict[str, str]:
+    """Return what each registered engine is, in one line, by name."""
+    return {name: _core.engine_traits(name).summary for name in _core.engine_names()}
+
+
+def fidelities() -> dict[str, str]:
+    """Return what each value of ``fidelity`` is, in one line: the engines and the analytic tier."""
+    return engines() | {ANALYTIC: "closed forms of single collectives, without a simulation"}
+
+
+def check_fidelity(fidelity: str, *, has_closed_forms: bool = False) -> None:
+    """Raise ConfigError unless ``fidelity`` is an engine, or the analytic tier where there are closed forms."""
+    allowed = fidelities() if has_closed_forms else engines()
+    if fidelity not in allowed:
+        raise ConfigError(f"fidelity is {fidelity!r}; it must be one of: {', '.join(allowed)}")
