@@ -56,7 +56,7 @@ try:
     setup(
         packages=find_packages(include=["rostam_py", "rostam_py.*"]) + sorted(MAPPED),
         package_dir=MAPPED,
-        package_data={"rostam_py.costs": ["tables/*.json"], "rostam_py.report": ["assets/*"]}
+        package_data={"rostam_py.costs": ["tables/*.json"], "rostam_py.report.page": ["assets/*"]}
         | {name: ["*.yaml"] for name in MAPPED},
         # Objects outlive one installation, and needs_recompile alone says what is compiled again.
         options={"build_ext": {"build_temp": "build/core", "force": True}},

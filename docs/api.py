@@ -18,7 +18,8 @@ SECTIONS = ("Model", "Args", "Returns", "Raises", "Cost", "Source", "Example", "
 PAGES = (
     "units", "errors", "graph", "tracing", "costs", "costs.table", "costs.profile", "fabrics", "fabrics.fabric",
     "fabrics.config", "fabrics.throughput", "convergence", "placement", "simulation", "searching", "fleet", "sweep",
-    "sweep.columns", "report.report", "report.load", "report.figure", "report.wandb_sink",
+    "sweep.columns", "report.report", "report.run.load", "report.sweep.load", "report.drawing.figure",
+    "report.sinks.wandb_sink",
 )  # fmt: skip
 
 _HEAD = re.compile(rf"^({'|'.join(SECTIONS)}):(?: (.*))?$")

@@ -15,7 +15,7 @@ from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.plan import Machine, Strategy
-from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.sweep import settings
@@ -52,7 +52,7 @@ def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions
             path = write_report(folder)
         console.print(f"open {path}", highlight=False, markup=False, soft_wrap=True)
     if wandb is not None and wandb.enable:
-        from rostam_py.report.wandb_sink import log_run
+        from rostam_py.report.sinks.wandb_sink import log_run
 
         with console.status("writing to Weights & Biases"):
             text = log_run(folder, wandb)

@@ -16,7 +16,7 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.strategy import Strategy
-from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_sink import WandbOptions
 
 # Fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
 STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time", "quantum": "time"}

@@ -16,7 +16,7 @@ from rich.table import Table
 from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
-from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
 from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_time
@@ -60,7 +60,7 @@ class Watch:
         self._logger: Any = None
         self._last = time.monotonic()
         if options.enable:
-            from rostam_py.report.wandb_sink import SweepLogger
+            from rostam_py.report.sinks.wandb_sink import SweepLogger
 
             folder.mkdir(parents=True, exist_ok=True)
             self._logger = SweepLogger(options, manifest, folder)

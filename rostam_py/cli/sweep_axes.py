@@ -25,7 +25,7 @@ from rostam_py.cli.sweep_schema import JobConfig, SweepSection
 from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
-from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.axis_checks import check_clashes
 from rostam_py.sweep.settings import complete_jobs

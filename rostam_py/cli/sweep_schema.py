@@ -6,7 +6,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from rostam_py.cli.schema import FailuresConfig, SearchOptions, StrategyConfig
-from rostam_py.report.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.sweep.options import SweepOptions
 
 

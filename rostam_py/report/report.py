@@ -12,13 +12,15 @@ from typing import Any
 
 from rostam_py import __version__
 from rostam_py.errors import ConfigError
-from rostam_py.report.figure import Figure
-from rostam_py.report.headline import run_headline, sweep_headline
-from rostam_py.report.load import SweepData, is_sweep_folder, load_run, load_sweep
-from rostam_py.report.page import Page, render
-from rostam_py.report.scales import named_label, number
-from rostam_py.report.static import check_formats, write_static
-from rostam_py.report.sweep_figures import Section, sweep_sections, unique_names
+from rostam_py.report.drawing.figure import Figure, Section, unique_names
+from rostam_py.report.drawing.scales import named_label, number
+from rostam_py.report.page.page import Page, render
+from rostam_py.report.run.headline import run_headline
+from rostam_py.report.run.load import load_run
+from rostam_py.report.sinks.static import check_formats, write_static
+from rostam_py.report.sweep.figures import sweep_sections
+from rostam_py.report.sweep.headline import sweep_headline
+from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.units import format_bandwidth, format_size, format_time
 
 _MOST_LABELS = 12
@@ -81,7 +83,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 def sweep_page(data: SweepData) -> Page:
     """Return the page of a sweep."""
-    from rostam_py.report.table import points_table
+    from rostam_py.report.page.table import points_table
 
     sections = sweep_sections(data)
     sections += [_detail_section(data, key, detail) for key, detail in data.details.items()]
@@ -99,7 +101,7 @@ def sweep_page(data: SweepData) -> Page:
 
 def run_page(detail: dict[str, Any]) -> Page:
     """Return the page of one run."""
-    from rostam_py.report.run_figures import run_figures
+    from rostam_py.report.run.figures import run_figures
 
     facts = {
         _plain_name(name): _said(name, value) for name, value in detail.get("result", {}).items() if name in _RUN_FACTS
@@ -114,7 +116,7 @@ def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Sectio
     """Return the figures of one detailed point, named after its axes."""
     import polars as pl
 
-    from rostam_py.report.run_figures import run_figures
+    from rostam_py.report.run.figures import run_figures
 
     rows = data.table.filter(pl.col("key") == key)
     labels = [named_label(axis, str(data.labels_of(rows, axis)[0])) for axis in data.axes] if len(rows) else []

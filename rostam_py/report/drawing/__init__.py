@@ -1,0 +1,1 @@
+"""What all figures share: the Figure itself, units and colours, axes."""

@@ -1,0 +1,388 @@
+"""Link utilisation of a run on a drawing of its fabric."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rostam_py.report.drawing.drawing import new_plot
+from rostam_py.report.drawing.figure import Figure
+from rostam_py.report.drawing.scales import COLOURS, PAPER_SYMBOLS, label
+from rostam_py.units import format_size
+
+if TYPE_CHECKING:
+    import matplotlib.axes
+    import plotly.graph_objects
+
+# From idle to hot, readable on white and on black, lightness falling with load for colour-blind readers.
+RAMP = ("#A6B8C8", "#BDB6AE", "#D6B592", "#EDAE73", "#F59B54", "#F2813E", "#E6632F", "#D24325", "#B5241D", "#8E0B16")
+_IDLE = "rgba(140,150,160,0.45)"
+_FAILED, _UNUSED = -2, -1  # in place of a tenth of the scale
+_FRAME = "rgba(128,128,128,0.5)"
+_WIDTH_PX, _TREE_HEIGHT_PX, _MAX_HEIGHT_PX = 460, 380, 480  # two figures stand side by side on a page
+_CURVE_POINTS = 9
+# Width of the coolest lines [px] by how many there are.
+_THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))
+
+# Colour, symbol and size relative to an accelerator's, of a kind of vertex.
+_KINDS = {
+    "accelerator": ("#44546A", "circle", 1.0), "board": ("#44546A", "square", 1.3), "NIC": ("#9AA5B1", "diamond", 0.8),
+    "server switch": (COLOURS[5], "square", 1.2), "leaf": (COLOURS[0], "square", 1.5),
+    "row switch": (COLOURS[0], "square", 1.5), "switch": (COLOURS[0], "square", 1.5),
+    "column switch": (COLOURS[2], "square", 1.5), "spine": (COLOURS[2], "square", 1.5),
+    "pod switch": (COLOURS[2], "square", 1.5), "row spine": (COLOURS[5], "diamond", 1.5),
+    "column spine": (COLOURS[3], "diamond", 1.5), "core": (COLOURS[3], "square", 1.5),
+    "network": (COLOURS[2], "square", 2.2), "ideal switch": (COLOURS[2], "square", 2.2),
+    "optical switch": (COLOURS[3], "diamond", 1.5),
+}  # fmt: skip
+_OTHER_KIND = (COLOURS[2], "square", 1.5)
+_MIX_SWITCH = "#6B7785"  # where colours tell jobs apart
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Both directions between two drawn vertices: drawn once, as loaded as the busier one."""
+
+    load: float
+    points: list[tuple[float, float] | None]
+    at: tuple[float, float]
+    hover: str
+    is_failed: bool
+
+
+def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
+    """Return the fabric with its links coloured by utilisation."""
+    import polars as pl
+
+    drawing = detail["drawing"]
+    vertices = drawing["vertices"]
+    pairs = _pairs(drawing)
+    top = load_ceiling([pair.load for pair in pairs])
+    table = pl.DataFrame(
+        [{"source": vertices[link["source"]]["label"], "target": vertices[link["target"]]["label"]}
+         | {key: link[key] for key in ("num_bytes", "utilization", "max_utilization", "count")}
+         for link in drawing["links"]]
+    )  # fmt: skip
+    return Figure(
+        name=f"{head}fabric", title="Link utilisation on the fabric", caption=_caption(detail), table=table,
+        plotly=_plot(detail, pairs, top), paper=partial(_paper, detail, pairs, top),
+    )  # fmt: skip
+
+
+def load_ceiling(loads: Sequence[float]) -> float:
+    """Return a round utilisation that no load exceeds: where the colours end."""
+    highest = max(loads, default=0.0)
+    if highest <= 0:
+        return 1.0
+    unit = 10 ** math.floor(math.log10(highest))
+    ceiling = next(step * unit for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * unit >= highest * (1 - 1e-9))
+    return min(ceiling, 1.0) if highest <= 1 else ceiling
+
+
+def _bin_of(load: float, top: float) -> int:
+    return min(len(RAMP) - 1, int(load / top * len(RAMP) * (1 - 1e-9)))
+
+
+def _caption(detail: Mapping[str, Any]) -> str:
+    drawing = detail["drawing"]
+    words = (
+        "Every line is a link, both directions in one, coloured by the busier: bytes in one iteration over bandwidth"
+    )
+    words += " times iteration time, in one plane."
+    if drawing["grouping"]:
+        words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line stands for all links"
+        words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
+    if any("path" in link and None in link["path"] for link in drawing["links"]):
+        words += " Stubs at the rim are cables that wrap to the opposite side."
+    if drawing["fabric"] == "hammingmesh":
+        words += " Cables to a row or column switch share a lane between the boards, the busiest on top."
+    if drawing["fabric"] in ("sip_ocs", "sip_ring"):
+        words += " Links are optical circuits, as set for this traffic."
+    if any("num_failed" in part for part in (*drawing["links"], *drawing["vertices"])):
+        words += " Failed parts are dotted or crossed."
+    if detail["jobs"]:
+        words += " Accelerators are coloured by job."
+    return words
+
+
+def _pairs(drawing: Mapping[str, Any]) -> list[_Pair]:
+    """Join the two directions of every link, the least loaded pair first."""
+    vertices = drawing["vertices"]
+    found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for link in drawing["links"]:
+        ends = sorted((link["source"], link["target"]))
+        found.setdefault((ends[0], ends[1]), []).append(link)
+    pairs = []
+    for links in found.values():
+        points = _points(next((link for link in links if "path" in link or "bend" in link), links[0]), vertices)
+        lines = [
+            f"<b>{label(vertices[link['source']]['label'])} -> {label(vertices[link['target']]['label'])}</b><br>"
+            f"{format_size(link['num_bytes'])}, {link['utilization']:.2%} busy" + _crowd(link)
+            for link in links
+        ]
+        load = max(link["max_utilization"] for link in links)
+        is_failed = all(link.get("num_failed", 0) == link["count"] for link in links)
+        pairs.append(_Pair(load, points, _anchor(points), "<br>".join(lines), is_failed))
+    return sorted(pairs, key=lambda pair: pair.load)
+
+
+def _crowd(link: Mapping[str, Any]) -> str:
+    failed = f"<br>{link['num_failed']} failed" if link.get("num_failed") else ""
+    if link["count"] == 1:
+        return failed
+    return f"<br>{link['count']:,} links, the busiest {link['max_utilization']:.2%}{failed}"
+
+
+def _points(link: Mapping[str, Any], vertices: Sequence[Mapping[str, Any]]) -> list[tuple[float, float] | None]:
+    """Return the points of a link's line, None where it is broken."""
+    if "path" in link:
+        return [None if point is None else (point[0], point[1]) for point in link["path"]]
+    source, target = vertices[link["source"]], vertices[link["target"]]
+    begin, end = (source["x"], source["y"]), (target["x"], target["y"])
+    if "bend" not in link:
+        return [begin, end]
+    curve: list[tuple[float, float] | None] = []
+    for k in range(_CURVE_POINTS):
+        t = k / (_CURVE_POINTS - 1)
+        a, b, c = (1 - t) ** 2, 2 * t * (1 - t), t**2
+        x, y = (a * begin[d] + b * link["bend"][d] + c * end[d] for d in (0, 1))
+        curve.append((round(x, 4), round(y, 4)))
+    return curve
+
+
+def _anchor(points: Sequence[tuple[float, float] | None]) -> tuple[float, float]:
+    """Return where a link is touched: halfway along its first stroke, or along the last leg of a lane's riser."""
+    first = points[: points.index(None)] if None in points else points
+    stroke = [point for point in first if point is not None]
+    if len(stroke) > 4:
+        return stroke[len(stroke) // 2]
+    (x0, y0), (x1, y1) = stroke[0], stroke[1]
+    return (x0 + x1) / 2, (y0 + y1) / 2
+
+
+def _plot(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float) -> plotly.graph_objects.Figure:
+    drawing = detail["drawing"]
+    xs, ys = zip(*((point[0], point[1]) for point in _all_points(drawing, pairs)), strict=True)
+    margin_x, margin_y = (max(max(side) - min(side), 1e-9) * 0.04 for side in (xs, ys))
+    height = _height(drawing, xs, ys)
+    hidden = {"visible": False, "showgrid": False, "zeroline": False}
+    plot = new_plot(
+        height + 70, margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        xaxis=hidden | {"range": [min(xs) - margin_x, max(xs) + margin_x]},
+        yaxis=hidden | {"range": [min(ys) - margin_y, max(ys) + margin_y]}
+        | ({"scaleanchor": "x"} if drawing["is_to_scale"] else {}),
+    )  # fmt: skip
+    for x0, y0, x1, y1 in drawing["boxes"]:
+        plot.add_shape(type="rect", x0=x0, y0=y0, x1=x1, y1=y1, layer="below", line={"color": _FRAME, "width": 1},
+                       fillcolor="rgba(128,128,128,0.08)")  # fmt: skip
+    sizes = _marker_sizes(drawing, max(max(xs) - min(xs), 1e-9), max(max(ys) - min(ys), 1e-9), height)
+    _add_links(plot, pairs, top, max(1.0, 0.6 * min(sizes)))
+    _add_rings(plot, drawing, top, sizes)
+    _add_touch(plot, pairs, top)
+    _add_vertices(plot, detail, sizes)
+    plot.update_layout(legend_itemsizing="constant")
+    return plot
+
+
+def _all_points(drawing: Mapping[str, Any], pairs: Sequence[_Pair]) -> Iterator[tuple[float, float]]:
+    yield from ((vertex["x"], vertex["y"]) for vertex in drawing["vertices"])
+    yield from (point for pair in pairs for point in pair.points if point is not None)
+
+
+def _height(drawing: Mapping[str, Any], xs: Sequence[float], ys: Sequence[float]) -> int:
+    if not drawing["is_to_scale"]:
+        return _TREE_HEIGHT_PX
+    aspect = (max(ys) - min(ys)) / max(max(xs) - min(xs), 1e-9)
+    return int(min(_MAX_HEIGHT_PX, max(240, _WIDTH_PX * aspect)))
+
+
+def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, height_px: int) -> list[float]:
+    """Return the diameter of every vertex [px]: a share of the distance between neighbours (in its layer), 3 to 15."""
+    vertices = drawing["vertices"]
+    if drawing["is_to_scale"]:
+        places = [(vertex["x"], vertex["y"]) for vertex in vertices if vertex["kind"] in ("accelerator", "board")]
+        near = min((_median_gap(one) for one in (places, sorted(places))), default=width)
+        room = dict.fromkeys((vertex["y"] for vertex in vertices), near * min(_WIDTH_PX / width, height_px / height))
+    else:
+        rows = Counter(vertex["y"] for vertex in vertices)
+        room = {y: _WIDTH_PX / count for y, count in rows.items()}
+    share = 0.3 if drawing["is_to_scale"] and drawing["grouping"] else 0.5  # groups may have rings
+    return [min(15.0, max(3.0, share * room[vertex["y"]]) * _look(vertex["kind"])[2]) for vertex in vertices]
+
+
+def _median_gap(places: Sequence[tuple[float, float]]) -> float:
+    gaps = sorted(math.dist(a, b) for a, b in zip(places, places[1:], strict=False))
+    return gaps[len(gaps) // 2] if gaps else 1.0
+
+
+def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float, widest: float) -> None:
+    """Add a line trace for every tenth of the scale, failed links (dotted) and idle ones first, hot ones on top."""
+    traces: dict[int, tuple[list[float | None], list[float | None]]] = {}
+    for pair in pairs:
+        key = _FAILED if pair.is_failed else (_UNUSED if pair.load == 0 else _bin_of(pair.load, top))
+        xs, ys = traces.setdefault(key, ([], []))
+        for point in (*pair.points, None):
+            xs.append(None if point is None else point[0])
+            ys.append(None if point is None else point[1])
+    thin = next(width for most, width in _THIN if len(pairs) <= most)
+    for key in sorted(traces):
+        line: dict[str, Any] = {"color": _IDLE, "width": thin, "dash": "dot" if key == _FAILED else "solid"}
+        if key >= 0:
+            line = {"color": RAMP[key], "width": min(widest, thin * (1.2 + 0.35 * key))}
+        plot.add_scatter(x=traces[key][0], y=traces[key][1], mode="lines", line=line, hoverinfo="skip",
+                         showlegend=False)  # fmt: skip
+
+
+def _add_rings(
+    plot: plotly.graph_objects.Figure, drawing: Mapping[str, Any], top: float, sizes: Sequence[float]
+) -> None:
+    """Draw the load of links inside a group as a ring round its vertex."""
+    inner = [link for link in drawing["links"] if link["source"] == link["target"]]
+    if not inner:
+        return
+    vertices = [drawing["vertices"][link["source"]] for link in inner]
+    colours = [RAMP[_bin_of(link["max_utilization"], top)] for link in inner]
+    plot.add_scatter(
+        x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
+        marker={"color": colours, "size": [sizes[link["source"]] + 5 for link in inner],
+                "line": {"width": 0}, "opacity": 1,
+                "symbol": [_look(vertex["kind"])[1] for vertex in vertices]},
+        hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+
+
+def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float) -> None:
+    """Add invisible points that say what a link carries, and the colour bar."""
+    bands = [[edge / len(RAMP), colour] for k, colour in enumerate(RAMP) for edge in (k, k + 1)]
+    apart = [pair for pair in pairs if len(set(pair.points)) > 1]
+    plot.add_scatter(
+        x=[pair.at[0] for pair in apart], y=[pair.at[1] for pair in apart], mode="markers", hoverinfo="text",
+        hovertext=[pair.hover for pair in apart], showlegend=False,
+        marker={
+            "color": [100 * pair.load for pair in apart], "cmin": 0, "cmax": 100 * top, "opacity": 0, "size": 9,
+            "colorscale": bands, "showscale": True,
+            "colorbar": {"title": {"text": "utilisation"}, "ticksuffix": "%", "thickness": 14, "len": 0.8},
+        },
+    )  # fmt: skip
+
+
+def _look(kind: str) -> tuple[str, str, float]:
+    if kind.startswith("tier-"):  # of a custom fabric
+        return COLOURS[2 * int(kind.removeprefix("tier-").split()[0]) % len(COLOURS)], *_OTHER_KIND[1:]
+    return _KINDS.get(kind, _OTHER_KIND)
+
+
+def _legend_groups(detail: Mapping[str, Any]) -> list[tuple[str, str, list[Mapping[str, Any]]]]:
+    """Return (words, colour, vertices): by kind, accelerators of a mix by job; idle and failed ones apart."""
+    jobs = [job["name"] for job in detail["jobs"]]
+    order = {kind: place for place, kind in enumerate(_KINDS)}
+    groups: dict[tuple[float, int, str, str], list[Mapping[str, Any]]] = {}
+    for vertex in detail["drawing"]["vertices"]:
+        kind, job = vertex["kind"], vertex.get("job", -2)
+        words, colour = kind, _look(kind)[0] if not jobs or job == -1 else _MIX_SWITCH
+        if vertex.get("num_failed") == vertex["count"]:
+            words = f"failed {kind}"
+        elif job == -1:
+            words = f"idle {kind}"
+        elif jobs and job >= 0:
+            words, colour = jobs[job], COLOURS[job % len(COLOURS)]
+        key = (order.get(kind, len(order)), job if job >= 0 else len(jobs), words, colour)
+        groups.setdefault(key, []).append(vertex)
+    return [(words, colour, groups[key]) for key in sorted(groups) for *_, words, colour in [key]]
+
+
+def _add_vertices(plot: plotly.graph_objects.Figure, detail: Mapping[str, Any], sizes: Sequence[float]) -> None:
+    inner = {link["source"]: link for link in detail["drawing"]["links"] if link["source"] == link["target"]}
+    number = {id(vertex): k for k, vertex in enumerate(detail["drawing"]["vertices"])}
+    for words, colour, vertices in _legend_groups(detail):
+        symbol = _look(vertices[0]["kind"])[1]
+        own = [sizes[number[id(vertex)]] for vertex in vertices]
+        is_idle = words.startswith("idle ")
+        plot.add_scatter(
+            x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
+            name=label(words + _each(vertices)), hoverinfo="text",
+            hovertext=[_vertex_hover(vertex, words, inner.get(number[id(vertex)])) for vertex in vertices],
+            marker={
+                "color": "#FFFFFF" if is_idle else colour, "size": own, "opacity": 1,
+                "symbol": "x" if words.startswith("failed ") else symbol,
+                "line": {"color": colour if is_idle else "#FFFFFF", "width": 1 if max(own) > 5 or is_idle else 0},
+            },
+        )  # fmt: skip
+
+
+def _each(vertices: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many each drawn vertex stands for, if more than one."""
+    counts = {vertex["count"] for vertex in vertices}
+    if counts == {1}:
+        return ""
+    return f" (each {min(counts):,})" if len(counts) == 1 else f" (each {min(counts):,} to {max(counts):,})"
+
+
+def _vertex_hover(vertex: Mapping[str, Any], words: str, inner: Mapping[str, Any] | None) -> str:
+    lines = [f"<b>{label(vertex['label'])}</b>"]
+    if words != vertex["kind"]:
+        lines.append(label(words))
+    if vertex["count"] > 1:
+        lines.append(f"{vertex['count']:,} drawn as one")
+    if vertex.get("num_failed"):
+        lines.append(f"{vertex['num_failed']} failed")
+    if inner is not None:
+        lines.append(f"inside: {format_size(inner['num_bytes'])}, {inner['utilization']:.2%} busy{_crowd(inner)}")
+    return "<br>".join(lines)
+
+
+def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float, axes: matplotlib.axes.Axes) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    drawing = detail["drawing"]
+    for x0, y0, x1, y1 in drawing["boxes"]:
+        axes.fill([x0, x1, x1, x0], [y0, y0, y1, y1], facecolor="#F2F2F2", edgecolor="#C0C0C0", linewidth=0.5)
+    strokes, colours, widths = [], [], []
+    for pair in pairs:
+        place = _bin_of(pair.load, top)
+        for stroke in _strokes(pair.points):
+            strokes.append(stroke)
+            colours.append(RAMP[place] if pair.load > 0 else "#D5DADF")
+            widths.append(0.3 + 0.12 * place if pair.load > 0 else 0.25)
+    axes.add_collection(LineCollection(strokes, colors=colours, linewidths=widths))
+    sizes = _marker_sizes(drawing, *_extent(drawing), 400)
+    number = {id(vertex): k for k, vertex in enumerate(drawing["vertices"])}
+    for words, colour, vertices in _legend_groups(detail):
+        symbol = PAPER_SYMBOLS["x" if words.startswith("failed ") else _look(vertices[0]["kind"])[1]]
+        axes.scatter(
+            [vertex["x"] for vertex in vertices], [vertex["y"] for vertex in vertices], label=words, zorder=3,
+            s=[sizes[number[id(vertex)]] ** 2 / 8 for vertex in vertices], marker=symbol, edgecolors=colour,
+            facecolors="white" if words.startswith("idle ") else colour, linewidths=0.5,
+        )  # fmt: skip
+    axes.autoscale_view()
+    if drawing["is_to_scale"]:
+        axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+    norm = BoundaryNorm([100 * top * k / len(RAMP) for k in range(len(RAMP) + 1)], len(RAMP))
+    shades = ScalarMappable(norm, ListedColormap(RAMP))
+    axes.figure.colorbar(shades, ax=axes, label="utilisation [%]", shrink=0.8)
+
+
+def _extent(drawing: Mapping[str, Any]) -> tuple[float, float]:
+    spans = []
+    for axis in ("x", "y"):
+        values = [vertex[axis] for vertex in drawing["vertices"]]
+        spans.append(max(max(values) - min(values), 1e-9))
+    return spans[0], spans[1]
+
+
+def _strokes(points: Sequence[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
+    strokes: list[list[tuple[float, float]]] = [[]]
+    for point in points:
+        if point is None:
+            strokes.append([])
+        else:
+            strokes[-1].append(point)
+    return strokes

@@ -1,0 +1,21 @@
+"""What the report of a run says first, in a sentence computed from its result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rostam_py.report.drawing.scales import BREAKDOWN, number
+from rostam_py.units import format_time
+
+
+def run_headline(detail: dict[str, Any]) -> list[str]:
+    """Return a sentence about one run: its time, and the largest parts of it."""
+    result = detail.get("result", {})
+    total, breakdown = result.get("iteration_time_s"), result.get("breakdown_s") or {}
+    if not total:
+        return []
+    parts = sorted(((seconds, kind) for kind, seconds in breakdown.items() if seconds > 0), reverse=True)
+    words = {**{column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in BREAKDOWN.items()}}
+    shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
+    rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
+    return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else ".")]

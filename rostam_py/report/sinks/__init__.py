@@ -1,0 +1,1 @@
+"""Where results go besides the page: files for papers, Weights & Biases."""

@@ -1,0 +1,1 @@
+"""A sweep's folder, how its points are read, and its figures."""
