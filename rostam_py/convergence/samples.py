@@ -8,6 +8,7 @@ Example:
 from dataclasses import dataclass
 
 from rostam_py.convergence.curve import Curve
+from rostam_py.convergence.curves import CURVES
 from rostam_py.errors import ConfigError
 
 
@@ -75,6 +76,4 @@ def _fits(curve: Curve, samples: Samples) -> bool:
 
 
 def _fitting(samples: Samples) -> list[str]:
-    from rostam_py.convergence import CURVES
-
     return [name for name in CURVES if _fits(CURVES.get(name), samples)]

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.convergence.curve import Curve
+from rostam_py.convergence.curves import default_curve, get_curve
+from rostam_py.convergence.samples import notes_for
 from rostam_py.html import html_pairs
 from rostam_py.units import format_time
 
@@ -59,9 +61,6 @@ def time_to_accuracy(
     Raises: ConfigError for a batch outside the measured range, a model without a curve, or a curve whose samples are
         not the model's.
     """
-    from rostam_py.convergence import default_curve, get_curve
-    from rostam_py.convergence.samples import notes_for
-
     curve = default_curve(result.plan.graph_name) if convergence is None else get_curve(convergence)
     notes = (*notes_for(curve, result.plan.graph_name), *curve.notes)
     batch = result.plan.global_batch
