@@ -1,21 +1,29 @@
 """Bills of materials: what switches and cables of a fabric cost.
 
+The list prices parts of 400 Gb/s. A faster link needs several of them side by side, so that dollars grow with bandwidth
+(MODEL 28): ceil(bandwidth / 400 Gb/s) cables a link, and as many switches, in every plane.
 Source: HammingMesh, section III-C and appendix E, prices of April 2022; NICs, boards and packaging not counted.
 """
 
+import math
 from dataclasses import dataclass
 
 from rostam_py.html import html_table
 
 SWITCH_USD = 14_280.0
 SWITCH_PORTS = 64
-PORT_BYTES_PER_S = 50e9  # 400 Gb/s, what the priced switches and cables carry
+PORT_BYTES_PER_S = 50e9  # 400 Gb/s, what a port of the priced switches and a priced cable carry
 CABLE_USD = {"DAC": 272.0, "AoC": 603.0}
+
+
+def parts_per_port(bytes_per_s: float) -> int:
+    """Return how many priced cables, or ports of priced switches, one link of this bandwidth needs: at least one."""
+    return max(1, math.ceil(bytes_per_s / PORT_BYTES_PER_S * (1 - 1e-12)))  # 50e9 by way of a division is one part
 
 
 @dataclass(frozen=True, slots=True)
 class BillOfMaterials:
-    """Parts of a fabric over all planes.
+    """Parts of 400 Gb/s of a fabric over all planes: a fast link counts as several cables and switch ports.
 
     num_cables: medium ("DAC", 5 m copper; "AoC", 20 m active optical) -> cables.
     """
@@ -35,4 +43,4 @@ class BillOfMaterials:
         rows += [(f"{medium} cables", count, CABLE_USD[medium]) for medium, count in self.num_cables.items()]
         cells = [(name, f"{n:,}", f"{usd:,.0f} USD", f"{n * usd:,.0f} USD") for name, n, usd in rows]
         cells.append(("total", "", "", f"{self.total_usd:,.0f} USD"))
-        return html_table("bill of materials", cells, ("part", "count", "each", "price"))
+        return html_table("bill of materials in 400 Gb/s parts", cells, ("part", "count", "each", "price"))

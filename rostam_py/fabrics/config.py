@@ -1,13 +1,13 @@
 """What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
 
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.bill import BillOfMaterials
+from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -64,6 +64,9 @@ class FabricConfig:
         planes: identical planes side by side, >= 1.
     """
 
+    # Whether the price list has every switch of the fabric, so that its price may stand beside others'.
+    is_fully_priced: ClassVar[bool] = True
+
     link_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
     accelerator_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
     link_latency: Any = field(default="20 ns", metadata={"unit": "time"})
@@ -115,6 +118,11 @@ class FabricConfig:
         return self.injection_bandwidth_bytes_per_s
 
     @property
+    def parts_per_link(self) -> int:
+        """Priced parts that stand for one link: those of its bandwidth in every plane (MODEL 28)."""
+        return self.planes * parts_per_port(self.link_bandwidth_bytes_per_s)
+
+    @property
     def is_circuit_switched(self) -> bool:
         """Whether routes need circuits (MODEL G)."""
         return False
@@ -144,9 +152,9 @@ class FabricConfig:
         return None
 
     def bill_of_materials(self) -> BillOfMaterials:
-        """Price switches and cables of all planes.
+        """Price switches and cables of all planes; a link, and a switch, count ``parts_per_link`` times.
 
-        Raises: ConfigError for a fabric that nobody can buy.
+        Raises: ConfigError for a fabric that cannot be bought.
         """
         raise ConfigError(f"{type(self).__name__} describes an ideal or unpriced fabric: no bill of materials exists")
 

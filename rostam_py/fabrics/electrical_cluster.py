@@ -1,11 +1,10 @@
 """electrical_cluster: fast servers joined by a slower ideal network."""
 
-import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials
+from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials, parts_per_port
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.fat_tree import FatTreeConfig
 from rostam_py.units import parse_bandwidth, parse_time
@@ -27,6 +26,9 @@ class ElectricalClusterConfig(FabricConfig):
         link_latency: added by each link of a path (2 inside a server, 4 between servers).
     Source: SiP-ML, section 4.1 (Elect-Cluster), table 1.
     """
+
+    # The switches inside its servers, of the full bandwidth, are not on the price list.
+    is_fully_priced: ClassVar[bool] = False
 
     num_accelerators: int
     server_size: int = 8
@@ -55,10 +57,13 @@ class ElectricalClusterConfig(FabricConfig):
         num_servers = -(-self.num_accelerators // self.server_size)
         if num_servers == 1:
             return BillOfMaterials(0, {"DAC": 0})
-        ports = math.ceil(parse_bandwidth(self.server_bandwidth) / PORT_BYTES_PER_S)
+        ports = self.planes * parts_per_port(parse_bandwidth(self.server_bandwidth) / self.planes)
         if num_servers <= SWITCH_PORTS:
             return BillOfMaterials(ports, {"DAC": ports * num_servers})
-        return FatTreeConfig(num_accelerators=num_servers, radix=SWITCH_PORTS, planes=ports).bill_of_materials()
+        tree = FatTreeConfig(
+            num_accelerators=num_servers, radix=SWITCH_PORTS, planes=ports, link_bandwidth=PORT_BYTES_PER_S
+        )
+        return tree.bill_of_materials()
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""

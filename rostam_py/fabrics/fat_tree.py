@@ -127,11 +127,12 @@ class FatTreeConfig(FabricConfig):
     def bill_of_materials(self) -> BillOfMaterials:
         """Price all planes: copper to accelerators, active optical cables between switches.
 
-        Model: what is inside a server counts as packaging, which the price list leaves out.
+        Model: a link faster than 400 Gb/s takes several parts. What is inside a server counts as packaging, which the
+            price list leaves out.
         """
         from rostam_py import _core
 
         core = _core.make_fabric("fat_tree", self.core_parameters())
         num_between = core.num_cables - self.num_accelerators
-        cables = {"DAC": self.planes * self.num_accelerators, "AoC": self.planes * num_between}
-        return BillOfMaterials(self.planes * core.num_switches, cables)
+        cables = {"DAC": self.parts_per_link * self.num_accelerators, "AoC": self.parts_per_link * num_between}
+        return BillOfMaterials(self.parts_per_link * core.num_switches, cables)

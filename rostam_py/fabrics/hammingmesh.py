@@ -154,7 +154,8 @@ class HammingMeshConfig(FabricConfig):
         copper = rows.num_end_cables + wraps
         optical = columns.num_end_cables - wraps + rows.num_tree_cables + columns.num_tree_cables
         switches = rows.num_switches + columns.num_switches
-        return BillOfMaterials(self.planes * switches, {"DAC": self.planes * copper, "AoC": self.planes * optical})
+        parts = self.parts_per_link
+        return BillOfMaterials(parts * switches, {"DAC": parts * copper, "AoC": parts * optical})
 
     def _wire(self, what: str, wiring: str, length: int, boards: int, across: tuple[int, int]) -> Dimension:
         """Resolve one dimension; ``across``: a board's lines, and boards, in the other dimension."""

@@ -81,7 +81,7 @@ class TorusConfig(FabricConfig):
         count = math.prod(self.dims)
         # Of every part links in a row along a dimension, part - 1 stay on the board.
         cables = sum(count // part for size, part in zip(self.dims, board, strict=True) if size > 1)
-        return BillOfMaterials(0, {"DAC": self.planes * cables})
+        return BillOfMaterials(0, {"DAC": self.parts_per_link * cables})
 
 
 def _number(cell: tuple[int, ...], dims: tuple[int, ...], board: tuple[int, ...]) -> int:

@@ -39,6 +39,38 @@ def test_bills_of_materials_meet_the_published_prices(name, params, cables, mill
     assert bill.total_usd == pytest.approx(million_usd * 1e6, rel=3e-3)
 
 
+# The demonstration has 256 accelerators (MODEL 28). By hand from the price list: the tree has 8 + 4 switches of
+# 14,280 US$, 256 DAC of 272 and 256 AoC of 603: 395,360 US$ in parts of 400 Gb/s, of which 8 Tb/s take 20.
+@pytest.mark.parametrize(
+    ("bandwidth", "planes", "parts"),
+    [
+        ("8 Tb/s", 1, 20),
+        ("400 Gb/s", 1, 1),
+        ("401 Gb/s", 1, 2),
+        ("100 Gb/s", 1, 1),
+        ("8 Tb/s", 16, 32),
+        ("8 Tb/s", 20, 20),
+    ],
+)
+def test_dollars_grow_with_bandwidth_in_whole_parts_of_every_plane(bandwidth, planes, parts):
+    tree = build_fabric("fat_tree", num_accelerators=256, accelerator_bandwidth=bandwidth, planes=planes)
+    bill = tree.bill_of_materials()
+    assert (bill.num_switches, bill.num_cables) == (parts * 12, {"DAC": parts * 256, "AoC": parts * 256})
+    assert bill.total_usd == parts * 395_360
+
+
+# HammingMesh: 8 Tb/s over four ports are 5 parts a link. 16 switches, 256 DAC and 256 AoC of 400 Gb/s: 452,480 US$.
+def test_a_mesh_needs_a_quarter_of_the_parts_a_link_at_the_same_injection_bandwidth():
+    params = {"board": (2, 2), "boards": (8, 8), "accelerator_bandwidth": "8 Tb/s"}
+    assert build_fabric("hammingmesh", **params).bill_of_materials().total_usd == 5 * 452_480
+
+
+# A torus of 8 x 8 has 128 cables, of 2 Tb/s each where an accelerator has 8.
+def test_a_torus_pays_for_the_parts_of_its_links():
+    bill = build_fabric("torus", dims=(8, 8), accelerator_bandwidth="8 Tb/s").bill_of_materials()
+    assert bill.total_usd == 128 * 5 * 272
+
+
 # One port of 400 Gb/s a server: one switch up to 64 servers, else a nonblocking tree; 800 Gb/s are two networks.
 @pytest.mark.parametrize(
     ("servers", "params", "switches", "cables"),
@@ -46,6 +78,7 @@ def test_bills_of_materials_meet_the_published_prices(name, params, cables, mill
         (1, {}, 0, {"DAC": 0}),
         (64, {}, 1, {"DAC": 64}),
         (64, {"server_bandwidth": "800 Gb/s"}, 2, {"DAC": 128}),
+        (64, {"server_bandwidth": "800 Gb/s", "planes": 4}, 4, {"DAC": 256}),
         (1024, {"server_bandwidth": "200 Gb/s"}, 32 + 16, {"DAC": 1024, "AoC": 1024}),
     ],
 )

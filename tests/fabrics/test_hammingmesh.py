@@ -144,7 +144,7 @@ def test_bills_of_materials_meet_the_published_counts_and_prices(board, boards, 
 @pytest.mark.parametrize("board", [(2, 3), (1, 2), (2, 1)])
 @pytest.mark.parametrize("wiring", ["auto", "tree"])
 def test_a_bill_counts_the_cables_and_switches_of_the_built_fabric(board, boards, wiring):
-    fabric = mesh(board, boards, wiring=wiring, radix=6, planes=2)
+    fabric = mesh(board, boards, wiring=wiring, radix=6, planes=2, link_bandwidth="400 Gb/s")
     bill = fabric.bill_of_materials()
     (a, b), (x, y) = board, boards
     assert sum(bill.num_cables.values()) == fabric.num_links - 2 * x * y * (b * (a - 1) + a * (b - 1))

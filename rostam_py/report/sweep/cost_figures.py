@@ -11,16 +11,14 @@ from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import (
     PAPER_SYMBOLS,
     Scale,
-    bandwidth_scale,
     count_scale,
     label,
-    log_range,
     number,
     paper_label,
     short_strategy,
     time_scale,
 )
-from rostam_py.report.sweep.prices import BASIS, NETWORK, by_bandwidth, left_out, priced
+from rostam_py.report.sweep.prices import BASIS, NETWORK, left_out, priced
 from rostam_py.report.sweep.reading import BANDWIDTH, ModelPoints, Reading, has_values
 
 if TYPE_CHECKING:
@@ -34,15 +32,13 @@ COSTS = {
     "cost_usd": ("cost of training", "cost of training", "US$"),
 }
 _NETWORK_WORDS = (
-    f"Prices: {BASIS} (HammingMesh's, April 2022; no NICs, nothing inside servers). Faster links cost no more there, so"
-    " a line joins the Pareto front of one bandwidth per accelerator: the settings that no other of the same bandwidth"
-    " beats in both. Of two fabrics the one of fewer, faster links looks cheaper than it is."
+    f"Prices: {BASIS} (HammingMesh's list of April 2022; no NICs, nothing inside servers). A link below 400 Gb/s costs"
+    " as much as one of 400."
 )
 # Marks above which only one a cell of a grid over the drawn area is kept, besides the front.
 MOST_MARKS = 1500
 _CELLS = 40
-# Share of a figure's height that a line of text takes.
-_NAME_HEIGHT = 0.06
+_FRONT = "Pareto front"
 
 
 def cost_figures(reading: Reading, points: ModelPoints) -> list[Figure]:
@@ -51,10 +47,10 @@ def cost_figures(reading: Reading, points: ModelPoints) -> list[Figure]:
 
 
 def _is_telling(points: ModelPoints, column: str) -> bool:
-    """Say whether a cost differs between points that it compares, and is not just the time in another unit."""
+    """Say whether a cost differs between points, and is not just the time in another unit."""
     rows = _rows(points, column)
     ratio = rows[column] / rows[points.goal] if len(rows) else None
-    differs = any(group[column].n_unique() > 1 for group in _groups(rows, column)) if len(rows) else False
+    differs = len(rows) > 0 and rows[column].n_unique() > 1
     return bool(differs and ratio.max() > 1.001 * ratio.min())  # type: ignore[union-attr,operator]
 
 
@@ -65,11 +61,6 @@ def _rows(points: ModelPoints, column: str) -> polars.DataFrame:
     if not has_values(points.settings, column):
         return points.settings.clear()
     return priced(points.settings) if column == NETWORK else points.settings.filter(pl.col(column) > 0)
-
-
-def _groups(rows: polars.DataFrame, column: str) -> list[polars.DataFrame]:
-    """Return the rows in the groups within which a cost may be compared."""
-    return by_bandwidth(rows) if column == NETWORK else [rows]
 
 
 def pareto_front(table: polars.DataFrame, cost: str, time: str) -> polars.DataFrame:
@@ -85,17 +76,16 @@ def pareto_front(table: polars.DataFrame, cost: str, time: str) -> polars.DataFr
 
 
 def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
-    import polars as pl
-
     words, _, unit = COSTS[column]
     rows = _rows(points, column)
-    front = pl.concat([pareto_front(group, column, points.goal) for group in _groups(rows, column)])
+    front = pareto_front(rows, column, points.goal)
     shown = _thinned(rows, front["index"], column, points.goal)
     scales = count_scale(rows[column].to_list(), unit), time_scale(rows[points.goal].to_list())
     said = [
         "Left and low is better. Each mark is one setting.",
-        _NETWORK_WORDS if column == NETWORK else "The line joins the Pareto front: those that no other beats in both.",
-        f"On a front: {len(front):,}.",
+        "The line joins the Pareto front: those that no other beats in both.",
+        _NETWORK_WORDS if column == NETWORK else "",
+        f"On the front: {len(front):,}.",
         f"{len(shown):,} of {len(rows):,} marks are drawn: the front, and of each cell of a {_CELLS} x {_CELLS} grid"
         " the fastest of every line." if len(shown) < len(rows) else "",
         "Of several seeds the middle one counts." if rows["num_seeds"].max() > 1 else "",  # type: ignore[operator]
@@ -104,7 +94,7 @@ def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
     if column == NETWORK:
         said.append(left_out(points.settings))
     elif unpriced:
-        said.append(f"Not drawn, for they have no {words}: {', '.join(unpriced)}.")
+        said.append(f"Not drawn, since they have no {words}: {', '.join(unpriced)}.")
     kept = dict.fromkeys([column, points.goal, "on_front", BANDWIDTH, "strategy", "global_batch", "key"])
     return Figure(
         name=file_safe("cost", column, points.model), title=f"{points.model}: {words} against {points.goal_words}",
@@ -139,20 +129,16 @@ def _plot(
 
     cost, time = scales
     xs, ys = (shown[column] * cost.factor).to_list(), (shown[points.goal] * time.factor).to_list()
-    fronts = _fronts(shown, column, points.goal)
-    name, ends = _front_name(fronts), _with_room(xs, fronts)
     plot = new_plot(
-        plot_height([*shown["line"].to_list(), name]),
-        xaxis=log_axis(cost.title(COSTS[column][1]), ends),
+        plot_height([*shown["line"].to_list(), _FRONT]),
+        xaxis=log_axis(cost.title(COSTS[column][1]), xs),
         yaxis=log_axis(time.title(points.goal_words), ys),
     )
-    for turn, (said, front) in enumerate(fronts):
-        plot.add_scatter(
-            x=(front[column] * cost.factor).to_list(), y=(front[points.goal] * time.factor).to_list(),
-            mode="lines+text", text=[*[""] * (len(front) - 1), f"\u00a0\u00a0{said}"], textposition="middle right",
-            line={"shape": "hv", "color": "#7F7F7F", "width": 2}, name=name, legendgroup="front", hoverinfo="skip",
-            showlegend=turn == 0, cliponaxis=False,
-        )  # fmt: skip
+    front = shown.filter("on_front").sort(column)
+    plot.add_scatter(
+        x=(front[column] * cost.factor).to_list(), y=(front[points.goal] * time.factor).to_list(), mode="lines",
+        line={"shape": "hv", "color": "#7F7F7F", "width": 2}, name=_FRONT, hoverinfo="skip",
+    )  # fmt: skip
     for line in reading.lines:
         rows, look = shown.filter(pl.col("line") == line), reading.looks[line]
         if not len(rows):
@@ -167,35 +153,6 @@ def _plot(
                     "line": {"color": "#444444", "width": [1.5 if one else 0 for one in on_front]}},
         )  # fmt: skip
     return plot
-
-
-def _fronts(shown: polars.DataFrame, column: str, goal: str) -> list[tuple[str, polars.DataFrame]]:
-    """Return every front by rising cost, with what stands at its end: its bandwidth where there are several.
-
-    Of fronts whose ends lie too close for a line of text each the first has the name, from the first to the last.
-    """
-    fronts = [group.sort(column) for group in _groups(shown.filter("on_front"), column)]
-    if len(fronts) < 2:
-        return [("", front) for front in fronts]
-    scale = bandwidth_scale(front[BANDWIDTH][0] for front in fronts)
-    values = [number(front[BANDWIDTH][0] * scale.factor) for front in fronts]
-    low, high = log_range(shown[goal].to_list())
-    heights = [math.log(front[goal][-1] / low) / math.log(high / low) for front in fronts]
-    names, first = [""] * len(fronts), 0
-    for turn, height in enumerate(heights):
-        if abs(height - heights[first]) >= _NAME_HEIGHT:
-            first = turn
-        names[first] = f"{values[first]} {f'to {values[turn]} ' if turn > first else ''}{scale.unit}"
-    return list(zip(names, fronts, strict=True))
-
-
-def _front_name(fronts: list[tuple[str, polars.DataFrame]]) -> str:
-    return "Pareto front" if len(fronts) < 2 else "Pareto fronts, one a bandwidth"
-
-
-def _with_room(xs: list[float], fronts: list[tuple[str, polars.DataFrame]]) -> list[float]:
-    """Return x values with one more at the right where the fronts' names need room."""
-    return xs if len(fronts) < 2 else [*xs, max(xs) * max(1.1, (max(xs) / min(xs)) ** 0.12)]
 
 
 def _hover(reading: Reading, points: ModelPoints, row: dict[str, Any], column: str, scales: tuple[Scale, Scale]) -> str:
@@ -216,12 +173,9 @@ def _paper(
     import polars as pl
 
     cost, time = scales
-    fronts = _fronts(shown, column, points.goal)
-    for turn, (said, front) in enumerate(fronts):
-        x, y = front[column] * cost.factor, front[points.goal] * time.factor
-        name = _front_name(fronts) if turn == 0 else None
-        axes.step(x, y, where="post", color="#7F7F7F", label=name, zorder=1)
-        axes.annotate(said, (x[-1], y[-1]), (6, 0), textcoords="offset points", va="center", fontsize="x-small")
+    front = shown.filter("on_front").sort(column)
+    x, y = front[column] * cost.factor, front[points.goal] * time.factor
+    axes.step(x, y, where="post", color="#7F7F7F", label=_FRONT, zorder=1)
     for line in reading.lines:
         rows, look = shown.filter(pl.col("line") == line), reading.looks[line]
         if not len(rows):
@@ -231,7 +185,7 @@ def _paper(
             name = paper_label(line) if is_front == bool(rows["on_front"].any()) else None
             axes.scatter(some[column] * cost.factor, some[points.goal] * time.factor, s=size, alpha=alpha, label=name,
                          color=look.colour, marker=PAPER_SYMBOLS[look.symbol], zorder=2 + is_front)  # fmt: skip
-    paper_log(axes, "x", _with_room((shown[column] * cost.factor).to_list(), fronts), None)
+    paper_log(axes, "x", (shown[column] * cost.factor).to_list(), None)
     paper_log(axes, "y", [one * time.factor for one in shown[points.goal] if math.isfinite(one)], None)
     axes.set_xlabel(cost.title(COSTS[column][1]))
     axes.set_ylabel(time.title(points.goal_words))

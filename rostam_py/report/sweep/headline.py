@@ -8,7 +8,7 @@ from rostam_py.report.drawing.scales import count_scale, number, short_strategy
 from rostam_py.report.sweep.load import SweepData
 from rostam_py.report.sweep.mix_figures import jobs_of
 from rostam_py.report.sweep.prices import BASIS, NETWORK, priced
-from rostam_py.report.sweep.reading import BANDWIDTH, SIZE, ModelPoints, Reading
+from rostam_py.report.sweep.reading import SIZE, ModelPoints, Reading
 from rostam_py.units import format_time
 
 # "Little more" than the least time, where a cheaper network is worth a sentence.
@@ -61,15 +61,10 @@ def _of_model(reading: Reading, points: ModelPoints) -> str:
 
 
 def _cheaper(reading: Reading, points: ModelPoints, first: dict[str, Any]) -> str:
-    """Return which network is the cheapest of those that take little more than the least time, if it is cheaper.
-
-    Of networks of the same bandwidth per accelerator: prices do not tell others apart.
-    """
+    """Return which network is the cheapest of those that take little more than the least time, if it is cheaper."""
     import polars as pl
 
     rows = priced(points.settings)
-    if BANDWIDTH in rows.columns:
-        rows = rows.filter(pl.col(BANDWIDTH).eq_missing(first[BANDWIDTH]))
     near = rows.filter(pl.col(points.goal) <= _NEAR * first[points.goal])
     if not len(near):
         return ""
@@ -77,11 +72,11 @@ def _cheaper(reading: Reading, points: ModelPoints, first: dict[str, Any]) -> st
     own = first[NETWORK] if first["index"] in rows["index"] else None
     if cheapest["index"] == first["index"] or (own and cheapest[NETWORK] >= own):
         return ""
-    where = f" at {reading.x_label(cheapest[reading.x])}" if reading.x == SIZE else ""
+    where = f" at {reading.x_label(cheapest[reading.x])}" if reading.x else ""
     against = f" against {_dollars(own)}" if own else ""
     longer = cheapest[points.goal] / first[points.goal]
     return (
-        f" The cheapest network of that bandwidth within {_NEAR - 1:.0%} of that time: {cheapest['line']}{where},"
+        f" The cheapest network within {_NEAR - 1:.0%} of that time: {cheapest['line']}{where},"
         f" {_dollars(cheapest[NETWORK])}{against}, {longer:.2f}x as long ({BASIS})."
     )
 
