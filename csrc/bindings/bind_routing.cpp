@@ -37,6 +37,7 @@ py::tuple route(const Router& self, int32_t src, int32_t dst, uint64_t message_h
 
 void bind_routing(py::module_& module) {
   module.def("routing_names", &routing::routing_names, "Names of the registered routings.");
+  module.def("routing_summary", &routing::routing_summary, "name"_a, "One line on a registered routing.");
   module.def("make_router", &make, "name"_a, "fabric"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
              "Build the routing `name` over `fabric`; the router keeps the fabric alive.");
   py::class_<Router, std::shared_ptr<Router>>(module, "Router",

@@ -16,7 +16,7 @@ struct RouterOptions {
   bool enable_bundling = true;  // off: every link is an engine link of its own
 };
 
-#define ROSTAM_ROUTING(name)                                                                 \
+#define ROSTAM_ROUTING(name, summary)                                                        \
   std::unique_ptr<Router> make_##name##_router(std::shared_ptr<const fabric::Fabric> fabric, \
                                                const RouterOptions& options);
 #include "routing/builtin.inc"
@@ -28,5 +28,8 @@ std::unique_ptr<Router> make_router(const std::string& name, std::shared_ptr<con
                                     const RouterOptions& options);
 
 std::vector<std::string> routing_names();
+
+// One line on a registered routing. Throws: as make_router.
+std::string routing_summary(const std::string& name);
 
 }  // namespace rostam::routing

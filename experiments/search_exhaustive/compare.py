@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 import rostam_py as rostam
+from rostam_py.plan import PLACERS
 from rostam_py.searching import Searcher
-from rostam_py.searching.candidates import megatron_strategies, sip_ml_strategies
 
 NUM_ACCELERATORS = 16
 NUM_SIMULATED = 8
+COST = "roofline"
 # Model, how it is traced, global batch.
 MODELS: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("resnet50", {}, 1_024),
@@ -32,7 +34,7 @@ def compare(models: Sequence[tuple[str, dict[str, Any], int]] = MODELS) -> list[
     base = rostam.Strategy(precision="bf16_mixed")
     rows = []
     for name, options, batch in models:
-        searcher = Searcher(rostam.trace(name, **options), base=base)
+        searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST)
         for fabric_name, parameters in FABRICS:
             fabric = rostam.fabric(fabric_name, accelerator_bandwidth=BANDWIDTH, **parameters)
             machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
@@ -41,8 +43,12 @@ def compare(models: Sequence[tuple[str, dict[str, Any], int]] = MODELS) -> list[
             search_s = time.process_time() - begin
             begin = time.process_time()
             strategies = [
-                *megatron_strategies(base, NUM_ACCELERATORS, batch), *sip_ml_strategies(base, NUM_ACCELERATORS, batch)
-            ]  # fmt: skip
+                strategy
+                for name in PLACERS
+                for strategy in PLACERS.get(name)(replace(base, placer=name), COST, {}).candidates(
+                    NUM_ACCELERATORS, batch
+                )
+            ]
             every = searcher.search(machine, batches=[batch], strategies=strategies, num_simulated=len(strategies))
             exhaustive_s = time.process_time() - begin
             best_found, best = found.best.simulated_s or 0.0, every.best.simulated_s or 0.0

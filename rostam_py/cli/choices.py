@@ -15,10 +15,6 @@ from rostam_py.errors import ConfigError, UnknownNameError
 GROUPS = ("fabric", "cost", "strategy", "experiment")
 # Keys whose value is a registered name.
 NAMED_KEYS = ("model", "accelerator", "convergence", "routing")
-ROUTINGS = {
-    "spray": "equal share on every minimal next hop, at each hop",
-    "hash": "one minimal path a channel, drawn from the seed (ECMP)",
-}
 LIST_KINDS = {
     "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
@@ -102,7 +98,9 @@ def name_choices(key: str) -> list[str]:
         from rostam_py.convergence import CURVES
 
         return CURVES.names()
-    return list(ROUTINGS)
+    from rostam_py.fabrics.routings import routings
+
+    return list(routings())
 
 
 def check_choice(key: str, values: Iterable[str]) -> None:

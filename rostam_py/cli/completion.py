@@ -128,9 +128,9 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
         if value.startswith((".", "/")):
             return [f"{key}={path}" for path in _paths(value)]
     elif key.startswith("strategy.algorithms."):
-        from rostam_py.plan.strategy import COLLECTIVES
+        from rostam_py.collectives.rank_groups import collectives
 
-        return _starting(word, [f"strategy.algorithms.{name}=" for name in COLLECTIVES])
+        return _starting(word, [f"strategy.algorithms.{name}=" for name in collectives()])
     return _keys(command, before, word)
 
 
@@ -151,6 +151,10 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
         return group_choices(key)
     if key in NAMED_KEYS:
         return name_choices(key)
+    if key == "search.placers":
+        from rostam_py.plan import PLACERS
+
+        return [f"[{name}]" for name in PLACERS]
     if key == "fidelity":
         from rostam_py.simulation import engines
 

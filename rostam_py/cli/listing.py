@@ -13,7 +13,6 @@ from rostam_py.cli.choices import (
     DEFAULT_STRATEGY,
     GROUPS,
     LIST_KINDS,
-    ROUTINGS,
     describe_preset,
     experiment_command,
     preset_base,
@@ -58,9 +57,9 @@ def _first_line(thing: Any) -> str:
 
 
 def _models() -> list[Row]:
-    from rostam_py.models import DESCRIPTIONS
+    from rostam_py.models import DESCRIPTIONS, MODELS
 
-    return [{"model": name, "what": text} for name, text in DESCRIPTIONS.items()]
+    return [{"model": name, "what": DESCRIPTIONS.get(name, "")} for name in MODELS]
 
 
 def _fabrics() -> list[Row]:
@@ -137,7 +136,9 @@ def _collectives() -> list[Row]:
 
 
 def _routings() -> list[Row]:
-    return [{"routing": name, "what": what} for name, what in ROUTINGS.items()]
+    from rostam_py.fabrics.routings import routings
+
+    return [{"routing": name, "what": what} for name, what in routings().items()]
 
 
 def _fidelities() -> list[Row]:

@@ -15,6 +15,7 @@ from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.fabric import FAILURE_KINDS
 from rostam_py.plan.strategy import Strategy
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 
@@ -23,24 +24,25 @@ STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_t
 COST_UNITS = {"ramp_time": "time", "min_kernel_time": "time"}
 
 
-@dataclass(kw_only=True)
-class FailuresConfig:
-    """Parts that fail before the run, drawn at random.
+def _check_failures(failures: Any) -> None:
+    for kind in FAILURE_KINDS:
+        check_integer(f"failures.{kind}", getattr(failures, kind), 0)
+    check_seed("failures.seed", failures.seed)
 
-    links: cables that fail. switches: switches that fail. accelerators: accelerators that fail. boards: boards that
-    fail, with all on them (hammingmesh, torus). seed: of the draw.
-    """
 
-    links: int = 0
-    switches: int = 0
-    accelerators: int = 0
-    boards: int = 0
-    seed: int = 0
+def _failures_schema() -> type:
+    """Return a schema with the count of each kind of part that fails, and the seed of the draw."""
+    entries: list[Any] = [(name, int, field(default=0)) for name in (*FAILURE_KINDS, "seed")]
+    schema = dataclasses.make_dataclass(
+        "FailuresConfig", entries, kw_only=True, namespace={"__post_init__": _check_failures}
+    )
+    meaning = " ".join(f"{kind}: {what}." for kind, what in FAILURE_KINDS.items())
+    schema.__doc__ = f"Parts that fail before the run, drawn at random.\n\n{meaning} seed: of the draw."
+    schema.__module__ = __name__  # so that workers can unpickle it
+    return schema
 
-    def __post_init__(self) -> None:
-        for kind in ("links", "switches", "accelerators", "boards"):
-            check_integer(f"failures.{kind}", getattr(self, kind), 0)
-        check_seed("failures.seed", self.seed)
+
+FailuresConfig = _failures_schema()
 
 
 def _strategy_schema() -> type:
@@ -80,7 +82,7 @@ class RunConfig:
     accelerator: str = "a100_80gb"
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)
+    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0
@@ -101,13 +103,13 @@ class SearchOptions:
     """What a search considers and shows.
 
     num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
-    the powers of two that the curve measured. placers: megatron (dp, tp, pp), sip_ml (dp, mp). max_circuit_degree: most
-    peers an accelerator may have; null takes the fabric's limit. show: rows of the table.
+    the powers of two that the curve measured. placers: of those that strategy.placer may be; null takes all.
+    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit. show: rows of the table.
     """
 
     num_simulated: int = 8
     batches: list[int] | None = None
-    placers: list[str] = field(default_factory=lambda: ["megatron", "sip_ml"])
+    placers: list[str] | None = None
     max_circuit_degree: int | None = None
     show: int = 16
 
@@ -132,7 +134,7 @@ class SearchConfig:
     search: SearchOptions = field(default_factory=SearchOptions)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)
+    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0

@@ -19,7 +19,7 @@ from rostam_py.convergence import get_curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
-from rostam_py.sweep.settings import NO_CURVE, curve_of
+from rostam_py.sweep.settings import NO_CURVE, SEARCHED, curve_of
 from rostam_py.units import format_size, format_time
 
 
@@ -48,9 +48,8 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     if curve is not None and curve != NO_CURVE and config.model in MODELS:
         notes_for(get_curve(curve), config.model)  # a curve that does not fit is refused before tracing
     machine = build_machine(config)
-    degrees = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
-    base = Strategy(**(fields | degrees))
+    base = Strategy(**(fields | SEARCHED))
     progress(f"tracing {config.model}", 0, None)
     from rostam_py.tracing import trace
 

@@ -60,8 +60,8 @@ class SweepConfig:
     goes on after a kill. --dry-run counts points and estimates the time.
 
     model: a registered model or path/to/file.py:ClassName. global_batch: samples an iteration; null takes 8 a
-    replica. num_accelerators: sizes any fabric. accelerator: a data sheet. fidelity: engine. routing: spray or hash.
-    seed: of hash and circuits.
+    replica. num_accelerators: sizes any fabric. accelerator: a data sheet. fidelity: engine. routing: how paths are
+    chosen (rostam list routings). seed: of hash and circuits.
     fold: simulate alike devices once. convergence: a curve; a search takes the model's own. extrapolate: also outside
     its measured batches. jobs: of mode mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
     accelerator_usd_per_hour: for the cost of training. report: write report.html. out: folder; null takes
@@ -75,7 +75,7 @@ class SweepConfig:
     accelerator: str = "a100_80gb"
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)
+    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0

@@ -11,7 +11,6 @@ from rostam_py.cli.choices import (
     DEFAULT_STRATEGY,
     GROUPS,
     LIST_KINDS,
-    ROUTINGS,
     check_choice,
     group_choices,
     preset_base,
@@ -144,7 +143,9 @@ def _print_groups(chosen: dict[str, str]) -> None:
     for group in GROUPS:
         text = f"{group}= one of: {', '.join(group_choices(group)) or '-'}"
         print("\n" + textwrap.fill(text, _width(), subsequent_indent="  ", break_on_hyphens=False))
-    print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in ROUTINGS.items())}")
+    from rostam_py.fabrics.routings import routings
+
+    print(f"\nrouting= one of: {', '.join(f'{name} ({what})' for name, what in routings().items())}")
     print("\nWhat each is: rostam list presets experiments models accelerators convergence fabrics costs.")
     print("Bandwidths, times and sizes carry a unit: '400 Gb/s', '5 us', '25 MB'. ??? must be given.")
 

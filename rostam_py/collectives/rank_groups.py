@@ -54,6 +54,11 @@ def needs_grid(collective: str, algorithm: str) -> bool:
     return bool(_core.needs_grid(collective, algorithm))
 
 
+def collectives() -> list[str]:
+    """Return the collectives that have registered algorithms."""
+    return list(dict.fromkeys(str(name) for name, _ in _core.schedule_names()))
+
+
 def algorithm_names(collective: str) -> list[str]:
     """Return the registered algorithms of a collective."""
     return [str(algorithm) for name, algorithm in _core.schedule_names() if name == collective]

@@ -11,6 +11,7 @@ from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
+    from rostam_py import _core
     from rostam_py.fabrics.circuits import Circuits
     from rostam_py.fabrics.traffic import Traffic
 
@@ -142,6 +143,15 @@ class FabricConfig:
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units: {name: number or array}."""
         raise NotImplementedError
+
+    def build(self, name: str) -> "_core.Fabric":
+        """Return the core's fabric of one plane.
+
+        Args: name: as registered; the core has a fabric of that name, or the Config overrides this.
+        """
+        from rostam_py import _core
+
+        return _core.make_fabric(name, self.core_parameters())
 
     def ring_order(self) -> list[int] | None:
         """Return all accelerators in the order of a ring over neighbours, or None where numbering serves."""

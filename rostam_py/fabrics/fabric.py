@@ -16,6 +16,14 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
 
+# Parts that can be drawn to fail, and what that means.
+FAILURE_KINDS = {
+    "links": "cables that fail",
+    "switches": "switches that fail",
+    "accelerators": "accelerators that fail",
+    "boards": "boards that fail, with all on them (hammingmesh, torus)",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Failures:
@@ -46,7 +54,7 @@ class Fabric:
         failures: Failures | None = None,
         demand: tuple[Traffic, int] | None = None,
     ) -> None:
-        core = _core.make_fabric(name, config.core_parameters())
+        core = config.build(name)
         if failures:
             core = core.with_failures(failures.switches, failures.links, failures.accelerators)
         self._fill(name, config, core, demand)
@@ -221,7 +229,7 @@ class Fabric:
     ) -> "_core.Router":
         """Return a core router over this fabric; each session needs its own.
 
-        Args: routing: "spray" or "hash". message_overhead: added to every message's latency [s]. enable_bundling:
+        Args: routing: a registered one. message_overhead: added to every message's latency [s]. enable_bundling:
             false makes every link an engine link of its own.
         Raises: ConfigError for an unknown routing, listing those there are, or an optical fabric without circuits.
         """
@@ -260,9 +268,8 @@ class Fabric:
             torus of several boards); a board works while one of its accelerators does.
         Raises: ConfigError for another kind or more parts than work.
         """
-        kinds = ("links", "switches", "accelerators", "boards")
-        if kind not in kinds:
-            raise ConfigError(f"kind is {kind!r}; it must be one of: {', '.join(kinds)}")
+        if kind not in FAILURE_KINDS:
+            raise ConfigError(f"kind is {kind!r}; it must be one of: {', '.join(FAILURE_KINDS)}")
         checked_count, checked_seed = check_integer(f"failures.{kind}", count, 0), check_seed("failures.seed", seed)
         if kind == "boards" and self.num_boards == 0:
             raise ConfigError(

@@ -67,7 +67,7 @@ def saturation_throughput(
         pattern: "all_to_all"; "bisection", where each accelerator of the lower half of ids sends equally to all of
             the upper half, and back; "neighbour", to the next id round a ring; "shift", by ``shift`` ids; or an
             array: entry i is where the i-th working accelerator sends, itself for nothing.
-        routing: "spray" or "hash".
+        routing: a registered one (rostam list routings).
         shift: for "shift", any integer.
     Returns: share in (0, 1].
     Raises: ConfigError for an unknown pattern or routing; NoRouteError where failures cut a pair apart.

@@ -22,7 +22,6 @@ AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 RECOMPUTE = ("none", "selective", "full")
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 DEFAULT_ALGORITHMS = {
     "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct",
     "broadcast": "binomial_tree",
@@ -119,10 +118,10 @@ class Strategy:
     def _check_algorithms(self) -> None:
         if not self.algorithms:
             return
-        from rostam_py.collectives.rank_groups import algorithm_names  # loads the core
+        from rostam_py.collectives.rank_groups import algorithm_names, collectives  # loads the core
 
         for name, algorithm in self.algorithms.items():
-            _check_choice("algorithms key", name, COLLECTIVES)
+            _check_choice("algorithms key", name, tuple(collectives()))
             _check_choice(f"algorithms.{name}", algorithm, ("auto", *algorithm_names(name)))
 
     def _check_mapping(self) -> None:

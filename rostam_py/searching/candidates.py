@@ -1,21 +1,25 @@
-"""Candidates: which strategies a search considers, cheapest bound first.
+"""Which placers and batches a search considers; a placer says which strategies of it (``Placer.candidates``)."""
 
-Legend: N = accelerators, B = global batch, m = micro-batches.
-"""
-
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from rostam_py.convergence import Curve
 from rostam_py.errors import ConfigError
-from rostam_py.plan import Strategy
+from rostam_py.plan import PLACERS
 
-# m as multiples of the pipeline's depth: a bubble of (pp - 1) / m is about 1, 1/2, 1/4, 1/8 of the work.
-MICROBATCHES_PER_STAGE = (1, 2, 4, 8)
 
-# Algorithm 1 splits an op into parts of about 10 us, so that more devices find little to do; the paper's figures 6
-# and 7 stop at 16, and placing takes time in proportion.
-MAX_MODEL_PARALLEL = 32
+def check_placers(names: Sequence[str] | None, key: str = "placers") -> tuple[str, ...]:
+    """Return the placers that a search considers, in the registry's order; None takes all.
+
+    Raises: ConfigError for what is no list of registered names, or an empty one.
+    """
+    if names is None:
+        return tuple(PLACERS)
+    if isinstance(names, str) or not isinstance(names, Sequence) or not names:
+        raise ConfigError(f"{key} is {names!r}; it must be a list of: {', '.join(PLACERS)}")
+    for name in names:
+        if name not in PLACERS:
+            raise ConfigError(f"{key} holds {name!r}; it must be of: {', '.join(PLACERS)}")
+    return tuple(name for name in PLACERS if name in names)
 
 
 def default_batches(curve: Curve) -> tuple[int, ...]:
@@ -36,51 +40,3 @@ def check_batches(batches: tuple[int, ...], curve: Curve | None, extrapolate: bo
         raise ConfigError(
             "batches is empty; name global batches, or a convergence curve, whose measured ones are taken"
         )
-
-
-def divisors(count: int) -> list[int]:
-    """Return the divisors of a count, ascending."""
-    return [d for d in range(1, count + 1) if count % d == 0]
-
-
-def megatron_strategies(base: Strategy, num_accelerators: int, batch: int) -> Iterator[Strategy]:
-    """Yield every (dp, tp, pp, micro_batch) on all accelerators that divides the batch.
-
-    Without a pipeline the micro-batch is left open: the largest that fits in memory.
-    """
-    for tp in divisors(num_accelerators):
-        for pp in divisors(num_accelerators // tp):
-            dp = num_accelerators // (tp * pp)
-            if batch % dp:
-                continue
-            for micro_batch in _micro_batches(base, pp, batch // dp):
-                yield dataclasses.replace(base, placer="megatron", dp=dp, tp=tp, pp=pp, micro_batch=micro_batch)
-
-
-def sip_ml_strategies(base: Strategy, num_accelerators: int, batch: int) -> Iterator[Strategy]:
-    """Yield every (dp, mp) on all accelerators that divides the batch, mp up to MAX_MODEL_PARALLEL."""
-    for mp in divisors(num_accelerators):
-        if mp > MAX_MODEL_PARALLEL:
-            break
-        dp = num_accelerators // mp
-        if batch % dp == 0:
-            # Algorithm 1 runs a group's whole batch at once and keeps its activations.
-            yield dataclasses.replace(
-                base, placer="sip_ml", dp=dp, mp=mp, tp=1, pp=1, micro_batch=None, recompute="none"
-            )
-
-
-def _micro_batches(base: Strategy, pp: int, local: int) -> list[int | None]:
-    if base.micro_batch is not None:
-        return [base.micro_batch] if local % base.micro_batch == 0 else []
-    if pp == 1:
-        return [None]
-    counts = {pp * factor for factor in MICROBATCHES_PER_STAGE if local % (pp * factor) == 0}
-    if not counts:  # too few samples to fill the pipeline, or an odd number of them
-        counts = {max(m for m in divisors(local) if m <= max(local, pp))}
-    return [local // m for m in sorted(counts)]
-
-
-def largest_micro_batch(local: int, limit: int) -> int | None:
-    """Return the largest divisor of ``local`` that is at most ``limit``, None if there is none."""
-    return max((d for d in divisors(local) if d <= limit), default=None)

@@ -7,7 +7,7 @@ from rostam_py.convergence import Curve
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
-from rostam_py.searching.searcher import PLACER_NAMES, Searcher
+from rostam_py.searching.searcher import Searcher
 
 
 def search(
@@ -16,7 +16,7 @@ def search(
     *,
     convergence: str | Curve | None = None,
     batches: Sequence[int] | None = None,
-    placers: Sequence[str] = PLACER_NAMES,
+    placers: Sequence[str] | None = None,
     strategies: Sequence[Strategy] | None = None,
     base: Strategy | None = None,
     max_circuit_degree: int | None = None,
@@ -35,8 +35,9 @@ def search(
         to three times as many while the next could win if its estimate erred as much as those seen. A candidate
         whose compute alone exceeds the best estimates is left out, with that reason.
     Args: convergence: a name in CURVES or a Curve. batches: global batches; default the powers of two inside the
-        curve's measured range, or its one batch. strategies: consider these only. base: precision, optimizer,
-        algorithms and so on of all candidates; its recompute level rises where memory needs it.
+        curve's measured range, or its one batch. placers: registered names; default all. strategies: consider
+        these only. base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
+        where memory needs it.
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
         did not measure. cost, cost_config: as ``place``; routing, fidelity, seed: as ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.

@@ -15,16 +15,14 @@ from rostam_py.errors import ConfigError, DegreeError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.megatron.placer import MegatronPlacer
-from rostam_py.placement.sip_ml.placer import GroupPlacement, SipMlPlacer
-from rostam_py.plan import Machine, Plan, Strategy
+from rostam_py.placement.sip_ml.placer import SipMlPlacer
+from rostam_py.plan import PLACERS, Machine, Plan, Strategy
+from rostam_py.plan.divisors import largest_divisor
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
+    check_placers,
     default_batches,
-    largest_micro_batch,
-    megatron_strategies,
-    sip_ml_strategies,
 )
 from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan, micro_batch_s
 from rostam_py.searching.estimate_sip_ml import CompiledGroup, compile_group, estimate_sip_ml
@@ -32,7 +30,6 @@ from rostam_py.searching.result import EXPOSED, Candidate, SearchResult
 from rostam_py.simulation import simulate
 from rostam_py.units import format_size
 
-PLACER_NAMES = ("megatron", "sip_ml")
 # Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
 _RECOMPUTE = ("none", "selective", "full")
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
@@ -70,7 +67,7 @@ class Searcher:
     """Search strategies of one model; keeps placed plans, so that further machines of one size cost little.
 
     Args: base: precision, optimizer, recompute, algorithms and all else but the degrees, which are searched.
-        placers: "megatron" (dp, tp, pp) and "sip_ml" (dp, mp). cost, cost_config: as ``place`` takes them.
+        placers: registered names; None takes all. cost, cost_config: as ``place`` takes them.
         routing, seed, fidelity: as ``simulate`` takes them.
     Raises: ConfigError for an unknown placer.
     """
@@ -80,25 +77,21 @@ class Searcher:
         graph: OperatorGraph,
         *,
         base: Strategy | None = None,
-        placers: Sequence[str] = PLACER_NAMES,
+        placers: Sequence[str] | None = None,
         cost: str = "roofline",
         cost_config: dict[str, Any] | None = None,
         routing: str = "spray",
         fidelity: str = "flow",
         seed: int = 0,
     ) -> None:
-        for name in placers:
-            if name not in PLACER_NAMES:
-                raise ConfigError(f"placers holds {name!r}; it must be of: {', '.join(PLACER_NAMES)}")
         self.graph = graph
         self.base = Strategy() if base is None else base
-        self.placers = tuple(placers)
+        self.placers = check_placers(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self._regrouped = regroup_gradient_sums(graph)
         self._placed: dict[Any, _Placed] = {}
-        self._groups: dict[tuple[object, ...], GroupPlacement] = {}
-        self._shared: dict[Any, Any] = {}  # between placements
+        self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
     def search(
@@ -169,14 +162,13 @@ class Searcher:
     ) -> list[Strategy]:
         if given is not None:
             return [one for one in given if batch % one.dp == 0]
+        degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
         found: list[Strategy] = []
-        if "megatron" in self.placers:
-            found += megatron_strategies(self.base, size, batch)
-        if "sip_ml" in self.placers:
-            degree = self.base.max_circuit_degree if max_circuit_degree is None else max_circuit_degree
-            places = sip_ml_strategies(replace(self.base, max_circuit_degree=degree), size, batch)
-            # Groups of one are pure data parallelism, which megatron has too.
-            found += [one for one in places if one.mp > 1 or "megatron" not in self.placers]
+        for name in self.placers:
+            has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
+            base = replace(self.base, placer=name, max_circuit_degree=degree)
+            candidates = PLACERS.get(name)(base, self.cost, self.cost_config).candidates(size, batch)
+            found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         return found
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
@@ -259,7 +251,7 @@ class Searcher:
             return 0.0
 
     def _sip_ml_placer(self, strategy: Strategy) -> SipMlPlacer:
-        return SipMlPlacer(strategy, self.cost, self.cost_config, self._groups)
+        return SipMlPlacer(strategy, self.cost, self.cost_config, self._shared.setdefault("sip_ml", {}))
 
     def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
         """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
@@ -338,7 +330,7 @@ class Searcher:
             memory = plan.stages[0].memory
             room = capacity - (memory.total - memory.activations)
             limit = int(room * plan.micro_batch / max(1, memory.activations))
-            smaller = largest_micro_batch(plan.micro_batch * plan.num_microbatches, limit)
+            smaller = largest_divisor(plan.micro_batch * plan.num_microbatches, limit)
             if smaller is not None:
                 placed = self._place(machine, replace(open_ended, micro_batch=smaller), batch)
                 plan = placed.plan or plan
@@ -361,11 +353,10 @@ class Searcher:
 
     def _new_plan(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         try:
-            if strategy.placer == "megatron":
-                placer = MegatronPlacer(strategy, self.cost, self.cost_config, self._shared)
-                plan = placer.place(self.graph, machine, batch)
-            else:
-                plan = self._sip_ml_placer(strategy).place(self.graph, machine, batch)
+            placer = PLACERS.get(strategy.placer)(
+                strategy, self.cost, self.cost_config, self._shared.setdefault(strategy.placer, {})
+            )
+            plan = placer.place(self.graph, machine, batch)
         except ConfigError as error:
             return _Placed(None, [], str(error))
         return _Placed(plan, compile_group(plan) if strategy.placer == "sip_ml" else compile_stages(plan))

@@ -21,17 +21,17 @@ from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import ConfigError, DegreeError, UnknownNameError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
+from rostam_py.fabrics.fabric import FAILURE_KINDS
+from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
 from rostam_py.plan import Machine, Strategy
-from rostam_py.searching.searcher import PLACER_NAMES
+from rostam_py.searching.candidates import check_placers
 from rostam_py.units import parse_time
 
 Settings = dict[str, Any]
 
 MODES = ("run", "search", "mix")
-ROUTINGS = ("spray", "hash")
-FAILURE_KINDS = ("links", "switches", "accelerators", "boards")
 NO_CURVE = "none"
 GIVEN = "graph:"  # before the name of a graph that the caller brings
 _SAMPLES_A_REPLICA = 8
@@ -56,7 +56,7 @@ _OF_MODE: dict[str, Settings] = {
     "search": {
         "model": "resnet50", "strategy": {}, "fidelity": "flow", "convergence": None, "extrapolate": False,
         "search": {
-            "num_simulated": 8, "batches": None, "placers": list(PLACER_NAMES), "max_circuit_degree": None,
+            "num_simulated": 8, "batches": None, "placers": None, "max_circuit_degree": None,
         },
     },
     "mix": {
@@ -69,7 +69,11 @@ _OF_MODE: dict[str, Settings] = {
 }  # fmt: skip
 _DEFAULTS: Settings = {key: value for defaults in (_COMMON, *_OF_MODE.values()) for key, value in defaults.items()}
 # Fields of a strategy that a search tries values of, whatever they are set to.
-_SEARCHED = {"dp": 1, "tp": 1, "pp": 1, "mp": 1, "placer": "megatron"}
+SEARCHED = {
+    entry.name: entry.default
+    for entry in dataclasses.fields(Strategy)
+    if entry.name in ("dp", "tp", "pp", "mp", "placer")
+}
 _JOB: Settings = {"name": None, "model": "resnet50", "global_batch": None, "strategy": {}, "start": "0 s"}
 
 
@@ -81,14 +85,14 @@ def is_setting(key: str) -> bool:
 def is_read(mode: str, key: str) -> bool:
     """Say whether points of a mode read a dotted key."""
     head, _, field = key.partition(".")
-    is_searched = mode == "search" and head == "strategy" and field in _SEARCHED
+    is_searched = mode == "search" and head == "strategy" and field in SEARCHED
     return (head in _COMMON or head in _OF_MODE[mode]) and not is_searched
 
 
 def keys_read(mode: str) -> list[str]:
     """Return the settings that a mode reads, in words."""
     names = sorted(_COMMON | _OF_MODE[mode])
-    but = f"strategy (but {', '.join(_SEARCHED)}, which it searches)"
+    but = f"strategy (but {', '.join(SEARCHED)}, which it searches)"
     return [but if mode == "search" and name == "strategy" else name for name in names]
 
 
@@ -146,7 +150,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
     check_model(settings["model"])
     if mode == "search":
-        settings["strategy"] = settings["strategy"] | _SEARCHED
+        settings["strategy"] = settings["strategy"] | SEARCHED
         settings["search"] = _merged("search", defaults["search"], settings["search"])
         _check_search(settings)
     elif settings["convergence"] is not None and settings["global_batch"] is not None:
@@ -179,8 +183,7 @@ def _merged(key: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 def _check_common(settings: Settings) -> None:
     get_accelerator(settings["accelerator"])
-    if settings["routing"] not in ROUTINGS:
-        raise UnknownNameError(f"unknown routing {settings['routing']!r}; registered: {', '.join(ROUTINGS)}")
+    check_routing(settings["routing"])
     for kind in (*FAILURE_KINDS, "seed"):
         settings["failures"][kind] = check_integer(f"failures.{kind}", settings["failures"][kind], 0)
     settings["seed"] = check_integer("seed", settings["seed"], 0)
@@ -261,9 +264,7 @@ def check_model(model: Any) -> None:
 def _check_search(settings: Settings) -> None:
     options = settings["search"]
     options["num_simulated"] = check_integer("search.num_simulated", options["num_simulated"], 0)
-    for name in options["placers"]:
-        if name not in PLACER_NAMES:
-            raise ConfigError(f"search.placers holds {name!r}; it must be of: {', '.join(PLACER_NAMES)}")
+    options["placers"] = list(check_placers(options["placers"], "search.placers"))
     for batch in options["batches"] or ():
         check_integer("search.batches", batch, 1)
     settings["convergence"] = curve_of(

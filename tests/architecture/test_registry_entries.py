@@ -139,7 +139,7 @@ def test_every_builtin_line_has_a_file_that_says_its_rule(folder):
     headers = [f"{path.stem}\n{header_comment(path)}" for path in (CSRC / folder).glob("*.cpp")]
     lines = re.findall(r"^(?:X\w*|ROSTAM_\w+)\((.*)\)", (CSRC / folder / "builtin.inc").read_text(), re.MULTILINE)
     assert lines
-    for entry in lines:
+    for entry in (re.sub(r', ".*"', "", line) for line in lines):
         own = [h for h in headers if re.search(entry.split(", ")[-1].replace("_", "[_ -]"), h, re.IGNORECASE)]
         assert own, f"no file of csrc/{folder} names {entry} in its first comment"
         if folder == "collectives":

@@ -277,13 +277,6 @@ def test_models_of_ones_own_and_no_curve_pass():
     assert compose_config("run", ["convergence=null"]).convergence is None
 
 
-def test_routings_are_those_of_the_core():
-    from rostam_py import _core
-    from rostam_py.cli.choices import ROUTINGS
-
-    assert sorted(ROUTINGS) == sorted(_core.routing_names())
-
-
 def test_presets_of_the_users_own_are_choices_too(tmp_path, monkeypatch, capsys):
     (tmp_path / "fabric").mkdir()
     (tmp_path / "fabric" / "lab_32.yaml").write_text(

@@ -1,5 +1,6 @@
 """Searching: what is enumerated, pruned, ranked, refused and repeated."""
 
+import dataclasses
 import json
 
 import pytest
@@ -7,12 +8,20 @@ import pytest
 import rostam_py as rostam
 from rostam_py.convergence import Curve, Point, get_curve
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.plan import PLACERS
+from rostam_py.plan.divisors import divisors
 from rostam_py.searching import Searcher
-from rostam_py.searching.candidates import default_batches, divisors, megatron_strategies, sip_ml_strategies
+from rostam_py.searching.candidates import default_batches
+
+
+def candidates(placer, base, num_accelerators, batch):
+    """Return what a search considers of a placer."""
+    strategy = dataclasses.replace(base, placer=placer)
+    return list(PLACERS.get(placer)(strategy, "roofline", {}).candidates(num_accelerators, batch))
 
 
 def test_strategies_fill_the_machine_and_divide_the_batch(base):
-    found = list(megatron_strategies(base, 12, 24))
+    found = candidates("megatron", base, 12, 24)
     assert {s.dp * s.tp * s.pp for s in found} == {12}
     assert all(24 % s.dp == 0 for s in found)
     assert {(s.dp, s.tp, s.pp) for s in found} == {
@@ -22,12 +31,12 @@ def test_strategies_fill_the_machine_and_divide_the_batch(base):
 
 def test_pipelines_are_offered_with_several_numbers_of_micro_batches(base):
     # dp 2 x pp 4 of a batch of 64: 32 samples a replica in 4, 8, 16 or 32 micro-batches
-    sizes = {s.micro_batch for s in megatron_strategies(base, 8, 64) if (s.dp, s.pp) == (2, 4)}
+    sizes = {s.micro_batch for s in candidates("megatron", base, 8, 64) if (s.dp, s.pp) == (2, 4)}
     assert sizes == {8, 4, 2, 1}
 
 
 def test_model_parallel_groups_fill_the_machine(base):
-    assert {(s.dp, s.mp) for s in sip_ml_strategies(base, 8, 64)} == {(8, 1), (4, 2), (2, 4), (1, 8)}
+    assert {(s.dp, s.mp) for s in candidates("sip_ml", base, 8, 64)} == {(8, 1), (4, 2), (2, 4), (1, 8)}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from rostam_py.costs import optimizer_call
@@ -9,6 +10,7 @@ from rostam_py.costs.precision import gradient_bytes
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
+from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import resident_memory
@@ -41,6 +43,10 @@ class MegatronPlacer:
     ) -> None:
         self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
         self.shared = {} if shared is None else shared
+
+    def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
+        """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
+        return candidates(self.strategy, num_accelerators, batch)
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.

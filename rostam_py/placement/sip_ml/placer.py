@@ -7,6 +7,7 @@ device of a group: stage i is what device i of every group runs.
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rostam_py.costs import optimizer_call
@@ -19,6 +20,7 @@ from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
+from rostam_py.placement.sip_ml.candidates import candidates
 from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
 from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
@@ -76,6 +78,10 @@ class SipMlPlacer:
     ) -> None:
         self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
         self.groups = {} if groups is None else groups
+
+    def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
+        """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
+        return candidates(self.strategy, num_accelerators, batch)
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.

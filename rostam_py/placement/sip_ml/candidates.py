@@ -1,0 +1,22 @@
+"""Which (dp, mp) a search considers."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from rostam_py.plan.divisors import divisors
+from rostam_py.plan.strategy import Strategy
+
+# Algorithm 1 splits an op into parts of about 10 us, so that more devices find little to do; the paper's figures 6
+# and 7 stop at 16, and placing takes time in proportion.
+MAX_MODEL_PARALLEL = 32
+
+
+def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[Strategy]:
+    """Yield every (dp, mp) on all accelerators that divides the batch, mp up to MAX_MODEL_PARALLEL."""
+    for mp in divisors(num_accelerators):
+        if mp > MAX_MODEL_PARALLEL:
+            break
+        dp = num_accelerators // mp
+        if batch % dp == 0:
+            # Algorithm 1 runs a group's whole batch at once and keeps its activations.
+            yield dataclasses.replace(base, dp=dp, mp=mp, tp=1, pp=1, micro_batch=None, recompute="none")
