@@ -71,9 +71,10 @@ class RunConfig:
     null takes 8 a replica (8 micro-batches of 1 with a pipeline). accelerator: a data sheet (rostam list accelerators).
     fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
     everything drawn at random but failures. fold: simulate devices that must behave alike once. timeline: also write
-    timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. extrapolate: also
-    outside the curve's measured batches. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send
-    it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>.
+    timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well.
+    extrapolate: also outside the curve's measured batches. report: also write report.html; rostam report FOLDER does so
+    later. wandb.enable: send it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the
+    configuration>.
     """
 
     model: str = "resnet50"

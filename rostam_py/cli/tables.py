@@ -38,6 +38,10 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
     table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
     table.add_row("first iteration", format_time(result.first_iteration_s))
+    spent = result.stage_microbatch_s
+    if spent is not None:
+        parts = " + ".join(f"{format_time(seconds)} {_KIND_NAMES[kind]}" for kind, seconds in spent.items() if seconds)
+        table.add_row("per micro-batch and stage", f"{format_time(sum(spent.values()))} = {parts}")
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     if answer is not None:
         table.add_row("time to accuracy", describe_answer(answer))

@@ -10,9 +10,11 @@ from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.precision import get_precision
 from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph
+from rostam_py.units import format_count
 
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 
@@ -55,9 +57,9 @@ class ConstantCost:
 
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "ConstantCost":
             """Return the cost model; ``graph`` is the model that the published times belong to."""
-            return ConstantCost(self, graph)
+            return ConstantCost(self, accelerator, graph)
 
-    def __init__(self, config: Config, graph: OperatorGraph | None) -> None:
+    def __init__(self, config: Config, accelerator: Accelerator, graph: OperatorGraph | None) -> None:
         if graph is None:
             raise ConfigError("cost model 'constant' needs the graph whose ops share the published times")
         pairs = [time for pair in config.modules.values() for time in pair]
@@ -67,6 +69,8 @@ class ConstantCost:
                 " cost.forward_s='10 ms' cost.backward_s='20 ms', cost.modules or cost.op_types"
             )
         self.config = config
+        self.accelerator = accelerator
+        self._fastest: tuple[float, float, str] = (0.0, 0.0, "")  # share of peak, FLOPs per second, precision
         self._flops: dict[tuple[str, str], float] = {}
         for op in graph.ops:
             if op.op_type not in config.op_types or self._prefix(op.module):
@@ -80,6 +84,14 @@ class ConstantCost:
 
     def duration_s(self, call: KernelCall) -> float:
         """Return the kernel's share of the published times [s]; there is no minimum."""
+        duration_s = self._share_s(call)
+        if call.flops > 0 and duration_s > 0:
+            rate = call.flops / duration_s
+            peak = self.accelerator.peak(get_precision(call.precision).matrix_peak)
+            self._fastest = max(self._fastest, (rate / peak, rate, call.precision))
+        return duration_s
+
+    def _share_s(self, call: KernelCall) -> float:
         op = call.ops[0]
         if op.phase == "optimizer":
             if not self.config.optimizer_s:
@@ -92,11 +104,19 @@ class ConstantCost:
         return self._spread_s(op, prefix, call.flops)
 
     def notes(self) -> list[str]:
-        """Return which phases had ops that no published time covers."""
-        return [
+        """Return which phases had ops that no published time covers, and whether the times can be of this precision."""
+        found = [
             f"constant costs: no published time for ops of the {_PHASES[phase]}, which take none (cost.{phase}_s)"
             for phase in sorted(self._free)
         ]
+        share, rate, precision = self._fastest
+        if share > 1:
+            found.append(
+                f"constant costs: the published times mean {format_count(rate)}FLOP/s, {share:.0%} of what"
+                f" {self.accelerator.name} can do in {precision}: they were measured in another precision, and MFU and"
+                " HFU are no utilisation"
+            )
+        return found
 
     def _spread_s(self, op: Op, prefix: str, flops: float) -> float:
         is_forward = op.phase == "forward"

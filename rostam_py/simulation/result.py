@@ -10,7 +10,7 @@ import numpy as np
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
-from rostam_py.plan.plan import Plan
+from rostam_py.plan.plan import Plan, Stage, Task
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
 from rostam_py.simulation.timeline import write_perfetto
@@ -50,6 +50,11 @@ class LinkLoad:
     num_bytes: float
     busy_fraction: float
     utilization: float
+
+
+def _optimizer_tasks(stage: Stage) -> list[Task]:
+    """Return the optimizer's tasks of one iteration."""
+    return [task for name, _ in stage.program for task in stage.templates[name] if task.is_optimizer]
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,21 @@ class RunResult:
     def samples_per_s(self) -> float:
         """Samples trained per second."""
         return self.plan.global_batch / self.iteration_time_s
+
+    @property
+    def stage_microbatch_s(self) -> dict[str, float] | None:
+        """What a device of a pipeline spends on one micro-batch [s], mean over devices; None without a pipeline.
+
+        "compute" (no optimizer step), "launch" and exposed "tp"; sends between stages, the bubble and what comes once
+        an iteration are left out. The sum is the time per micro-batch and stage that papers print for deep pipelines.
+        """
+        plan = self.plan
+        if plan.strategy.pp == 1:
+            return None
+        steps = [task.duration_s for stage in plan.stages for task in _optimizer_tasks(stage)]
+        spent = {kind: self.breakdown[kind] for kind in ("compute", "launch", "tp")}
+        spent["compute"] -= sum(steps) / len(plan.stages)
+        return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
 
     def critical_path(self) -> list[Segment]:
         """Return the chain of tasks that decided the last iteration's time, earliest first.
@@ -211,6 +231,7 @@ class RunResult:
             "iteration_times_s": list(self.iteration_times_s),
             "is_steady": self.is_steady,
             "samples_per_s": self.samples_per_s,
+            "stage_microbatch_s": self.stage_microbatch_s,
             "breakdown_s": self.breakdown,
             "critical_path_s": self.critical_path_by_kind(),
             "critical_tasks": self.critical_tasks(),

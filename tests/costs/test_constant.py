@@ -28,6 +28,17 @@ def test_module_time_takes_precedence_and_the_rest_shares_the_phase_time(linear_
     assert (cost.duration_s(mm), cost.duration_s(relu)) == (pytest.approx(1.0), pytest.approx(0.1))
 
 
+def test_times_shorter_than_the_peak_allows_are_said_to_be_of_another_precision(linear_graph):
+    graph = linear_graph()
+    (product, _) = calls(graph, "forward", 1)
+    peak = 19.5e12  # fp32 of an A100
+    for share, is_said in ((0.5, False), (2.0, True)):
+        total_s = sum(call.flops for call in calls(graph, "forward", 1)) / (share * peak)
+        cost = make_cost_model("constant", "a100_80gb", graph=graph, forward_s=total_s, backward_s=1.0)
+        cost.duration_s(product)
+        assert any("39 TFLOP/s, 200% of what a100_80gb can do in fp32" in note for note in cost.notes()) == is_said
+
+
 def test_op_type_time_is_per_call(linear_graph):
     graph = linear_graph()
     cost = make_cost_model("constant", "a100_80gb", graph=graph, forward_s=1.0, op_types={"aten.relu.default": 0.2})

@@ -54,6 +54,15 @@ def test_weight_gradient_runs_while_the_input_gradient_is_reduced(gpt, placed):
     assert all(any(k.op_type == "aten.mm.default" for k in t.kernels) for t in free)
 
 
+def test_without_asynchronous_tp_nothing_runs_beside_a_tensor_parallel_collective(gpt, placed):
+    stage = placed(gpt, Strategy(tp=4, pp=2, asynchronous_tp=False, micro_batch=1), 2).stages[1]
+    for tasks in stage.templates.values():
+        for index, task in enumerate(tasks):
+            later = [one for one in tasks[index + 1 :] if one.kind == "compute"]
+            if task.axis == "tp" and later:
+                assert index in later[0].deps
+
+
 def test_buckets_start_in_order_of_readiness_and_all_but_the_last_are_full(gpt, placed):
     plan = placed(gpt, Strategy(dp=2, precision="fp32", bucket_size="25 MB"), 2)
     tasks = plan.stages[0].templates["backward_last"]

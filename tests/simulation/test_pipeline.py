@@ -1,9 +1,12 @@
 """Pipelines and replicas written out by hand: bubbles, exposed communication, jobs side by side."""
 
+from dataclasses import replace
+
 import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.plan.plan import KernelTime
 
 F, B = 1e-3, 2e-3  # forward and backward of a stage [s]
 
@@ -18,6 +21,20 @@ def test_with_free_communication_the_bubble_is_pp_minus_1_over_m_of_the_work(sch
     assert result.breakdown["bubble"] == pytest.approx(work * (pp - 1) / m, rel=1e-12)
     assert result.breakdown["compute"] == pytest.approx(work, rel=1e-12)
     assert [result.breakdown[k] for k in ("launch", "tp", "dp", "pp", "tied")] == [0] * 5
+
+
+def test_what_a_stage_spends_on_a_micro_batch_leaves_the_bubble_and_the_optimizer_out(hand_plan, free_fabric):
+    plan = hand_plan(free_fabric(2), pp=2, num_microbatches=4, act_bytes=500_000, grad_bytes=1000)
+    slow_step = KernelTime("step", "", "", 5e-3)
+    stages = tuple(
+        replace(s, templates={name: tuple(replace(t, kernels=(slow_step,)) if t.is_optimizer else t for t in tasks)
+                              for name, tasks in s.templates.items()})
+        for s in plan.stages
+    )  # fmt: skip
+    result = rostam.simulate(replace(plan, stages=stages))
+    assert result.breakdown["compute"] == pytest.approx(4 * (F + B) + 5e-3)
+    assert result.stage_microbatch_s == pytest.approx({"compute": F + B, "launch": 0, "tp": 0})
+    assert rostam.simulate(hand_plan(free_fabric(2))).stage_microbatch_s is None
 
 
 def test_two_stages_with_messages_take_the_hand_drawn_time(hand_plan, free_fabric):

@@ -119,7 +119,10 @@ class _Job:
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
         bucket = self.strategy.bucket_bytes if self.strategy.dp > 1 else 0
-        return TemplateContext(self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket)
+        return TemplateContext(
+            self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
+            self.strategy.asynchronous_tp,
+        )  # fmt: skip
 
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""

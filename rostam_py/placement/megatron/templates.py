@@ -36,6 +36,7 @@ class TemplateContext:
     builder: KernelBuilder
     replays: dict[int, list[int]] = field(default_factory=dict)  # kernel -> kernels replayed before it
     bucket_bytes: int = 0  # 0: no data parallelism
+    is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
 
@@ -73,7 +74,11 @@ class TemplateWriter:
 
     def collective(self, name: str, axis: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
-        return self._append(Task("collective", name, deps, axis, collective=kind, num_bytes=num_bytes))
+        task = self._append(Task("collective", name, deps, axis, collective=kind, num_bytes=num_bytes))
+        if axis == "tp" and not self.context.is_tp_asynchronous:
+            self._segment_deps.add(task)
+            self._awaited.add(task)
+        return task
 
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, then the collectives its outputs ask for."""
