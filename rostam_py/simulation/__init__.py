@@ -1,13 +1,14 @@
 """Simulation: plans, collectives and flows on a fabric, run by the C++ core."""
 
 from rostam_py.simulation.collective import CollectiveResult, collective_names, run_collective
+from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.engines import engines, fidelities
 from rostam_py.simulation.events import LinkBandwidth, Reroute
 from rostam_py.simulation.flows import FlowsResult, run_flows
-from rostam_py.simulation.result import LinkLoad, RunResult, Segment
+from rostam_py.simulation.result import LinkLoad, RunResult
 from rostam_py.simulation.simulate import simulate
 
 __all__ = [
-    "CollectiveResult", "FlowsResult", "LinkBandwidth", "LinkLoad", "Reroute", "RunResult", "Segment",
+    "CollectiveResult", "CriticalPath", "FlowsResult", "LinkBandwidth", "LinkLoad", "Reroute", "RunResult", "Segment",
     "collective_names", "engines", "fidelities", "run_collective", "run_flows", "simulate",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
 from rostam_py.plan.plan import Plan, Stage, Task
+from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
 from rostam_py.simulation.timeline import write_perfetto
@@ -18,23 +19,6 @@ from rostam_py.units import format_count, format_time
 
 PS = 1e-12
 RESULT_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One stretch of the critical path.
-
-    kind: "compute", a communication axis ("tp", "dp", "pp", "tied", "mp") or "launch" (latency, waiting for a stream).
-    device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
-    """
-
-    kind: str
-    name: str
-    stage: int
-    device: int
-    microbatch: int
-    start_s: float
-    duration_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +111,7 @@ class RunResult:
         spent["compute"] -= sum(steps) / len(plan.stages)
         return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
 
-    def critical_path(self) -> list[Segment]:
+    def critical_path(self) -> CriticalPath:
         """Return the chain of tasks that decided the last iteration's time, earliest first.
 
         Durations sum to ``iteration_time_s``: the path is cut at the previous iteration's end, and gaps between
@@ -152,7 +136,7 @@ class RunResult:
             cursor = stop
         if cursor != end:
             raise InternalError(f"the critical path ends at {cursor} ps, the iteration at {end} ps")
-        return segments
+        return CriticalPath(segments)
 
     def critical_path_by_kind(self) -> dict[str, float]:
         """Return seconds of the critical path by kind; they sum to the iteration time."""

@@ -15,9 +15,10 @@ _RECV = "recv"
 def write_perfetto(
     path: str, graph: CompiledGraph, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int
 ) -> None:
-    """Write the tasks that overlap [begin_ps, end_ps]; times in the file count from begin_ps.
+    """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
-    One process a device, one thread a stream; compute tasks carry their kernels as slices below them.
+    One process per device, one thread per stream; compute tasks carry their kernels as slices below them. A task or a
+    kernel that begins before or ends after the iteration is cut there; its argument "whole_us" is its full length.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -35,8 +36,9 @@ def write_perfetto(
             seen.add((device, thread))
             events += _names(accelerator, info.stage, thread, task.kind == _RECV)
         arguments = {"template": info.name, "micro_batch": microbatch, "bytes": task.num_bytes}
-        events.append(_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments))
-        events += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
+        slices = [_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments)]
+        slices += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
+        events += _cut(slices, (end_ps - begin_ps) / 1e6)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -59,6 +61,19 @@ def _kernel_slices(task: Any, process: int, thread: int, start_ps: int, length_p
         slices.append(_slice(kernel.name, process, thread, cursor, length, arguments))
         cursor += length
     return slices
+
+
+def _cut(slices: list[dict[str, Any]], end_us: float) -> list[dict[str, Any]]:
+    """Return what of the slices lies in [0, end_us]."""
+    kept = []
+    for one in slices:
+        start, stop = max(one["ts"], 0.0), min(one["ts"] + one["dur"], end_us)
+        if one["ts"] >= 0 and one["ts"] + one["dur"] <= end_us:
+            kept.append(one)
+        elif stop > start:
+            arguments = one["args"] | {"whole_us": one["dur"]}
+            kept.append(one | {"ts": start, "dur": stop - start, "args": arguments})
+    return kept
 
 
 def _slice(

@@ -143,6 +143,24 @@ def test_breakdown_and_critical_path_sum_to_the_iteration(strategy, fabric, plan
     assert sum(result.critical_path_by_kind().values()) == pytest.approx(result.iteration_time_s, rel=1e-12)
 
 
+def test_a_long_critical_path_shows_its_ends_and_how_to_see_the_rest(plans):
+    path = rostam.simulate(plans("pp4_dp2_gpipe")).critical_path()
+    assert len(path) > 40
+    lines = repr(path).splitlines()
+    assert len(lines) == 1 + 8 + 1 + 8
+    assert lines[0].startswith(f"critical path: {len(path)} segments, ")
+    assert lines[9].startswith(f"  ... {len(path) - 16} segments left out; all: print(*path, sep=")
+    assert path[7].name in lines[8]
+    assert path[-1].name in lines[-1]
+    shown = path._repr_html_()
+    assert shown.count("<tr") == 1 + 8 + 1 + 8
+    assert f"{len(path) - 16} segments left out" in shown
+    short = type(path)(path[:17])
+    assert len(repr(short).splitlines()) == 18
+    assert short._repr_html_().count("<tr") == 18
+    assert repr(type(path)()) == "critical path: 0 segments, 0 s"
+
+
 def test_compute_in_the_breakdown_is_what_the_plan_holds(plans):
     plan = plans("dp2_tp2_pp2")
     result = rostam.simulate(plan)
@@ -217,9 +235,21 @@ def test_timeline_covers_the_compute_of_the_iteration(plans, tmp_path):
     result.save_timeline(str(path))
     events = json.loads(path.read_text())["traceEvents"]
     tasks = [e for e in events if e["ph"] == "X" and e["tid"] == 0 and "template" in e["args"]]
-    # microseconds; a slice that began before the iteration counts from its start
-    compute = sum(min(e["dur"], e["ts"] + e["dur"], result.iteration_time_s * 1e6 - e["ts"]) for e in tasks)
-    assert compute == pytest.approx(result.breakdown["compute"] * 1e6, rel=1e-9)
+    assert sum(e["dur"] for e in tasks) == pytest.approx(result.breakdown["compute"] * 1e6, rel=1e-9)
+
+
+@pytest.mark.parametrize(("strategy", "fabric"), [("dp8", "electrical_cluster"), ("random", "torus")])
+def test_a_timeline_starts_at_0_and_ends_with_the_iteration(strategy, fabric, plans, tmp_path):
+    """Some devices begin the next iteration while the last one still ends this one: their tasks are cut there."""
+    result = rostam.simulate(plans(strategy, fabric), timeline=list(range(8)))
+    path = tmp_path / "timeline.json"
+    result.save_timeline(str(path))
+    slices = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    cut = [e for e in slices if "whole_us" in e["args"]]
+    assert min(e["ts"] for e in slices) == 0
+    assert max(e["ts"] + e["dur"] for e in slices) <= result.iteration_time_s * 1e6 * (1 + 1e-12)
+    assert cut
+    assert all(0 < e["dur"] < e["args"]["whole_us"] for e in cut)
 
 
 def test_a_run_without_a_timeline_says_how_to_get_one(plans, tmp_path):
