@@ -14,7 +14,8 @@ from pybind11.setup_helpers import ParallelCompile, Pybind11Extension
 from setuptools import find_packages, setup
 
 # -MMD writes each object's headers beside it, for needs_recompile. Never fast-math; no fused multiply-add (MODEL H23).
-COMMON_ARGS = ["-ffp-contract=off", "-Wall", "-Wextra", "-MMD"]
+# Python's own flags carry -fwrapv, which would hide overflow from the sanitizers.
+COMMON_ARGS = ["-ffp-contract=off", "-fno-wrapv", "-Wall", "-Wextra", "-MMD"]
 if os.environ.get("ROSTAM_SANITIZE") == "1":
     COMPILE_ARGS = [*COMMON_ARGS, "-O1", "-g", "-UNDEBUG", "-fno-omit-frame-pointer"]
     COMPILE_ARGS += ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]

@@ -12,6 +12,9 @@ from rostam_py.errors import UnitError
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+# The range of the core's SimTime, and of its byte counts.
+MAX_SIMULATED_S = 9.2e6
+_MAX_BYTES = 2**63 - 1
 _QUANTITY = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
 
 
@@ -26,6 +29,16 @@ def parse_time(value: str | float | int, key: str = "time") -> float:
     if unit not in _SECONDS:
         raise UnitError(f"{key} is {value!r}; a time needs one of the units {', '.join(_SECONDS)}")
     return _checked(number * _SECONDS[unit], value, key)
+
+
+def check_simulated(seconds: float, key: str) -> float:
+    """Return a time that a simulation can hold, its clock being 64-bit picoseconds.
+
+    Raises: UnitError beyond 106 days.
+    """
+    if not abs(seconds) < MAX_SIMULATED_S:
+        raise UnitError(f"{key} is {seconds:g} s; simulated time ends at 106 days ({MAX_SIMULATED_S:g} s)")
+    return seconds
 
 
 def parse_bandwidth(value: str | float | int, key: str = "bandwidth") -> float:
@@ -54,6 +67,8 @@ def parse_size(value: str | float | int, key: str = "size") -> int:
     _checked(number, value, key)
     if abs(number - round(number)) > 1e-6 * max(1.0, abs(number)) and number != int(number):
         raise UnitError(f"{key} is {value!r}; a size must be a whole number of bytes")
+    if round(number) > _MAX_BYTES:
+        raise UnitError(f"{key} is {value!r}; a size must be below 2^63 bytes (8 EiB)")
     return round(number)
 
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "sim/checked.h"
+
 namespace rostam::analytic {
 
 namespace {
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int32_t log2_up(int32_t p) {
   int32_t rounds = 0;
@@ -14,7 +14,7 @@ int32_t log2_up(int32_t p) {
   return rounds;
 }
 
-SimTime times(int64_t count, SimTime step) { return SimTime::from_ps(count * step.ps()); }
+SimTime times(int64_t count, SimTime step) { return step.times(count); }
 
 SimTime message(const CollectiveCase& given, int64_t num_bytes) {
   return given.alpha + transmit_time(static_cast<double>(num_bytes), given.bytes_per_s);

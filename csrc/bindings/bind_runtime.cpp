@@ -3,10 +3,12 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <vector>
 
 #include "bindings/bindings.h"
 #include "runtime/flow_run.h"
 #include "runtime/session.h"
+#include "workload/freeze.h"
 #include "workload/task_graph.h"
 
 namespace py = pybind11;
@@ -27,21 +29,34 @@ py::array_t<T> to_array(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
+void check_lengths(const char* what, py::ssize_t length, const std::vector<py::ssize_t>& others) {
+  for (const py::ssize_t other : others) {
+    if (other != length) ROSTAM_THROW(ConfigError, what << " got columns of " << length << " and " << other << " rows");
+  }
+}
+
 int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<int32_t>& slot,
                      const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep) {
   graph.check_open();
+  check_lengths("add_template", kind.size(),
+                {slot.size(), category.size(), schedule.size(), channel.size(), num_bytes.size(), duration_ps.size(),
+                 dep_offset.size() - 1});
   workload::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
     workload::Task task;
     task.kind = static_cast<workload::TaskKind>(kind.at(t));
-    task.slot = static_cast<int16_t>(slot.at(t));
-    task.category = static_cast<int16_t>(category.at(t));
+    task.slot = slot.at(t);
+    task.category = category.at(t);
     task.schedule = schedule.at(t);
     task.channel = channel.at(t);
     task.bytes = num_bytes.at(t);
     task.duration = SimTime::from_ps(duration_ps.at(t));
+    if (dep_offset.at(t) < 0 || dep_offset.at(t) > dep_offset.at(t + 1) || dep_offset.at(t + 1) > dep.size()) {
+      ROSTAM_THROW(ConfigError, "dependencies of task " << t << " are entries " << dep_offset.at(t) << " to "
+                                                        << dep_offset.at(t + 1) << " of " << dep.size());
+    }
     for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
     body.tasks.push_back(std::move(task));
   }
@@ -49,11 +64,29 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
   return static_cast<int32_t>(graph.templates.size()) - 1;
 }
 
-int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const Array<int32_t>& microbatch) {
+// Without block_offset all entries are one block that runs once.
+int32_t add_program(TaskGraph& graph, const Array<int32_t>& template_id, const Array<int32_t>& microbatch,
+                    const Array<int32_t>& stride, const Array<int64_t>& block_offset, const Array<int64_t>& count) {
   graph.check_open();
-  workload::Program program;
-  for (py::ssize_t k = 0; k < template_id.size(); ++k) program.entries.push_back({template_id.at(k), microbatch.at(k)});
-  graph.programs.push_back(std::move(program));
+  check_lengths("add_program", template_id.size(), {microbatch.size()});
+  const bool is_explicit = block_offset.size() == 0;
+  if (!is_explicit) check_lengths("add_program", template_id.size(), {stride.size()});
+  check_lengths("add_program", is_explicit ? 0 : block_offset.size() - 1, {count.size()});
+  std::vector<workload::ProgramBlock> blocks(is_explicit ? 1 : static_cast<size_t>(count.size()));
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const auto index = static_cast<py::ssize_t>(b);
+    const int64_t first = is_explicit ? 0 : block_offset.at(index);
+    const int64_t last = is_explicit ? template_id.size() : block_offset.at(index + 1);
+    if (first < 0 || first > last || last > template_id.size()) {
+      ROSTAM_THROW(ConfigError, "block " << b << " of a program is entries " << first << " to " << last << " of "
+                                         << template_id.size());
+    }
+    blocks[b].count = is_explicit ? 1 : count.at(index);
+    for (int64_t k = first; k < last; ++k) {
+      blocks[b].entries.push_back({template_id.at(k), microbatch.at(k), is_explicit ? 0 : stride.at(k)});
+    }
+  }
+  graph.programs.emplace_back(std::move(blocks));
   return static_cast<int32_t>(graph.programs.size()) - 1;
 }
 
@@ -62,6 +95,10 @@ void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Arra
                  const Array<int32_t>& job, const Array<double>& slowdown, const Array<int64_t>& start_ps,
                  const Array<int32_t>& slots) {
   graph.check_open();
+  check_lengths(
+      "add_devices", accelerator.size(),
+      {program.size(), job.size(), slowdown.size(), start_ps.size(), slots.ndim() == 3 ? slots.shape(0) : -1});
+  if (slots.shape(2) != 3) ROSTAM_THROW(ConfigError, "slots have " << slots.shape(2) << " entries each, not 3");
   for (py::ssize_t d = 0; d < accelerator.size(); ++d) {
     workload::Device device;
     device.accelerator = accelerator.at(d);
@@ -135,7 +172,8 @@ py::dict result_dict(const SessionResult& result) {
                   "num_messages"_a = to_array(result.num_messages), "link_bytes"_a = to_array(result.link_bytes),
                   "link_busy_s"_a = to_array(result.link_busy_s), "device_end_ps"_a = to_array(result.device_end_ps),
                   "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
-                  "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline));
+                  "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline),
+                  "checks"_a = result.checks);
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
@@ -190,7 +228,7 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
                   "bytes_left"_a = to_array(result.bytes_left), "link_bytes"_a = to_array(result.link_bytes),
-                  "num_solves"_a = result.num_solves);
+                  "num_solves"_a = result.num_solves, "checks"_a = result.checks);
 }
 
 }  // namespace
@@ -219,7 +257,12 @@ void bind_runtime(py::module_& module) {
       .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            "One entry a task; dependencies in CSR form. Returns the template's index.")
-      .def("add_program", &add_program, py::arg("template"), py::arg("microbatch"), "Returns the program's index.")
+      .def("add_program", &add_program, py::arg("template"), py::arg("microbatch"),
+           py::arg("stride") = Array<int32_t>(), py::arg("block_offset") = Array<int64_t>(),
+           py::arg("count") = Array<int64_t>(),
+           "A list of (template, micro-batch), or blocks of them that repeat: entries block_offset[b] to\n"
+           "block_offset[b + 1] run count[b] times, each with stride more in its micro-batch every time.\n"
+           "Returns the program's index.")
       .def(
           "add_group",
           [](TaskGraph& graph, std::vector<int32_t> devices) {
@@ -231,7 +274,7 @@ void bind_runtime(py::module_& module) {
       .def("add_devices", &add_devices, py::arg("accelerator"), py::arg("program"), py::arg("job"), py::arg("slowdown"),
            py::arg("start_ps"), py::arg("slots"),
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
-      .def("freeze", &TaskGraph::freeze, "Checks and derives; nothing may be added after it.");
+      .def("freeze", &workload::freeze, "Checks and derives; nothing may be added after it.");
   module.def("run_flows", &run_flows, py::arg("router"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
              py::arg("seed") = 0, py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},

@@ -69,7 +69,7 @@ TransferId FlowNetwork::resume(const Transfer& transfer, SimTime started) {
   flow.rate = flow.peak;
   flow.bottleneck = kNoLink;
   flow.updated = started;
-  flow.finish = started + transmit_time(flow.bytes, flow.rate);
+  flow.finish = transmit_end(started, flow.bytes, flow.rate);
   expect_completion(id);
   return id;
 }
@@ -143,7 +143,7 @@ void FlowNetwork::set_rate(uint32_t id, double rate) {
     flow.finish = SimTime::never();
     return;
   }
-  flow.finish = queue_.now() + transmit_time(std::max(flow.remaining, 1e-9), rate);
+  flow.finish = transmit_end(queue_.now(), std::max(flow.remaining, 1e-9), rate);
   if (flow.finish < flow.event_time) expect_completion(id);
 }
 
@@ -153,6 +153,7 @@ void FlowNetwork::expect_completion(uint32_t id) {
   FlowState& flow = flows_[id];
   ++flow.version;
   flow.event_time = flow.finish;
+  if (flow.finish == SimTime::never()) return;  // beyond the clock, unless its rate changes
   queue_.schedule(flow.finish, Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
 }
 
@@ -252,6 +253,10 @@ void FlowNetwork::set_route(TransferId id, RouteId route) {
   request_solve();
 }
 
+bool FlowNetwork::is_endless(TransferId id) const {
+  return flows_[id].rate > 0 && flows_[id].finish == SimTime::never();
+}
+
 double FlowNetwork::backlog(TransferId id) const {
   FlowState flow = flows_[id];
   settle(flow);
@@ -305,7 +310,7 @@ std::unique_ptr<Network> make_flow_network(EventQueue& queue, const LinkTable& l
 }
 
 EngineTraits flow_engine_traits() {
-  return {true, true, "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
+  return {true, true, true, "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
 }
 
 }  // namespace rostam::network

@@ -28,6 +28,7 @@ class FlowNetwork : public network::Network {
   int32_t add_links(const std::vector<network::EngineLink>& links) override;
   void remove_links(const std::vector<int32_t>& links) override;
   double backlog(network::TransferId flow) const override;
+  bool is_endless(network::TransferId flow) const override;
   double backlog(int32_t src, int32_t dst) const override;
   network::NetworkStats stats() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <unordered_map>
 
+#include "routing/end_points.h"
 #include "sim/random.h"
-#include "workload/channels.h"
 
 namespace rostam::folding {
 
-using workload::channel_key;
 using workload::ChannelLister;
 using workload::Device;
 
@@ -42,7 +42,7 @@ struct System {
 class SystemBuilder {
  public:
   SystemBuilder(const TaskGraph& graph, const routing::Router& router)
-      : graph_(graph), router_(router), lister_(graph) {}
+      : graph_(graph), router_(router), lister_(graph), end_points_(router) {}
 
   // False if the system is too large to refine.
   bool build() {
@@ -70,6 +70,7 @@ class SystemBuilder {
     if (is_new) {
       entry->second = static_cast<uint32_t>(system.routes.size());
       system.routes.push_back(router_.route(from, to, 0));
+      end_points_.check_route(system.routes.back(), from, to);
     }
     const routing::Route& route = system.routes[entry->second];
     system.num_hops += route.links.size();
@@ -81,6 +82,7 @@ class SystemBuilder {
   const TaskGraph& graph_;
   const routing::Router& router_;
   ChannelLister lister_;
+  routing::EndPoints end_points_;
   std::unordered_map<uint64_t, uint32_t> route_of_;
 };
 
@@ -192,11 +194,12 @@ void add_quotient_routes(const System& system, const std::vector<int32_t>& class
       if (std::any_of(route.links.begin(), route.links.end(), is_same)) continue;
       route.links.push_back({link, weights.weight(class_of_channel[k], link) / flows});
     }
-    folding.routes[channel_key(source_class, channel.slot, channel.destination)] = std::move(route);
+    folding.routes[folding.channels.find(source_class, channel.slot, channel.destination)] = std::move(route);
   }
 }
 
-Folding make_folding(const System& system, const Colours& colours, const routing::Router& router) {
+Folding make_folding(const TaskGraph& graph, const System& system, const Colours& colours,
+                     const routing::Router& router) {
   Folding folding;
   folding.is_folded = true;
   int32_t num_devices = 0, num_links = 0, num_channels = 0;
@@ -214,6 +217,8 @@ Folding make_folding(const System& system, const Colours& colours, const routing
   for (size_t l = 0; l < folding.class_of_link.size(); ++l) {
     folding.capacities[folding.class_of_link[l]] = router.capacities()[l];
   }
+  folding.channels = workload::ChannelTable(graph, folding.representative);
+  folding.routes.resize(folding.channels.size());
   add_quotient_routes(system, class_of_channel, folding);
   return folding;
 }
@@ -226,6 +231,7 @@ Folding unfolded(const TaskGraph& graph, const routing::Router& router) {
   std::iota(folding.class_of_device.begin(), folding.class_of_device.end(), 0);
   folding.representative = folding.class_of_device;
   folding.multiplicity.assign(graph.devices.size(), 1);
+  folding.channels = workload::ChannelTable(graph, folding.representative);
   folding.capacities = router.capacities();
   folding.class_of_link.resize(folding.capacities.size());
   std::iota(folding.class_of_link.begin(), folding.class_of_link.end(), 0);
@@ -241,7 +247,7 @@ Folding fold(const TaskGraph& graph, const routing::Router& router, const std::v
     refine_once(builder.system, colours);
     const size_t found =
         count_distinct(colours.device) + count_distinct(colours.link) + count_distinct(colours.channel);
-    if (found == num_classes) return make_folding(builder.system, colours, router);
+    if (found == num_classes) return make_folding(graph, builder.system, colours, router);
     num_classes = found;
   }
   return unfolded(graph, router);

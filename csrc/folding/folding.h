@@ -8,10 +8,10 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "routing/router.h"
+#include "workload/channels.h"
 #include "workload/task_graph.h"
 
 namespace rostam::folding {
@@ -25,8 +25,8 @@ struct Folding {
   std::vector<int64_t> multiplicity;     // simulated device -> devices it stands for
   std::vector<int32_t> class_of_link;    // engine link -> simulated link
   std::vector<double> capacities;        // simulated link -> bytes/s
-  // Folded runs: routes on simulated links by channel_key(simulated source, slot, destination device).
-  std::unordered_map<uint64_t, routing::Route> routes;
+  workload::ChannelTable channels;       // out of the simulated devices
+  std::vector<routing::Route> routes;    // folded runs: of each channel, on simulated links
 };
 
 // A capacity change of one engine link during the run.

@@ -78,6 +78,9 @@ class Network {
   // Bytes that a transfer has still to send, as of now.
   virtual double backlog(TransferId transfer) const = 0;
 
+  // True if the transfer is being sent, but so slowly that at this rate it is not through by the end of simulated time.
+  virtual bool is_endless(TransferId transfer) const = 0;
+
   // Of all transfers over routes between two accelerators. Cost: O(transfers that are being sent).
   virtual double backlog(int32_t src, int32_t dst) const = 0;
 

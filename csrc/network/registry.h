@@ -20,6 +20,8 @@ struct EngineTraits {
   // A transfer that shares none of its links is sent at the least of capacity / share, from its start to its end, so
   // that shortcuts may compute it and resume() it. Else every message is started.
   bool exact_when_alone = false;
+  // No link ever carries more than its capacity (1e-9 relative), which the engine checks.
+  bool checks_capacity = false;
   const char* summary = "";  // one line, for lists
 };
 

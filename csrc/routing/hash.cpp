@@ -40,6 +40,7 @@ class HashRouter : public Router {
     return route;
   }
 
+  const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   bool is_hash_free() const override { return false; }
   const std::vector<double>& capacities() const override { return links_.capacities; }
   const std::vector<std::vector<int32_t>>& members() const override { return links_.members; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fabric/fabric.h"
 #include "sim/sim_time.h"
 
 namespace rostam::routing {
@@ -30,6 +31,9 @@ class Router {
   // routing and is ignored by `spray`. REQUIRES: src != dst, both healthy accelerators.
   // Throws: NoRouteError if no path is left.
   virtual Route route(int32_t src, int32_t dst, uint64_t message_hash) const = 0;
+
+  // The fabric that routes lead over, failures included.
+  virtual const fabric::Fabric& fabric() const = 0;
 
   // True if the route depends on the pair alone, so that it may be cached and folded.
   virtual bool is_hash_free() const = 0;

@@ -51,6 +51,7 @@ class SprayRouter : public Router {
     return route;
   }
 
+  const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   bool is_hash_free() const override { return true; }
   const std::vector<double>& capacities() const override { return links_.capacities; }
   const std::vector<std::vector<int32_t>>& members() const override { return links_.members; }

@@ -96,6 +96,16 @@ void Session::check_conservation() const {
                           << " received");
     }
   }
+  // A message that is left in a finished iteration and has a receive: another one was taken for it.
+  for (const auto& [key, arrival] : arrived_) {
+    const Device& device = device_of(key.device);
+    if (key.iteration + 1 >= static_cast<int32_t>(jobs_[device.job].ends.size())) continue;
+    for (const int32_t id : graph_->programs[device.program].templates()) {
+      for (const Task& task : graph_->templates[id].tasks) {
+        if (task.kind == TaskKind::kRecv && task.channel == key.channel) throw_sent_twice(key);
+      }
+    }
+  }
   size_t finished = completed_.size();
   for (const Job& job : jobs_) finished = std::min(finished, job.ends.size() - 1);
   for (size_t i = 0; i < finished; ++i) {
@@ -103,10 +113,70 @@ void Session::check_conservation() const {
       const Participants& all = completed_[i][k];
       const collectives::Schedule& schedule = *graph_->schedules[k];
       // Every group completes whole, so ranks / p groups sent the closed form each.
-      ROSTAM_CHECK(all.chunks_sent * schedule.shape().num_ranks == all.num_ranks * schedule.total_chunks_sent(),
-                   "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
-                               << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
+      const auto product = [](int64_t a, int64_t b) { return static_cast<__int128>(a) * b; };
+      ROSTAM_CHECK(
+          product(all.chunks_sent, schedule.shape().num_ranks) == product(all.num_ranks, schedule.total_chunks_sent()),
+          "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
+                      << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
     }
+  }
+}
+
+void Session::throw_sent_twice(const MailboxKey& key) const {
+  ROSTAM_THROW(ConfigError, "two messages on channel " << key.channel << " of micro-batch " << key.microbatch
+                                                       << " come to accelerator " << device_of(key.device).accelerator
+                                                       << " in one iteration; give each a channel of its own");
+}
+
+// MODEL K29, over the whole run and every plane's share, messages that are under way included.
+void Session::check_accelerators() {
+  for (const Message& message : messages_) {
+    if (!message.is_sending) continue;
+    const double left = network_->backlog(message.transfer);
+    count_on_wire(message.source, message.destination, static_cast<double>(wire_bytes(message.bytes)) - left);
+  }
+  std::vector<double> bytes, busy;
+  snapshot_links(bytes, busy);
+  if (quiet_rings_) {
+    for (const QuietRings::Carried& one : quiet_rings_->carried(queue_.now())) {
+      count_on_wire(one.source, folding_.class_of_device[one.peer], one.bytes);
+    }
+  }
+  const auto num_accelerators = static_cast<size_t>(router_->fabric().num_accelerators());
+  std::vector<double> link_bytes, sent(num_accelerators), received(num_accelerators);
+  for (const int32_t link : folding_.class_of_link) link_bytes.push_back(bytes[link]);
+  for (size_t d = 0; d < graph_->devices.size(); ++d) {
+    const int32_t simulated = folding_.class_of_device[d];
+    sent[graph_->devices[d].accelerator] += wire_sent_[simulated];
+    received[graph_->devices[d].accelerator] += wire_received_[simulated];
+  }
+  end_points_.check_bytes(link_bytes, sent, received);
+}
+
+// The task that a stream of the device last looked at.
+std::string Session::describe_current() const {
+  if (current_device_ < 0) return "the set-up";
+  const DeviceState& state = devices_[current_device_];
+  const Stream& stream = state.streams[current_stream_];
+  if (stream.instance < state.first_live || stream.instance >= state.next_instance) return "a task that has ended";
+  const Instance& instance = *state.live[static_cast<size_t>(stream.instance - state.first_live)];
+  const auto& tasks = graph_->templates[instance.template_id].stream_tasks[current_stream_];
+  if (stream.position >= static_cast<int32_t>(tasks.size())) return "a task that has ended";
+  return describe(current_device_, instance, tasks[stream.position]);
+}
+
+// Nothing else can happen any more: messages that would be through after the end of simulated time are what comes next.
+void Session::throw_if_endless() const {
+  for (const Message& message : messages_) {
+    if (!message.is_sending || !network_->is_endless(message.transfer)) continue;
+    ROSTAM_THROW(ConfigError, "a message of " << message.bytes << " bytes from accelerator "
+                                              << device_of(message.source).accelerator << " to "
+                                              << graph_->devices[message.peer].accelerator << " ("
+                                              << graph_->categories[message.category] << ", iteration "
+                                              << message.iteration << ") has " << network_->backlog(message.transfer)
+                                              << " bytes left at " << queue_.now().seconds()
+                                              << " s and would not be through by the end of simulated time, 106 days;"
+                                                 " look for a lost unit in a bandwidth or size");
   }
 }
 
@@ -122,6 +192,7 @@ std::string Session::describe(int32_t d, const Instance& instance, int32_t index
 }
 
 void Session::throw_deadlock() const {
+  throw_if_endless();
   std::ostringstream text;
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
   const int64_t num_active = network_->stats().num_active;
@@ -203,6 +274,10 @@ SessionResult Session::collect() {
       if (!node.is_join) node.device = folding_.representative[node.device];
     }
   }
+  result.checks = {"bytes sent = bytes received", "collective bytes = closed form",
+                   "routes join the ends of their messages",
+                   "links of every accelerator carry what it sends, receives and forwards"};
+  if (network::engine_traits(options_.fidelity).checks_capacity) result.checks.emplace_back("no link above capacity");
   result.num_simulated_devices = static_cast<int32_t>(devices_.size());
   result.num_events = queue_.num_events();
   result.num_solves = network_->stats().num_solves;

@@ -11,6 +11,7 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
       flows_(std::move(flows)),
       link_events_(std::move(link_events)),
       reroutes_(std::move(reroutes)),
+      end_points_(*router_),
       events_(*this),
       network_(network::make_network(fidelity, queue_, network::LinkTable(router_->capacities()), *this)),
       ids_(flows_.size(), 0),
@@ -56,7 +57,10 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
 }
 
 network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
-  return network_->add_route(router_->route(flows_[flow].src, flows_[flow].dst, hash), static_cast<uint64_t>(flow));
+  const FlowSpec& spec = flows_[flow];
+  const routing::Route route = router_->route(spec.src, spec.dst, hash);
+  end_points_.check_route(route, spec.src, spec.dst);
+  return network_->add_route(route, static_cast<uint64_t>(flow));
 }
 
 void FlowRun::on_event(uint64_t payload) {
@@ -90,16 +94,42 @@ void FlowRun::on_delivered(uint64_t token) { result_.delivered_ps[token] = queue
 
 FlowRunResult FlowRun::run() {
   while (!queue_.is_empty()) queue_.run_next();
+  check_all_arrived();
+  network::NetworkStats stats = network_->stats();
+  result_.link_bytes = std::move(stats.link_bytes);
+  result_.num_solves = stats.num_solves;
+  check_accelerators();
+  return std::move(result_);
+}
+
+void FlowRun::check_all_arrived() const {
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    if (!is_active_[f] || !network_->is_endless(ids_[f])) continue;
+    ROSTAM_THROW(ConfigError, "flow " << f << " from " << flows_[f].src << " to " << flows_[f].dst << " has "
+                                      << network_->backlog(ids_[f]) << " bytes left at " << queue_.now().seconds()
+                                      << " s and would not be through by the end of simulated time, 106 days; look for "
+                                         "a lost unit in a bandwidth or size");
+  }
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (result_.delivered_ps[f] >= 0 || is_cut_[f]) continue;
     ROSTAM_THROW(DeadlockError, network_->stats().num_active
                                     << " flows are stalled on links of capacity 0; the first is flow " << f << ", "
                                     << flows_[f].src << " to " << flows_[f].dst);
   }
-  network::NetworkStats stats = network_->stats();
-  result_.link_bytes = std::move(stats.link_bytes);
-  result_.num_solves = stats.num_solves;
-  return std::move(result_);
+}
+
+// MODEL K29, with what was sent of flows that were cut off.
+void FlowRun::check_accelerators() {
+  const auto num_accelerators = static_cast<size_t>(router_->fabric().num_accelerators());
+  std::vector<double> sent(num_accelerators), received(num_accelerators);
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    const double bytes = static_cast<double>(flows_[f].bytes) - result_.bytes_left[f];
+    sent[flows_[f].src] += bytes;
+    received[flows_[f].dst] += bytes;
+  }
+  end_points_.check_bytes(result_.link_bytes, sent, received);
+  result_.checks = {"routes join the ends of their flows",
+                    "links of every accelerator carry what it sends, receives and forwards"};
 }
 
 }  // namespace rostam::runtime

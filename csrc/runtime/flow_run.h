@@ -11,6 +11,7 @@
 
 #include "folding/folding.h"
 #include "network/registry.h"
+#include "routing/end_points.h"
 
 namespace rostam::runtime {
 
@@ -38,6 +39,7 @@ struct FlowRunResult {
   std::vector<double> bytes_left;     // of flows cut off, else 0
   std::vector<double> link_bytes;     // per engine link
   int64_t num_solves = 0;
+  std::vector<std::string> checks;  // conservation laws that were checked and held
 };
 
 class FlowRun : public network::NetworkClient {
@@ -66,12 +68,15 @@ class FlowRun : public network::NetworkClient {
   void on_event(uint64_t payload);
   void schedule(SimTime time, Kind kind, size_t index);
   network::RouteId add_route(int32_t flow, uint64_t hash);
+  void check_all_arrived() const;
+  void check_accelerators();
 
   std::shared_ptr<const routing::Router> router_;
   std::vector<FlowSpec> flows_;
   std::vector<LinkEvent> link_events_;
   std::vector<RerouteEvent> reroutes_;
   std::vector<uint64_t> hashes_;  // per flow: selects its path, by the seed or the last reroute
+  routing::EndPoints end_points_;
   EventQueue queue_;
   Events events_;
   std::unique_ptr<network::Network> network_;

@@ -4,11 +4,9 @@
 #include "runtime/payload.h"
 #include "runtime/session.h"
 #include "sim/random.h"
-#include "workload/channels.h"
 
 namespace rostam::runtime {
 
-using workload::channel_key;
 using workload::SlotBinding;
 
 // The part of `device` in the `occurrence`-th collective on its slot, made if it is the first to be heard of.
@@ -94,8 +92,8 @@ void Session::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
     message.slot = slot;
     message.step = part.step;
     message.occurrence = occurrence;
-    message.bytes = chunk_bytes * transfer.num_chunks;
-    message.mailbox = 0;
+    message.bytes = checked_multiply(chunk_bytes, transfer.num_chunks);
+    message.is_send = false;
     message.origin = part.origin;
     message.category = task.category;
     message.iteration = instance.iteration;
@@ -162,31 +160,36 @@ void Session::send_message(int32_t index) {
     disturb(ring);
     quiet_rings_->enter(ring);
   }
-  network_->start({route, wire_bytes(messages_[index].bytes), static_cast<uint64_t>(index)});
+  Message& message = messages_[index];
+  message.is_sending = true;
+  message.transfer = network_->start({route, wire_bytes(message.bytes), static_cast<uint64_t>(index)});
 }
 
 // The route of a channel; hashed once a channel, as a connection's five-tuple is.
 network::RouteId Session::route_of(int32_t d, int32_t slot, int32_t peer) {
   SlotState& state = devices_[d].slots[slot];
   if (state.last_peer == peer) return state.last_route;
-  const uint64_t key = channel_key(d, slot, peer);
-  auto [entry, is_new] = routes_.try_emplace(key, 0);
-  if (is_new) {
+  const workload::ChannelId channel = folding_.channels.find(d, slot, peer);
+  network::RouteId& id = routes_[channel];
+  if (id == kNoRoute) {
     const routing::Route route = make_route(d, slot, peer);
-    entry->second = network_->add_route(route, key);
-    crossings_.resize(entry->second + 1);
-    if (quiet_rings_) crossings_[entry->second] = quiet_rings_->crossed_by(route, quiet_rings_->rank_of(d, slot));
+    id = network_->add_route(route, channel);
+    crossings_.resize(id + 1);
+    if (quiet_rings_) crossings_[id] = quiet_rings_->crossed_by(route, quiet_rings_->rank_of(d, slot));
   }
   state.last_peer = peer;
-  state.last_route = entry->second;
-  return entry->second;
+  state.last_route = id;
+  return id;
 }
 
-routing::Route Session::make_route(int32_t d, int32_t slot, int32_t peer) const {
-  if (folding_.is_folded) return folding_.routes.at(channel_key(d, slot, peer));
+routing::Route Session::make_route(int32_t d, int32_t slot, int32_t peer) {
+  if (folding_.is_folded) return folding_.routes[folding_.channels.find(d, slot, peer)];
   const int32_t from = device_of(d).accelerator, to = graph_->devices[peer].accelerator;
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
-  return router_->route(from, to, mix(mix(options_.seed + uint64_t(slot)) + pack(from, to)));
+  const auto rank = static_cast<uint64_t>(folding_.channels.rank_in_pair(d, slot, peer));
+  routing::Route route = router_->route(from, to, mix(mix(options_.seed + rank) + pack(from, to)));
+  end_points_.check_route(route, from, to);
+  return route;
 }
 
 Session::Traffic& Session::traffic_of(int32_t device, int32_t iteration, int32_t category) {
@@ -198,12 +201,15 @@ Session::Traffic& Session::traffic_of(int32_t device, int32_t iteration, int32_t
 }
 
 void Session::on_sent(uint64_t token) {
-  const Message& message = messages_[token];
+  Message& message = messages_[token];
+  message.is_sending = false;
+  count_on_wire(message.source, message.destination, static_cast<double>(wire_bytes(message.bytes)));
   for (const int32_t ring : crossings_[message.route]) quiet_rings_->leave(ring);
   Traffic& traffic = traffic_of(message.source, message.iteration, message.category);
-  traffic.sent_bytes += message.bytes * folding_.multiplicity[message.source];
+  traffic.sent_bytes =
+      checked_add(traffic.sent_bytes, checked_multiply(message.bytes, folding_.multiplicity[message.source]));
   traffic.num_messages += folding_.multiplicity[message.source];
-  if (message.mailbox != 0) {
+  if (message.is_send) {
     finish_task(message.source, message.instance, message.task, message.origin->start, queue_.now(), message.origin);
     return;
   }
@@ -221,10 +227,12 @@ void Session::on_delivered(uint64_t token) {
   free_messages_.push_back(static_cast<int32_t>(token));
   traffic_of(message.source, message.iteration, message.category).received_bytes +=
       message.bytes * folding_.multiplicity[message.source];
-  if (message.mailbox != 0) {
+  if (message.is_send) {
     const auto waiting = awaited_.find(message.mailbox);
     if (waiting == awaited_.end()) {
-      arrived_.emplace(message.mailbox, Arrival{std::move(message.origin), queue_.now()});
+      const bool is_new =
+          arrived_.try_emplace(message.mailbox, Arrival{std::move(message.origin), queue_.now()}).second;
+      if (!is_new) throw_sent_twice(message.mailbox);
       return;
     }
     const auto [sequence, task] = waiting->second;
@@ -243,9 +251,12 @@ void Session::on_delivered(uint64_t token) {
   if (message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
 }
 
-uint64_t Session::mailbox_key(int32_t device, const Task& task, const Instance& instance) const {
-  const uint64_t address = mix(uint64_t(uint32_t(device)) << 32 | uint32_t(task.channel));
-  return mix(address + (uint64_t(uint32_t(instance.iteration)) << 32 | uint32_t(instance.microbatch))) | 1;
+// A message of a simulated device, or a part of it, has crossed its links. One that stands for its sender's class is
+// spread evenly over the receiver's.
+void Session::count_on_wire(int32_t source, int32_t destination, double bytes) {
+  wire_sent_[source] += bytes;
+  const auto senders = static_cast<double>(folding_.multiplicity[source]);
+  wire_received_[destination] += bytes * senders / static_cast<double>(folding_.multiplicity[destination]);
 }
 
 void Session::start_send(int32_t d, int64_t sequence, int32_t index, const CriticalPath::Ref& cause) {
@@ -263,7 +274,8 @@ void Session::start_send(int32_t d, int64_t sequence, int32_t index, const Criti
   message.bytes = task.bytes;
   message.instance = sequence;
   message.task = index;
-  message.mailbox = mailbox_key(message.destination, task, instance);
+  message.is_send = true;
+  message.mailbox = {message.destination, task.channel, instance.iteration, instance.microbatch};
   message.origin = path_.add(node, cause);
   message.category = task.category;
   message.iteration = instance.iteration;
@@ -275,7 +287,7 @@ void Session::start_send(int32_t d, int64_t sequence, int32_t index, const Criti
 void Session::await_message(int32_t d, int64_t sequence, int32_t index) {
   const Instance& instance = instance_of(d, sequence);
   const Task& task = graph_->templates[instance.template_id].tasks[index];
-  const uint64_t key = mailbox_key(d, task, instance);
+  const MailboxKey key = {d, task.channel, instance.iteration, instance.microbatch};
   const auto early = arrived_.find(key);
   if (early == arrived_.end()) {
     awaited_.emplace(key, std::make_pair(sequence, index));

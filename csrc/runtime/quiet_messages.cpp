@@ -35,7 +35,7 @@ QuietRings::Exchange Session::exchange_of(int32_t d, int32_t slot, const Partici
   QuietRings::Exchange exchange;
   exchange.num_steps = schedule.shape().num_steps;
   exchange.num_chunks = transfers_.front().num_chunks;
-  exchange.bytes = graph_->chunk_bytes(task) * exchange.num_chunks;
+  exchange.bytes = checked_multiply(graph_->chunk_bytes(task), exchange.num_chunks);
   exchange.wire_bytes = wire_bytes(exchange.bytes);
   exchange.iteration = instance.iteration;
   exchange.category = task.category;
@@ -51,9 +51,10 @@ void Session::end_quietly(uint64_t device_and_slot) {
   const QuietRings::Exchange exchange = exchange_of(d, slot, part);
   // Sent by this rank and received by the next one.
   const int64_t num_messages = exchange.num_steps * folding_.multiplicity[d];
+  const int64_t num_bytes = checked_multiply(exchange.bytes, num_messages);
   Traffic& traffic = traffic_of(d, exchange.iteration, exchange.category);
-  traffic.sent_bytes += exchange.bytes * num_messages;
-  traffic.received_bytes += exchange.bytes * num_messages;
+  traffic.sent_bytes = checked_add(traffic.sent_bytes, num_bytes);
+  traffic.received_bytes = checked_add(traffic.received_bytes, num_bytes);
   traffic.num_messages += num_messages;
   part.chunks_sent = exchange.num_chunks * exchange.num_steps;
   part.origin = std::move(part.quiet_origin);
@@ -92,7 +93,10 @@ void Session::resume(int32_t ring, uint32_t occurrence) {
     if (!rank.is_sending) continue;
     const int32_t message = new_ring_message(ring, occurrence, static_cast<int32_t>(i), rank.step);
     messages_[message].origin = rank.origin;
-    network_->resume({messages_[message].route, exchange.wire_bytes, static_cast<uint64_t>(message)}, rank.step_start);
+    Message& sending = messages_[message];
+    sending.is_sending = true;
+    const network::Transfer transfer = {sending.route, exchange.wire_bytes, static_cast<uint64_t>(message)};
+    sending.transfer = network_->resume(transfer, rank.step_start);
   }
   for (const QuietRings::InFlight& one : moment.messages) {
     const int32_t message = new_ring_message(ring, occurrence, one.position, one.step);
@@ -117,7 +121,7 @@ int32_t Session::new_ring_message(int32_t ring, uint32_t occurrence, int32_t pos
   message.step = step;
   message.occurrence = occurrence;
   message.bytes = exchange.bytes;
-  message.mailbox = 0;
+  message.is_send = message.is_sending = false;
   message.category = exchange.category;
   message.iteration = exchange.iteration;
   message.is_synchronous = false;

@@ -152,8 +152,10 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   if (one.num_joined == 0) {
     one.exchange = exchange;
     for (const double bytes_per_s : ring.bytes_per_s) {
-      one.send_times.push_back(transmit_time(static_cast<double>(exchange.wire_bytes), bytes_per_s));
+      const double ps = transmit_ps(static_cast<double>(exchange.wire_bytes), bytes_per_s);
+      one.send_times.push_back(ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never());
     }
+    one.is_quiet = one.is_quiet && fits_clock(ring, one, now);
   }
   if (one.exchange.num_steps != exchange.num_steps || one.exchange.bytes != exchange.bytes) {
     ROSTAM_THROW(ConfigError, "device " << ring.devices[rank.position] << " joins collective " << occurrence
@@ -166,6 +168,15 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   one.joins[rank.position] = now;
   one.origins[rank.position] = origin;
   return is_last ? Joined::kLast : Joined::kWaiting;
+}
+
+bool QuietRings::fits_clock(const Ring& ring, const Collective& one, SimTime now) {
+  double slowest_ps = 0;
+  for (size_t i = 0; i < one.send_times.size(); ++i) {
+    const auto latency_ps = static_cast<double>(ring.routes[i].latency.ps());
+    slowest_ps = std::max(slowest_ps, static_cast<double>(one.send_times[i].ps()) + latency_ps);
+  }
+  return static_cast<double>(now.ps()) + slowest_ps * one.exchange.num_steps < kMaxPs;
 }
 
 // The start of every rank's first step, as far as it is reached by `now`.
@@ -290,12 +301,26 @@ void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, 
   }
 }
 
+std::vector<QuietRings::Load> QuietRings::loads_at(const Ring& ring, SimTime now) {
+  std::vector<Load> loads = ring.loads;
+  for (const Collective& one : ring.collectives) {
+    if (one.is_quiet) add_load(ring, one, now, true, loads);
+  }
+  return loads;
+}
+
+std::vector<QuietRings::Carried> QuietRings::carried(SimTime now) const {
+  std::vector<Carried> all;
+  for (const Ring& ring : rings_) {
+    const std::vector<Load> loads = loads_at(ring, now);
+    for (size_t i = 0; i < loads.size(); ++i) all.push_back({ring.devices[i], ring.peers[i], loads[i].bytes});
+  }
+  return all;
+}
+
 void QuietRings::add_loads(SimTime now, std::vector<double>& bytes, std::vector<double>& busy_s) const {
   for (const Ring& ring : rings_) {
-    std::vector<Load> loads = ring.loads;
-    for (const Collective& one : ring.collectives) {
-      if (one.is_quiet) add_load(ring, one, now, true, loads);
-    }
+    const std::vector<Load> loads = loads_at(ring, now);
     for (size_t i = 0; i < loads.size(); ++i) {
       for (const routing::LinkShare& hop : ring.routes[i].links) {
         bytes[hop.link] += loads[i].bytes * hop.share;

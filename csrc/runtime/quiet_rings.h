@@ -41,7 +41,7 @@ class QuietRings {
     int64_t wire_bytes = 0;  // of it that the simulated plane carries
     int64_t num_chunks = 0;  // of a message
     int32_t iteration = 0;
-    int16_t category = 0;
+    int32_t category = 0;
   };
   // When a rank is through a collective that all have joined, and the join that decided it.
   struct End {
@@ -104,6 +104,14 @@ class QuietRings {
     return rings_[ring].collectives[occurrence - rings_[ring].first_occurrence].exchange;
   }
 
+  // What quiet collectives have carried up to `now`, one entry for each rank of a ring. Units: bytes on the wire.
+  struct Carried {
+    int32_t source = 0;  // simulated device
+    int32_t peer = 0;    // device
+    double bytes = 0;
+  };
+  std::vector<Carried> carried(SimTime now) const;
+
   // Adds what quiet collectives have carried up to `now` to bytes and busy seconds of the links.
   void add_loads(SimTime now, std::vector<double>& bytes, std::vector<double>& busy_s) const;
 
@@ -137,6 +145,9 @@ class QuietRings {
   };
 
   bool claim_links(const Ring& ring);
+  // Whether the collective is through before the end of simulated time, if all joined now.
+  static bool fits_clock(const Ring& ring, const Collective& one, SimTime now);
+  static std::vector<Load> loads_at(const Ring& ring, SimTime now);
   static Collective& collective(Ring& ring, uint32_t occurrence);
   static void retire(Ring& ring, SimTime now);
   static std::vector<Start> first_step(const Collective& one, SimTime now);

@@ -9,7 +9,7 @@ namespace rostam::runtime {
 using folding::fold;
 using folding::unfolded;
 using workload::Program;
-using workload::ProgramEntry;
+using workload::ProgramStep;
 using workload::TaskKind;
 using workload::Template;
 
@@ -24,7 +24,8 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
       compute_ends_(*this, &Session::end_compute),
       collective_ends_(*this, &Session::complete_collective),
       quiet_ends_(*this, &Session::end_quietly),
-      late_arrivals_(*this, &Session::on_delivered) {
+      late_arrivals_(*this, &Session::on_delivered),
+      end_points_(*router_) {
   if (!graph_->is_frozen) throw ConfigError("the task graph must be frozen before a session takes it");
   if (!(options_.comm_compute_fraction >= 0 && options_.comm_compute_fraction < 1)) {
     ROSTAM_THROW(ConfigError,
@@ -34,6 +35,14 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
     ROSTAM_THROW(ConfigError, "planes " << options_.num_planes << ", iterations " << options_.min_iterations << " to "
                                         << options_.max_iterations << "; all must be >= 1 and in order");
   }
+  check_options();
+  const bool can_fold = network::engine_traits(options_.fidelity).can_fold;
+  folding_ =
+      options_.enable_folding && can_fold ? fold(*graph_, *router_, options_.events) : unfolded(*graph_, *router_);
+  set_up();
+}
+
+void Session::check_options() const {
   const auto num_links = static_cast<int32_t>(router_->capacities().size());
   for (const LinkEvent& event : options_.events) {
     if (event.link < 0 || event.link >= num_links || !(event.bytes_per_s >= 0) || event.time < SimTime::zero()) {
@@ -41,10 +50,18 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
                                             << event.bytes_per_s << " bytes/s; links are 0 to " << num_links - 1);
     }
   }
-  const bool can_fold = network::engine_traits(options_.fidelity).can_fold;
-  folding_ =
-      options_.enable_folding && can_fold ? fold(*graph_, *router_, options_.events) : unfolded(*graph_, *router_);
-  set_up();
+  const auto num_devices = static_cast<int32_t>(graph_->devices.size());
+  const int32_t num_accelerators = router_->fabric().num_accelerators();
+  for (int32_t d = 0; d < num_devices; ++d) {
+    const int32_t accelerator = graph_->devices[d].accelerator;
+    if (accelerator < num_accelerators) continue;
+    ROSTAM_THROW(ConfigError, "device " << d << " is accelerator " << accelerator << "; the fabric has 0 to "
+                                        << num_accelerators - 1);
+  }
+  for (const int32_t device : options_.timeline_devices) {
+    if (device >= 0 && device < num_devices) continue;
+    ROSTAM_THROW(ConfigError, "the timeline names device " << device << "; devices are 0 to " << num_devices - 1);
+  }
 }
 
 void Session::set_up() {
@@ -54,9 +71,12 @@ void Session::set_up() {
     quiet_rings_ = std::make_unique<QuietRings>(*graph_, folding_, options_.events, route);
   }
   devices_ = std::vector<DeviceState>(folding_.representative.size());
+  routes_.assign(folding_.channels.size(), kNoRoute);
+  wire_sent_.assign(devices_.size(), 0.0);
+  wire_received_.assign(devices_.size(), 0.0);
   jobs_.resize(graph_->num_jobs);
   is_recorded_.assign(devices_.size(), 0);
-  for (const int32_t device : options_.timeline_devices) is_recorded_.at(folding_.class_of_device.at(device)) = 1;
+  for (const int32_t device : options_.timeline_devices) is_recorded_[folding_.class_of_device[device]] = 1;
   // Capacities that change at time 0 hold for everything that starts then.
   for (size_t e = 0; e < options_.events.size(); ++e) {
     queue_.schedule(options_.events[e].time, Priority::kNormal, &link_events_, e);
@@ -90,11 +110,11 @@ Session::Instance& Session::instance_of(int32_t device, int64_t sequence) {
 void Session::make_instance(int32_t d) {
   DeviceState& state = devices_[d];
   const Program& program = graph_->programs[device_of(d).program];
-  const auto length = static_cast<int64_t>(program.entries.size());
+  const int64_t length = program.num_steps();
   const int64_t sequence = state.next_instance;
-  if (length == 0 || sequence >= length * options_.max_iterations) return;
+  if (length == 0 || sequence / length >= options_.max_iterations) return;
   ++state.next_instance;
-  const ProgramEntry& entry = program.entries[static_cast<size_t>(sequence % length)];
+  const ProgramStep entry = program.step(sequence % length);
   const Template& body = graph_->templates[entry.template_id];
   auto made = std::make_unique<Instance>();
   made->template_id = entry.template_id;
@@ -107,7 +127,7 @@ void Session::make_instance(int32_t d) {
     made->tasks[t].ready = queue_.now();
   }
   if (static_cast<int32_t>(state.instances_left.size()) <= made->iteration) {
-    state.instances_left.resize(made->iteration + 1, static_cast<int32_t>(length));
+    state.instances_left.resize(made->iteration + 1, length);
   }
   state.live.push_back(std::move(made));
   for (size_t t = 0; t < body.tasks.size(); ++t) {
@@ -142,6 +162,8 @@ void Session::try_stream(int32_t d, int32_t s) {
   const TaskState& waiting = instance.tasks[task];
   if (waiting.num_waiting > 0) return;
   stream.is_busy = true;
+  current_device_ = d;
+  current_stream_ = s;
   const SimTime start = std::max({waiting.ready + options_.launch_latency, stream.free_since, queue_.now()});
   if (start == queue_.now()) {
     begin_task(pack(d, s));
@@ -154,6 +176,8 @@ void Session::begin_task(uint64_t payload) {
   const int32_t d = high(payload), s = low(payload);
   DeviceState& state = devices_[d];
   Stream& stream = state.streams[s];
+  current_device_ = d;
+  current_stream_ = s;
   const int64_t sequence = stream.instance;
   Instance& instance = instance_of(d, sequence);
   const int32_t index = graph_->templates[instance.template_id].stream_tasks[s][stream.position];
@@ -186,8 +210,8 @@ void Session::run_kernel(int32_t d) {
   DeviceState& state = devices_[d];
   state.work_since = queue_.now();
   const double ps = std::ceil(state.work_left_ps / compute_speed(d));
-  queue_.schedule(queue_.now() + SimTime::from_ps(static_cast<int64_t>(ps)), Priority::kNormal, &compute_ends_,
-                  pack(d, static_cast<int32_t>(++state.work_version)));
+  const SimTime end = queue_.now() + SimTime::from_whole_ps(ps);
+  queue_.schedule(end, Priority::kNormal, &compute_ends_, pack(d, static_cast<int32_t>(++state.work_version)));
 }
 
 // Called when the device joins or leaves a collective: a running kernel goes on at another speed.
@@ -310,11 +334,17 @@ SessionResult Session::run() {
   if (has_run_) throw ConfigError("a session runs once");
   has_run_ = true;
   const auto is_running = [](const Job& job) { return job.num_devices > 0 && !job.is_finished; };
-  while (std::any_of(jobs_.begin(), jobs_.end(), is_running)) {
-    if (queue_.is_empty()) throw_deadlock();
-    queue_.run_next();
+  try {
+    while (std::any_of(jobs_.begin(), jobs_.end(), is_running)) {
+      if (queue_.is_empty()) throw_deadlock();
+      queue_.run_next();
+    }
+  } catch (const RangeError& error) {
+    ROSTAM_THROW(ConfigError, error.what()
+                                  << "; it happened at " << queue_.now().seconds() << " s in " << describe_current());
   }
   check_conservation();
+  check_accelerators();
   return collect();
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -15,8 +16,11 @@
 
 #include "folding/folding.h"
 #include "network/registry.h"
+#include "routing/end_points.h"
 #include "runtime/critical_path.h"
+#include "runtime/mailbox.h"
 #include "runtime/quiet_rings.h"
+#include "sim/checked.h"
 #include "workload/session_result.h"
 #include "workload/task_graph.h"
 
@@ -55,6 +59,8 @@ class Session : public network::NetworkClient {
   void on_delivered(uint64_t token) override;
 
  private:
+  static constexpr network::RouteId kNoRoute = std::numeric_limits<network::RouteId>::max();
+
   // One task of a live instance. `cause` ended last among what the task waited for on other streams.
   struct TaskState {
     int32_t num_waiting = 0;
@@ -106,12 +112,12 @@ class Session : public network::NetworkClient {
     std::deque<Participation> queue;  // occurrences first_occurrence, +1, ...
     uint32_t num_joined = 0;
     int32_t last_peer = -1;
-    network::RouteId last_route = 0;
+    network::RouteId last_route = kNoRoute;
   };
   // A collective of a device, from its join to its end, for the breakdown.
   struct Span {
     SimTime start, end;
-    int16_t category = 0;
+    int32_t category = 0;
   };
   struct DeviceState {
     int64_t next_instance = 0;  // sequence number of the next instance to make
@@ -119,7 +125,7 @@ class Session : public network::NetworkClient {
     std::deque<std::unique_ptr<Instance>> live;
     std::vector<Stream> streams;
     std::vector<SlotState> slots;
-    std::vector<int32_t> instances_left;  // per iteration
+    std::vector<int64_t> instances_left;  // per iteration
     // The running kernel: work left [ps at full speed] as of `work_since`; its end events of older versions are stale.
     double work_left_ps = 0;
     SimTime work_since;
@@ -137,9 +143,12 @@ class Session : public network::NetworkClient {
     int64_t bytes = 0;
     int64_t instance = 0;  // send: the sender's instance and task
     int32_t task = 0;
-    uint64_t mailbox = 0;  // send: where it arrives; 0 for collectives
+    bool is_send = false;
+    MailboxKey mailbox;  // send: where it arrives
+    bool is_sending = false;
+    network::TransferId transfer = 0;
     CriticalPath::Ref origin;
-    int16_t category = 0;
+    int32_t category = 0;
     int32_t iteration = 0;
     bool is_synchronous = false;
     network::RouteId route = 0;
@@ -174,6 +183,7 @@ class Session : public network::NetworkClient {
   void set_up();
   void start_device(uint64_t device);
   void apply_event(uint64_t index);
+  void check_options() const;
   void make_instance(int32_t device);
   Instance& instance_of(int32_t device, int64_t sequence);
   void try_stream(int32_t device, int32_t stream);
@@ -200,12 +210,12 @@ class Session : public network::NetworkClient {
   void send_message(int32_t message);
   void start_send(int32_t device, int64_t sequence, int32_t task, const CriticalPath::Ref& cause);
   void await_message(int32_t device, int64_t sequence, int32_t task);
-  uint64_t mailbox_key(int32_t device, const Task& task, const Instance& instance) const;
   int32_t new_message();
   Traffic& traffic_of(int32_t device, int32_t iteration, int32_t category);
-  int64_t wire_bytes(int64_t bytes) const { return (bytes + options_.num_planes - 1) / options_.num_planes; }
+  int64_t wire_bytes(int64_t bytes) const { return divide_up(bytes, options_.num_planes); }
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
-  routing::Route make_route(int32_t device, int32_t slot, int32_t peer) const;
+  routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
+  void count_on_wire(int32_t source, int32_t destination, double bytes);
 
   // quiet_messages.cpp: collectives that go without messages until somebody else uses their links
   void join_ring(int32_t device, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
@@ -221,7 +231,11 @@ class Session : public network::NetworkClient {
   void account_unsent(int32_t device, SimTime from, SimTime to);
   void account(int32_t device, int32_t bucket, SimTime from, SimTime to);
   void check_conservation() const;
-  void throw_deadlock() const;
+  void check_accelerators();
+  [[noreturn]] void throw_deadlock() const;
+  void throw_if_endless() const;
+  [[noreturn]] void throw_sent_twice(const MailboxKey& key) const;
+  std::string describe_current() const;
   std::string describe(int32_t device, const Instance& instance, int32_t task) const;
   SimTime last_end(int32_t device) const;
   void snapshot_links(std::vector<double>& bytes, std::vector<double>& busy) const;
@@ -241,12 +255,15 @@ class Session : public network::NetworkClient {
   std::vector<Job> jobs_;
   std::vector<Message> messages_;
   std::vector<int32_t> free_messages_;
-  std::unordered_map<uint64_t, network::RouteId> routes_;
-  std::vector<std::vector<int32_t>> crossings_;    // per route: quiet rings of others whose links it uses
-  std::unordered_map<uint64_t, Arrival> arrived_;  // before its recv was made
-  std::unordered_map<uint64_t, std::pair<int64_t, int32_t>> awaited_;  // recv made before arrival
+  routing::EndPoints end_points_;
+  std::vector<network::RouteId> routes_;         // per channel
+  std::vector<std::vector<int32_t>> crossings_;  // per route: quiet rings of others whose links it uses
+  std::unordered_map<MailboxKey, Arrival, MailboxHash> arrived_;                      // before its recv was made
+  std::unordered_map<MailboxKey, std::pair<int64_t, int32_t>, MailboxHash> awaited_;  // recv made before arrival
   std::vector<collectives::Transfer> transfers_;
   bool has_run_ = false;
+  int32_t current_device_ = -1;  // whose task is looked at: for errors of arithmetic
+  int32_t current_stream_ = 0;
 
   // Accounting, by iteration.
   std::vector<std::vector<Traffic>> traffic_;  // [iteration][job * categories + category]
@@ -255,6 +272,7 @@ class Session : public network::NetworkClient {
   };
   std::vector<std::vector<Participants>> completed_;  // [iteration][schedule], ended participations
   std::vector<std::vector<int64_t>> breakdown_;       // [iteration window][device * num_buckets + bucket], ps
+  std::vector<double> wire_sent_, wire_received_;     // per simulated device, of the simulated plane, all iterations
   std::vector<double> link_bytes_before_, link_busy_before_;
   std::vector<double> link_bytes_now_, link_busy_now_;
   std::vector<uint8_t> is_recorded_;

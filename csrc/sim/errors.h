@@ -11,6 +11,10 @@ namespace rostam {
 struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+// Simulated time, or a sum of bytes, beyond what the core can count. Whoever knows the task adds it to the message.
+struct RangeError : ConfigError {
+  using ConfigError::ConfigError;
+};
 struct NoRouteError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,6 +1,7 @@
 #include "workload/channels.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sim/random.h"
 
@@ -9,9 +10,9 @@ namespace rostam::workload {
 const std::vector<std::vector<int32_t>>& ChannelLister::uses_of(int32_t program) {
   auto [entry, is_new] = uses_.try_emplace(program);
   if (is_new) {
-    entry->second.resize(graph_.programs[program].num_slots);
-    for (const ProgramEntry& step : graph_.programs[program].entries) {
-      for (const Task& task : graph_.templates[step.template_id].tasks) {
+    entry->second.resize(graph_.num_slots[program]);
+    for (const int32_t id : graph_.programs[program].templates()) {
+      for (const Task& task : graph_.templates[id].tasks) {
         if (task.kind != TaskKind::kCollective && task.kind != TaskKind::kSend) continue;
         auto& list = entry->second[task.slot];
         if (std::find(list.begin(), list.end(), task.schedule) == list.end()) list.push_back(task.schedule);
@@ -46,6 +47,54 @@ void ChannelLister::collect_peers(const SlotBinding& binding, int32_t schedule_i
     }
   }
   for (const auto& [rank, label] : labels) peers_.emplace_back(graph_.groups[binding.group][rank], label);
+}
+
+ChannelTable::ChannelTable(const TaskGraph& graph, const std::vector<int32_t>& devices) {
+  ChannelLister lister(graph);
+  for (const int32_t device : devices) {
+    first_slot_.push_back(begin_.size());
+    const size_t num_slots = lister.uses_of(graph.devices[device].program).size();
+    for (size_t slot = 0; slot < num_slots; ++slot) {
+      const size_t begin = destinations_.size();
+      begin_.push_back(begin);
+      for (const auto& [peer, label] : lister.peers_of(device, static_cast<int32_t>(slot))) {
+        destinations_.push_back(peer);
+      }
+      const auto first = destinations_.begin() + static_cast<std::ptrdiff_t>(begin);
+      std::sort(first, destinations_.end());
+      destinations_.erase(std::unique(first, destinations_.end()), destinations_.end());
+    }
+  }
+  first_slot_.push_back(begin_.size());
+  begin_.push_back(destinations_.size());
+  if (destinations_.size() >= std::numeric_limits<ChannelId>::max()) {
+    ROSTAM_THROW(ConfigError, "the devices exchange messages in " << destinations_.size()
+                                                                  << " directed pairs; at most 2^32 - 2 fit");
+  }
+}
+
+ChannelId ChannelTable::find(int32_t source, int32_t slot, int32_t destination) const {
+  const size_t place = first_slot_[source] + static_cast<size_t>(slot);
+  const auto first = destinations_.begin() + static_cast<std::ptrdiff_t>(begin_[place]);
+  const auto last = destinations_.begin() + static_cast<std::ptrdiff_t>(begin_[place + 1]);
+  const auto found = std::lower_bound(first, last, destination);
+  ROSTAM_CHECK(found != last && *found == destination,
+               "no channel from " << source << " on slot " << slot << " to device " << destination);
+  return static_cast<ChannelId>(found - destinations_.begin());
+}
+
+int32_t ChannelTable::rank_in_pair(int32_t source, int32_t slot, int32_t destination) const {
+  int32_t rank = 0;
+  for (size_t place = first_slot_[source]; place < first_slot_[source] + static_cast<size_t>(slot); ++place) {
+    rank += has(begin_[place], begin_[place + 1], destination);
+  }
+  return rank;
+}
+
+bool ChannelTable::has(size_t first, size_t last, int32_t destination) const {
+  const auto begin = destinations_.begin();
+  return std::binary_search(begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last),
+                            destination);
 }
 
 }  // namespace rostam::workload

@@ -1,4 +1,6 @@
-// Channels: the directed pairs of devices that exchange messages on a slot, from the programs alone.
+// Channels: the directed pairs of devices that exchange messages on a slot, from the programs alone. A channel's number
+// is its place in the order (source, slot, destination): sums that go by it, and hashed paths, stay what they are when
+// slots get other numbers in the same order.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,8 @@ class ChannelLister {
   // Schedules of the distinct communication tasks that a program has on each of its slots; -1 for sends.
   const std::vector<std::vector<int32_t>>& uses_of(int32_t program);
 
-  // Whom the device sends to on the slot, with a label that tells what is sent when; one entry a schedule and peer.
-  // Valid until the next call.
+  // The devices that the device sends to on the slot, with a label that tells what is sent when; one entry for each
+  // schedule and peer. Valid until the next call.
   const std::vector<std::pair<int32_t, uint64_t>>& peers_of(int32_t device, int32_t slot);
 
  private:
@@ -30,9 +32,30 @@ class ChannelLister {
   std::vector<collectives::Transfer> transfers_;
 };
 
-// Names a channel; the destination is a device, also where the source is a class of devices.
-inline uint64_t channel_key(int32_t source, int32_t slot, int32_t destination) {
-  return uint64_t(uint32_t(source)) << 40 | uint64_t(uint32_t(slot)) << 32 | uint32_t(destination);
-}
+using ChannelId = uint32_t;
+
+// All channels out of some devices, numbered. Sources are indices into those devices (the simulated ones of a folded
+// system), destinations are devices of the graph.
+class ChannelTable {
+ public:
+  ChannelTable() = default;
+  // Cost: what the devices send in one iteration; memory: 4 bytes for each channel.
+  ChannelTable(const TaskGraph& graph, const std::vector<int32_t>& devices);
+
+  size_t size() const { return destinations_.size(); }
+
+  // REQUIRES: it exists. Cost: O(log of the slot's channels).
+  ChannelId find(int32_t source, int32_t slot, int32_t destination) const;
+
+  // How many channels of lower slots have the same ends: 0 for the first of a pair. Selects its hashed path.
+  int32_t rank_in_pair(int32_t source, int32_t slot, int32_t destination) const;
+
+ private:
+  bool has(size_t first, size_t last, int32_t destination) const;
+
+  std::vector<size_t> first_slot_;     // per source, into begin_
+  std::vector<size_t> begin_;          // per slot of every source, into destinations_; one more at the end
+  std::vector<int32_t> destinations_;  // ascending within a slot
+};
 
 }  // namespace rostam::workload

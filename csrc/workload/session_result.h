@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -52,6 +53,7 @@ struct SessionResult {
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;
   int64_t num_solves = 0;
+  std::vector<std::string> checks;  // conservation laws that were checked and held
   std::vector<TimelineEntry> timeline;
 };
 

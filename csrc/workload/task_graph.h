@@ -1,6 +1,6 @@
-// TaskGraph: what a session runs. Templates hold tasks once; programs list (template, micro-batch) instances, one
-// iteration; devices bind a program's slots to their process groups and peers. Instances are made lazily by the
-// session, so memory follows what is in flight.
+// TaskGraph: what a session runs. Templates hold tasks once; programs say which of them run in one iteration, for
+// which micro-batch (program.h); devices bind a program's slots to their process groups and peers. Instances are made
+// lazily by the session, so memory follows what is in flight.
 //
 // Slots: a communication task names a slot; each device binds every slot of its program to a process group (for
 // collectives) or to one peer device (for send and recv). Each slot is one first-in first-out stream (MODEL B8).
@@ -13,6 +13,7 @@
 
 #include "collectives/schedule.h"
 #include "sim/sim_time.h"
+#include "workload/program.h"
 
 namespace rostam::workload {
 
@@ -20,10 +21,10 @@ enum class TaskKind : uint8_t { kCompute = 0, kCollective = 1, kSend = 2, kRecv 
 
 struct Task {
   TaskKind kind = TaskKind::kCompute;
-  int16_t slot = -1;          // communication: index into the device's slots
-  int16_t category = 0;       // communication: index into TaskGraph::categories, for the breakdown
+  int32_t slot = -1;          // communication: index into the device's slots
+  int32_t category = 0;       // communication: index into TaskGraph::categories, for the breakdown
   int32_t schedule = -1;      // collective: index into TaskGraph::schedules
-  int32_t channel = -1;       // send / recv: a recv matches the peer's send on the same channel and micro-batch
+  int32_t channel = -1;       // send / recv: a recv takes the message of its channel and micro-batch
   int64_t bytes = 0;          // collective: S of MODEL A4; send: message size
   SimTime duration;           // compute
   std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it
@@ -35,16 +36,6 @@ struct Template {
   std::vector<std::vector<int32_t>> stream_tasks;
   std::vector<std::vector<int32_t>> dependents;
   std::vector<int32_t> num_deps;
-};
-
-struct ProgramEntry {
-  int32_t template_id = 0;
-  int32_t microbatch = 0;
-};
-
-struct Program {
-  std::vector<ProgramEntry> entries;
-  int32_t num_slots = 0;
 };
 
 struct SlotBinding {
@@ -70,13 +61,11 @@ struct TaskGraph {
   std::vector<std::vector<int32_t>> groups;  // device indices in rank order
   std::vector<Device> devices;
   int32_t num_jobs = 1;
-  bool is_frozen = false;
+  bool is_frozen = false;          // by freeze() (freeze.h)
+  std::vector<int32_t> num_slots;  // per program, derived by freeze()
 
   // Throws: ConfigError if frozen; whoever adds something calls it before.
   void check_open() const;
-
-  // Checks every index and slot binding and derives the per-template tables. Throws: ConfigError naming the entry.
-  void freeze();
 
   // Bytes of one chunk of a collective task: ceil(S / num_chunks).
   int64_t chunk_bytes(const Task& task) const;

@@ -16,7 +16,7 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.html import html_pairs
 from rostam_py.registry import Registry
-from rostam_py.units import parse_size, parse_time
+from rostam_py.units import check_simulated, parse_size, parse_time
 
 AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
@@ -147,8 +147,8 @@ class Strategy:
             raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
         if parse_time(self.quantum, "strategy.quantum") <= 0:
             raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
-        parse_time(self.launch_latency, "strategy.launch_latency")
-        parse_time(self.min_kernel_time, "strategy.min_kernel_time")
+        for key in ("launch_latency", "min_kernel_time"):
+            check_simulated(parse_time(getattr(self, key), f"strategy.{key}"), f"strategy.{key}")
         if not 0 <= self.comm_compute_fraction < 1:
             raise ConfigError(f"strategy.comm_compute_fraction is {self.comm_compute_fraction!r}; it must be in [0, 1)")
 

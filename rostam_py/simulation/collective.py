@@ -42,7 +42,8 @@ class CollectiveResult:
     algorithm_bandwidth_bytes_per_s: num_bytes / time. bus_bandwidth_bytes_per_s: times 2 (p-1)/p for all_reduce,
     (p-1)/p for reduce_scatter, all_gather, all_to_all, 1 otherwise.
     bytes_sent, bytes_received, num_messages: over all ranks and planes. link_bytes: per directed link of one
-    plane. num_simulated_ranks: fewer than the ranks where folding applied.
+    plane. num_simulated_ranks: fewer than the ranks where folding applied. checks: conservation checks that ran, all
+    passed.
     """
 
     collective: str
@@ -56,6 +57,7 @@ class CollectiveResult:
     bytes_received: int
     link_bytes: np.ndarray
     num_simulated_ranks: int
+    checks: tuple[str, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -166,7 +168,7 @@ def run_collective(
         num_messages=int(raw["num_messages"][0]), bytes_sent=int(raw["sent_bytes"][0]),
         bytes_received=int(raw["received_bytes"][0]),
         link_bytes=expand_links(raw["link_bytes"], router, len(fabric.links)),
-        num_simulated_ranks=raw["num_simulated_devices"],
+        num_simulated_ranks=raw["num_simulated_devices"], checks=tuple(raw["checks"]),
     )  # fmt: skip
 
 

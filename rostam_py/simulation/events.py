@@ -9,7 +9,7 @@ import numpy as np
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
-from rostam_py.units import parse_time
+from rostam_py.units import check_simulated, parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Reroute:
 
 def time_ps(value: str | float, key: str) -> int:
     """Return a time in whole picoseconds."""
-    return round(parse_time(value, key) * 1e12)
+    return round(check_simulated(parse_time(value, key), key) * 1e12)
 
 
 def link_event_list(events: Iterable[Any], router: Any, fabric: Any) -> list[tuple[int, int, float]]:

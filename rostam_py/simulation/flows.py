@@ -22,13 +22,14 @@ class FlowsResult:
     """When flows ended. sent_s, finish_s: last byte left the source, arrived [s], float arrays (num_flows,).
 
     Both are nan for flows that were cut off; bytes_left is what those had still to send (over all planes), else 0.
-    link_bytes: per directed link of one plane, float array.
+    link_bytes: per directed link of one plane, float array. checks: conservation checks that ran, all passed.
     """
 
     sent_s: np.ndarray
     finish_s: np.ndarray
     bytes_left: np.ndarray
     link_bytes: np.ndarray
+    checks: tuple[str, ...]
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many flows, and when the first, middle and last arrived."""
@@ -95,6 +96,7 @@ def run_flows(
         _seconds(raw["delivered_ps"]),
         raw["bytes_left"] * fabric.planes,
         expand_links(raw["link_bytes"], router, len(fabric.links)),
+        tuple(raw["checks"]),
     )
 
 

@@ -159,8 +159,7 @@ def _result(
         hfu=hfu,
         num_simulated_devices=raw["num_simulated_devices"],
         checks=(
-            "bytes sent = bytes received", "collective bytes = closed form", "no link above capacity",
-            "breakdown sums to the iteration", "critical path sums to the iteration",
+            *raw["checks"], "breakdown sums to the iteration", "critical path sums to the iteration",
         ),
         notes=plan.notes,
         _path=job["critical_path"],

@@ -15,6 +15,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.plan.plan import KernelTime, Plan, Stage, Task
 from rostam_py.plan.traffic import ScheduleKey, group_order
+from rostam_py.units import check_simulated
 
 VERSION = 1
 _TP, _DP, _NEXT, _PREVIOUS, _FIRST_TIED = 0, 1, 2, 3, 4
@@ -50,8 +51,11 @@ class CompiledGraph:
 
 
 def seconds_to_ps(seconds: float) -> int:
-    """Return whole picoseconds, rounded up as every duration is (a hair above an integer is rounding noise)."""
-    ps = seconds * 1e12
+    """Return whole picoseconds, rounded up as every duration is (a hair above an integer is rounding noise).
+
+    Raises: UnitError beyond the end of simulated time.
+    """
+    ps = check_simulated(seconds, "a duration") * 1e12
     nearest = round(ps)
     return nearest if abs(ps - nearest) <= 1e-6 + 4e-16 * ps else int(np.ceil(ps))
 

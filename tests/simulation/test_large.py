@@ -110,3 +110,12 @@ def test_gpt3_fused_and_op_level_times_agree_on_four_layers_and_eight_micro_batc
     fused, op_level = rostam.simulate(plan), rostam.simulate(plan, fuse=False)
     assert op_level.iteration_time_s == pytest.approx(fused.iteration_time_s, rel=1e-3)
     assert op_level.iteration_time_s == pytest.approx(fused.iteration_time_s, rel=1e-9)
+
+
+def test_a_model_parallel_group_of_256_devices_sends_every_message_its_own_way():
+    # A device has 518 slots then, more than the 8 bits that once named them in a route's key: 31.467 ms.
+    fabric = rostam.fabric("torus", dims=(16, 16), accelerator_bandwidth="400 Gb/s")
+    strategy = rostam.Strategy(dp=1, mp=256, placer="sip_ml", check_memory=False)
+    plan = rostam.place(rostam.trace("resnet50"), rostam.Machine(fabric=fabric), global_batch=256, strategy=strategy)
+    result = rostam.simulate(plan, max_iterations=1)
+    assert "routes join the ends of their messages" in result.checks

@@ -1,0 +1,71 @@
+#include "routing/end_points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace rostam::routing {
+
+namespace {
+
+constexpr double kShareSlack = 1e-9;  // of a transfer: sums of n-ths
+constexpr double kBytesSlack = 1e-9;  // relative; flows in flight are counted by their rates
+
+}  // namespace
+
+EndPoints::EndPoints(const Router& router) {
+  const fabric::Fabric& fabric = router.fabric();
+  const int32_t num_accelerators = fabric.num_accelerators();
+  for (const std::vector<int32_t>& members : router.members()) {
+    first_.push_back(static_cast<uint32_t>(ends_.size()));
+    const double share = 1.0 / static_cast<double>(members.size());
+    for (const int32_t member : members) {
+      const fabric::Link& link = fabric.links()[static_cast<size_t>(member)];
+      if (link.src < num_accelerators) ends_.push_back({link.src, share});
+      if (link.dst < num_accelerators) ends_.push_back({link.dst, -share});
+    }
+  }
+  first_.push_back(static_cast<uint32_t>(ends_.size()));
+  net_.assign(static_cast<size_t>(num_accelerators), 0.0);
+}
+
+void EndPoints::check_route(const Route& route, int32_t src, int32_t dst) {
+  for (const LinkShare& hop : route.links) {
+    for (uint32_t k = first_[hop.link]; k < first_[hop.link + 1]; ++k) {
+      net_[ends_[k].accelerator] += hop.share * ends_[k].share;
+    }
+  }
+  net_[src] -= 1;
+  net_[dst] += 1;
+  const auto take = [this](int32_t accelerator) { return std::exchange(net_[accelerator], 0.0); };
+  double worst = std::max(std::abs(take(src)), std::abs(take(dst)));
+  for (const LinkShare& hop : route.links) {
+    for (uint32_t k = first_[hop.link]; k < first_[hop.link + 1]; ++k) {
+      worst = std::max(worst, std::abs(take(ends_[k].accelerator)));
+    }
+  }
+  ROSTAM_CHECK(worst <= kShareSlack, "a route from accelerator " << src << " to " << dst << " leaves " << worst
+                                                                 << " of its transfer at other accelerators");
+}
+
+void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
+                            const std::vector<double>& received) const {
+  std::vector<double> net(sent.size()), total(sent.size());
+  for (size_t a = 0; a < sent.size(); ++a) {
+    net[a] = received[a] - sent[a];
+    total[a] = received[a] + sent[a];
+  }
+  for (size_t link = 0; link < link_bytes.size(); ++link) {
+    for (uint32_t k = first_[link]; k < first_[link + 1]; ++k) {
+      net[ends_[k].accelerator] += link_bytes[link] * ends_[k].share;
+      total[ends_[k].accelerator] += link_bytes[link] * std::abs(ends_[k].share);
+    }
+  }
+  for (size_t a = 0; a < net.size(); ++a) {
+    ROSTAM_CHECK(std::abs(net[a]) <= kBytesSlack * total[a] + 1e-3,
+                 "accelerator " << a << " sent " << sent[a] << " bytes and received " << received[a]
+                                << ", but its links carried " << net[a] << " more out than in");
+  }
+}
+
+}  // namespace rostam::routing

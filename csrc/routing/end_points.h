@@ -1,0 +1,36 @@
+// EndPoints: what a route or a load on links means to the accelerators at their ends (MODEL K29). Every route must take
+// all of a transfer out of its source and into its destination, and every accelerator's outgoing links must carry what
+// it sends and forwards, its incoming ones what it receives and forwards.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "routing/router.h"
+
+namespace rostam::routing {
+
+class EndPoints {
+ public:
+  explicit EndPoints(const Router& router);
+
+  // Throws: InternalError unless the route starts at accelerator `src` and ends at `dst`, with all of the transfer.
+  void check_route(const Route& route, int32_t src, int32_t dst);
+
+  // For every accelerator, bytes on outgoing links minus bytes on incoming ones must be what it sent minus what it
+  // received. Units: link_bytes over engine links, the others over accelerators [bytes]. Throws: InternalError.
+  void check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
+                   const std::vector<double>& received) const;
+
+ private:
+  // Share of an engine link's load that leaves (> 0) or enters (< 0) an accelerator.
+  struct End {
+    int32_t accelerator;
+    double share;
+  };
+  std::vector<uint32_t> first_;  // per engine link, into ends_; one more at the end
+  std::vector<End> ends_;
+  std::vector<double> net_;  // scratch of check_route, 0 between calls
+};
+
+}  // namespace rostam::routing
