@@ -14,10 +14,7 @@ from rostam_py.units import format_time
 # Okabe and Ito's colours, told apart by colour-blind readers too, and a report's for where time goes: communication is
 # warm, the rest cool.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-_KIND_COLOURS = {
-    "compute": "#0072b2", "launch": "#56b4e9", "bubble": "#b8b8b8", "tp": "#d55e00", "dp": "#e69f00", "pp": "#cc79a7",
-    "tied": "#8b4a6b", "mp": "#f0e442",
-}  # fmt: skip
+_KIND_COLOURS = {"compute": "#0072b2", "launch": "#56b4e9", "bubble": "#b8b8b8"}
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};background:none;color:inherit"
 _BLOCK = "margin:4px 0 8px 0;font-size:13px;max-width:100%;overflow-x:auto"
@@ -53,19 +50,22 @@ def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
     return _block(title, f"{_TABLE}<tbody>{body}</tbody></table>")
 
 
-def html_bars(parts: Mapping[str, float], title: str = "") -> str:
+def html_bars(parts: Mapping[str, float], title: str = "", colours: Mapping[str, str] | None = None) -> str:
     """Return one stacked bar of seconds with a legend: each part's time and share; parts of 0 are left out.
 
-    Args: parts: name -> seconds >= 0; "compute", "dp", ... have colours of their own.
+    Args:
+        parts: name -> seconds >= 0; "compute", "launch" and "bubble" have colours of their own.
+        colours: of further parts, "#rrggbb"; the rest take theirs in turn.
     """
     shown = {name: seconds for name, seconds in parts.items() if seconds > 0}
     total = sum(shown.values())
-    colours = {name: _KIND_COLOURS.get(name, _COLOURS[k % len(_COLOURS)]) for k, name in enumerate(shown)}
+    known = _KIND_COLOURS | dict(colours or {})
+    colour_of = {name: known.get(name, _COLOURS[k % len(_COLOURS)]) for k, name in enumerate(shown)}
     pieces, legend = [], []
     for name, seconds in shown.items():
         share = seconds / total
         label = f"{escape(name)} {format_time(seconds)} ({share:.1%})"
-        colour = f"background:{colours[name]}"
+        colour = f"background:{colour_of[name]}"
         pieces.append(f'<div title="{label}" style="flex:{share:.6f} 0 0;{colour}"></div>')
         swatch = f'<span style="display:inline-block;width:9px;height:9px;margin-right:4px;{colour}"></span>'
         legend.append(f'<span style="margin-right:14px;white-space:nowrap">{swatch}{label}</span>')

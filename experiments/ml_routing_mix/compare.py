@@ -108,7 +108,7 @@ class Mixes:
         (job,) = (one for one in self.templates() if one.name == f"bloom_dp{num_hosts}")
         (plan,) = rostam.place_mix([job], self.machine, allocation="random", placed=self.placed)
         sizes = [
-            sum(m.num_bytes * m.count for m in plan.messages() if m.axis == "dp" and m.stages == (s.index,))
+            sum(m.num_bytes * m.count for m in plan.messages() if m.group == "dp" and m.stages == (s.index,))
             for s in plan.stages
         ]
         ranks = plan.accelerators[:, 1, 0].tolist()

@@ -83,7 +83,7 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
         graph, machine, global_batch=batch, strategy=strategy,
         cost=name_of("cost", config.cost), cost_config=cost_settings(config),
     )  # fmt: skip
-    progress(f"simulating {plan.accelerators.size:,} accelerators")
+    progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
     return simulate(

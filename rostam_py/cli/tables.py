@@ -4,15 +4,11 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_count, format_size, format_time
 
-_KIND_NAMES = {
-    "compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble",
-    "tp": "exposed tensor-parallel", "dp": "exposed data-parallel", "pp": "exposed pipeline",
-    "tied": "exposed tied weights",
-    "mp": "exposed model parallel",
-}  # fmt: skip
+_KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble"}
 
 
 def print_result(console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None) -> None:
@@ -31,7 +27,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     plan = result.plan
     strategy = plan.strategy
     table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
-    table.add_row("accelerators", f"{plan.accelerators.size:,} x {plan.machine.device.name}")
+    table.add_row("accelerators", f"{plan.num_devices:,} x {plan.machine.device.name}")
     table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
@@ -53,7 +49,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
         table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
-    count, size = result.num_simulated_devices, plan.accelerators.size
+    count, size = result.num_simulated_devices, plan.num_devices
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
     return table
 
@@ -79,13 +75,17 @@ def _breakdown(result: RunResult) -> Table:
         if not seconds and not on_path and not count:
             continue
         table.add_row(
-            _KIND_NAMES[kind], format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
+            _kind_name(kind), format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
             f"{on_path / total:.1%}", format_size(sent) if sent else "", f"{count:,}" if count else "",
         )  # fmt: skip
     table.add_section()
     sums = (sum(result.breakdown.values()), sum(path.values()))
     table.add_row("iteration", format_time(sums[0]), "100.0%", format_time(sums[1]), "100.0%")
     return table
+
+
+def _kind_name(kind: str) -> str:
+    return _KIND_NAMES.get(kind) or f"exposed {group_kind(kind).words}"
 
 
 def _critical_tasks(result: RunResult) -> Table:

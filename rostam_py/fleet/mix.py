@@ -35,8 +35,8 @@ class Baselines:
         if routing == IDEAL_ROUTING and not fabric.is_circuit_switched:
             seed = 0
         key = (
-            id(plan.stages), id(fabric), plan.accelerators.tobytes(), plan.accelerators.shape, repr(plan.strategy),
-            repr(sorted(plan.machine.slow.items())), plan.tied, routing, seed, num_iterations,
+            id(plan.stages), id(fabric), plan.devices.tobytes(), plan.groups, repr(plan.strategy),
+            repr(sorted(plan.machine.slow.items())), routing, seed, num_iterations,
         )  # fmt: skip
         if key not in self._times:
             result = simulate(
@@ -104,7 +104,7 @@ def simulate_mix(
         alone = None if known is None else _alone(one.plan, result, known, is_only=len(placed) == 1)
         outcomes.append(
             JobOutcome(
-                one.name, one.plan.graph_name, int(one.plan.accelerators.size), one.start_s,
+                one.name, one.plan.graph_name, one.plan.num_devices, one.start_s,
                 result.iteration_times_s, *(alone or ()),
             )
         )  # fmt: skip
@@ -172,7 +172,7 @@ def _check_machine(placed: Sequence[_Placed], machine: Machine) -> None:
                 f"the plan of job {one.name!r} is on {one.plan.machine.fabric.describe()}, another fabric than the"
                 f" machine's {machine.fabric.describe()}; place it on this machine"
             )
-        for accelerator in one.plan.accelerators.reshape(-1).tolist():
+        for accelerator in one.plan.devices.tolist():
             other = owner.setdefault(accelerator, one.name)
             if other != one.name:
                 raise DegreeError(

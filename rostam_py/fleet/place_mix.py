@@ -75,7 +75,8 @@ def _place(
         placed[key] = (job.graph, plan)  # kept with it, so that no other graph gets its id
         return plan
     known = placed[key][1]
-    return replace(known, machine=machine, strategy=strategy, accelerators=assign_accelerators(strategy, machine))
+    devices = assign_accelerators(strategy, machine).reshape(-1)
+    return replace(known, machine=machine, strategy=strategy, devices=devices)
 
 
 def _on(strategy: Strategy, accelerators: tuple[int, ...]) -> Strategy:

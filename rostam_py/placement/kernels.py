@@ -10,8 +10,8 @@ from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, Split, fuse, kernel_bytes, kernel_traffic
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.plan import KernelTime
 from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.tasks import KernelTime
 
 
 def cost_model_for(

@@ -16,7 +16,7 @@ from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.plan import MemoryBytes
+from rostam_py.plan.tasks import MemoryBytes
 from rostam_py.units import format_size
 
 

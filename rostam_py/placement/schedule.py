@@ -6,22 +6,25 @@ Source: GPipe (Huang et al. 2019); 1F1B without interleaving (Narayanan et al. 2
 """
 
 from rostam_py.errors import ConfigError
-
-Program = tuple[tuple[str, int], ...]
+from rostam_py.plan.program import Entry, Program, Segment
 
 
 def stage_program(schedule: str, stage: int, num_stages: int, num_microbatches: int) -> Program:
-    """Return (template, micro-batch) in execution order; the last micro-batch runs "backward_last".
+    """Return what a stage runs: warm-up, pairs of a forward and a backward, cool-down; "backward_last" ends it.
 
     Raises: ConfigError for an unknown schedule.
     """
-    warmup = _warmup(schedule, stage, num_stages, num_microbatches)
-    program = [("forward", m) for m in range(warmup)]
-    for m in range(num_microbatches):
-        if warmup + m < num_microbatches:
-            program.append(("forward", warmup + m))
-        program.append(("backward_last" if m == num_microbatches - 1 else "backward", m))
-    return tuple(program)
+    warmup, last = _warmup(schedule, stage, num_stages, num_microbatches), num_microbatches - 1
+    num_pairs = num_microbatches - warmup
+    segments: list[tuple[tuple[Entry, ...], int]] = [((("forward", 0),), warmup)]
+    if warmup:
+        segments.append(((("forward", warmup), ("backward", 0)), num_pairs))
+        segments.append(((("backward", num_pairs),), last - num_pairs))
+        segments.append(((("backward_last", last),), 1))
+    else:
+        segments.append(((("forward", 0), ("backward", 0)), num_pairs - 1))
+        segments.append(((("forward", last), ("backward_last", last)), 1))
+    return Program(tuple(Segment(entries, count) for entries, count in segments if count))
 
 
 def microbatches_in_flight(schedule: str, stage: int, num_stages: int, num_microbatches: int) -> int:

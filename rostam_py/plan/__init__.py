@@ -5,10 +5,16 @@ Example:
     plan = place(graph, machine, global_batch=1024, strategy=Strategy(dp=128, tp=8))
 """
 
+from rostam_py.plan.data import Batches, Message
+from rostam_py.plan.group_kinds import GROUP_KINDS, GroupKind
+from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Message, Plan, Stage, Task
+from rostam_py.plan.plan import Plan
+from rostam_py.plan.program import Program, Segment
 from rostam_py.plan.strategy import PLACERS, Strategy
+from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage, Task
 
 __all__ = [
-    "PLACERS", "KernelTime", "Machine", "MemoryBytes", "Message", "Plan", "Stage", "Strategy", "Task",
+    "GROUP_KINDS", "PLACERS", "Batches", "GroupKind", "GroupSet", "KernelTime", "Machine", "MemoryBytes", "Message",
+    "Plan", "Program", "Segment", "Stage", "Strategy", "Task",
 ]  # fmt: skip

@@ -18,18 +18,17 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
     """
     check_fits(strategy, machine)
     chosen = np.array(_accelerators_by_rank(strategy, machine), dtype=np.int64)
-    degrees = {"dp": strategy.dp, "pp": strategy.num_stages, "tp": strategy.tp}
+    degrees = dict(zip(("dp", "pp", "tp"), strategy.shape, strict=True))
     slowest_first = tuple(reversed(strategy.order))
     by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
     return np.ascontiguousarray(by_axis.transpose([slowest_first.index(axis) for axis in ("dp", "pp", "tp")]))
 
 
 def check_fits(strategy: Strategy, machine: Machine) -> None:
-    """Raise DegreeError unless dp x tp x pp fits the machine."""
+    """Raise DegreeError unless the product of the degrees fits the machine."""
     ranks, healthy, total = strategy.num_ranks, len(machine.healthy_accelerators), machine.num_accelerators
-    product = f"strategy.dp x tp x pp = {strategy.dp} x {strategy.tp} x {strategy.pp} = {ranks}"
-    if strategy.placer == "sip_ml":
-        product = f"strategy.dp x mp = {strategy.dp} x {strategy.mp} = {ranks}"
+    degrees = strategy.degrees()
+    product = f"strategy.{' x '.join(degrees)} = {' x '.join(map(str, degrees.values()))} = {ranks}"
     size = f"{healthy} healthy accelerators" + (f" of {total}" if healthy != total else "")
     if ranks > healthy:
         raise DegreeError(f"{product}, but the machine has {size}; lower the degrees or take a larger fabric")

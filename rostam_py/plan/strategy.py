@@ -99,11 +99,7 @@ class Strategy:
         _check_choice("recompute", self.recompute, RECOMPUTE)
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
-        if self.mp > 1 and self.placer == "megatron":
-            raise DegreeError(
-                f"strategy.mp is {self.mp}; strategy.placer=megatron takes strategy.tp and strategy.pp instead, or set"
-                " strategy.placer=sip_ml"
-            )
+        self._check_axes()
         if self.shard != 0:
             raise ConfigError(f"strategy.shard is {self.shard!r}; only 0 (no ZeRO sharding) is modelled so far")
         if sorted(self.order) != sorted(AXES):
@@ -117,6 +113,19 @@ class Strategy:
         self._check_mapping()
         self._check_quantities()
         self._check_algorithms()
+
+    def _check_axes(self) -> None:
+        """Raise DegreeError for degrees that the placer does not know."""
+        given = [key for key in (*AXES, "mp") if getattr(self, key) != 1]
+        own = PLACERS.get(self.placer).AXES if given else ()
+        for key in given:
+            if key not in own:
+                others = [name for name in PLACERS.names() if key in PLACERS.get(name).AXES]
+                instead = f", or set strategy.placer={' or '.join(others)}" if others else ""
+                raise DegreeError(
+                    f"strategy.{key} is {getattr(self, key)}; strategy.placer={self.placer} takes"
+                    f" {' and '.join(f'strategy.{axis}' for axis in own)} instead{instead}"
+                )
 
     def _check_algorithms(self) -> None:
         if not self.algorithms:
@@ -162,10 +171,14 @@ class Strategy:
         """Different programs that the devices of one replica run: pipeline stages, or the mp devices of sip_ml."""
         return self.pp * self.mp
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The grid of ranks: (dp, stages, tp)."""
+        return self.dp, self.num_stages, self.tp
+
     def degrees(self) -> dict[str, int]:
         """Return the degrees that the placer knows, by axis."""
-        axes = ("dp", "mp") if self.placer == "sip_ml" else ("dp", "tp", "pp")
-        return {axis: getattr(self, axis) for axis in axes}
+        return {axis: getattr(self, axis) for axis in PLACERS.get(self.placer).AXES}
 
     def describe(self) -> str:
         """Return the degrees in words, e.g. "dp 16 x mp 8"."""

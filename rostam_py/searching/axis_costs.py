@@ -102,23 +102,17 @@ class AxisCosts:
         is_on_grid = schedule[4] != (0, 0)
         key = (axis, stage, is_on_grid)
         if key not in self._groups:
-            if stage != ALL_STAGES:
-                groups = self._plan.groups(axis, stage)
-            elif axis in ("tp", "dp"):
-                groups = [one for s in self._talking(axis) for one in self._plan.groups(axis, s)]
-            else:
-                groups = self._plan.groups(axis)
+            stages = [stage] if stage != ALL_STAGES else self._talking(axis)
+            groups = np.concatenate([self._plan.members(axis, s) for s in stages])
             if is_on_grid:
-                groups = [place_on_grid(self._fabric, group, None).reshape(-1) for group in groups]
-            self._groups[key] = np.stack(groups)
+                groups = np.stack([place_on_grid(self._fabric, group, None).reshape(-1) for group in groups])
+            self._groups[key] = groups
         return self._groups[key]
 
-    def _talking(self, axis: str) -> list[int]:
-        """Return the stages that run collectives of an axis; in a deep pipeline some have nothing to reduce."""
-        if axis == "dp" and self._plan.strategy.placer == "sip_ml":
-            return [stage.index for stage in self._plan.stages if stage.num_parameters]
-        return [
-            stage.index
-            for stage in self._plan.stages
-            if any(task.axis == axis for template in stage.templates.values() for task in template)
-        ]
+    def _talking(self, label: str) -> list[int]:
+        """Return stages whose devices together are in all groups that run collectives, each group once.
+
+        In a deep pipeline some stages have nothing to reduce; groups that span stages count at their first rank's.
+        """
+        found = {stage for of, stage, _, _ in self._plan.volumes.collectives if of == label}
+        return sorted(found)

@@ -25,17 +25,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One task, ready to be played: stream 0 is compute, others by axis."""
+    """One task, ready to be played: stream 0 is compute, others by process group and peer."""
 
     kind: str
     stream: int
     deps: tuple[int, ...]
     duration_s: float
-    axis: str
+    group: str
     collective: str
     num_bytes: int
-    tensor: str
-    offset: int
+    channel: str
+    peer: int
 
 
 _Span = tuple[float, float, _Row]  # a collective: begin, end, task
@@ -61,17 +61,18 @@ def _compile_stage(stage: Stage) -> CompiledStage:
     for name, tasks in stage.templates.items():
         templates[name] = tuple(_row(task, streams) for task in tasks)
     work = {name: sum(row.duration_s for row in rows) for name, rows in templates.items()}
-    return CompiledStage(templates, 1 + len(streams), sum(work[name] for name, _ in stage.program))
+    compute_s = sum(work[name] * count for name, count in stage.program.counts().items())
+    return CompiledStage(templates, 1 + len(streams), compute_s)
 
 
 def _row(task: Task, streams: dict[str, int]) -> _Row:
     stream = 0
     if task.kind in ("collective", "send"):
-        key = task.axis if task.kind == "collective" else f"send {task.stage_offset}"
+        key = task.group if task.kind == "collective" else f"send {task.peer}"
         stream = streams.setdefault(key, 1 + len(streams))
     return _Row(
-        task.kind, stream, task.deps, task.duration_s, task.axis, task.collective, task.num_bytes, task.tensor,
-        task.stage_offset,
+        task.kind, stream, task.deps, task.duration_s, task.group, task.collective, task.num_bytes, task.channel,
+        task.peer,
     )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ class _Clock:
         Model: stages reach their last backward one ``stagger_s`` after another, the last stage first; what the k
             stages behind have not sent by then is in the way: T = max(own, (k + 1) / P all - k stagger).
         """
-        sizes = [(row.collective, row.num_bytes) for row in rows if row.axis == "dp"]
+        sizes = [(row.collective, row.num_bytes) for row in rows if row.group == "dp"]
         own, whole = (sum(self.costs.collective_s(s, "dp", *one) for one in sizes) for s in (stage, ALL_STAGES))
         if whole <= own:
             return 0.0
@@ -161,24 +162,24 @@ class _Clock:
             ends[index] = end = start + self._duration(stage, row, slow)
             free[row.stream] = end
             if row.kind == "send":
-                timing.sends.append((row.tensor, row.offset, row.num_bytes, start))
-            elif row.axis in spans:
-                spans[row.axis].append((start, end, row))
+                timing.sends.append((row.channel, row.peer, row.num_bytes, start))
+            elif row.group in spans:
+                spans[row.group].append((start, end, row))
         longer = self._contention_s(stage, spans)
         timing.compute_s, timing.end_s = free[0] + longer, max(free) + longer
-        timing.recvs = [(rows[i].tensor, rows[i].offset, max(0.0, start)) for i, start in needed.items()]
+        timing.recvs = [(rows[i].channel, rows[i].peer, max(0.0, start)) for i, start in needed.items()]
         return timing
 
     def _duration(self, stage: int, row: _Row, slow: float) -> float:
         if row.kind == "compute":
             return row.duration_s * slow
         if row.kind == "collective":
-            seconds = self.costs.collective_s(stage, row.axis, row.collective, row.num_bytes)
-            if self._crowding and row.axis == "dp":
-                whole = self.costs.collective_s(ALL_STAGES, row.axis, row.collective, row.num_bytes)
+            seconds = self.costs.collective_s(stage, row.group, row.collective, row.num_bytes)
+            if self._crowding and row.group == "dp":
+                whole = self.costs.collective_s(ALL_STAGES, row.group, row.collective, row.num_bytes)
                 seconds += self._crowding * (whole - seconds)
             return max(seconds, self.min_collective_s)
-        _, beta = self.costs.message(stage, stage + row.offset)
+        _, beta = self.costs.message(stage, stage + row.peer)
         return beta * row.num_bytes
 
     def _contention_s(self, stage: int, spans: dict[str, list[_Span]]) -> float:

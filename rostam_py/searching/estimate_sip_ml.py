@@ -62,16 +62,16 @@ class CompiledGroup:
 
 def compile_group(plan: Plan) -> CompiledGroup:
     """Return the sub-ops of a sip_ml plan ready to be retimed. Cost: reads x parts^2."""
-    if plan.group is None:
+    if plan.details is None:
         raise InternalError(f"a plan of placer {plan.strategy.placer!r} has no sub-ops to be timed")
-    nodes, placed = plan.group.sub_ops.nodes, plan.group.placed
+    nodes, placed = plan.details.sub_ops.nodes, plan.details.placed
     k = plan.strategy.mp
     devices = [np.array(d, dtype=np.int64) for d in placed.devices]
     known: dict[tuple[object, ...], int] = {}
     traffic = np.zeros((k, k))
     numbers = itertools.count()
     bursts: list[list[_Burst]] = []
-    busy = np.array(plan.group.optimizer_s, dtype=float)
+    busy = np.array(plan.details.optimizer_s, dtype=float)
     for index, node in enumerate(nodes):
         found = []
         for flow in node.flows:
@@ -172,7 +172,7 @@ class _Clock:
             ends.append(end)
         for d in range(self.num_devices):
             self._reduce(d)
-        optimizer = np.array(self.plan.group.optimizer_s if self.plan.group else ())
+        optimizer = np.array(self.plan.details.optimizer_s if self.plan.details else ())
         return float((np.maximum(self.free_s, self.final_s + self.launch_s) + optimizer * self.slow).max())
 
     def _ready(self, index: int, ends: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

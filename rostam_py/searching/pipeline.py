@@ -76,7 +76,7 @@ class Pipeline:
         """
         if self.num_stages == 1:
             program = stage_program(self.schedule, 0, 1, num_microbatches)
-            return sum(self._steps[0][name].compute_s for name, _ in program)
+            return sum(self._steps[0][name].compute_s * count for name, count in program.counts().items())
         few = self.num_stages + _STEADY_MICROBATCHES
         if num_microbatches <= few:
             return self._play(num_microbatches)[0]

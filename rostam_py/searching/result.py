@@ -8,8 +8,6 @@ from rostam_py.plan import Plan, Strategy
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 
-EXPOSED = ("tp", "dp", "pp", "tied", "mp")
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -61,8 +59,7 @@ class Candidate:
     @property
     def degrees(self) -> dict[str, int]:
         """Parallelism degrees that its placer uses."""
-        keys = ("dp", "mp") if self.strategy.placer == "sip_ml" else ("dp", "tp", "pp")
-        return {key: int(getattr(self.strategy, key)) for key in keys}
+        return self.strategy.degrees()
 
     def describe(self) -> str:
         """Return its degrees in words: "dp 32 x tp 4 x pp 2"."""

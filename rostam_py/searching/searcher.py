@@ -26,7 +26,7 @@ from rostam_py.searching.candidates import (
 )
 from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan, micro_batch_s
 from rostam_py.searching.estimate_sip_ml import CompiledGroup, compile_group, estimate_sip_ml
-from rostam_py.searching.result import EXPOSED, Candidate, SearchResult
+from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.simulation import simulate
 from rostam_py.units import format_size
 
@@ -166,7 +166,7 @@ class Searcher:
         found: list[Strategy] = []
         for name in self.placers:
             has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
-            base = replace(self.base, placer=name, max_circuit_degree=degree)
+            base = replace(self.base, placer=name, max_circuit_degree=degree, dp=1, tp=1, pp=1, mp=1)
             candidates = PLACERS.get(name)(base, self.cost, self.cost_config).candidates(size, batch)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         return found
@@ -385,7 +385,7 @@ class Searcher:
         if plan is None:
             return candidate
         result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
-        exposed = sum(result.breakdown[axis] for axis in EXPOSED)
+        exposed = sum(result.exposed.values())
         return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
 
 

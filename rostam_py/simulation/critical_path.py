@@ -13,7 +13,7 @@ _NUM_SHOWN = 8
 class Segment:
     """One stretch of the critical path.
 
-    kind: "compute", a communication axis ("tp", "dp", "pp", "tied", "mp") or "launch" (latency, waiting for a stream).
+    kind: "compute", a kind of process groups ("tp", "dp", ...) or "launch" (latency, waiting for a stream).
     device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
     """
 

@@ -131,7 +131,7 @@ def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None
         {
             "name": f"job {number}",
             "model": result.plan.graph_name,
-            "num_accelerators": int(result.plan.accelerators.size),
+            "num_accelerators": result.plan.num_devices,
             "iteration_time_s": result.iteration_time_s,
         }
         for number, result in enumerate(results)
@@ -140,21 +140,20 @@ def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None
 
 def _stages(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
     """Return the mean breakdown of every stage's devices [s]."""
-    shape = result.plan.accelerators.shape
-    by_stage = result.breakdown_by_device.reshape(*shape, -1).mean(axis=(0, 2))
     rows = []
-    for stage, times in zip(result.plan.stages, by_stage.tolist(), strict=True):
+    for stage in result.plan.stages:
+        devices = result.plan.devices_of(stage.index)
+        times = result.breakdown_by_device[devices].mean(axis=0).tolist()
         parts = {name: _short(seconds, 9) for name, seconds in zip(result.breakdown, times, strict=True)}
-        rows.append(({"job": job} if is_mix else {}) | {"stage": stage.index, "devices": shape[0] * shape[2]} | parts)
+        rows.append(({"job": job} if is_mix else {}) | {"stage": stage.index, "devices": len(devices)} | parts)
     return rows
 
 
 def _memory(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
-    shape = result.plan.accelerators.shape
     capacity = result.plan.machine.device.memory_bytes
     return [
         ({"job": job} if is_mix else {})
-        | {"stage": stage.index, "devices": shape[0] * shape[2]}
+        | {"stage": stage.index, "devices": len(result.plan.devices_of(stage.index))}
         | {part: int(getattr(stage.memory, part)) for part in _MEMORY_PARTS}
         | {"capacity": int(capacity)}
         for stage in result.plan.stages

@@ -10,7 +10,9 @@ import numpy as np
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
-from rostam_py.plan.plan import Plan, Stage, Task
+from rostam_py.plan.group_kinds import group_kind
+from rostam_py.plan.plan import Plan
+from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.task_graph import CompiledGraph
@@ -38,7 +40,8 @@ class LinkLoad:
 
 def _optimizer_tasks(stage: Stage) -> list[Task]:
     """Return the optimizer's tasks of one iteration."""
-    return [task for name, _ in stage.program for task in stage.templates[name] if task.is_optimizer]
+    once = {name: [task for task in stage.templates[name] if task.is_optimizer] for name in stage.templates}
+    return [task for name, count in stage.program.counts().items() for task in once[name] * count]
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ class RunResult:
 
     iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
     first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
-    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed "tp", "dp", "pp", "tied", "mp";
-        sums to iteration_time_s.
+    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed communication by kind of groups
+        ("tp", "dp", ...); sums to iteration_time_s.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
-    bytes_sent, bytes_received, num_messages: of one iteration by axis, all devices and planes.
+    bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
     link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first plan, all jobs' bytes).
     mfu: model FLOPs, hfu: hardware FLOPs (with recomputation) over peak x devices x time.
     checks: conservation checks that ran, all passed.
@@ -92,6 +95,11 @@ class RunResult:
         return self.iteration_times_s[0]
 
     @property
+    def exposed(self) -> dict[str, float]:
+        """Exposed communication by kind of groups, mean over devices [s]."""
+        return {kind: self.breakdown[kind] for kind in self._graph.categories}
+
+    @property
     def samples_per_s(self) -> float:
         """Samples trained per second."""
         return self.plan.global_batch / self.iteration_time_s
@@ -131,7 +139,7 @@ class RunResult:
             where = (info.stage, int(self._graph.accelerators[device]), microbatch)
             if start > cursor:
                 segments.append(Segment("launch", "launch", *where, (cursor - begin) * PS, (start - cursor) * PS))
-            kind = "compute" if entry.kind == "compute" else entry.axis.rstrip("0123456789") or "pp"
+            kind = self._graph.kind(template, entry)
             segments.append(Segment(kind, entry.name, *where, (start - begin) * PS, (stop - start) * PS))
             cursor = stop
         if cursor != end:
@@ -189,9 +197,10 @@ class RunResult:
             for row in self.critical_tasks(5)
             if (share := row["duration_s"] / total) > 0
         ]
+        colours = {kind: group_kind(kind).colour.lower() for kind in self._graph.categories}
         return (
             html_pairs(f"{plan.graph_name} on {plan.machine.fabric.describe()}", pairs)
-            + html_bars(self.breakdown, "where one iteration goes (mean device)")
+            + html_bars(self.breakdown, "where one iteration goes (mean device)", colours)
             + html_table("largest parts of the critical path", tasks, ("kind", "task", "times", "total", "share"))
         )
 
@@ -203,7 +212,7 @@ class RunResult:
             "model": plan.graph_name,
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
-            "num_accelerators": int(plan.accelerators.size),
+            "num_accelerators": plan.num_devices,
             "strategy": plan.strategy.degrees(),
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
@@ -224,7 +233,7 @@ class RunResult:
             "num_messages": self.num_messages,
             "mfu": self.mfu,
             "hfu": self.hfu,
-            "memory_bytes": max(stage.memory.total for stage in plan.stages),
+            "memory_bytes": plan.memory_bytes,
             "busiest_links": [
                 {"link": load.link, "name": load.name, "num_bytes": load.num_bytes,
                  "busy_fraction": load.busy_fraction, "utilization": load.utilization}

@@ -12,15 +12,16 @@ from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.plan import Plan
+from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.result import PS, RunResult
-from rostam_py.simulation.task_graph import CATEGORIES, CompiledGraph, compile_plans, seconds_to_ps
+from rostam_py.simulation.task_graph import CompiledGraph, compile_plans, seconds_to_ps
 from rostam_py.units import parse_time
 
 STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
-_BUCKETS = ("compute", "launch", "bubble", *CATEGORIES)
+_UNEXPOSED = ("compute", "launch", "bubble")
 
 
 def simulate(
@@ -147,12 +148,12 @@ def _result(
         **common,
         iteration_times_s=tuple(float(t) * PS for t in intervals),
         is_steady=bool(job["is_steady"]),
-        breakdown=dict(zip(_BUCKETS, by_device.mean(axis=0).tolist(), strict=True)),
+        breakdown=dict(zip((*_UNEXPOSED, *graph.categories), by_device.mean(axis=0).tolist(), strict=True)),
         breakdown_by_device=by_device,
         devices=graph.accelerators[own],
-        bytes_sent=_by_axis(raw["sent_bytes"], number),
-        bytes_received=_by_axis(raw["received_bytes"], number),
-        num_messages=_by_axis(raw["num_messages"], number),
+        bytes_sent=_by_kind(raw["sent_bytes"], graph.categories, number),
+        bytes_received=_by_kind(raw["received_bytes"], graph.categories, number),
+        num_messages=_by_kind(raw["num_messages"], graph.categories, number),
         link_bytes=expand_links(raw["link_bytes"], router, num_links),
         link_busy_s=_busy(raw["link_busy_s"], router, num_links),
         mfu=mfu,
@@ -169,9 +170,9 @@ def _result(
     )  # fmt: skip
 
 
-def _by_axis(values: np.ndarray, job: int) -> dict[str, int]:
-    mine = values.reshape(-1, len(CATEGORIES))[job]
-    return {axis: int(v) for axis, v in zip(CATEGORIES, mine, strict=True)}
+def _by_kind(values: np.ndarray, kinds: Sequence[str], job: int) -> dict[str, int]:
+    mine = values.reshape(-1, len(kinds))[job]
+    return {kind: int(v) for kind, v in zip(kinds, mine, strict=True)}
 
 
 def _busy(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:
@@ -201,8 +202,10 @@ def _check_path(path: dict[str, np.ndarray], end_ps: int) -> None:
 def _utilization(plan: Plan, iteration_s: float) -> tuple[float, float]:
     """Return MFU and HFU: model and hardware FLOPs over peak x devices x time."""
     peak = plan.machine.device.peak(get_precision(plan.precision).matrix_peak)
-    per_stage = plan.accelerators.shape[0] * plan.accelerators.shape[2]
-    available = peak * plan.accelerators.size * iteration_s
-    model = sum(stage.flops for stage in plan.stages) * per_stage
-    hardware = sum(stage.hardware_flops for stage in plan.stages) * per_stage
+    available = peak * plan.num_devices * iteration_s
+    alike: dict[int, list[Stage]] = {}  # number of devices -> stages that so many run
+    for stage, count in zip(plan.stages, np.bincount(plan.stage_of, minlength=len(plan.stages)).tolist(), strict=True):
+        alike.setdefault(count, []).append(stage)
+    model = sum(sum(stage.flops for stage in stages) * count for count, stages in alike.items())
+    hardware = sum(sum(stage.hardware_flops for stage in stages) * count for count, stages in alike.items())
     return model / available, hardware / available

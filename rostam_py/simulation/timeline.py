@@ -8,7 +8,6 @@ import numpy as np
 
 from rostam_py.simulation.task_graph import CompiledGraph
 
-_STREAMS = {0: "compute", 1: "tp", 2: "dp", 3: "to next stage", 4: "to previous stage"}
 _RECV = "recv"
 
 
@@ -34,7 +33,7 @@ def write_perfetto(
         thread = 100 + stream if task.kind == _RECV else stream
         if (device, thread) not in seen:
             seen.add((device, thread))
-            events += _names(accelerator, info.stage, thread, task.kind == _RECV)
+            events += _names(accelerator, info.stage, thread, _stream(graph, info.plan, stream, task.kind))
         arguments = {"template": info.name, "micro_batch": microbatch, "bytes": task.num_bytes}
         slices = [_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments)]
         slices += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
@@ -85,8 +84,14 @@ def _slice(
     }  # fmt: skip
 
 
-def _names(process: int, stage: int, thread: int, is_recv: bool) -> list[dict[str, Any]]:
-    label = "receive" if is_recv else _STREAMS.get(thread, "tied parameters")
+def _stream(graph: CompiledGraph, plan: int, stream: int, kind: str) -> str:
+    """Return what a thread of the trace is called."""
+    if kind == _RECV:
+        return "receive"
+    return "compute" if stream == 0 else graph.streams[plan][stream - 1]
+
+
+def _names(process: int, stage: int, thread: int, label: str) -> list[dict[str, Any]]:
     return [
         {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"accelerator {process} (stage {stage})"}},
         {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": label}},

@@ -10,12 +10,12 @@ import numpy as np
 from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
 from rostam_py.plan import Plan, Strategy
+from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.simulation import RunResult
-from rostam_py.simulation.task_graph import CATEGORIES
 from rostam_py.sweep.settings import NO_CURVE, Settings
 
 # name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
-COLUMNS: dict[str, str] = {
+_BEFORE_EXPOSED: dict[str, str] = {
     "key": "str", "mode": "str", "status": "str", "error_type": "str", "error": "str",
     "model": "str", "fabric_kind": "str", "accelerator": "str", "num_accelerators": "int",
     "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "seed": "int", "cost": "str",
@@ -27,7 +27,9 @@ COLUMNS: dict[str, str] = {
     "mfu": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
     "bytes_sent": "int", "num_messages": "int", "max_link_utilization": "float", "circuit_degree": "int",
     "compute_s": "float", "launch_s": "float", "bubble_s": "float",
-    **{f"exposed_{axis}_s": "float" for axis in CATEGORIES}, "exposed_s": "float",
+}  # fmt: skip
+_AFTER_EXPOSED: dict[str, str] = {
+    "exposed_s": "float",
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
     "estimate_s": "float", "estimate_error": "float",
     "network_usd": "float", "accelerator_hours": "float", "cost_usd": "float",
@@ -39,6 +41,12 @@ JOB_COLUMNS: dict[str, str] = {
 }  # fmt: skip
 
 
+def column_types() -> dict[str, str]:
+    """Return {column: type} of a point's row; exposed communication has a column for each registered kind of groups."""
+    exposed = {f"exposed_{kind}_s": "float" for kind in counted_kinds()}
+    return _BEFORE_EXPOSED | exposed | _AFTER_EXPOSED
+
+
 def polars_schema() -> dict[str, Any]:
     """Return {column: polars type}."""
     import polars as pl
@@ -47,7 +55,7 @@ def polars_schema() -> dict[str, Any]:
     jobs = pl.List(pl.Struct({name: plain[kind] for name, kind in JOB_COLUMNS.items()}))
     return {
         name: plain[kind] if kind in plain else (jobs if kind == "jobs" else pl.List(pl.String))
-        for name, kind in COLUMNS.items()
+        for name, kind in column_types().items()
     }
 
 
@@ -71,10 +79,10 @@ def _curve(settings: Settings) -> str | None:
 def result_row(result: RunResult, settings: Settings, network_usd: float | None) -> dict[str, Any]:
     """Return the columns of one simulated job."""
     plan = result.plan
-    exposed = {f"exposed_{axis}_s": result.breakdown[axis] for axis in CATEGORIES}
+    exposed = {f"exposed_{kind}_s": result.breakdown.get(kind, 0.0) for kind in counted_kinds()}
     row = {
         "model": plan.graph_name if ":" in settings["model"] else settings["model"],
-        "num_accelerators": int(plan.accelerators.size), **plan_row(plan),
+        "num_accelerators": plan.num_devices, **plan_row(plan),
         "iteration_time_s": result.iteration_time_s, "first_iteration_s": result.first_iteration_s,
         "is_steady": result.is_steady, "samples_per_s": result.samples_per_s, "mfu": result.mfu, "hfu": result.hfu,
         "bytes_sent": sum(result.bytes_sent.values()), "num_messages": sum(result.num_messages.values()),

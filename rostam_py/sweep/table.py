@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from rostam_py.errors import InternalError
-from rostam_py.sweep.columns import COLUMNS, polars_schema
+from rostam_py.sweep.columns import column_types, polars_schema
 from rostam_py.sweep.points import Point
 
 
 def sweep_table(points: Sequence[Point], axis_keys: Sequence[str], stored: Any) -> Any:
     """Return the table as a polars frame.
 
-    Args: stored: the store's frame. Columns: index, one an axis, and those of ``COLUMNS``. An axis' column holds its
-        labels as text; one that has the name of a column of numbers holds these.
+    Args: stored: the store's frame. Columns: index, one for each axis, and those of ``column_types``. An axis' column
+        holds its labels as text; one that has the name of a column of numbers holds these.
     Raises: InternalError if a point is not stored: a sweep loses nothing.
     """
     import polars as pl
 
-    labels = [key for key in dict.fromkeys(["fabric", *axis_keys]) if COLUMNS.get(key, "str") == "str"]
+    types = column_types()
+    labels = [key for key in dict.fromkeys(["fabric", *axis_keys]) if types.get(key, "str") == "str"]
     data = {
         "index": [point.index for point in points],
         "key": [point.key for point in points],
@@ -29,7 +30,7 @@ def sweep_table(points: Sequence[Point], axis_keys: Sequence[str], stored: Any) 
     if missing := table["status"].null_count():
         raise InternalError(f"{missing} of {len(points)} points are not in the store")
     first = ["index", *axis_keys, *(["fabric"] if "fabric" not in axis_keys else [])]
-    return table.select([*first, *(name for name in COLUMNS if name not in first)]).rechunk()
+    return table.select([*first, *(name for name in types if name not in first)]).rechunk()
 
 
 def chosen_points(table: Any, count: int) -> list[str]:

@@ -20,7 +20,6 @@ KNOWN = {
     "rostam_py/fabrics": [["layout", "layout_grids", "layout_tiers"]],
     "rostam_py/graph": [["operator_graph", "storage"]],
     "rostam_py/placement/sip_ml": [["sub_op_memory", "sub_ops"]],
-    "rostam_py/plan": [["plan", "traffic"]],
 }
 
 Edges = dict[str, set[tuple[str, str]]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
+from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 
 FREE = {"launch_latency": 0.0, "min_kernel_time": 0.0}
 
@@ -33,8 +33,8 @@ def step_plan():
             Task("compute", "step", (1,), kernels=(KernelTime("step", "", "hand", 0.0),), is_optimizer=True),
         )
         stage = Stage(0, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(), 0)
-        return Plan(
-            "hand", machine, strategy, ids.size, 1, 1, (stage,), ids[:, None, :],
+        return Plan.on_grid(
+            "hand", machine, strategy, Batches(ids.size, 1, 1), (stage,), ids[:, None, :],
             algorithms=strategy.resolved_algorithms(),
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ import torch
 import rostam_py as rostam
 from rostam_py.models import gpt, resnet, transformer
 from rostam_py.placement.schedule import stage_program
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
+from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 
 
 def _gpt() -> tuple[Any, Any]:
@@ -53,7 +53,7 @@ def hand_written_plan(machine: Any, strategy: Any, global_batch: int) -> Plan:
     ids = np.arange(12).reshape(degrees)
     stages = (_stage(0), _stage(1))
     algorithms = strategy.resolved_algorithms()
-    return Plan("hand", machine, strategy, global_batch, 1, 4, stages, ids, algorithms=algorithms)
+    return Plan.on_grid("hand", machine, strategy, Batches(global_batch, 1, 4), stages, ids, algorithms=algorithms)
 
 
 def _stage(index: int) -> Stage:
@@ -61,15 +61,13 @@ def _stage(index: int) -> Stage:
     other = 1 - 2 * index
 
     def half(name: str, seconds: float, is_receiver: bool) -> list[Task]:
-        tasks = (
-            [Task("recv", "recv", (), "pp", tensor=name, stage_offset=other, num_bytes=300_001)] if is_receiver else []
-        )
+        tasks = [Task("recv", "recv", (), "pp", channel=name, peer=other, num_bytes=300_001)] if is_receiver else []
         kernels = tuple(KernelTime(f"{name}{k}", "m", "op", seconds / 3) for k in range(3))
         tasks.append(Task("compute", name, tuple(range(len(tasks))), kernels=kernels))
         tasks.append(Task("collective", "sum", (len(tasks) - 1,), "tp", collective="all_reduce", num_bytes=700_001))
         if not is_receiver:
             send = (len(tasks) - 1,)
-            tasks.append(Task("send", "send", send, "pp", tensor=name, stage_offset=other, num_bytes=300_001))
+            tasks.append(Task("send", "send", send, "pp", channel=name, peer=other, num_bytes=300_001))
         return tasks
 
     forward, backward = half("x", 1e-4, index == 1), half("dx", 2e-4, index == 0)

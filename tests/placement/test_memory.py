@@ -139,7 +139,7 @@ def test_frozen_weights_split_over_tp_and_stages_as_trained_ones(placed):
 
 def test_frozen_weights_send_no_gradients(placed):
     plan = placed(adapted(), Strategy(dp=2, precision="fp32"), 8)
-    sent = sum(m.num_bytes * m.count for m in plan.messages() if m.axis == "dp")
+    sent = sum(m.num_bytes * m.count for m in plan.messages() if m.group == "dp")
     assert sent == 4 * TRAINED * 4
 
 

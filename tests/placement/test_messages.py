@@ -17,7 +17,7 @@ def listed(plan, axis):
     """Return {(kind, stages, bytes): count} of one axis."""
     found = Counter()
     for m in plan.messages():
-        if m.axis == axis:
+        if m.group == axis:
             found[m.kind, m.stages, m.num_bytes] += m.count
     return dict(found)
 
@@ -162,8 +162,8 @@ def test_tied_autoencoder_on_two_stages_reduces_its_gradient_between_them(tied_a
     assert all(kind in ("send", "recv") for kind, _, _ in listed(plan, "pp"))
     for stage in plan.stages:
         tasks = stage.templates["backward_last"]
-        tied = next(i for i, t in enumerate(tasks) if t.axis == "tied0")
-        assert all(tasks[d].axis == "dp" for d in tasks[tied].deps), "replicas are summed before stages"
+        tied = next(i for i, t in enumerate(tasks) if t.group == "tied0")
+        assert all(tasks[d].group == "dp" for d in tasks[tied].deps), "replicas are summed before stages"
         assert tasks[-1].is_optimizer
         assert tied in tasks[-1].deps
 
@@ -171,12 +171,12 @@ def test_tied_autoencoder_on_two_stages_reduces_its_gradient_between_them(tied_a
 def test_groups_are_the_accelerators_along_each_axis(gpt, placed):
     plan = placed(gpt, Strategy(dp=2, pp=2, tp=2), 4)
     # rank = t + 2 s + 4 d
-    assert [g.tolist() for g in plan.groups("tp")] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert [g.tolist() for g in plan.groups("pp")] == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert [g.tolist() for g in plan.groups("dp")] == [[0, 4], [1, 5], [2, 6], [3, 7]]
-    assert [g.tolist() for g in plan.groups("tied0")] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert [g.tolist() for g in plan.members("tp")] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert [g.tolist() for g in plan.members("pp")] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert [g.tolist() for g in plan.members("dp")] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert [g.tolist() for g in plan.members("tied0")] == [[0, 2], [1, 3], [4, 6], [5, 7]]
     with pytest.raises(ValueError, match="tied0"):
-        plan.groups("ep")
+        plan.members("ep")
 
 
 def test_plan_moves_to_another_machine_of_the_same_size(gpt, placed, flat_fabric):

@@ -38,7 +38,7 @@ def recounted(plan):
             for d in range(num_groups):
                 own = plan.accelerators[d, stage.index, 0]
                 if task.kind == "send":
-                    pairs[own, plan.accelerators[d, stage.index + task.stage_offset, 0]] += task.num_bytes
+                    pairs[own, plan.accelerators[d, stage.index + task.peer, 0]] += task.num_bytes
                 elif task.kind == "collective" and num_groups > 1:
                     following = plan.accelerators[(d + 1) % num_groups, stage.index, 0]
                     pairs[own, following] += 2 * (num_groups - 1) * -(-task.num_bytes // num_groups)
@@ -56,11 +56,11 @@ def check_messages(plan):
     sent, received = Counter(), Counter()
     for stage in plan.stages:
         for task in stage.templates["iteration"]:
-            peer = stage.index + task.stage_offset
+            peer = stage.index + task.peer
             if task.kind == "send":
-                sent[stage.index, peer, task.tensor, task.num_bytes] += 1
+                sent[stage.index, peer, task.channel, task.num_bytes] += 1
             elif task.kind == "recv":
-                received[peer, stage.index, task.tensor, task.num_bytes] += 1
+                received[peer, stage.index, task.channel, task.num_bytes] += 1
     assert sent == received
     assert set(sent.values()) <= {1}
 
@@ -71,7 +71,7 @@ def check_windows(plan, degree):
     for stage in plan.stages:
         for task in stage.templates["iteration"]:
             if task.kind == "send":
-                step = task.stage_offset % k
+                step = task.peer % k
                 far = step if plan.strategy.window == "paper" else min(step, k - step)
                 assert far <= (degree - 1 if plan.strategy.window == "paper" else (degree - 1) // 2)
 
@@ -106,8 +106,8 @@ def test_circuit_degree_of_random_plans_is_kept_and_no_dependency_is_left_open(s
         if strategy.mp > degree:
             num_beyond += 1
             check_windows(plan, degree)
-            num_relocated += plan.group.placed.num_relocations > 0
-            num_spread += len({d for devices in plan.group.placed.devices for d in devices}) > 2
+            num_relocated += plan.details.placed.num_relocations > 0
+            num_spread += len({d for devices in plan.details.placed.devices for d in devices}) > 2
         if case % 20 == 0:
             result = rostam.simulate(plan, max_iterations=2)  # ends: else DeadlockError
             assert result.iteration_time_s > 0

@@ -1,5 +1,8 @@
 """GPipe and 1F1B programs."""
 
+import itertools
+from collections import Counter
+
 import pytest
 
 from rostam_py.errors import ConfigError
@@ -59,9 +62,38 @@ def test_one_f_one_b_holds_stages_left_and_gpipe_holds_all():
 
 
 def test_first_stage_of_1f1b_alternates_after_its_warmup():
-    assert stage_program("1f1b", 0, 2, 3) == (
+    assert list(stage_program("1f1b", 0, 2, 3)) == [
         ("forward", 0), ("forward", 1), ("backward", 0), ("forward", 2), ("backward", 1), ("backward_last", 2),
-    )  # fmt: skip
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_programs_are_those_written_out_one_micro_batch_after_the_other(schedule):
+    for num_stages in range(1, 6):
+        for stage in range(num_stages):
+            for num_microbatches in range(1, 9):
+                program = stage_program(schedule, stage, num_stages, num_microbatches)
+                written = written_out(schedule, stage, num_stages, num_microbatches)
+                assert list(program) == written
+                assert len(program) == len(written)
+                assert program.counts() == Counter(name for name, _ in written)
+
+
+def written_out(schedule, stage, num_stages, num_microbatches):
+    """Forwards ahead of the first backward, then a backward after each forward as long as there are any."""
+    ahead = num_stages - stage - 1 if schedule == "1f1b" else num_microbatches if num_stages > 1 else 0
+    ahead = min(ahead, num_microbatches)
+    forwards = [("forward", m) for m in range(num_microbatches)]
+    backwards = [("backward", m) for m in range(num_microbatches - 1)] + [("backward_last", num_microbatches - 1)]
+    pairs = itertools.zip_longest(forwards[ahead:], backwards)
+    return forwards[:ahead] + [one for pair in pairs for one in pair if one is not None]
+
+
+def test_a_program_of_two_to_the_sixty_micro_batches_is_a_few_segments():
+    program = stage_program("1f1b", 0, 4, 2**60)
+    assert len(program.segments) == 4
+    assert program.counts() == {"forward": 2**60, "backward": 2**60 - 1, "backward_last": 1}
+    assert list(itertools.islice(program, 5))[3:] == [("forward", 3), ("backward", 0)]
 
 
 def test_unknown_schedule_lists_the_known_ones():

@@ -37,7 +37,7 @@ def test_pure_data_parallelism_is_that_of_megatron(small_graphs, model, dp):
     theirs = place(graph, machine(dp), global_batch=batch, strategy=Strategy(dp=dp))
     assert ours.memory_bytes == theirs.memory_bytes
     assert [s.memory for s in ours.stages] == [s.memory for s in theirs.stages]
-    sizes = [Counter((m.kind, m.axis, m.num_bytes) for m in plan.messages()) for plan in (ours, theirs)]
+    sizes = [Counter((m.kind, m.group, m.num_bytes) for m in plan.messages()) for plan in (ours, theirs)]
     assert sum(m[2] * n for m, n in sizes[0].items()) == sum(m[2] * n for m, n in sizes[1].items())
     assert ours.traffic.total_bytes == theirs.traffic.total_bytes
     work = [sum(k.duration_s for s in p.stages for name, _ in s.program for t in s.templates[name]
@@ -86,7 +86,7 @@ def test_forward_backward_and_gradient_of_a_parameter_shard_share_a_device(small
                 graph, machine(8), global_batch=8, strategy=sip(mp=8, quantum="1 us", check_memory=False, **options)
             )
             homes, seen = {}, {}
-            for node, devices in zip(plan.group.sub_ops.nodes, plan.group.placed.devices, strict=True):
+            for node, devices in zip(plan.details.sub_ops.nodes, plan.details.placed.devices, strict=True):
                 if node.shard < 0:
                     continue
                 for part, device in enumerate(devices):
@@ -95,8 +95,8 @@ def test_forward_backward_and_gradient_of_a_parameter_shard_share_a_device(small
             assert any({"forward", "backward", GRADIENT} <= kinds for kinds in seen.values()), graph.name
             # The optimizer of a device updates what lies there, and nothing else does.
             local = [0] * 8
-            for count, node in plan.group.sub_ops.parameters.values():
-                for device in plan.group.placed.devices[node]:
+            for count, node in plan.details.sub_ops.parameters.values():
+                for device in plan.details.placed.devices[node]:
                     local[device] += count
             assert [stage.num_parameters for stage in plan.stages] == local
             for stage in plan.stages:
@@ -235,7 +235,7 @@ def test_quantum_sets_the_number_of_sub_ops(small_graphs):
     counts = []
     for quantum in ("1 s", "100 us", "10 us"):
         plan = place(graph, machine(8), global_batch=8, strategy=sip(mp=8, quantum=quantum, check_memory=False))
-        nodes = plan.group.sub_ops.nodes
+        nodes = plan.details.sub_ops.nodes
         counts.append(sum(node.num_parts for node in nodes if node.kind == KERNEL))
         assert any(f"{counts[-1]} sub-ops of about {quantum} on 8 devices" in note for note in plan.notes)
         assert (max(node.num_parts for node in nodes) == 1) == (quantum == "1 s")
@@ -245,8 +245,8 @@ def test_quantum_sets_the_number_of_sub_ops(small_graphs):
 def test_ops_that_cannot_be_split_are_reported(perceptron):
     # One sample, and a quantum below every kernel: the loss gradient's factor is one op over all of y, without a split.
     plan = place(perceptron, machine(4), global_batch=4, strategy=sip(mp=4, quantum="0.5 ns", min_kernel_time="0 s"))
-    whole = [node.name for node in plan.group.sub_ops.nodes if node.kind == KERNEL and node.num_parts == 1]
-    assert len(whole) == plan.group.sub_ops.num_unsplit == 1
+    whole = [node.name for node in plan.details.sub_ops.nodes if node.kind == KERNEL and node.num_parts == 1]
+    assert len(whole) == plan.details.sub_ops.num_unsplit == 1
     assert any("run whole on one device, for want of a legal split: 1 ops" in note for note in plan.notes)
 
 
@@ -277,8 +277,8 @@ def test_strategies_that_make_no_sense_are_refused(options, error, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tp": 2}, r"strategy\.tp is 2.*must be 1"),
-        ({"pp": 2}, r"strategy\.pp is 2.*must be 1"),
+        ({"tp": 2}, r"strategy\.tp is 2.*takes strategy\.dp and strategy\.mp"),
+        ({"pp": 2}, r"strategy\.pp is 2.*takes strategy\.dp and strategy\.mp"),
         ({"recompute": "full"}, r"strategy\.recompute is 'full'.*must be 'none'"),
         ({"micro_batch": 2}, r"strategy\.micro_batch is 2.*leave it out"),
         ({"dp": 3, "mp": 1, "allow_idle": True}, r"global_batch is 8; it must be divisible by strategy\.dp = 3"),
@@ -296,6 +296,6 @@ def test_no_simulation_beats_the_makespan_of_its_placement(small_graphs):
     strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us", launch_latency=0.0)
     for graph in small_graphs.values():
         plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
-        group = plan.group
+        group = plan.details
         assert group.makespan_s <= group.placed.makespan_s + max(group.optimizer_s) + 1e-12
         assert 0 < group.makespan_s <= rostam.simulate(plan).iteration_time_s + 1e-12

@@ -5,7 +5,7 @@ import pytest
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement
 from rostam_py.placement.sip_ml.sub_op_templates import write_templates
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, SUM, Flow, SubOpGraph, SubOps
-from rostam_py.plan.plan import KernelTime
+from rostam_py.plan import KernelTime
 
 KERNEL_S = 1e-5
 
@@ -34,11 +34,11 @@ def moved(tasks):
     for d, own in enumerate(tasks):
         for task in own:
             if task.kind == "send":
-                key = (d, d + task.stage_offset, task.tensor)
+                key = (d, d + task.peer, task.channel)
                 assert key not in sent
                 sent[key] = task.num_bytes
             elif task.kind == "recv":
-                key = (d + task.stage_offset, d, task.tensor)
+                key = (d + task.peer, d, task.channel)
                 assert key not in received
                 received[key] = task.num_bytes
     assert sent == received
@@ -146,7 +146,7 @@ def test_buckets_start_when_they_are_full_and_the_rest_at_the_end():
     (tasks,) = written(nodes, [(0,)] * len(nodes), bucket_bytes=70, has_replicas=True)
     reduced = [(i, t) for i, t in enumerate(tasks) if t.kind == "collective"]
     assert [t.num_bytes for _, t in reduced] == [80, 90, 10]
-    assert {(t.axis, t.collective) for _, t in reduced} == {("dp", "all_reduce")}
+    assert {(t.group, t.collective) for _, t in reduced} == {("dp", "all_reduce")}
     # Each waits for the compute task before it, the optimizer for all of them.
     assert [tasks[t.deps[0]].kernels[-1].name for _, t in reduced] == ["backward1", "backward2", "backward3"]
     assert tasks[-1].is_optimizer
@@ -170,7 +170,7 @@ def test_copies_of_a_parameter_get_every_slice_after_it_is_reduced(has_replicas)
         sends = [t for t in own if t.kind == "send"]
         before = "collective" if has_replicas else "compute"
         assert {own[t.deps[-1]].kind for t in sends} == {before}
-        assert {t.axis for t in own if t.kind in ("send", "recv")} == {"mp_gradient"}
+        assert {t.group for t in own if t.kind in ("send", "recv")} == {"mp_gradient"}
         received = {i for i, t in enumerate(own) if t.kind == "recv"}
         assert received <= set(own[-1].deps)
 

@@ -40,8 +40,8 @@ def test_every_send_meets_a_receive_of_the_same_tensor_and_size(name, model, req
         for stage in plan.stages:
             for task in stage.templates[phase]:
                 if task.kind in ends:
-                    pair = (stage.index, stage.index + task.stage_offset)
-                    ends[task.kind].add((task.tensor, task.num_bytes, pair if task.kind == "send" else pair[::-1]))
+                    pair = (stage.index, stage.index + task.peer)
+                    ends[task.kind].add((task.channel, task.num_bytes, pair if task.kind == "send" else pair[::-1]))
         assert ends["send"] == ends["recv"]
         assert ends["send"]
 
@@ -59,25 +59,25 @@ def test_without_asynchronous_tp_nothing_runs_beside_a_tensor_parallel_collectiv
     for tasks in stage.templates.values():
         for index, task in enumerate(tasks):
             later = [one for one in tasks[index + 1 :] if one.kind == "compute"]
-            if task.axis == "tp" and later:
+            if task.group == "tp" and later:
                 assert index in later[0].deps
 
 
 def test_buckets_start_in_order_of_readiness_and_all_but_the_last_are_full(gpt, placed):
     plan = placed(gpt, Strategy(dp=2, precision="fp32", bucket_size="25 MB"), 2)
     tasks = plan.stages[0].templates["backward_last"]
-    buckets = [(i, t) for i, t in enumerate(tasks) if t.axis == "dp"]
+    buckets = [(i, t) for i, t in enumerate(tasks) if t.group == "dp"]
     assert len(buckets) > 3
     assert all(t.num_bytes >= 25e6 for _, t in buckets[:-1])
     assert sum(t.num_bytes for _, t in buckets) == 4 * plan.stages[0].num_parameters
     for index, bucket in buckets:
         assert bucket.deps == (max(i for i, t in enumerate(tasks[:index]) if t.kind == "compute"),)
     assert set(tasks[-1].deps) == {i for i, _ in buckets}
-    assert not any(t.axis == "dp" for t in plan.stages[0].templates["backward"])
+    assert not any(t.group == "dp" for t in plan.stages[0].templates["backward"])
 
 
 def test_one_replica_has_no_buckets(gpt, placed):
-    assert not any(t.axis == "dp" for t in placed(gpt, Strategy(), 1).stages[0].templates["backward_last"])
+    assert not any(t.group == "dp" for t in placed(gpt, Strategy(), 1).stages[0].templates["backward_last"])
 
 
 def test_full_recomputation_adds_the_blocks_forward_to_backward(gpt, placed):

@@ -3,7 +3,7 @@
 import pytest
 
 import rostam_py as rostam
-from rostam_py.plan.plan import KernelTime, Task
+from rostam_py.plan import KernelTime, Task
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.estimate import _overlap_s, compile_stages, estimate_plan
 

@@ -5,7 +5,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.placement.schedule import stage_program
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
+from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 
 FREE = {"launch_latency": 0.0, "min_kernel_time": 0.0}
 
@@ -26,13 +26,13 @@ def _templates(stage, num_stages, forward_s, backward_s, act_bytes, grad_bytes):
 
     def half(name, seconds, tensor, source, target):
         """Receive from `source`, compute, send to `target`; offsets, 0 for none."""
-        message = {"axis": "pp", "num_bytes": act_bytes, "tensor": tensor}
+        message = {"group": "pp", "num_bytes": act_bytes, "channel": tensor}
         tasks = []
         if source:
-            tasks.append(Task("recv", f"recv {tensor}", stage_offset=source, **message))
+            tasks.append(Task("recv", f"recv {tensor}", peer=source, **message))
         tasks.append(Task("compute", name, deps=tuple(range(len(tasks))), kernels=_kernels(name, seconds)))
         if target:
-            tasks.append(Task("send", f"send {tensor}", (len(tasks) - 1,), stage_offset=target, **message))
+            tasks.append(Task("send", f"send {tensor}", (len(tasks) - 1,), peer=target, **message))
         return tuple(tasks)
 
     forward = half("f", forward_s, "x", -1 if has_previous else 0, 1 if has_next else 0)
@@ -64,8 +64,9 @@ def hand_plan():
             program = stage_program(schedule, s, pp, num_microbatches)
             stages.append(Stage(s, templates, program, MemoryBytes(), 0))
         # rank order tp, pp, dp: the stages of a replica are neighbours
-        return Plan(
-            "hand", rostam.Machine(fabric=fabric), strategy, num_microbatches * dp, 1, num_microbatches, tuple(stages),
+        batches = Batches(num_microbatches * dp, 1, num_microbatches)
+        return Plan.on_grid(
+            "hand", rostam.Machine(fabric=fabric), strategy, batches, tuple(stages),
             np.array(ids).reshape(dp, pp, 1), algorithms=strategy.resolved_algorithms(),
         )  # fmt: skip
 

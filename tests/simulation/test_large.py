@@ -32,7 +32,7 @@ def expected_bytes(plan):
     num_dp, _, num_tp = plan.accelerators.shape
     totals = {"tp": 0, "dp": 0, "pp": 0, "tied": 0, "mp": 0}
     for message in plan.messages():
-        axis = message.axis.rstrip("0123456789")
+        axis = message.group.rstrip("0123456789")
         p = {"tp": num_tp, "dp": num_dp}.get(axis, len(message.stages))
         one = message.num_bytes if message.kind == "send" else 2 * (p - 1) * math.ceil(message.num_bytes / p)
         totals[axis] += 0 if message.kind == "recv" else message.count * one * num_dp * num_tp

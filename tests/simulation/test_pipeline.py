@@ -6,7 +6,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.plan.plan import KernelTime
+from rostam_py.plan import KernelTime
 
 F, B = 1e-3, 2e-3  # forward and backward of a stage [s]
 

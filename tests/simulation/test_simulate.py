@@ -109,7 +109,7 @@ def test_bytes_sent_are_the_closed_forms_of_the_plans_messages(strategy, fold, p
     for message in plan.messages():
         if message.kind == "recv":
             continue
-        axis = message.axis.rstrip("0123456789")
+        axis = message.group.rstrip("0123456789")
         one = message.num_bytes
         if message.kind != "send":
             assert message.kind == "all_reduce"

@@ -25,10 +25,12 @@ from rostam_py.placement.megatron.templates import (
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import propagate
+from rostam_py.plan.data import Batches
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
 
 class MegatronPlacer:
@@ -37,6 +39,8 @@ class MegatronPlacer:
     Args: shared: filled and used by placers of one graph and cost model, so that plans which differ in dp, pp or
         recomputation alone share what depends on tp and micro-batch: sharding and timed kernels.
     """
+
+    AXES = ("dp", "tp", "pp")
 
     def __init__(
         self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None
@@ -60,10 +64,10 @@ class MegatronPlacer:
         job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)
         graph = job.graph
         stages = job.build_stages()
-        return Plan(
-            graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch,
-            micro_batch=micro_batch, num_microbatches=num_microbatches, stages=stages,
-            accelerators=accelerators, tied=job.tied, algorithms=strategy.resolved_algorithms(),
+        batches = Batches(global_batch, micro_batch, num_microbatches)
+        return Plan.on_grid(
+            graph.name, machine, strategy, batches, stages, accelerators, tied=job.tied,
+            algorithms=strategy.resolved_algorithms(),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
 
@@ -182,10 +186,10 @@ class _Job:
             if t.kind != "gradient" or t.name not in names or t.producer is None:
                 continue
             stages = self.assignment.parameter_stages[t.name]
-            axis = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""
-            leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if axis else (t.id,)
+            group = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""
+            leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if group else (t.id,)
             if leaves:
-                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, axis))
+                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, group))
         return found
 
     def _memory(self, in_flight: list[int]) -> list[MemoryBytes]:

@@ -12,7 +12,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.sharding import Sharding, inner_all_reduce_bytes
-from rostam_py.plan.plan import KernelTime, Task
+from rostam_py.plan.tasks import KernelTime, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Gradient:
     name: str
     leaves: tuple[int, ...]
     num_bytes: int
-    tied_axis: str = ""
+    tied_group: str = ""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class TemplateWriter:
     def receive(self, tensor: int, num_bytes: int, offset: int) -> None:
         """Receive a tensor from the stage at ``offset``."""
         name = f"recv {self._origin(tensor)}"
-        task = Task("recv", name, axis="pp", num_bytes=num_bytes, tensor=self._label(tensor), stage_offset=offset)
+        task = Task("recv", name, group="pp", num_bytes=num_bytes, channel=self._label(tensor), peer=offset)
         self._provider[tensor] = self._append(task)
 
     def send(self, tensor: int, num_bytes: int, offset: int) -> None:
@@ -67,15 +67,15 @@ class TemplateWriter:
             self._deps_on([tensor]),
             "pp",
             num_bytes=num_bytes,
-            tensor=label,
-            stage_offset=offset,
+            channel=label,
+            peer=offset,
         )
         self._append(task)
 
-    def collective(self, name: str, axis: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
+    def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
-        task = self._append(Task("collective", name, deps, axis, collective=kind, num_bytes=num_bytes))
-        if axis == "tp" and not self.context.is_tp_asynchronous:
+        task = self._append(Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes))
+        if group == "tp" and not self.context.is_tp_asynchronous:
             self._segment_deps.add(task)
             self._awaited.add(task)
         return task
@@ -176,7 +176,7 @@ def write_backward_last(
     stages that hold them; the optimizer waits for all of it.
     """
     writer = _write(context, stage, "backward", gradients)
-    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.axis != "tp"}
+    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.group != "tp"}
     finals |= {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and not _is_awaited(writer, t)}
     kernels = () if optimizer is None else (optimizer,)
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
@@ -276,8 +276,8 @@ class _Buckets:
                     self._ready(gradient)
 
     def _ready(self, gradient: Gradient) -> None:
-        if gradient.tied_axis:
-            self.tied.setdefault(gradient.tied_axis, []).append(gradient)
+        if gradient.tied_group:
+            self.tied.setdefault(gradient.tied_group, []).append(gradient)
         if not self.context.bucket_bytes:
             return
         self.open.append(gradient)
@@ -298,12 +298,12 @@ class _Buckets:
         """Start what is left: the last bucket, then the all-reduce of tied gradients."""
         if self.open:
             self._start()
-        for axis, gradients in sorted(self.tied.items()):
+        for group, gradients in sorted(self.tied.items()):
             leaves = tuple(t for g in gradients for t in g.leaves)
             size = sum(g.num_bytes for g in gradients)
             deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
             waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
-            self.writer.collective(f"tied_gradients.{axis}", axis, "all_reduce", size, waits)
+            self.writer.collective(f"tied_gradients.{group}", group, "all_reduce", size, waits)
 
 
 def _latest(writer: TemplateWriter, deps: tuple[int, ...]) -> tuple[int, ...]:

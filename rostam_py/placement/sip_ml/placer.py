@@ -25,10 +25,14 @@ from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
 from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
 from rostam_py.placement.sip_ml.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
+from rostam_py.plan.data import Batches
+from rostam_py.plan.groups import model_parallel_groups
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage
+from rostam_py.plan.plan import Plan
+from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 from rostam_py.units import parse_time
 
 
@@ -69,6 +73,8 @@ class SipMlPlacer:
     Args: groups: placements known already, filled and used; for one graph and cost model only.
     """
 
+    AXES = ("dp", "mp")
+
     def __init__(
         self,
         strategy: Strategy,
@@ -101,12 +107,12 @@ class SipMlPlacer:
             group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers)
         )
         precision, optimizer = _numerics(strategy, graph)
-        return Plan(
-            graph_name=graph.name, machine=machine, strategy=strategy, global_batch=global_batch, micro_batch=batch,
-            num_microbatches=1, stages=_stages(group, written, strategy, precision, optimizer),
-            accelerators=accelerators, algorithms=strategy.resolved_algorithms(),
+        return Plan.on_grid(
+            graph.name, machine, strategy, Batches(global_batch, batch, 1),
+            _stages(group, written, strategy, precision, optimizer), accelerators,
+            groups=model_parallel_groups(strategy.dp, strategy.mp), algorithms=strategy.resolved_algorithms(),
             notes=(*group.notes, *graph.notes), cost=self.cost_name, precision=precision, optimizer=optimizer,
-            group=group,
+            max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip
 
     def place_group(self, graph: OperatorGraph, machine: Machine, batch: int) -> GroupPlacement:
@@ -146,16 +152,11 @@ def circuit_limit(strategy: Strategy, machine: Machine) -> int | None:
 
 
 def _check(strategy: Strategy) -> None:
-    for key, value, meant in (
-        ("tp", strategy.tp, 1),
-        ("pp", strategy.pp, 1),
-        ("recompute", strategy.recompute, "none"),
-    ):
-        if value != meant:
-            raise ConfigError(
-                f"strategy.{key} is {value!r}; with strategy.placer=sip_ml it must be {meant!r}: Algorithm 1 takes"
-                " strategy.dp and strategy.mp, and keeps all activations"
-            )
+    if strategy.recompute != "none":
+        raise ConfigError(
+            f"strategy.recompute is {strategy.recompute!r}; with strategy.placer=sip_ml it must be 'none': Algorithm 1"
+            " keeps all activations"
+        )
     if strategy.micro_batch is not None:
         raise ConfigError(
             f"strategy.micro_batch is {strategy.micro_batch}; strategy.placer=sip_ml runs a group's whole batch at"
@@ -234,7 +235,7 @@ def _stages(
             Stage(
                 index=d,
                 templates={"iteration": written.tasks[d]},
-                program=(("iteration", 0),),
+                program=Program.of([("iteration", 0)]),
                 memory=memory,
                 num_parameters=counts[d],
                 modules=tuple(modules[d]),

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
 from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
-from rostam_py.plan.plan import KernelTime, Task
+from rostam_py.plan.tasks import KernelTime, Task
 
-AXIS, GRADIENT_AXIS = "mp", "mp_gradient"
+GROUP, GRADIENT_GROUP = "mp", "mp_gradient"
 _Slice = tuple[int, str, int, object]  # node, what of it, its part, which slice of that (None: all of it)
 
 
@@ -109,12 +109,12 @@ class _Reader:
     tasks: equal tasks are one object.
     """
 
-    __slots__ = ("axis", "count", "flow", "groups", "is_known_later", "label", "num_parts", "tasks", "there")
+    __slots__ = ("count", "flow", "group", "groups", "is_known_later", "label", "num_parts", "tasks", "there")
 
     def __init__(self, flow: Flow, node: SubOps, there: tuple[int, ...], label: str, is_known_later: bool) -> None:
         self.flow, self.num_parts, self.there, self.count = flow, node.num_parts, there, len(there)
         self.label, self.is_known_later = label, is_known_later
-        self.axis = GRADIENT_AXIS if node.is_gradient else AXIS
+        self.group = GRADIENT_GROUP if node.is_gradient else GROUP
         self.groups = _by_device(there, range(self.count)) if flow.relation in (ALL, EXCHANGE) else None
         self.tasks: dict[tuple[object, ...], Task] = {}
 
@@ -212,13 +212,13 @@ class _Writer:
             if len(parts) > 1:
                 waits = self.devices[source].latest({t for i in parts for t in providers[source_node, i]})
             label = f"{reader.label}.{part}" if reader.is_known_later else reader.label
-            recv = self._message(source, d, waits, math.ceil(size - 1e-6), label, reader.axis, reader.tasks)
+            recv = self._message(source, d, waits, math.ceil(size - 1e-6), label, reader.group, reader.tasks)
             needed.add(recv)
             if reader.is_known_later:
                 device.received.update((reader.slice(part, i), recv) for i in parts)
 
     def _message(
-        self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, axis: str,
+        self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, group: str,
         known: dict[tuple[object, ...], Task],
     ) -> int:  # fmt: skip
         """Write a send on ``source`` and its recv on ``target``; return the recv. known: tasks like these."""
@@ -226,16 +226,12 @@ class _Writer:
         key = (waits, size, step, label)
         send = known.get(key)
         if send is None:
-            send = known[key] = Task(
-                "send", f"send {label}", waits, axis, num_bytes=size, tensor=label, stage_offset=step
-            )
+            send = known[key] = Task("send", f"send {label}", waits, group, num_bytes=size, channel=label, peer=step)
         self.devices[source].append(send)
         there = (size, step, label)
         recv = known.get(there)
         if recv is None:
-            recv = known[there] = Task(
-                "recv", f"recv {label}", (), axis, num_bytes=size, tensor=label, stage_offset=-step
-            )
+            recv = known[there] = Task("recv", f"recv {label}", (), group, num_bytes=size, channel=label, peer=-step)
         return self.devices[target].append(recv)
 
     # Gradients
@@ -267,7 +263,7 @@ class _Writer:
         waits = device.latest(deps)
         for other, size in copies.items():
             label = f"gradients.{d}.{device.num_buckets}"
-            recv = self._message(d, other, waits, size, label, GRADIENT_AXIS, {})
+            recv = self._message(d, other, waits, size, label, GRADIENT_GROUP, {})
             self.devices[other].finals.add(recv)
         device.bucket, device.bucket_bytes = [], 0
         device.num_buckets += 1

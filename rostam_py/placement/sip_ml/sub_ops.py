@@ -33,7 +33,7 @@ from rostam_py.placement.sip_ml.partition import (
     gradients_by_root,
 )
 from rostam_py.placement.sip_ml.sub_op_memory import ResidentFinder, SubOpResident
-from rostam_py.plan.plan import KernelTime
+from rostam_py.plan.tasks import KernelTime
 
 HALO = "halo"
 KERNEL, SUM, GRADIENT = "kernel", "sum", "gradient"

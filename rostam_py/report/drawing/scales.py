@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rostam_py.plan.group_kinds import counted_kinds, group_kind, kinds_in_order
+
 # Okabe and Ito's colours, told apart by colour-blind readers; yellow is left out, it vanishes on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "triangle-down")
@@ -23,17 +25,25 @@ PAPER_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 # Memory below this share of the capacity is drawn without it: the bars would not be seen.
 SMALL_MEMORY = 0.05
 
-# Where an iteration's time goes: column of a point, words, colour. Communication is warm, the rest cool.
-BREAKDOWN = {
+# Where an iteration's time goes besides communication: column of a point, words, colour. Communication is warm.
+_UNEXPOSED = {
     "compute_s": ("compute", "#0072B2"),
     "launch_s": ("launch latency", "#56B4E9"),
     "bubble_s": ("pipeline bubble", "#B8B8B8"),
-    "exposed_tp_s": ("exposed tensor-parallel", "#D55E00"),
-    "exposed_dp_s": ("exposed data-parallel", "#E69F00"),
-    "exposed_pp_s": ("exposed pipeline", "#CC79A7"),
-    "exposed_tied_s": ("exposed tied weights", "#8B4A6B"),
-    "exposed_mp_s": ("exposed model-parallel", "#F0E442"),
 }
+
+
+def breakdown_looks() -> dict[str, tuple[str, str]]:
+    """Return column of a point -> (words, colour) of every part of an iteration, in the order of legends."""
+    kinds = {name: group_kind(name) for name in counted_kinds()}
+    return _UNEXPOSED | {f"exposed_{name}_s": (f"exposed {kind.words}", kind.colour) for name, kind in kinds.items()}
+
+
+def kind_looks() -> dict[str, tuple[str, str]]:
+    """Return (words, colour) of what a task or a wait may be, kinds of process groups among them."""
+    kinds = {name: group_kind(name) for name in kinds_in_order()}
+    waits = {column.removesuffix("_s"): look for column, look in _UNEXPOSED.items()}
+    return waits | {name: (kind.words, kind.colour) for name, kind in kinds.items()}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
-from rostam_py.report.drawing.scales import COLOURS, SMALL_MEMORY, Scale, label, number, size_scale, time_scale
+from rostam_py.report.drawing.scales import (
+    COLOURS,
+    SMALL_MEMORY,
+    Scale,
+    kind_looks,
+    label,
+    number,
+    size_scale,
+    time_scale,
+)
 from rostam_py.report.run.fabric_figure import drawing_figure
 from rostam_py.report.run.links_figure import utilization_figure
-from rostam_py.report.run.path_figure import KINDS, path_figure, stage_word
+from rostam_py.report.run.path_figure import path_figure, stage_word
 from rostam_py.report.run.traffic_figure import traffic_figure
 from rostam_py.units import format_size
 
@@ -50,7 +59,7 @@ def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     rows = detail["breakdown_by_stage"]
-    kinds = [kind for kind in dict.fromkeys([*KINDS, *rows[0]]) if kind not in _TAGS]
+    kinds = [kind for kind in dict.fromkeys([*kind_looks(), *rows[0]]) if kind not in _TAGS]
     kinds = [kind for kind in kinds if any(row.get(kind, 0.0) > 0 for row in rows)]
     bars = _Bars.of(detail, rows, {kind: _exposed(kind) for kind in kinds}, "time")
     words = f"Where one steady iteration goes, mean over the devices of each {bars.place}. Communication counts where a"
@@ -92,7 +101,7 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
 
 def _exposed(kind: str) -> tuple[str, str]:
     """Return words and colour of a kind in a breakdown, where communication is what nothing hides."""
-    words, colour = KINDS.get(kind, (kind, "#7F7F7F"))
+    words, colour = kind_looks().get(kind, (kind, "#7F7F7F"))
     return (words if kind in ("compute", "launch", "bubble") else f"exposed {words}"), colour
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rostam_py.report.drawing.scales import BREAKDOWN, number
+from rostam_py.report.drawing.scales import breakdown_looks, number
 from rostam_py.units import format_time
 
 
@@ -15,7 +15,8 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     if not total:
         return []
     parts = sorted(((seconds, kind) for kind, seconds in breakdown.items() if seconds > 0), reverse=True)
-    words = {**{column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in BREAKDOWN.items()}}
+    looks = breakdown_looks()
+    words = {column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in looks.items()}
     shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
     rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
     return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else ".")]

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing.drawing import new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
-from rostam_py.report.drawing.scales import BREAKDOWN, Scale, label, number, time_scale
+from rostam_py.report.drawing.scales import Scale, kind_looks, label, number, time_scale
 
 if TYPE_CHECKING:
     import matplotlib.axes
     import plotly.graph_objects
 
-# What a task or a wait is: words and colour, those of a breakdown without "exposed".
-KINDS = {
-    key.removeprefix("exposed_").removesuffix("_s"): (words.removeprefix("exposed "), colour)
-    for key, (words, colour) in BREAKDOWN.items()
-} | {"mp_gradient": ("model-parallel gradients", "#A89B14")}
 _OTHER_COLOUR = "#7F7F7F"
 _NUM_TASKS = 8
 _LONGEST_NAME = 44
@@ -53,11 +48,11 @@ def stage_word(detail: Mapping[str, Any]) -> str:
 
 def _kinds_of(shares: Mapping[str, float]) -> list[str]:
     """Return the kinds on the path in the order of the legend, those without a colour of their own last."""
-    return [kind for kind in dict.fromkeys([*KINDS, *shares]) if shares.get(kind, 0.0) > 0]
+    return [kind for kind in dict.fromkeys([*kind_looks(), *shares]) if shares.get(kind, 0.0) > 0]
 
 
 def _look(kind: str) -> tuple[str, str]:
-    return KINDS.get(kind, (kind, _OTHER_COLOUR))
+    return kind_looks().get(kind, (kind, _OTHER_COLOUR))
 
 
 def _plot(detail: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figure:

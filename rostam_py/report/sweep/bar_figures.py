@@ -9,9 +9,9 @@ from rostam_py.costs import ACCELERATORS
 from rostam_py.report.drawing.drawing import category_axis, file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import (
-    BREAKDOWN,
     SMALL_MEMORY,
     Scale,
+    breakdown_looks,
     label,
     number,
     paper_label,
@@ -32,7 +32,7 @@ MOST_BARS = 40
 
 def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     """Return stacked bars of an iteration's parts, one a place; None if no point has a breakdown."""
-    known = [kind for kind in BREAKDOWN if has_values(points.best, kind)]
+    known = [kind for kind in breakdown_looks() if has_values(points.best, kind)]
     kinds = [kind for kind in known if points.best[kind].max() > 0]  # type: ignore[operator]
     if not kinds:
         return None
@@ -126,7 +126,7 @@ def _breakdown(reading: Reading, best: polars.DataFrame, kinds: list[str], scale
     strategies = best["strategy"].to_list() if "strategy" in best.columns else [None] * len(best)
     places = _places(reading, best)
     for kind in kinds:
-        words, colour = BREAKDOWN[kind]
+        words, colour = breakdown_looks()[kind]
         values = best[kind].fill_null(0.0).to_list()
         hover = [
             f"<b>{label(line)}</b><br>{words}: {number(value * scale.factor)} {scale.unit}, {value / total:.1%} of "
@@ -184,7 +184,7 @@ def _paper_breakdown(
     positions = _paper_rows(reading, best, axes)
     lefts = [0.0] * len(best)
     for kind in kinds:
-        words, colour = BREAKDOWN[kind]
+        words, colour = breakdown_looks()[kind]
         values = [value * scale.factor for value in best[kind].fill_null(0.0)]
         axes.barh(positions, values, left=lefts, color=colour, label=words)
         lefts = [left + value for left, value in zip(lefts, values, strict=True)]

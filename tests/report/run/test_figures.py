@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import rostam_py as rostam
-from rostam_py.plan.plan import KernelTime, MemoryBytes, Plan, Stage, Task
+from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.report.run.fabric_figure import RAMP, load_ceiling
 from rostam_py.report.run.figures import run_figures
 from rostam_py.report.run.traffic_figure import bin_labels
@@ -35,8 +35,9 @@ def make_plan(fabric, accelerators, num_bytes=10**6, name="hand", memory=10**9):
     )[: 2 if num_bytes else 1]
     strategy = rostam.Strategy(dp=len(accelerators), allow_idle=True, accelerators=accelerators, precision="fp32")
     stage = Stage(0, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(activations=memory), 0)
-    return Plan(
-        name, rostam.Machine(fabric=fabric), strategy, len(accelerators), 1, 1, (stage,),
+    batches = Batches(len(accelerators), 1, 1)
+    return Plan.on_grid(
+        name, rostam.Machine(fabric=fabric), strategy, batches, (stage,),
         np.array(accelerators).reshape(-1, 1, 1), algorithms=strategy.resolved_algorithms(),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from rostam_py.report.sweep.figures import sweep_figures
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, load_sweep
 from rostam_py.report.sweep.reading import Reading
-from rostam_py.sweep.columns import COLUMNS
+from rostam_py.sweep.columns import column_types
 from rostam_py.sweep.settings import MODES, complete_settings
 
 # Axis -> two labels, of every setting that has the name of a column.
@@ -36,8 +36,8 @@ def _with_axis(data, key, keep_fabric):
                        for one in fabrics or [None]])  # fmt: skip
     table = table.head(len(places)).with_columns(pl.int_range(len(places), dtype=pl.Int64).alias("index"))
     for place, name in enumerate(axes):
-        if COLUMNS.get(name) != "jobs":
-            kind = pl.Int64 if COLUMNS.get(name) == "int" else pl.String
+        if column_types().get(name) != "jobs":
+            kind = pl.Int64 if column_types().get(name) == "int" else pl.String
             table = table.with_columns(pl.Series(name, [one[place] for one in places]).cast(kind))
     listed = [{"key": name, "labels": list(labels)} for name, labels in axes.items()]
     return dataclasses.replace(data, manifest=data.manifest | {"axes": listed, "num_points": len(places)}, table=table)
@@ -45,7 +45,7 @@ def _with_axis(data, key, keep_fabric):
 
 def test_every_setting_with_the_name_of_a_column_is_tried():
     settings = {key for mode in MODES for key in complete_settings({"mode": mode, "jobs": [{"model": "gpt_125m"}]})}
-    assert {key for key in settings | {"num_accelerators"} if key in COLUMNS} == set(LABELS)
+    assert {key for key in settings | {"num_accelerators"} if key in column_types()} == set(LABELS)
 
 
 @pytest.mark.parametrize("keep_fabric", [True, False], ids=["fabrics", "alone"])

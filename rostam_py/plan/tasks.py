@@ -1,0 +1,102 @@
+"""Tasks, templates and what a class of alike devices runs: data only.
+
+Within a template compute tasks run in list order on the compute stream, and communication tasks in list order on one
+stream for each process group; sends have a stream for each peer (MODEL B8).
+"""
+
+from dataclasses import dataclass
+
+from rostam_py.plan.program import Program
+
+TASK_KINDS = ("compute", "collective", "send", "recv")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One kernel inside a compute task. duration_s: [s]. flops: local FLOPs."""
+
+    name: str
+    module: str
+    op_type: str
+    duration_s: float
+    flops: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a template.
+
+    kind: one of TASK_KINDS. deps: indices of earlier tasks of the same template that must end
+        first; a compute task implicitly follows the compute task before it.
+    group: "" for compute; else the label of the GroupSet it communicates in.
+    stream: first-in first-out queue of communication; default the group's own.
+    compute: ``kernels`` in order; the task lasts the sum of their durations.
+    collective: ``collective`` is a collective's name and ``num_bytes`` as in MODEL A4.
+    send / recv: ``channel`` names the value (unique in sender's and receiver's template), ``peer`` the other end's
+        rank in the group minus the own rank, ``num_bytes`` its size. A recv of micro-batch m matches the peer's send
+        on the same channel and micro-batch.
+    """
+
+    kind: str
+    name: str
+    deps: tuple[int, ...] = ()
+    group: str = ""
+    kernels: tuple[KernelTime, ...] = ()
+    collective: str = ""
+    num_bytes: int = 0
+    channel: str = ""
+    peer: int = 0
+    stream: str = ""
+    is_optimizer: bool = False
+
+    @property
+    def duration_s(self) -> float:
+        """Duration of a compute task [s]; 0 for communication."""
+        return sum(k.duration_s for k in self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBytes:
+    """Bytes one device of a stage needs at its peak, by what holds them (MODEL D15).
+
+    parameters: trained and frozen weights, and buffers; gradients and optimizer_state are of the trained ones alone.
+    activations: what is kept for backward, the model's inputs included.
+    """
+
+    parameters: int = 0
+    gradients: int = 0
+    optimizer_state: int = 0
+    activations: int = 0
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts [bytes]."""
+        return self.parameters + self.gradients + self.optimizer_state + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What the devices of one class run: a pipeline stage, or one device of sip_ml's model-parallel groups.
+
+    templates: name -> tasks. Names: "forward", "backward" and "backward_last" (the last micro-batch's backward
+        with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer); sip_ml has one,
+        "iteration".
+    program: one iteration; given as (template, micro-batch) pairs it is made a Program.
+    memory: of one device.
+    flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no
+        padding); the devices of a job sum to the model. hardware_flops: what it really computes, with
+        recomputation, padding and work that its tp group replicates; without the optimizer.
+    """
+
+    index: int
+    templates: dict[str, tuple[Task, ...]]
+    program: Program
+    memory: MemoryBytes
+    num_parameters: int
+    modules: tuple[str, ...] = ()
+    flops: float = 0.0
+    hardware_flops: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.program, Program):
+            object.__setattr__(self, "program", Program.of(self.program))
