@@ -27,9 +27,10 @@ class SipRingConfig(FabricConfig):
         ``reach`` hops. An accelerator sends, and receives, a wavelength on at most one fibre: <= B in all.
         A failed accelerator lets light pass; a cut fibre sends its pairs the other way round. Groups of accelerators
         that send alike get alike: what rounding would give to some of them only stays dark.
-        The wavelengths are assigned greedily, so the least of a pair can lie below the optimum: shifts by 3, 5 and 7
-        among 16 accelerators with W = 256 get 70, 44 and 30 a pair, where 80, 48 and 32 are possible; shifts by 1
-        and 2 get the optimum.
+        The wavelengths are assigned greedily, so the least of a pair can lie below the optimum: a shift by 3, by 5 or
+        by 7 among 16 accelerators with W = 256 gets 70, 44 or 30 a pair, where the shorter way round has room for 80,
+        48 or 32; shifts by 1 and 2 get all it has room for. Both ways together, which are not used, have room for 96,
+        64 and 48.
     Args:
         num_accelerators: >= 1, at their number on the ring.
         wavelength_bandwidth: of one wavelength; 25 Gb/s in the paper.

@@ -257,3 +257,30 @@ def test_the_seed_draws_who_gets_what_is_left_and_repeats():
     assert all(sorted(found) == [1, 1, 1, 2, 2] for found in counts.values())
     assert len(set(counts.values())) > 1
     assert tuple(assign(traffic, 7, seed=3)["count"].tolist()) == counts[3]
+
+
+def packings(arcs):
+    """Yield every set of arcs (frozensets of segments) that share no segment, as tuples of their numbers."""
+    chosen = [((), frozenset())]
+    while chosen:
+        members, taken = chosen.pop()
+        yield members
+        for number in range(members[-1] + 1 if members else 0, len(arcs)):
+            if not taken & arcs[number]:
+                chosen.append(((*members, number), taken | arcs[number]))
+
+
+@pytest.mark.parametrize(("shift", "greedy", "shorter", "both"), [(3, 70, 80, 96), (5, 44, 48, 64), (7, 30, 32, 48)])
+def test_shifts_get_what_the_documentation_says_of_what_there_is_room_for(shift, greedy, shorter, both):
+    # Pair i sends to i + shift among 16. A wavelength serves a packing of arcs on each fibre, each accelerator driving
+    # and receiving it once; by symmetry every pair gets W x the pairs of the largest packing / 16.
+    count, num_wavelengths = 16, 256
+    ahead = [frozenset((i + hop) % count for hop in range(shift)) for i in range(count)]
+    back = [frozenset((i - hop) % count for hop in range(count - shift)) for i in range(count)]
+    one_fibre = list(packings(ahead))
+    largest = max(len(a) + len(b) for a in one_fibre for b in packings(back) if not set(a) & set(b))
+    assert num_wavelengths * max(map(len, one_fibre)) // count == shorter
+    assert num_wavelengths * largest // count == both
+    sources = np.arange(count)
+    demand = Traffic.from_messages(count, sources, (sources + shift) % count, np.full(count, 1_000_000))
+    assert assign(demand, num_wavelengths)["count"].min() == greedy
