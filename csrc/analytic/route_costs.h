@@ -1,12 +1,11 @@
 // What each of a set of messages, all sent at once, costs on its own route: alpha and seconds on its busiest link.
-// Example: route_costs(*router, flows) of a ring step; its slowest message takes alpha + seconds.
+// Example: route_costs(routes, flows) of a ring step; its slowest message takes alpha + seconds.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "analytic/link_loads.h"
-#include "routing/router.h"
 
 namespace rostam::analytic {
 
@@ -17,8 +16,8 @@ struct RouteCosts {
   std::vector<double> seconds;
 };
 
-// Flow i is routed with message hash i where the routing hashes.
+// num_bytes are of the mean plane. Flow i is routed with message hash i where the routing hashes.
 // Throws: NoRouteError for a pair without a path. Cost: O(flows x path), which it also holds.
-RouteCosts route_costs(const routing::Router& router, const Flows& flows);
+RouteCosts route_costs(const routing::RouteTable& routes, const Flows& flows);
 
 }  // namespace rostam::analytic

@@ -14,39 +14,40 @@ namespace rostam::bindings {
 
 namespace {
 
-using FabricPointer = std::shared_ptr<fabric::Fabric>;
+using RoutesPointer = std::shared_ptr<routing::RouteTable>;
 
 py::array_t<double> as_array(const std::vector<double>& values) {
   return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
-py::array_t<double> link_loads(const FabricPointer& fabric, const std::string& routing, std::vector<int32_t> src,
-                               std::vector<int32_t> dst, std::vector<double> num_bytes) {
+py::array_t<double> link_loads(const RoutesPointer& routes, std::vector<int32_t> src, std::vector<int32_t> dst,
+                               std::vector<double> num_bytes) {
   const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
   std::vector<double> loads;
   {
     py::gil_scoped_release release;
-    loads = analytic::link_loads(fabric, routing, flows);
+    loads = analytic::link_loads(*routes, flows);
   }
   return as_array(loads);
 }
 
-py::array_t<double> all_to_all_loads(const FabricPointer& fabric, const std::string& routing, double num_bytes) {
+py::array_t<double> all_to_all_loads(const RoutesPointer& routes, const std::vector<int32_t>& members,
+                                     double num_bytes) {
   std::vector<double> loads;
   {
     py::gil_scoped_release release;
-    loads = analytic::all_to_all_loads(fabric, routing, num_bytes);
+    loads = analytic::all_to_all_loads(*routes, members, num_bytes);
   }
   return as_array(loads);
 }
 
-py::tuple route_costs(const std::shared_ptr<routing::Router>& router, std::vector<int32_t> src,
-                      std::vector<int32_t> dst, std::vector<double> num_bytes) {
+py::tuple route_costs(const RoutesPointer& routes, std::vector<int32_t> src, std::vector<int32_t> dst,
+                      std::vector<double> num_bytes) {
   const analytic::Flows flows{std::move(src), std::move(dst), std::move(num_bytes)};
   analytic::RouteCosts costs;
   {
     py::gil_scoped_release release;
-    costs = analytic::route_costs(*router, flows);
+    costs = analytic::route_costs(*routes, flows);
   }
   const auto count = static_cast<py::ssize_t>(costs.latency_ps.size());
   return py::make_tuple(py::array_t<int64_t>(count, costs.latency_ps.data()), as_array(costs.seconds));
@@ -63,13 +64,13 @@ int64_t collective_time_ps(const std::string& collective, const std::string& alg
 }  // namespace
 
 void bind_analytic(py::module_& module) {
-  module.def("link_loads", &link_loads, "fabric"_a, "routing"_a, "src"_a, "dst"_a, "num_bytes"_a,
-             "Bytes that the flows put on every directed link, shape (links,).");
-  module.def("all_to_all_loads", &all_to_all_loads, "fabric"_a, "routing"_a, "num_bytes"_a,
-             "Bytes on every directed link when each working accelerator spreads num_bytes over all others.");
-  module.def("route_costs", &route_costs, "router"_a, "src"_a, "dst"_a, "num_bytes"_a,
+  module.def("link_loads", &link_loads, "routes"_a, "src"_a, "dst"_a, "num_bytes"_a,
+             "Bytes that the flows put on every engine link of one plane of each class; num_bytes of the mean plane.");
+  module.def("all_to_all_loads", &all_to_all_loads, "routes"_a, "members"_a, "num_bytes"_a,
+             "Bytes on every engine link when each member spreads num_bytes over all others.");
+  module.def("route_costs", &route_costs, "routes"_a, "src"_a, "dst"_a, "num_bytes"_a,
              "(latency [ps], seconds that the busiest link of the route needs) of every flow, all sent at once.");
-  module.def("headroom", &analytic::headroom, "fabric"_a, "loads"_a,
+  module.def("headroom", &analytic::headroom, "routes"_a, "loads"_a,
              "Largest factor by which loads (as rates) may grow until the first link is full.");
   module.def("collective_time_ps", &collective_time_ps, "collective"_a, "algorithm"_a, "num_bytes"_a, "num_ranks"_a,
              "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::make_pair(0, 0),

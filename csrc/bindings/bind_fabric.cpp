@@ -58,7 +58,11 @@ FabricPointer with_random_failures(const Fabric& self, const std::string& kind, 
 
 py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
   const std::vector<int32_t> hops = self.search_distances(accelerator);
-  return py::array_t<int32_t>(static_cast<py::ssize_t>(hops.size()), hops.data());
+  py::array_t<int32_t> of_vertex(self.num_vertices());
+  for (int32_t v = 0; v < self.num_vertices(); ++v) {
+    of_vertex.mutable_data()[v] = hops[static_cast<size_t>(v * self.num_phases())];
+  }
+  return of_vertex;
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// Binds the routing floor: routes of pairs, for inspection and tests; engines use routers inside the core.
+// Binds the routing floor: routes of pairs, for inspection and tests; engines use route tables inside the core.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
 #include "routing/registry.h"
+#include "routing/route_table.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -12,18 +13,25 @@ namespace rostam::bindings {
 
 namespace {
 
-using routing::Router;
+using routing::Route;
+using routing::RouteTable;
+// Planes that are alike: one of them, and how many there are.
+using Planes = std::vector<std::pair<std::shared_ptr<fabric::Fabric>, int32_t>>;
 
-std::shared_ptr<Router> make(const std::string& name, std::shared_ptr<fabric::Fabric> fabric, double message_overhead_s,
-                             bool enable_bundling) {
-  routing::RouterOptions options;
+std::shared_ptr<RouteTable> make(const std::string& name, const Planes& planes, double message_overhead_s,
+                                 bool enable_bundling) {
+  routing::PolicyOptions options;
   options.message_overhead = SimTime::from_seconds(message_overhead_s);
   options.enable_bundling = enable_bundling;
-  return routing::make_router(name, std::move(fabric), options);
+  std::vector<routing::PlaneClass> classes;
+  for (const auto& [fabric, num_planes] : planes) {
+    classes.push_back({routing::make_policy(name, fabric, options), num_planes});
+  }
+  return std::make_shared<RouteTable>(std::move(classes));
 }
 
-py::tuple route(const Router& self, int32_t src, int32_t dst, uint64_t message_hash) {
-  const routing::Route found = self.route(src, dst, message_hash);
+py::tuple route(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash) {
+  const Route found = *self.route_of({src, dst, hash});
   py::array_t<int32_t> links(static_cast<py::ssize_t>(found.links.size()));
   py::array_t<double> shares(static_cast<py::ssize_t>(found.links.size()));
   for (size_t i = 0; i < found.links.size(); ++i) {
@@ -33,25 +41,76 @@ py::tuple route(const Router& self, int32_t src, int32_t dst, uint64_t message_h
   return py::make_tuple(links, shares, found.latency.ps());
 }
 
+// One entry per lane: first and end of its links, latency [ps], planes, bytes per second, bytes of `num_bytes`.
+py::list lanes(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash, int64_t num_bytes) {
+  const Route found = *self.route_of({src, dst, hash});
+  py::list all;
+  if (found.lanes.empty()) return all;
+  const std::vector<int64_t> bytes = routing::lane_bytes(found, num_bytes);
+  for (size_t k = 0; k < found.lanes.size(); ++k) {
+    const routing::Lane& lane = found.lanes[k];
+    all.append(
+        py::make_tuple(lane.first_link, lane.end_link, lane.latency.ps(), lane.num_planes, lane.bytes_per_s, bytes[k]));
+  }
+  return all;
+}
+
+py::tuple steps(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash) {
+  const Route found = *self.route_of({src, dst, hash}, true);
+  py::list nodes, hops;
+  for (const routing::Steps::Node& node : found.steps.nodes) {
+    nodes.append(py::make_tuple(node.vertex, node.phase, node.first_hop, node.end_hop));
+  }
+  for (const routing::Steps::Hop& hop : found.steps.hops) hops.append(py::make_tuple(hop.link, hop.node));
+  return py::make_tuple(nodes, hops);
+}
+
+void set_route(RouteTable& self, int32_t src, int32_t dst, uint64_t hash, const std::vector<int32_t>& links,
+               const std::vector<double>& shares, int64_t latency_ps) {
+  Route given;
+  given.src = src;
+  given.dst = dst;
+  given.latency = SimTime::from_ps(latency_ps);
+  for (size_t i = 0; i < links.size(); ++i) given.links.push_back({links[i], shares.at(i)});
+  self.set_route({src, dst, hash}, std::move(given));
+}
+
 }  // namespace
 
 void bind_routing(py::module_& module) {
   module.def("routing_names", &routing::routing_names, "Names of the registered routings.");
-  module.def("routing_summary", &routing::routing_summary, "name"_a, "One line on a registered routing.");
-  module.def("make_router", &make, "name"_a, "fabric"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
-             "Build the routing `name` over `fabric`; the router keeps the fabric alive.");
-  py::class_<Router, std::shared_ptr<Router>>(module, "Router",
-                                              "Routes of accelerator pairs over engine links (links or bundles).")
+  module.def("routing_summary", &routing::routing_summary, "name"_a, "What a routing does, in one line.");
+  module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
+             "Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.");
+  py::class_<RouteTable, std::shared_ptr<RouteTable>>(
+      module, "RouteTable", "Routes of accelerator pairs over engine links (links or bundles) of all planes.")
       .def("route", &route, "src"_a, "dst"_a, "message_hash"_a = 0,
-           "Return (engine links, share of the flow on each, latency in ps) of a message.")
-      .def_property_readonly("is_hash_free", &Router::is_hash_free, "True if routes depend on the pair alone.")
+           "Return (engine links, share of the message on each, latency in ps) of a message.")
+      .def("lanes", &lanes, "src"_a, "dst"_a, "message_hash"_a = 0, "num_bytes"_a = 0,
+           "Return (first link, end, latency in ps, planes, bytes/s, bytes of num_bytes) per class of planes that "
+           "differ.")
+      .def("steps", &steps, "src"_a, "dst"_a, "message_hash"_a = 0,
+           "Return ([(vertex, phase, first hop, end)], [(engine link, node)]) that packets may walk, by level.")
+      .def("set_route", &set_route, "src"_a, "dst"_a, "message_hash"_a, "links"_a, "shares"_a, "latency_ps"_a,
+           "Messages of the channel take these links from now on.")
+      .def(
+          "unset_route",
+          [](RouteTable& self, int32_t src, int32_t dst, uint64_t hash) { self.unset_route({src, dst, hash}); },
+          "src"_a, "dst"_a, "message_hash"_a, "Back to the policy's route.")
+      .def_property_readonly("version", &RouteTable::version, "Counts changes of routes.")
+      .def_property_readonly("is_hash_free", &RouteTable::is_hash_free, "True if routes depend on the pair alone.")
       .def_property_readonly(
           "capacities",
-          [](const Router& self) {
-            return py::array_t<double>(static_cast<py::ssize_t>(self.capacities().size()), self.capacities().data());
+          [](const RouteTable& self) {
+            const std::vector<double>& values = self.links().capacities;
+            return py::array_t<double>(static_cast<py::ssize_t>(values.size()), values.data());
           },
           "Capacity of every engine link [bytes/s].")
-      .def_property_readonly("members", &Router::members, "The fabric links behind every engine link.");
+      .def_property_readonly(
+          "classes", [](const RouteTable& self) { return self.links().classes; }, "Class of every engine link.")
+      .def_property_readonly(
+          "members", [](const RouteTable& self) { return self.links().members; },
+          "The fabric links behind every engine link, numbered on from one class of planes to the next.");
 }
 
 }  // namespace rostam::bindings

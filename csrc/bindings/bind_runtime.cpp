@@ -176,17 +176,15 @@ py::dict result_dict(const SessionResult& result) {
                   "checks"_a = result.checks);
 }
 
-py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::Router> router,
+py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
-                     int32_t num_planes, int32_t min_iterations, int32_t max_iterations, double steady_tolerance,
-                     uint64_t seed, bool fold, const std::string& fidelity,
-                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     int32_t min_iterations, int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
+                     const std::string& fidelity, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
   options.min_collective_time = SimTime::from_ps(min_collective_ps);
   options.comm_compute_fraction = comm_compute_fraction;
-  options.num_planes = num_planes;
   options.min_iterations = min_iterations;
   options.max_iterations = max_iterations;
   options.steady_tolerance = steady_tolerance;
@@ -200,12 +198,12 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   SessionResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::Session(graph, router, options).run();
+    result = runtime::Session(graph, routes, options).run();
   }
   return result_dict(result);
 }
 
-py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelerators, const Array<int32_t>& src,
+py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
                    const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed,
                    const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
@@ -223,7 +221,7 @@ py::dict run_flows(std::shared_ptr<routing::Router> router, int32_t num_accelera
   runtime::FlowRunResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::FlowRun(router, num_accelerators, flows, links, moves, seed, fidelity).run();
+    result = runtime::FlowRun(routes, num_accelerators, flows, links, moves, seed, fidelity).run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
@@ -275,20 +273,19 @@ void bind_runtime(py::module_& module) {
            py::arg("start_ps"), py::arg("slots"),
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
       .def("freeze", &workload::freeze, "Checks and derives; nothing may be added after it.");
-  module.def("run_flows", &run_flows, py::arg("router"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
+  module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
              py::arg("seed") = 0, py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              py::arg("fidelity") = runtime::SessionOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
-  module.def("run_session", &run_session, py::arg("graph"), py::arg("router"), py::kw_only(),
+  module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
-             py::arg("num_planes") = 1, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
-             py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
-             py::arg("fidelity") = runtime::SessionOptions().fidelity,
+             py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
+             py::arg("seed") = 0, py::arg("fold") = true, py::arg("fidelity") = runtime::SessionOptions().fidelity,
              py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
-             "Runs a frozen task graph over a router's links without the GIL and returns arrays.");
+             "Runs a frozen task graph over a system's links without the GIL and returns arrays.");
 }
 
 }  // namespace rostam::bindings

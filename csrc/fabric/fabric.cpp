@@ -24,7 +24,7 @@ Fabric::Fabric(Blueprint blueprint) : blueprint_(std::move(blueprint)) {
   }
   link_failed_.assign(links().size(), 0);
   vertex_failed_.assign(static_cast<size_t>(num_vertices()), 0);
-  is_closed_form_valid_ = blueprint_.distance != nullptr;
+  is_closed_form_valid_ = blueprint_.distance != nullptr && blueprint_.path_rule == nullptr;
   index_links();
 }
 
@@ -97,18 +97,24 @@ std::vector<int32_t> Fabric::healthy_accelerators() const {
 }
 
 std::vector<int32_t> Fabric::search_distances(int32_t accelerator) const {
-  std::vector<int32_t> hops(static_cast<size_t>(num_vertices()), kUnreachable);
+  const int32_t phases = num_phases();
+  std::vector<int32_t> hops(static_cast<size_t>(num_vertices()) * static_cast<size_t>(phases), kUnreachable);
   if (is_vertex_failed(accelerator)) return hops;
-  std::vector<int32_t> queue{accelerator};
-  hops[static_cast<size_t>(accelerator)] = 0;
+  std::vector<int32_t> queue;
+  for (int32_t phase = 0; phase < phases; ++phase) {
+    queue.push_back(accelerator * phases + phase);
+    hops[static_cast<size_t>(queue.back())] = 0;
+  }
   for (size_t next = 0; next < queue.size(); ++next) {
-    const int32_t vertex = queue[next];
+    const int32_t vertex = queue[next] / phases, phase = queue[next] % phases;
     if (vertex != accelerator && !can_forward(vertex)) continue;
     for (const Hop& hop : in(vertex)) {
-      int32_t& there = hops[static_cast<size_t>(hop.neighbour)];
-      if (there != kUnreachable) continue;
-      there = hops[static_cast<size_t>(vertex)] + 1;
-      queue.push_back(hop.neighbour);
+      for (int32_t before = 0; before < phases; ++before) {
+        int32_t& there = hops[static_cast<size_t>(hop.neighbour * phases + before)];
+        if (there != kUnreachable || next_phase(before, hop.link) != phase) continue;
+        there = hops[static_cast<size_t>(queue[next])] + 1;
+        queue.push_back(hop.neighbour * phases + before);
+      }
     }
   }
   return hops;
@@ -121,7 +127,7 @@ int32_t Fabric::diameter() const {
   for (const int32_t dst : healthy) {
     const std::vector<int32_t> hops = search_distances(dst);
     for (const int32_t src : healthy) {
-      const int32_t here = hops[static_cast<size_t>(src)];
+      const int32_t here = hops[static_cast<size_t>(src * num_phases())];
       if (here == kUnreachable) {
         ROSTAM_THROW(NoRouteError, "no path is left from accelerator " << src << " to accelerator " << dst
                                                                        << " of fabric " << name());

@@ -47,6 +47,17 @@ class DistanceFunction {
   }
 };
 
+// Which paths a fabric allows where shortest ones are not what it routes by: a walk is in a phase, 0 at its source, and
+// each link leads to the next phase or may not be taken. Routes are the shortest of the allowed walks; phases are
+// what packets' virtual channels follow. Example: local, global, local of a Dragonfly.
+class PathRule {
+ public:
+  virtual ~PathRule() = default;
+  virtual int32_t num_phases() const = 0;
+  // The phase behind `link`, or -1 if a walk in `phase` may not take it.
+  virtual int32_t next_phase(int32_t phase, const Link& link) const = 0;
+};
+
 // What one fabric's file fills in. `forward_latency` is paid at every vertex that a path goes through, its ends
 // excluded. `bundles_collapse` says that wherever all minimal links out of a vertex are one bundle, the far
 // ends go on over the same bundles with equal weights, so that one of them may stand for all. `board_size`
@@ -62,6 +73,7 @@ struct Blueprint {
   int32_t board_size = 0;
   SimTime forward_latency;
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
+  std::shared_ptr<const PathRule> path_rule;         // none: all shortest paths; with one, distances are searched
   std::string no_route_hint;                         // ends the error of a pair without a path
 
   // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
@@ -129,8 +141,15 @@ class Fabric {
   // The closed form, or null where failures (or a custom fabric) leave only search.
   const DistanceFunction* closed_form() const { return is_closed_form_valid_ ? blueprint_.distance.get() : nullptr; }
 
-  // Hops from every vertex to `accelerator` over working parts, kUnreachable where there is no path.
-  // Cost: O(links).
+  // Phases of a walk; 1 where the fabric has no path rule.
+  int32_t num_phases() const { return blueprint_.path_rule ? blueprint_.path_rule->num_phases() : 1; }
+  // The phase behind the link, or -1 if a walk in `phase` may not take it.
+  int32_t next_phase(int32_t phase, int32_t link) const {
+    return blueprint_.path_rule ? blueprint_.path_rule->next_phase(phase, links()[static_cast<size_t>(link)]) : 0;
+  }
+
+  // Hops to `accelerator` over working parts, kUnreachable where there is no path, at vertex x num_phases() + phase.
+  // Cost: O(links x phases).
   std::vector<int32_t> search_distances(int32_t accelerator) const;
 
   // Longest shortest path between working accelerators [links].

@@ -66,7 +66,7 @@ void Fabric::fail_parts() {
   // Accelerators that forward nothing are missed by nobody else.
   const bool are_paths_whole = failures_.switches.empty() && failures_.cables.empty() &&
                                (failures_.accelerators.empty() || !blueprint_.accelerators_forward);
-  is_closed_form_valid_ = blueprint_.distance != nullptr && are_paths_whole;
+  is_closed_form_valid_ = is_closed_form_valid_ && are_paths_whole;
 }
 
 void Fabric::split_bundles() {

@@ -41,8 +41,8 @@ struct System {
 
 class SystemBuilder {
  public:
-  SystemBuilder(const TaskGraph& graph, const routing::Router& router)
-      : graph_(graph), router_(router), lister_(graph), end_points_(router) {}
+  SystemBuilder(const TaskGraph& graph, const routing::RouteTable& routes)
+      : graph_(graph), routes_(routes), lister_(graph), end_points_(routes) {}
 
   // False if the system is too large to refine.
   bool build() {
@@ -69,7 +69,7 @@ class SystemBuilder {
     auto [entry, is_new] = route_of_.try_emplace(uint64_t(uint32_t(from)) << 32 | uint32_t(to), 0);
     if (is_new) {
       entry->second = static_cast<uint32_t>(system.routes.size());
-      system.routes.push_back(router_.route(from, to, 0));
+      system.routes.push_back(*routes_.route_of({from, to, 0}));
       end_points_.check_route(system.routes.back(), from, to);
     }
     const routing::Route& route = system.routes[entry->second];
@@ -80,7 +80,7 @@ class SystemBuilder {
   }
 
   const TaskGraph& graph_;
-  const routing::Router& router_;
+  const routing::RouteTable& routes_;
   ChannelLister lister_;
   routing::EndPoints end_points_;
   std::unordered_map<uint64_t, uint32_t> route_of_;
@@ -95,13 +95,14 @@ struct Colours {
   std::vector<uint64_t> device, link, channel;
 };
 
-Colours initial_colours(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events) {
+Colours initial_colours(const TaskGraph& graph, const routing::RouteTable& routes,
+                        const std::vector<LinkEvent>& events) {
   Colours colours;
   for (const Device& device : graph.devices) {
     colours.device.push_back(mix(mix(uint64_t(device.program) << 32 | uint32_t(device.job)) + bits_of(device.slowdown) +
                                  mix(uint64_t(device.start.ps()))));
   }
-  for (const double capacity : router.capacities()) colours.link.push_back(mix(bits_of(capacity)));
+  for (const double capacity : routes.links().capacities) colours.link.push_back(mix(bits_of(capacity)));
   for (const LinkEvent& event : events) {
     colours.link[event.link] += mix(mix(uint64_t(event.time.ps())) + bits_of(event.bytes_per_s));
   }
@@ -199,7 +200,7 @@ void add_quotient_routes(const System& system, const std::vector<int32_t>& class
 }
 
 Folding make_folding(const TaskGraph& graph, const System& system, const Colours& colours,
-                     const routing::Router& router) {
+                     const routing::RouteTable& routes) {
   Folding folding;
   folding.is_folded = true;
   int32_t num_devices = 0, num_links = 0, num_channels = 0;
@@ -215,7 +216,7 @@ Folding make_folding(const TaskGraph& graph, const System& system, const Colours
   }
   folding.capacities.assign(num_links, 0);
   for (size_t l = 0; l < folding.class_of_link.size(); ++l) {
-    folding.capacities[folding.class_of_link[l]] = router.capacities()[l];
+    folding.capacities[folding.class_of_link[l]] = routes.links().capacities[l];
   }
   folding.channels = workload::ChannelTable(graph, folding.representative);
   folding.routes.resize(folding.channels.size());
@@ -225,32 +226,32 @@ Folding make_folding(const TaskGraph& graph, const System& system, const Colours
 
 }  // namespace
 
-Folding unfolded(const TaskGraph& graph, const routing::Router& router) {
+Folding unfolded(const TaskGraph& graph, const routing::RouteTable& routes) {
   Folding folding;
   folding.class_of_device.resize(graph.devices.size());
   std::iota(folding.class_of_device.begin(), folding.class_of_device.end(), 0);
   folding.representative = folding.class_of_device;
   folding.multiplicity.assign(graph.devices.size(), 1);
   folding.channels = workload::ChannelTable(graph, folding.representative);
-  folding.capacities = router.capacities();
+  folding.capacities = routes.links().capacities;
   folding.class_of_link.resize(folding.capacities.size());
   std::iota(folding.class_of_link.begin(), folding.class_of_link.end(), 0);
   return folding;
 }
 
-Folding fold(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events) {
-  SystemBuilder builder(graph, router);
-  if (!router.is_hash_free() || !builder.build()) return unfolded(graph, router);
-  Colours colours = initial_colours(graph, router, events);
+Folding fold(const TaskGraph& graph, const routing::RouteTable& routes, const std::vector<LinkEvent>& events) {
+  SystemBuilder builder(graph, routes);
+  if (!routes.is_hash_free() || !builder.build()) return unfolded(graph, routes);
+  Colours colours = initial_colours(graph, routes, events);
   size_t num_classes = 0;
   for (int round = 0; round < kMaxRounds; ++round) {
     refine_once(builder.system, colours);
     const size_t found =
         count_distinct(colours.device) + count_distinct(colours.link) + count_distinct(colours.channel);
-    if (found == num_classes) return make_folding(graph, builder.system, colours, router);
+    if (found == num_classes) return make_folding(graph, builder.system, colours, routes);
     num_classes = found;
   }
-  return unfolded(graph, router);
+  return unfolded(graph, routes);
 }
 
 }  // namespace rostam::folding

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "routing/router.h"
+#include "routing/route_table.h"
 #include "workload/channels.h"
 #include "workload/task_graph.h"
 
@@ -37,10 +37,10 @@ struct LinkEvent {
 };
 
 // The identity: every device and link simulated.
-Folding unfolded(const TaskGraph& graph, const routing::Router& router);
+Folding unfolded(const TaskGraph& graph, const routing::RouteTable& routes);
 
 // The coarsest equitable partition, or the identity where routes are hashed, refinement does not pay, or the
 // system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
-Folding fold(const TaskGraph& graph, const routing::Router& router, const std::vector<LinkEvent>& events);
+Folding fold(const TaskGraph& graph, const routing::RouteTable& routes, const std::vector<LinkEvent>& events);
 
 }  // namespace rostam::folding

@@ -1,6 +1,6 @@
 // LinkTable: the links of a system as engines see them, by id. An engine link is one directed link of the fabric, a
 // bundle of equal ones, or, in a folded system, one that stands for a class.
-// Example: LinkTable(*fabric, engine_links)[0].bytes_per_s; LinkTable({1e9, 1e9}) for two links with nothing known.
+// Example: LinkTable(routes.links())[0].bytes_per_s; LinkTable({1e9, 1e9}) for two links with nothing known.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class LinkTable {
   LinkTable() = default;
   // Links of class 0 that stand for no fabric link. Units: [bytes/s].
   explicit LinkTable(const std::vector<double>& capacities);
-  // The links of one plane.
-  LinkTable(const fabric::Fabric& fabric, const routing::EngineLinks& links);
+  // The links of a route table.
+  explicit LinkTable(const routing::EngineLinks& links);
 
   int32_t size() const { return static_cast<int32_t>(links_.size()); }
   const EngineLink& operator[](int32_t link) const { return links_[static_cast<size_t>(link)]; }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "network/link_table.h"
-#include "routing/router.h"
+#include "routing/route.h"
 #include "sim/event_queue.h"
 
 namespace rostam::network {

@@ -13,16 +13,19 @@ constexpr double kBytesSlack = 1e-9;  // relative; flows in flight are counted b
 
 }  // namespace
 
-EndPoints::EndPoints(const Router& router) {
-  const fabric::Fabric& fabric = router.fabric();
-  const int32_t num_accelerators = fabric.num_accelerators();
-  for (const std::vector<int32_t>& members : router.members()) {
-    first_.push_back(static_cast<uint32_t>(ends_.size()));
-    const double share = 1.0 / static_cast<double>(members.size());
-    for (const int32_t member : members) {
-      const fabric::Link& link = fabric.links()[static_cast<size_t>(member)];
-      if (link.src < num_accelerators) ends_.push_back({link.src, share});
-      if (link.dst < num_accelerators) ends_.push_back({link.dst, -share});
+EndPoints::EndPoints(const RouteTable& routes) {
+  const int32_t num_accelerators = routes.num_accelerators();
+  for (const PlaneClass& planes : routes.planes()) {
+    const std::vector<fabric::Link>& links = planes.policy->fabric().links();
+    for (const std::vector<int32_t>& members : planes.policy->links().members) {
+      first_.push_back(static_cast<uint32_t>(ends_.size()));
+      num_planes_.push_back(routes.planes().size() > 1 ? planes.num_planes : 1);
+      const double share = 1.0 / static_cast<double>(members.size());
+      for (const int32_t member : members) {
+        const fabric::Link& link = links[static_cast<size_t>(member)];
+        if (link.src < num_accelerators) ends_.push_back({link.src, share});
+        if (link.dst < num_accelerators) ends_.push_back({link.dst, -share});
+      }
     }
   }
   first_.push_back(static_cast<uint32_t>(ends_.size()));
@@ -30,17 +33,23 @@ EndPoints::EndPoints(const Router& router) {
 }
 
 void EndPoints::check_route(const Route& route, int32_t src, int32_t dst) {
-  for (const LinkShare& hop : route.links) {
-    for (uint32_t k = first_[hop.link]; k < first_[hop.link + 1]; ++k) {
-      net_[ends_[k].accelerator] += hop.share * ends_[k].share;
+  const LinkShare* links = route.links.data();
+  if (route.lanes.empty()) check_links(links, links + route.links.size(), src, dst);
+  for (const Lane& lane : route.lanes) check_links(links + lane.first_link, links + lane.end_link, src, dst);
+}
+
+void EndPoints::check_links(const LinkShare* first, const LinkShare* last, int32_t src, int32_t dst) {
+  for (const LinkShare* hop = first; hop != last; ++hop) {
+    for (uint32_t k = first_[hop->link]; k < first_[hop->link + 1]; ++k) {
+      net_[ends_[k].accelerator] += hop->share * ends_[k].share;
     }
   }
   net_[src] -= 1;
   net_[dst] += 1;
   const auto take = [this](int32_t accelerator) { return std::exchange(net_[accelerator], 0.0); };
   double worst = std::max(std::abs(take(src)), std::abs(take(dst)));
-  for (const LinkShare& hop : route.links) {
-    for (uint32_t k = first_[hop.link]; k < first_[hop.link + 1]; ++k) {
+  for (const LinkShare* hop = first; hop != last; ++hop) {
+    for (uint32_t k = first_[hop->link]; k < first_[hop->link + 1]; ++k) {
       worst = std::max(worst, std::abs(take(ends_[k].accelerator)));
     }
   }
@@ -56,9 +65,10 @@ void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::ve
     total[a] = received[a] + sent[a];
   }
   for (size_t link = 0; link < link_bytes.size(); ++link) {
+    const double bytes = link_bytes[link] * num_planes_[link];
     for (uint32_t k = first_[link]; k < first_[link + 1]; ++k) {
-      net[ends_[k].accelerator] += link_bytes[link] * ends_[k].share;
-      total[ends_[k].accelerator] += link_bytes[link] * std::abs(ends_[k].share);
+      net[ends_[k].accelerator] += bytes * ends_[k].share;
+      total[ends_[k].accelerator] += bytes * std::abs(ends_[k].share);
     }
   }
   for (size_t a = 0; a < net.size(); ++a) {

@@ -6,23 +6,27 @@
 #include <cstdint>
 #include <vector>
 
-#include "routing/router.h"
+#include "routing/route_table.h"
 
 namespace rostam::routing {
 
 class EndPoints {
  public:
-  explicit EndPoints(const Router& router);
+  explicit EndPoints(const RouteTable& routes);
 
-  // Throws: InternalError unless the route starts at accelerator `src` and ends at `dst`, with all of the transfer.
+  // Throws: InternalError unless the route starts at accelerator `src` and ends at `dst`, with all of the transfer; of
+  // a route with lanes each lane.
   void check_route(const Route& route, int32_t src, int32_t dst);
 
   // For every accelerator, bytes on outgoing links minus bytes on incoming ones must be what it sent minus what it
-  // received. Units: link_bytes over engine links, the others over accelerators [bytes]. Throws: InternalError.
+  // received; where planes differ over all of them. Units: link_bytes over engine links, the others over accelerators
+  // [bytes]. Throws: InternalError.
   void check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
                    const std::vector<double>& received) const;
 
  private:
+  void check_links(const LinkShare* first, const LinkShare* last, int32_t src, int32_t dst);
+
   // Share of an engine link's load that leaves (> 0) or enters (< 0) an accelerator.
   struct End {
     int32_t accelerator;
@@ -30,7 +34,8 @@ class EndPoints {
   };
   std::vector<uint32_t> first_;  // per engine link, into ends_; one more at the end
   std::vector<End> ends_;
-  std::vector<double> net_;  // scratch of check_route, 0 between calls
+  std::vector<int32_t> num_planes_;  // per engine link: that it stands for
+  std::vector<double> net_;          // scratch of check_route, 0 between calls
 };
 
 }  // namespace rostam::routing

@@ -1,6 +1,7 @@
 #include "routing/engine_links.h"
 
 #include <unordered_map>
+#include <utility>
 
 namespace rostam::routing {
 
@@ -15,10 +16,23 @@ EngineLinks::EngineLinks(const fabric::Fabric& fabric, bool enable_bundling) {
     if (engine_link == fresh) {
       members.emplace_back();
       capacities.push_back(0);
+      classes.push_back(static_cast<int32_t>(fabric.class_of(links[i])));
     }
     of_link.push_back(engine_link);
     capacities[static_cast<size_t>(engine_link)] += links[i].capacity_bytes_per_s;
     members[static_cast<size_t>(engine_link)].push_back(static_cast<int32_t>(i));
+  }
+}
+
+void EngineLinks::append(const EngineLinks& other) {
+  const auto num_fabric_links = static_cast<int32_t>(of_link.size());
+  const auto num_engine_links = static_cast<int32_t>(capacities.size());
+  for (const int32_t link : other.of_link) of_link.push_back(link + num_engine_links);
+  capacities.insert(capacities.end(), other.capacities.begin(), other.capacities.end());
+  classes.insert(classes.end(), other.classes.begin(), other.classes.end());
+  for (std::vector<int32_t> links : other.members) {
+    for (int32_t& link : links) link += num_fabric_links;
+    members.push_back(std::move(links));
   }
 }
 

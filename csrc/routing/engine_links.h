@@ -1,4 +1,4 @@
-// EngineLinks: the links as engines see them, each one directed link or one bundle of equal links.
+// EngineLinks: the links of one plane as engines see them, each one directed link or one bundle of equal links.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,15 @@
 namespace rostam::routing {
 
 struct EngineLinks {
+  EngineLinks() = default;
   EngineLinks(const fabric::Fabric& fabric, bool enable_bundling);
+
+  // Adds those of another plane, its fabric links numbered on.
+  void append(const EngineLinks& other);
 
   std::vector<int32_t> of_link;               // fabric link -> engine link
   std::vector<double> capacities;             // [bytes/s], the sum over the members
+  std::vector<int32_t> classes;               // fabric::LinkClass of the members
   std::vector<std::vector<int32_t>> members;  // engine link -> fabric links
 };
 

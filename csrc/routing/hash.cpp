@@ -1,7 +1,6 @@
 // hash routing: one minimal path per message, drawn hop by hop from a seeded hash of message and pair (MODEL F18).
 #include <utility>
 
-#include "routing/engine_links.h"
 #include "routing/minimal_paths.h"
 #include "routing/registry.h"
 #include "sim/random.h"
@@ -10,42 +9,52 @@ namespace rostam::routing {
 
 namespace {
 
-class HashRouter : public Router {
+class HashPolicy : public RoutePolicy {
  public:
-  HashRouter(std::shared_ptr<const fabric::Fabric> fabric, const RouterOptions& options)
+  HashPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options)
       : links_(*fabric, false), overhead_(options.message_overhead), paths_(std::move(fabric)) {}
 
-  Route route(int32_t src, int32_t dst, uint64_t message_hash) const override {
+  Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
     paths_.aim(dst);
     paths_.check_pair(src);
     const fabric::Fabric& fabric = paths_.fabric();
-    uint64_t state = mix(message_hash ^ mix((static_cast<uint64_t>(src) << 32) | static_cast<uint32_t>(dst)));
+    uint64_t state = mix(query.hash ^ mix((static_cast<uint64_t>(src) << 32) | static_cast<uint32_t>(dst)));
     Route route;
     route.src = src;
     route.dst = dst;
     route.latency = overhead_;
-    for (int32_t vertex = src; vertex != dst;) {
+    if (query.wants_steps) route.steps.nodes.push_back({src, 0, 0, 0});
+    for (int32_t place = paths_.start(src); place != paths_.end();) {
       hops_.clear();
-      paths_.append_next_hops(vertex, hops_);
-      ROSTAM_CHECK(!hops_.empty(), "vertex " << vertex << " has no hop towards accelerator " << dst);
+      paths_.append_next_hops(place, hops_);
+      ROSTAM_CHECK(!hops_.empty(), "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst);
       state = mix(state);
       const fabric::Hop& hop = hops_[state % hops_.size()];
       const size_t link = static_cast<size_t>(hop.link);
       route.links.push_back({links_.of_link[link], 1.0});
       route.latency += fabric.links()[link].latency;
-      if (hop.neighbour != dst) route.latency += fabric.forward_latency();
-      vertex = hop.neighbour;
+      if (hop.neighbour != paths_.end()) route.latency += fabric.forward_latency();
+      if (query.wants_steps) add_step(route, hop);
+      place = hop.neighbour;
     }
     return route;
   }
 
   const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   bool is_hash_free() const override { return false; }
-  const std::vector<double>& capacities() const override { return links_.capacities; }
-  const std::vector<std::vector<int32_t>>& members() const override { return links_.members; }
+  const EngineLinks& links() const override { return links_; }
 
  private:
+  void add_step(Route& route, const fabric::Hop& hop) const {
+    Steps& steps = route.steps;
+    const auto first = static_cast<uint32_t>(steps.hops.size());
+    steps.nodes.back().first_hop = first;
+    steps.nodes.back().end_hop = first + 1;
+    steps.hops.push_back({route.links.back().link, static_cast<uint32_t>(steps.nodes.size())});
+    steps.nodes.push_back({paths_.vertex_of(hop.neighbour), paths_.phase_of(hop.neighbour), first + 1, first + 1});
+  }
+
   EngineLinks links_;
   SimTime overhead_;
   mutable MinimalPaths paths_;
@@ -54,8 +63,9 @@ class HashRouter : public Router {
 
 }  // namespace
 
-std::unique_ptr<Router> make_hash_router(std::shared_ptr<const fabric::Fabric> fabric, const RouterOptions& options) {
-  return std::make_unique<HashRouter>(std::move(fabric), options);
+std::unique_ptr<RoutePolicy> make_hash_policy(std::shared_ptr<const fabric::Fabric> fabric,
+                                              const PolicyOptions& options) {
+  return std::make_unique<HashPolicy>(std::move(fabric), options);
 }
 
 }  // namespace rostam::routing

@@ -21,8 +21,8 @@ HopSpan between(HopSpan hops, int32_t first, int32_t last) {
 }  // namespace
 
 MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric)
-    : fabric_(std::move(fabric)), function_(fabric_->closed_form()) {
-  const size_t row_bytes = sizeof(int32_t) * static_cast<size_t>(fabric_->num_vertices());
+    : fabric_(std::move(fabric)), function_(fabric_->closed_form()), num_phases_(fabric_->num_phases()) {
+  const size_t row_bytes = sizeof(int32_t) * static_cast<size_t>(num_places());
   max_rows_ = std::max<size_t>(1, kMaxCacheBytes / row_bytes);
 }
 
@@ -51,7 +51,23 @@ const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
   return &rows_.front().second;
 }
 
+void MinimalPaths::append_allowed_hops(int32_t place, std::vector<Hop>& hops) const {
+  const int32_t here = distance(place);
+  for (const Hop& hop : fabric_->out(vertex_of(place))) {
+    const int32_t phase = fabric_->next_phase(phase_of(place), hop.link);
+    if (phase < 0) continue;
+    const int32_t there = hop.neighbour == dst_ ? end() : hop.neighbour * num_phases_ + phase;
+    if (distance(there) == here - 1 && (there == end() || fabric_->can_forward(hop.neighbour))) {
+      hops.push_back({hop.link, there});
+    }
+  }
+}
+
 void MinimalPaths::append_next_hops(int32_t vertex, std::vector<Hop>& hops) const {
+  if (num_phases_ > 1) {
+    append_allowed_hops(vertex, hops);
+    return;
+  }
   const HopSpan out = fabric_->out(vertex);
   int32_t first = dst_;
   int32_t last = dst_ + 1;
@@ -79,7 +95,7 @@ void MinimalPaths::check_pair(int32_t src) const {
                                                              << " has failed");
     }
   }
-  if (distance(src) < fabric::kUnreachable) return;
+  if (distance(start(src)) < fabric::kUnreachable) return;
   if (!fabric_->no_route_hint().empty()) {
     ROSTAM_THROW(NoRouteError, "no path from accelerator " << src << " to accelerator " << dst_ << " of fabric "
                                                            << fabric_->name() << ": " << fabric_->no_route_hint());

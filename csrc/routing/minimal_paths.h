@@ -1,6 +1,7 @@
 // MinimalPaths: the minimal next hops towards one destination at a time, from the fabric's distance function.
 // After failures distances come from breadth-first searches, kept for the latest destinations only.
-// Example: paths.aim(dst); paths.append_next_hops(src, hops);
+// A walk is at a place: a vertex in a phase (fabric::PathRule), the vertex itself where there is one phase only.
+// Example: paths.aim(dst); paths.append_next_hops(paths.start(src), hops);
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,21 @@ class MinimalPaths {
   // Makes accelerator `dst` the destination of the calls below. Cost: O(1), or a search after failures.
   void aim(int32_t dst);
 
-  // Hops from `vertex` to the destination, kUnreachable where none are left. In the closed form an
+  int32_t num_places() const { return fabric_->num_vertices() * num_phases_; }
+  int32_t start(int32_t src) const { return src * num_phases_; }
+  int32_t end() const { return dst_ * num_phases_; }  // in whatever phase a walk ends
+  int32_t vertex_of(int32_t place) const { return num_phases_ == 1 ? place : place / num_phases_; }
+  int32_t phase_of(int32_t place) const { return num_phases_ == 1 ? 0 : place % num_phases_; }
+
+  // Hops from a place to the destination, kUnreachable where none are left. In the closed form an
   // accelerator that failed counts as if it worked: see check_pair.
-  int32_t distance(int32_t vertex) const {
-    return row_ != nullptr ? (*row_)[static_cast<size_t>(vertex)] : function_->distance(vertex, dst_);
+  int32_t distance(int32_t place) const {
+    return row_ != nullptr ? (*row_)[static_cast<size_t>(place)] : function_->distance(place, dst_);
   }
 
-  // Appends the hops out of `vertex` that lie on minimal paths. REQUIRES: vertex != the destination.
-  // Cost: O(hops appended) where the fabric knows their range, else O(degree).
-  void append_next_hops(int32_t vertex, std::vector<fabric::Hop>& hops) const;
+  // Appends the hops out of a place that lie on minimal paths; their `neighbour` is the place they lead to.
+  // REQUIRES: place != end(). Cost: O(hops appended) where the fabric knows their range, else O(degree).
+  void append_next_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
 
   // Throws: NoRouteError naming the pair if `src` cannot reach the destination.
   void check_pair(int32_t src) const;
@@ -39,9 +46,11 @@ class MinimalPaths {
  private:
   using Row = std::vector<int32_t>;
   const Row* search(int32_t dst);
+  void append_allowed_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
 
   std::shared_ptr<const fabric::Fabric> fabric_;
   const fabric::DistanceFunction* function_;  // null: search
+  int32_t num_phases_;
   int32_t dst_ = -1;
   const Row* row_ = nullptr;  // of dst_, when searched
   size_t max_rows_ = 1;

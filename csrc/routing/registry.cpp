@@ -8,17 +8,17 @@ namespace {
 
 struct Entry {
   const char* name;
+  std::unique_ptr<RoutePolicy> (*make)(std::shared_ptr<const fabric::Fabric>, const PolicyOptions&);
   const char* summary;
-  std::unique_ptr<Router> (*make)(std::shared_ptr<const fabric::Fabric>, const RouterOptions&);
 };
 
 constexpr Entry kEntries[] = {
-#define ROSTAM_ROUTING(name, summary) {#name, summary, &make_##name##_router},
+#define ROSTAM_ROUTING(name, summary) {#name, &make_##name##_policy, summary},
 #include "routing/builtin.inc"
 #undef ROSTAM_ROUTING
 };
 
-const Entry& entry_of(const std::string& name) {
+const Entry& find(const std::string& name) {
   std::string known;
   for (const Entry& entry : kEntries) {
     if (name == entry.name) return entry;
@@ -29,12 +29,12 @@ const Entry& entry_of(const std::string& name) {
 
 }  // namespace
 
-std::unique_ptr<Router> make_router(const std::string& name, std::shared_ptr<const fabric::Fabric> fabric,
-                                    const RouterOptions& options) {
-  return entry_of(name).make(std::move(fabric), options);
+std::unique_ptr<RoutePolicy> make_policy(const std::string& name, std::shared_ptr<const fabric::Fabric> fabric,
+                                         const PolicyOptions& options) {
+  return find(name).make(std::move(fabric), options);
 }
 
-std::string routing_summary(const std::string& name) { return entry_of(name).summary; }
+std::string routing_summary(const std::string& name) { return find(name).summary; }
 
 std::vector<std::string> routing_names() {
   std::vector<std::string> names;

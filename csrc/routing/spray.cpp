@@ -3,9 +3,9 @@
 // bundle's, so that a route on a tree costs a few steps however many spines there are.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
-#include "routing/engine_links.h"
 #include "routing/minimal_paths.h"
 #include "routing/registry.h"
 
@@ -16,34 +16,102 @@ namespace {
 // Sums of n-ths that should make 1 differ from it by rounding alone.
 constexpr double kRounding = 1e-12;
 
-class SprayRouter : public Router {
+// Sprays the bytes of many sources towards one destination at once: places in order of falling distance hand on what
+// they hold in equal parts.
+class SprayLoads {
  public:
-  SprayRouter(std::shared_ptr<const fabric::Fabric> fabric, const RouterOptions& options)
+  SprayLoads(MinimalPaths& paths, const EngineLinks& links, std::vector<double>& loads)
+      : paths_(paths), links_(links), loads_(loads), held_(static_cast<size_t>(paths.num_places()), 0.0) {}
+
+  void aim(int32_t dst) {
+    dst_ = dst;
+    paths_.aim(dst);
+  }
+
+  void inject(int32_t src, double num_bytes) {
+    if (src == dst_ || num_bytes == 0) return;
+    paths_.check_pair(src);
+    hold(paths_.start(src), num_bytes);
+  }
+
+  void deliver() {
+    for (size_t far = levels_.size(); far-- > 1;) {
+      for (const int32_t place : levels_[far]) hand_on(place);
+      levels_[far].clear();
+    }
+    if (!levels_.empty()) levels_[0].clear();
+    held_[static_cast<size_t>(paths_.end())] = 0;
+  }
+
+ private:
+  void hold(int32_t place, double num_bytes) {
+    double& held = held_[static_cast<size_t>(place)];
+    if (held == 0) {
+      const size_t far = static_cast<size_t>(paths_.distance(place));
+      if (levels_.size() <= far) levels_.resize(far + 1);
+      levels_[far].push_back(place);
+    }
+    held += num_bytes;
+  }
+
+  void hand_on(int32_t place) {
+    hops_.clear();
+    paths_.append_next_hops(place, hops_);
+    ROSTAM_CHECK(!hops_.empty(), "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst_);
+    const double part = held_[static_cast<size_t>(place)] / static_cast<double>(hops_.size());
+    held_[static_cast<size_t>(place)] = 0;
+    for (const fabric::Hop& hop : hops_) {
+      loads_[static_cast<size_t>(links_.of_link[static_cast<size_t>(hop.link)])] += part;
+      hold(hop.neighbour, part);
+    }
+  }
+
+  MinimalPaths& paths_;
+  const EngineLinks& links_;
+  std::vector<double>& loads_;
+  int32_t dst_ = -1;
+  std::vector<double> held_;
+  std::vector<std::vector<int32_t>> levels_;  // places that hold bytes, by distance
+  std::vector<fabric::Hop> hops_;
+};
+
+class SprayPolicy : public RoutePolicy {
+ public:
+  SprayPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options)
       : links_(*fabric, options.enable_bundling),
         overhead_(options.message_overhead),
+        is_bundled_(options.enable_bundling),
         can_collapse_(options.enable_bundling && fabric->bundles_collapse()),
-        weight_(static_cast<size_t>(fabric->num_vertices()), 0.0),
-        latency_(static_cast<size_t>(fabric->num_vertices())),
         position_(links_.members.size(), -1),
-        paths_(std::move(fabric)) {}
+        paths_(std::move(fabric)) {
+    const auto num_places = static_cast<size_t>(paths_.num_places());
+    weight_.assign(num_places, 0.0);
+    latency_.resize(num_places);
+  }
 
-  Route route(int32_t src, int32_t dst, uint64_t /*message_hash*/) const override {
+  Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
+    ROSTAM_CHECK(!query.wants_steps || !is_bundled_, "steps are asked for of bundled links");
     paths_.aim(dst);
     paths_.check_pair(src);
     Route route;
     route.src = src;
     route.dst = dst;
-    level_.assign(1, src);
-    weight_[static_cast<size_t>(src)] = 1;
-    latency_[static_cast<size_t>(src)] = overhead_;
-    while (level_.front() != dst) {
+    const int32_t start = paths_.start(src), end = paths_.end();
+    level_.assign(1, start);
+    weight_[static_cast<size_t>(start)] = 1;
+    latency_[static_cast<size_t>(start)] = overhead_;
+    if (query.wants_steps) {
+      node_.resize(weight_.size());
+      add_node(start, route.steps);
+    }
+    while (level_.front() != end) {
       next_level_.clear();
-      for (const int32_t vertex : level_) leave(vertex, dst, route);
+      for (const int32_t place : level_) leave(place, query.wants_steps, route);
       level_.swap(next_level_);
     }
-    weight_[static_cast<size_t>(dst)] = 0;
-    route.latency = latency_[static_cast<size_t>(dst)];
+    weight_[static_cast<size_t>(end)] = 0;
+    route.latency = latency_[static_cast<size_t>(end)];
     for (LinkShare& part : route.links) {
       position_[static_cast<size_t>(part.link)] = -1;
       if (std::abs(part.share - 1) < kRounding) part.share = 1;
@@ -53,31 +121,70 @@ class SprayRouter : public Router {
 
   const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   bool is_hash_free() const override { return true; }
-  const std::vector<double>& capacities() const override { return links_.capacities; }
-  const std::vector<std::vector<int32_t>>& members() const override { return links_.members; }
+  const EngineLinks& links() const override { return links_; }
+
+  void add_loads(const Flows& flows, std::vector<double>& loads) const override {
+    std::vector<size_t> order(flows.src.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return flows.dst[a] < flows.dst[b]; });
+    SprayLoads sprayed(paths_, links_, loads);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const size_t flow = order[i];
+      if (i == 0 || flows.dst[flow] != flows.dst[order[i - 1]]) {
+        if (i > 0) sprayed.deliver();
+        sprayed.aim(flows.dst[flow]);
+      }
+      sprayed.inject(flows.src[flow], flows.num_bytes[flow]);
+    }
+    if (!order.empty()) sprayed.deliver();
+  }
+
+  void add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
+                         std::vector<double>& loads) const override {
+    SprayLoads sprayed(paths_, links_, loads);
+    for (const int32_t dst : members) {
+      sprayed.aim(dst);
+      for (const int32_t src : members) sprayed.inject(src, num_bytes);
+      sprayed.deliver();
+    }
+  }
 
  private:
-  // Moves the weight that reached `vertex` over its minimal links into the next level.
-  void leave(int32_t vertex, int32_t dst, Route& route) const {
+  // Moves the weight that reached `place` over its minimal links into the next level.
+  void leave(int32_t place, bool wants_steps, Route& route) const {
     hops_.clear();
-    paths_.append_next_hops(vertex, hops_);
-    ROSTAM_CHECK(!hops_.empty(), "vertex " << vertex << " has no hop towards accelerator " << dst);
+    paths_.append_next_hops(place, hops_);
+    ROSTAM_CHECK(!hops_.empty(),
+                 "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << route.dst);
     if (can_collapse_ && is_one_bundle()) hops_.resize(1);
     const fabric::Fabric& fabric = paths_.fabric();
-    const double share = weight_[static_cast<size_t>(vertex)] / static_cast<double>(hops_.size());
-    const SimTime left_at = latency_[static_cast<size_t>(vertex)];
-    weight_[static_cast<size_t>(vertex)] = 0;
+    const double share = weight_[static_cast<size_t>(place)] / static_cast<double>(hops_.size());
+    const SimTime left_at = latency_[static_cast<size_t>(place)];
+    weight_[static_cast<size_t>(place)] = 0;
+    if (wants_steps) route.steps.nodes[node_[static_cast<size_t>(place)]].first_hop = next_hop(route.steps);
     for (const fabric::Hop& hop : hops_) {
       const size_t link = static_cast<size_t>(hop.link);
       add(links_.of_link[link], share, route);
       SimTime arrival = left_at + fabric.links()[link].latency;
-      if (hop.neighbour != dst) arrival += fabric.forward_latency();
+      if (hop.neighbour != paths_.end()) arrival += fabric.forward_latency();
       double& weight = weight_[static_cast<size_t>(hop.neighbour)];
       SimTime& latest = latency_[static_cast<size_t>(hop.neighbour)];
-      if (weight == 0) next_level_.push_back(hop.neighbour);
+      if (weight == 0) {
+        next_level_.push_back(hop.neighbour);
+        if (wants_steps) add_node(hop.neighbour, route.steps);
+      }
       latest = weight == 0 ? arrival : std::max(latest, arrival);
       weight += share;
+      if (wants_steps) route.steps.hops.push_back({links_.of_link[link], node_[static_cast<size_t>(hop.neighbour)]});
     }
+    if (wants_steps) route.steps.nodes[node_[static_cast<size_t>(place)]].end_hop = next_hop(route.steps);
+  }
+
+  static uint32_t next_hop(const Steps& steps) { return static_cast<uint32_t>(steps.hops.size()); }
+
+  void add_node(int32_t place, Steps& steps) const {
+    node_[static_cast<size_t>(place)] = static_cast<uint32_t>(steps.nodes.size());
+    steps.nodes.push_back({paths_.vertex_of(place), paths_.phase_of(place), 0, 0});
   }
 
   bool is_one_bundle() const {
@@ -99,11 +206,13 @@ class SprayRouter : public Router {
 
   EngineLinks links_;
   SimTime overhead_;
+  bool is_bundled_;
   bool can_collapse_;
   // Working memory of route(), all zero (or -1) between calls.
-  mutable std::vector<double> weight_;     // share that reached a vertex of the level in work
+  mutable std::vector<double> weight_;     // share that reached a place of the level in work
   mutable std::vector<SimTime> latency_;   // of the slowest path there
   mutable std::vector<int32_t> position_;  // engine link -> place in the route
+  mutable std::vector<uint32_t> node_;     // of the steps, where they are asked for
   mutable std::vector<int32_t> level_;
   mutable std::vector<int32_t> next_level_;
   mutable std::vector<fabric::Hop> hops_;
@@ -112,8 +221,9 @@ class SprayRouter : public Router {
 
 }  // namespace
 
-std::unique_ptr<Router> make_spray_router(std::shared_ptr<const fabric::Fabric> fabric, const RouterOptions& options) {
-  return std::make_unique<SprayRouter>(std::move(fabric), options);
+std::unique_ptr<RoutePolicy> make_spray_policy(std::shared_ptr<const fabric::Fabric> fabric,
+                                               const PolicyOptions& options) {
+  return std::make_unique<SprayPolicy>(std::move(fabric), options);
 }
 
 }  // namespace rostam::routing

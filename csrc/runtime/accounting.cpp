@@ -142,7 +142,7 @@ void Session::check_accelerators() {
       count_on_wire(one.source, folding_.class_of_device[one.peer], one.bytes);
     }
   }
-  const auto num_accelerators = static_cast<size_t>(router_->fabric().num_accelerators());
+  const auto num_accelerators = static_cast<size_t>(route_table_->num_accelerators());
   std::vector<double> link_bytes, sent(num_accelerators), received(num_accelerators);
   for (const int32_t link : folding_.class_of_link) link_bytes.push_back(bytes[link]);
   for (size_t d = 0; d < graph_->devices.size(); ++d) {

@@ -4,16 +4,16 @@
 
 namespace rostam::runtime {
 
-FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
+FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
                  std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
                  const std::string& fidelity)
-    : router_(std::move(router)),
+    : routes_(std::move(routes)),
       flows_(std::move(flows)),
       link_events_(std::move(link_events)),
       reroutes_(std::move(reroutes)),
-      end_points_(*router_),
+      end_points_(*routes_),
       events_(*this),
-      network_(network::make_network(fidelity, queue_, network::LinkTable(router_->capacities()), *this)),
+      network_(network::make_network(fidelity, queue_, network::LinkTable(routes_->links()), *this)),
       ids_(flows_.size(), 0),
       is_active_(flows_.size(), 0),
       is_cut_(flows_.size(), 0) {
@@ -21,7 +21,7 @@ FlowRun::FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_acce
   result_.delivered_ps.assign(flows_.size(), -1);
   result_.bytes_left.assign(flows_.size(), 0);
   const auto num_flows = static_cast<int32_t>(flows_.size());
-  const auto num_links = static_cast<int32_t>(router_->capacities().size());
+  const auto num_links = static_cast<int32_t>(routes_->links().capacities.size());
   for (size_t f = 0; f < flows_.size(); ++f) {
     const FlowSpec& flow = flows_[f];
     const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 && flow.dst < num_accelerators &&
@@ -58,7 +58,7 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
 
 network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
   const FlowSpec& spec = flows_[flow];
-  const routing::Route route = router_->route(spec.src, spec.dst, hash);
+  const routing::Route route = *routes_->route_of({spec.src, spec.dst, hash});
   end_points_.check_route(route, spec.src, spec.dst);
   return network_->add_route(route, static_cast<uint64_t>(flow));
 }
@@ -120,7 +120,7 @@ void FlowRun::check_all_arrived() const {
 
 // MODEL K29, with what was sent of flows that were cut off.
 void FlowRun::check_accelerators() {
-  const auto num_accelerators = static_cast<size_t>(router_->fabric().num_accelerators());
+  const auto num_accelerators = static_cast<size_t>(routes_->num_accelerators());
   std::vector<double> sent(num_accelerators), received(num_accelerators);
   for (size_t f = 0; f < flows_.size(); ++f) {
     const double bytes = static_cast<double>(flows_[f].bytes) - result_.bytes_left[f];

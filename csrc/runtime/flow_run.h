@@ -1,5 +1,5 @@
-// FlowRun: given flows over a router's links, without devices or dependencies; capacities and paths may change.
-// Example: FlowRun(router, num_accelerators, flows, {}, {}, 0, "flow").run() gives when every flow was sent and
+// FlowRun: given flows over a system's links, without devices or dependencies; capacities and paths may change.
+// Example: FlowRun(routes, num_accelerators, flows, {}, {}, 0, "flow").run() gives when every flow was sent and
 // delivered.
 #pragma once
 
@@ -45,7 +45,7 @@ struct FlowRunResult {
 class FlowRun : public network::NetworkClient {
  public:
   // Throws: ConfigError for accelerators, links, flows or bytes out of range, NoRouteError for a cut pair.
-  FlowRun(std::shared_ptr<const routing::Router> router, int32_t num_accelerators, std::vector<FlowSpec> flows,
+  FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
           std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
           const std::string& fidelity);
 
@@ -71,7 +71,7 @@ class FlowRun : public network::NetworkClient {
   void check_all_arrived() const;
   void check_accelerators();
 
-  std::shared_ptr<const routing::Router> router_;
+  std::shared_ptr<routing::RouteTable> routes_;
   std::vector<FlowSpec> flows_;
   std::vector<LinkEvent> link_events_;
   std::vector<RerouteEvent> reroutes_;

@@ -187,7 +187,7 @@ routing::Route Session::make_route(int32_t d, int32_t slot, int32_t peer) {
   const int32_t from = device_of(d).accelerator, to = graph_->devices[peer].accelerator;
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
   const auto rank = static_cast<uint64_t>(folding_.channels.rank_in_pair(d, slot, peer));
-  routing::Route route = router_->route(from, to, mix(mix(options_.seed + rank) + pack(from, to)));
+  routing::Route route = *route_table_->route_of({from, to, mix(mix(options_.seed + rank) + pack(from, to))});
   end_points_.check_route(route, from, to);
   return route;
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "folding/folding.h"
-#include "routing/router.h"
+#include "routing/route.h"
 #include "runtime/critical_path.h"
 #include "workload/task_graph.h"
 

@@ -13,10 +13,10 @@ using workload::ProgramStep;
 using workload::TaskKind;
 using workload::Template;
 
-Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const routing::Router> router,
+Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                  SessionOptions options)
     : graph_(std::move(graph)),
-      router_(std::move(router)),
+      route_table_(std::move(routes)),
       options_(std::move(options)),
       device_starts_(*this, &Session::start_device),
       link_events_(*this, &Session::apply_event),
@@ -25,25 +25,25 @@ Session::Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const r
       collective_ends_(*this, &Session::complete_collective),
       quiet_ends_(*this, &Session::end_quietly),
       late_arrivals_(*this, &Session::on_delivered),
-      end_points_(*router_) {
+      end_points_(*route_table_) {
   if (!graph_->is_frozen) throw ConfigError("the task graph must be frozen before a session takes it");
   if (!(options_.comm_compute_fraction >= 0 && options_.comm_compute_fraction < 1)) {
     ROSTAM_THROW(ConfigError,
                  "comm_compute_fraction is " << options_.comm_compute_fraction << "; it must be in [0, 1)");
   }
-  if (options_.num_planes < 1 || options_.min_iterations < 1 || options_.max_iterations < options_.min_iterations) {
-    ROSTAM_THROW(ConfigError, "planes " << options_.num_planes << ", iterations " << options_.min_iterations << " to "
-                                        << options_.max_iterations << "; all must be >= 1 and in order");
+  if (options_.min_iterations < 1 || options_.max_iterations < options_.min_iterations) {
+    ROSTAM_THROW(ConfigError, "iterations " << options_.min_iterations << " to " << options_.max_iterations
+                                            << "; both must be >= 1 and in order");
   }
   check_options();
   const bool can_fold = network::engine_traits(options_.fidelity).can_fold;
-  folding_ =
-      options_.enable_folding && can_fold ? fold(*graph_, *router_, options_.events) : unfolded(*graph_, *router_);
+  folding_ = options_.enable_folding && can_fold ? fold(*graph_, *route_table_, options_.events)
+                                                 : unfolded(*graph_, *route_table_);
   set_up();
 }
 
 void Session::check_options() const {
-  const auto num_links = static_cast<int32_t>(router_->capacities().size());
+  const auto num_links = static_cast<int32_t>(route_table_->links().capacities.size());
   for (const LinkEvent& event : options_.events) {
     if (event.link < 0 || event.link >= num_links || !(event.bytes_per_s >= 0) || event.time < SimTime::zero()) {
       ROSTAM_THROW(ConfigError, "event at " << event.time.seconds() << " s sets link " << event.link << " to "
@@ -51,7 +51,7 @@ void Session::check_options() const {
     }
   }
   const auto num_devices = static_cast<int32_t>(graph_->devices.size());
-  const int32_t num_accelerators = router_->fabric().num_accelerators();
+  const int32_t num_accelerators = route_table_->num_accelerators();
   for (int32_t d = 0; d < num_devices; ++d) {
     const int32_t accelerator = graph_->devices[d].accelerator;
     if (accelerator < num_accelerators) continue;

@@ -36,7 +36,6 @@ struct SessionOptions {
   SimTime launch_latency;
   SimTime min_collective_time;       // a collective's least duration; never per step
   double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
-  int32_t num_planes = 1;            // messages stripe equally; one plane is simulated
   int32_t min_iterations = 2;
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
@@ -49,8 +48,7 @@ struct SessionOptions {
 class Session : public network::NetworkClient {
  public:
   // Throws: ConfigError if the graph is not frozen or an option is out of range.
-  Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<const routing::Router> router,
-          SessionOptions options);
+  Session(std::shared_ptr<const TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes, SessionOptions options);
 
   // Throws: DeadlockError (up to ten blocked tasks), NoRouteError, InternalError for a broken conservation law.
   SessionResult run();
@@ -212,7 +210,7 @@ class Session : public network::NetworkClient {
   void await_message(int32_t device, int64_t sequence, int32_t task);
   int32_t new_message();
   Traffic& traffic_of(int32_t device, int32_t iteration, int32_t category);
-  int64_t wire_bytes(int64_t bytes) const { return divide_up(bytes, options_.num_planes); }
+  int64_t wire_bytes(int64_t bytes) const { return route_table_->wire_bytes(bytes); }
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
   routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
   void count_on_wire(int32_t source, int32_t destination, double bytes);
@@ -243,7 +241,7 @@ class Session : public network::NetworkClient {
   SessionResult collect();
 
   std::shared_ptr<const TaskGraph> graph_;
-  std::shared_ptr<const routing::Router> router_;
+  std::shared_ptr<routing::RouteTable> route_table_;
   SessionOptions options_;
   Folding folding_;
   EventQueue queue_;

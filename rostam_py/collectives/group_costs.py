@@ -83,7 +83,7 @@ def group_costs(
     steps = []
     for count, src, dst, chunks in schedule.distinct_steps():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (num_groups, len(src))).reshape(-1)
-        alpha, beta = _message_costs(fabric, router, routing, groups[:, src].ravel(), groups[:, dst].ravel(), sizes)
+        alpha, beta = _message_costs(router, groups[:, src].ravel(), groups[:, dst].ravel(), sizes)
         pairs = np.stack([alpha.reshape(num_groups, -1), beta.reshape(num_groups, -1)], axis=2)
         order = np.lexsort((pairs[:, :, 0], pairs[:, :, 1]), axis=1)
         distinct = np.unique(np.take_along_axis(pairs, order[:, :, None], axis=1), axis=0)
@@ -107,10 +107,11 @@ def link_seconds(
     """
     schedule = _core.Schedule(collective, algorithm, groups.shape[1], unit, grid)
     busy = np.zeros(len(fabric.links))
+    routes = fabric.router(routing, enable_bundling=False)
     for count, src, dst, chunks in schedule.distinct_steps():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).reshape(-1)
         ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
-        busy += count * _core.link_loads(fabric.core, routing, *ends, sizes)
+        busy += count * _core.link_loads(routes, *ends, sizes)
     capacity = fabric.links["bandwidth_bytes_per_s"] * schedule.num_chunks * fabric.planes
     return np.divide(busy, capacity, out=np.zeros_like(busy), where=busy > 0)
 
@@ -123,22 +124,22 @@ def message_costs(fabric: Fabric, src: np.ndarray, dst: np.ndarray, *, routing: 
     if len(src) == 0:
         return 0.0, 0.0
     router = fabric.router(routing)
-    alpha, beta = _message_costs(fabric, router, routing, src, dst, np.full(len(src), 1.0 / fabric.planes))
+    alpha, beta = _message_costs(router, src, dst, np.full(len(src), 1.0 / fabric.planes))
     return float(alpha.max()), float(beta.max())
 
 
 def _message_costs(
-    fabric: Fabric, router: "_core.Router", routing: str, src: np.ndarray, dst: np.ndarray, sizes: np.ndarray
+    router: "_core.RouteTable", src: np.ndarray, dst: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return alpha [s] and seconds of every message; ``sizes`` are in units of what beta is per."""
     src, dst = src.astype(np.int32), dst.astype(np.int32)
     if len(src) <= MAX_ROUTED_MESSAGES:
         latency_ps, seconds = _core.route_costs(router, src, dst, sizes)
         return latency_ps * 1e-12, seconds
-    loads = _core.link_loads(fabric.core, routing, src, dst, sizes)
+    loads = _core.link_loads(router, src, dst, sizes)
     few = slice(None, None, max(1, len(src) // _NUM_SAMPLES))
     latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
-    slowest = 1 / _core.headroom(fabric.core, loads)
+    slowest = 1 / _core.headroom(router, loads)
     return np.full(len(src), latency_ps.max() * 1e-12), np.full(len(src), slowest)
 
 
@@ -149,4 +150,4 @@ def pair_costs(
 
     Raises: NoRouteError for a cut pair.
     """
-    return _message_costs(fabric, fabric.router(routing), routing, src, dst, num_bytes / fabric.planes)
+    return _message_costs(fabric.router(routing), src, dst, num_bytes / fabric.planes)

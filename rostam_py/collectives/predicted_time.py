@@ -242,8 +242,8 @@ def _message_costs(
         latency_ps, seconds = _core.route_costs(router, src, dst, sizes)
         costs, shared = np.unique(np.stack([sizes, latency_ps * 1e-12, seconds]), axis=1, return_counts=True)
         return costs[0], costs[1], costs[2], shared
-    loads = _core.link_loads(fabric.core, routing, src, dst, sizes)
+    loads = _core.link_loads(router, src, dst, sizes)
     few = slice(None, None, len(src) // NUM_LATENCY_SAMPLES)
     latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
-    beta = 1 / _core.headroom(fabric.core, loads)
+    beta = 1 / _core.headroom(router, loads)
     return sizes[:1], np.array([latency_ps.max() * 1e-12]), np.array([beta]), np.array([len(src)])

@@ -226,8 +226,8 @@ class Fabric:
         *,
         message_overhead: str | float = 0.0,
         enable_bundling: bool = True,
-    ) -> "_core.Router":
-        """Return a core router over this fabric; each session needs its own.
+    ) -> "_core.RouteTable":
+        """Return the core's routes over this fabric; each session needs its own.
 
         Args: routing: a registered one. message_overhead: added to every message's latency [s]. enable_bundling:
             false makes every link an engine link of its own.
@@ -239,7 +239,7 @@ class Fabric:
                 "fabric.with_circuits(traffic)"
             )
         overhead_s = parse_time(message_overhead, "message_overhead")
-        return _core.make_router(routing, self._core, overhead_s, enable_bundling)
+        return _core.make_routes(routing, [(self._core, self.planes)], overhead_s, enable_bundling)
 
     def with_failures(
         self,

@@ -25,7 +25,7 @@ def link_loads(
 ) -> np.ndarray:
     """Return the bytes that flows put on every directed link of one plane.
 
-    Model: a flow's bytes stripe equally over the planes; flow i is hashed with i where the routing hashes.
+    Model: a flow's bytes stripe over the planes; flow i is hashed with i where the routing hashes.
     Args: src, dst: accelerators, shape (F,). num_bytes: bytes of each flow over all planes, shape (F,).
     Returns: bytes, shape (N,), in the order of ``fabric.links``.
     Raises: NoRouteError for a pair without a path; ConfigError for an unknown accelerator or routing.
@@ -46,7 +46,8 @@ def link_loads(
             raise ConfigError(f"{key} names accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
     ends = [side.astype(np.int32) for side in ends]
     fabric = with_circuits_for(fabric, ends[0], ends[1], sizes)
-    return np.asarray(_core.link_loads(fabric.core, routing, ends[0], ends[1], sizes / fabric.planes))
+    routes = fabric.router(routing, enable_bundling=False)
+    return np.asarray(_core.link_loads(routes, ends[0], ends[1], sizes / fabric.planes))
 
 
 def saturation_throughput(
@@ -77,12 +78,14 @@ def saturation_throughput(
     port = fabric.plane_bandwidth_bytes_per_s
     healthy = fabric.healthy_accelerators
     if isinstance(pattern, str) and pattern == "all_to_all" and not fabric.is_circuit_switched:
-        loads = _core.all_to_all_loads(fabric.core, routing, port)
+        routes = fabric.router(routing, enable_bundling=False)
+        loads = _core.all_to_all_loads(routes, healthy, port)
     else:
         src, dst, share = _flows(healthy, pattern, shift)
         fabric = with_circuits_for(fabric, src, dst, share)
-        loads = _core.link_loads(fabric.core, routing, src.astype(np.int32), dst.astype(np.int32), share * port)
-    return min(1.0, float(_core.headroom(fabric.core, loads)))
+        routes = fabric.router(routing, enable_bundling=False)
+        loads = _core.link_loads(routes, src.astype(np.int32), dst.astype(np.int32), share * port)
+    return min(1.0, float(_core.headroom(routes, loads)))
 
 
 def _flows(

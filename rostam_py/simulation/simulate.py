@@ -75,7 +75,6 @@ def simulate(
         launch_latency_ps=seconds_to_ps(parse_time(strategy.launch_latency)),
         min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
         comm_compute_fraction=strategy.comm_compute_fraction,
-        num_planes=fabric.planes,
         min_iterations=min_iterations,
         max_iterations=limit,
         steady_tolerance=STEADY_TOLERANCE,

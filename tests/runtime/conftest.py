@@ -65,7 +65,8 @@ class GraphBuilder:
             self.core.freeze()
         options.setdefault("timeline_devices", list(range(self.num_devices)) if not options.get("fold") else [])
         options.setdefault("fold", False)
-        raw = _core.run_session(self.core, self.fabric.router("spray"), **options)
+        routes = _core.make_routes("spray", [(self.fabric.core, options.pop("num_planes", 1))])
+        raw = _core.run_session(self.core, routes, **options)
         raw["breakdown"] = [dict(zip(BUCKETS, row, strict=True)) for row in raw["breakdown_ps"].tolist()]
         raw["ends"] = raw["jobs"][0]["iteration_ends_ps"].tolist()
         raw["path"] = raw["jobs"][0]["critical_path"]

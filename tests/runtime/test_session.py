@@ -97,7 +97,7 @@ def test_groups_must_have_as_many_ranks_as_their_schedule(graph):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"num_planes": 0}, "planes 0"), ({"max_iterations": 0}, "iterations 1 to 0"),
+    ({"num_planes": 0}, "0 planes"), ({"max_iterations": 0}, "iterations 1 to 0"),
     ({"link_events": [(0, 99, 1.0)]}, "link 99"), ({"link_events": [(0, 0, -1.0)]}, "-1"),
 ])  # fmt: skip
 def test_sessions_refuse_options_out_of_range(graph, options, message):

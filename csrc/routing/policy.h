@@ -1,0 +1,55 @@
+// RoutePolicy: turns a pair of accelerators of one plane into a route. Paths start at src and end at dst; they need not
+// be shortest ones: a fabric may say which paths it allows (fabric::PathRule), and a policy may take others.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "routing/engine_links.h"
+#include "routing/route.h"
+
+namespace rostam::routing {
+
+struct RouteQuery {
+  uint64_t hash = 0;         // of the message or channel; ignored by policies that take all paths
+  bool wants_steps = false;  // fill Route::steps. REQUIRES: a policy without bundles
+};
+
+// Flow i carries num_bytes[i] from accelerator src[i] to dst[i].
+struct Flows {
+  std::vector<int32_t> src;
+  std::vector<int32_t> dst;
+  std::vector<double> num_bytes;
+};
+
+class RoutePolicy {
+ public:
+  virtual ~RoutePolicy() = default;
+
+  // Route of a message from accelerator `src` to `dst`. REQUIRES: src != dst.
+  // Throws: NoRouteError if no path is left, ConfigError for accelerators that do not exist.
+  virtual Route route(int32_t src, int32_t dst, const RouteQuery& query) const = 0;
+
+  // True if the route depends on the pair alone, so that it may be cached and folded.
+  virtual bool is_hash_free() const = 0;
+
+  // The fabric that routes lead over, failures included.
+  virtual const fabric::Fabric& fabric() const = 0;
+
+  // The engine links that routes name.
+  virtual const EngineLinks& links() const = 0;
+
+  // Adds the bytes that the flows put on each engine link, flow i with hash i; flows of an accelerator to itself and
+  // those without bytes put none. Cost: flows x path, or less where a policy knows how.
+  virtual void add_loads(const Flows& flows, std::vector<double>& loads) const;
+
+  // The same where each of `members` sends num_bytes to every other one; the k-th times the l-th has hash k x size + l.
+  virtual void add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
+                                 std::vector<double>& loads) const;
+
+ protected:
+  // Adds what one flow puts on its links.
+  void add_flow(int32_t src, int32_t dst, double num_bytes, uint64_t hash, std::vector<double>& loads) const;
+};
+
+}  // namespace rostam::routing

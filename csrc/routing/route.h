@@ -1,0 +1,56 @@
+// Route: the weighted set of engine links that a message between two accelerators loads, and its latency; for engines
+// that walk packets also the steps. This is all that engines know of fabrics.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/sim_time.h"
+
+namespace rostam::routing {
+
+// `share` of the message's rate crosses engine link `link`. An engine link is one directed link, or one bundle
+// of equal links whose capacity is their sum.
+struct LinkShare {
+  int32_t link = 0;
+  double share = 1;
+};
+
+// The paths of a route as a graph without circles, level by level: the first node is the source, the last one the
+// destination, and hops lead from a level to the next one. Lanes follow each other.
+struct Steps {
+  struct Node {
+    int32_t vertex = 0;
+    int32_t phase = 0;  // or virtual channel: 0 unless the fabric's paths have several (fabric::PathRule)
+    uint32_t first_hop = 0, end_hop = 0;
+  };
+  struct Hop {
+    int32_t link = 0;   // engine link
+    uint32_t node = 0;  // where it leads
+  };
+  std::vector<Node> nodes;
+  std::vector<Hop> hops;
+};
+
+// The part of a route that lies in one plane: links[first_link .. end_link).
+struct Lane {
+  uint32_t first_link = 0, end_link = 0;
+  uint32_t first_node = 0;  // of its steps
+  SimTime latency;
+  int32_t num_planes = 1;  // that are alike; each carries the same
+  double bytes_per_s = 0;  // that each offers the pair: messages are split in this proportion
+};
+
+struct Route {
+  int32_t src = -1, dst = -1;  // accelerators at its ends
+  std::vector<LinkShare> links;
+  SimTime latency;  // alpha: link and switch latencies on the (longest) path used + message overhead
+  Steps steps;      // empty unless asked for, and in folded systems
+  // Planes that differ: a message is split over lanes and completes with the slowest. Empty: one lane of all links.
+  std::vector<Lane> lanes;
+};
+
+// Bytes of a message that each plane of each lane carries, rounded up. REQUIRES: the route has lanes.
+std::vector<int64_t> lane_bytes(const Route& route, int64_t bytes);
+
+}  // namespace rostam::routing

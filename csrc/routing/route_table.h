@@ -1,0 +1,83 @@
+// RouteTable: the routes of messages over all planes of a system, from one policy per class of equal planes.
+// Engine links are numbered class by class. Routes that are set, by a controller say, go before the policies'; whoever
+// keeps a route asks again once version() has changed. Messages under way are not touched.
+// Example: RouteTable({{policy, 4}}, {}).route_of({0, 5, hash})->latency.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "routing/policy.h"
+
+namespace rostam::routing {
+
+// `num_planes` planes that are alike: messages put the same on each, so one is simulated.
+struct PlaneClass {
+  std::shared_ptr<const RoutePolicy> policy;
+  int32_t num_planes = 1;
+};
+
+// Where a message goes; `hash` tells the channels of a pair apart.
+struct Channel {
+  int32_t src = 0;
+  int32_t dst = 0;
+  uint64_t hash = 0;
+};
+
+// What a pair without a path gets: an error, or no route, so that its messages wait for one.
+enum class MissingRoute { kThrow, kPark };
+
+class RouteTable {
+ public:
+  // Throws: ConfigError without planes.
+  explicit RouteTable(std::vector<PlaneClass> planes, MissingRoute missing = MissingRoute::kThrow);
+
+  // The route of messages that start now: of a single class of planes as its policy has it, else with one lane for
+  // each class in which the pair is connected, split by what each offers: the least of capacity / share.
+  // Empty: no path, and such messages wait. Throws: NoRouteError for a pair without a path where they may not.
+  std::optional<Route> route_of(const Channel& channel, bool wants_steps = false) const;
+
+  // From now on messages of the channel take `route`, over whatever links. Throws: ConfigError for links that do not
+  // exist, or a route that does not join the channel's ends.
+  void set_route(const Channel& channel, Route route);
+  // Back to the policies.
+  void unset_route(const Channel& channel);
+  // From now on the planes of a class are routed by another policy: after failures, say.
+  // REQUIRES: the same engine links. Throws: ConfigError otherwise.
+  void set_policy(size_t plane_class, std::shared_ptr<const RoutePolicy> policy);
+  // Counts the calls above.
+  uint64_t version() const { return version_; }
+
+  // Engine links of all classes; links that are added in a run follow. Units: capacity [bytes/s].
+  const EngineLinks& links() const { return links_; }
+  void set_capacity(int32_t link, double bytes_per_s);
+  int32_t add_link(double bytes_per_s);
+
+  const std::vector<PlaneClass>& planes() const { return planes_; }
+  int32_t num_accelerators() const { return planes_.front().policy->fabric().num_accelerators(); }
+  int32_t num_planes() const;  // of all classes
+  bool is_hash_free() const;
+
+  // What each plane carries of a message: for engines, which send lanes' own parts of all bytes.
+  int64_t wire_bytes(int64_t bytes) const;
+
+ private:
+  struct ChannelHash {
+    size_t operator()(const std::tuple<int32_t, int32_t, uint64_t>& key) const;
+  };
+  double offer_of(const Route& route) const;
+  std::optional<Route> policy_route(const Channel& channel, bool wants_steps) const;
+
+  std::vector<PlaneClass> planes_;
+  std::vector<int32_t> first_link_;  // of each class
+  EngineLinks links_;
+  MissingRoute missing_;
+  std::unordered_map<std::tuple<int32_t, int32_t, uint64_t>, Route, ChannelHash> set_;
+  uint64_t version_ = 0;
+};
+
+}  // namespace rostam::routing
