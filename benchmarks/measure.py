@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import Case, cases
@@ -35,14 +36,20 @@ class Measurement:
     error: str = ""
 
 
-def measure(case: Case, timeout_s: float) -> Measurement:
-    """Run ``case`` in a fresh interpreter with one thread for linear algebra."""
+def measure(case: Case, timeout_s: float, tree: Path | None = None) -> Measurement:
+    """Run ``case`` in a fresh interpreter with one thread for linear algebra.
+
+    Args:
+        timeout_s: give up after so long [s].
+        tree: another checkout, installed in its own ``.venv``, that runs its case of this name; None: this one.
+    """
+    python = sys.executable if tree is None else str(tree / ".venv" / "bin" / "python")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     found = Measurement(name=case.name, family=case.family, size=case.size, limit=case.limit)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.measure", case.name],
-            capture_output=True, text=True, timeout=timeout_s, env=environment, check=False,
+            [python, "-m", "benchmarks.measure", case.name],
+            capture_output=True, text=True, timeout=timeout_s, env=environment, check=False, cwd=tree,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         found.error = f"not done after {timeout_s:g} s"
