@@ -18,9 +18,12 @@ from rostam_py.simulation.events import LinkBandwidth, check_events, expand_link
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.result import PS, RunResult
 from rostam_py.simulation.task_graph import CompiledGraph, compile_plans, seconds_to_ps
-from rostam_py.units import parse_time
+from rostam_py.units import MAX_SIMULATED_S, parse_time
 
 STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
+# Forwards and backwards of all stages in one iteration. Each takes about a microsecond and a hundred bytes of the
+# critical path, which a session keeps whole: 10^8 are minutes and 10 GB.
+MAX_STEPS = 10**8
 _UNEXPOSED = ("compute", "launch", "bubble")
 
 
@@ -51,13 +54,16 @@ def simulate(
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
     Returns: RunResult, or a list of them for a list of plans.
-    Raises: ConfigError for bad arguments, NoRouteError for cut fabrics, DeadlockError if nothing can go on.
+    Raises: ConfigError for bad arguments and for iterations too long to be simulated, NoRouteError for cut fabrics,
+        DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
     check_fidelity(fidelity)
     check_events(events, (LinkBandwidth,), "simulate")
     seed = check_seed("seed", seed)
     plans = [plan] if isinstance(plan, Plan) else list(plan)
+    for one in plans:
+        _check_size(one)
     starts_ps = _starts(plans, start_times)
     graph = compile_plans(plans, starts_ps=starts_ps, fuse=fuse)
     fabric = fabric_of(plans, seed)
@@ -97,6 +103,29 @@ def fabric_of(plans: Sequence[Plan], seed: int) -> Any:
     if not fabric.is_circuit_switched or fabric.circuits is not None:
         return fabric
     return fabric.with_circuits(Traffic.total([plan.traffic for plan in plans]), seed=seed)
+
+
+def _check_size(plan: Plan) -> None:
+    """Raise ConfigError for a plan whose iteration outlasts the simulated clock, or is too long to be walked."""
+    count = f"global_batch {plan.global_batch:,} is {plan.num_microbatches:,} micro-batches of {plan.micro_batch}"
+    steps = sum(len(stage.program) for stage in plan.stages)
+    seconds = max(_compute_s(stage) for stage in plan.stages)
+    if seconds >= MAX_SIMULATED_S:
+        raise ConfigError(
+            f"{count}, and an iteration computes for at least {seconds:.3g} s; simulated time ends at"
+            f" {MAX_SIMULATED_S:.3g} s. Lower global_batch, or raise strategy.micro_batch or dp"
+        )
+    if steps > MAX_STEPS:
+        raise ConfigError(
+            f"{count}, {steps:,} forwards and backwards on all stages in an iteration; at most {MAX_STEPS:,} can be"
+            " simulated. Lower global_batch, or raise strategy.micro_batch or dp"
+        )
+
+
+def _compute_s(stage: Stage) -> float:
+    """Return what a stage's kernels take in one iteration [s]."""
+    counts = stage.program.counts().items()
+    return sum(count * sum(task.duration_s for task in stage.templates[name]) for name, count in counts)
 
 
 def _check_agreement(plans: Sequence[Plan]) -> None:

@@ -1,5 +1,7 @@
 """Arguments of simulations that are wrong say so before anything runs; nothing is rounded, filled in or ignored."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -149,3 +151,27 @@ def test_links_of_an_optical_fabric_are_those_of_its_circuits(gpt, name):
     assert slowed.iteration_time_s > result.iteration_time_s
     with pytest.raises(ConfigError, match=rf"circuits set, an index into result.fabric.links .* \(0 to {last}\)"):
         rostam.simulate(plan, events=[rostam.LinkBandwidth(0.0, last + 1, 0.5)])
+
+
+def test_iterations_too_long_to_be_simulated_are_refused_at_once_and_take_no_memory(gpt, hand_plan, free_fabric):
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4, link_bandwidth="400 Gb/s"))
+    tracemalloc.start()
+    plan = rostam.place(gpt, machine, global_batch=2**30, strategy=rostam.Strategy(pp=4, micro_batch=1))
+    said = r"global_batch 1,073,741,824 is 1,073,741,824 micro-batches of 1, 8,589,934,592 forwards and backwards"
+    with pytest.raises(ConfigError, match=said):
+        rostam.simulate(plan)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+    with pytest.raises(ConfigError, match=r"an iteration computes for at least 3\.22e\+07 s; simulated time ends"):
+        rostam.simulate(hand_plan(free_fabric(2), pp=2, num_microbatches=2**30, forward_s=0.01, backward_s=0.02))
+
+
+def test_memory_does_not_grow_with_the_micro_batches_of_a_plan(gpt):
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4, link_bandwidth="400 Gb/s"))
+    plans = [
+        rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy(pp=4, micro_batch=1))
+        for batch in (2**10, 2**40)
+    ]
+    sizes = [sum(len(stage.program.segments) for stage in plan.stages) for plan in plans]
+    assert sizes[0] == sizes[1] <= 16
+    assert plans[1].memory_bytes == plans[0].memory_bytes
