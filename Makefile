@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-asan bench docs lint format clean
+.PHONY: help install demo test test-extra test-slow test-asan bench docs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -44,8 +44,15 @@ $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
 demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)
 
-test: install ## Run the tests, but slow and gpu ones (TEST_ARGS="-k ring")
+test: install test-extra ## Run the tests, but slow and gpu ones (TEST_ARGS="-k ring")
 	$(BIN)/python -m pytest -q $(TEST_ARGS)
+
+# A second copy of the package whose core also holds the parts of tests/csrc, linked from the first core's objects.
+test-extra: install ## Run the tests of added parts: a fabric, a routing, an algorithm, an engine, a controller
+	rm -rf build/extra/lib
+	ROSTAM_EXTRA=1 $(BIN)/python setup.py --quiet build --build-base build/extra --build-lib build/extra/lib \
+	  build_ext --build-temp build/extra/core
+	PYTHONPATH=build/extra/lib ROSTAM_EXPECT_CORE=extra $(BIN)/pytest -q -p no:cacheprovider tests/extra
 
 test-slow: install ## Run the slow tests: published figures, long runs
 	$(BIN)/python -m pytest -q -m 'slow and not gpu' $(TEST_ARGS)
@@ -56,7 +63,7 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 	ROSTAM_SANITIZE=1 $(BIN)/python setup.py --quiet build --build-base build/asan --build-lib build/asan/lib \
 	  build_ext --build-temp build/asan/core
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_ASAN=1 \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_CORE=asan \
 	  $(BIN)/pytest -q -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
 
 bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")

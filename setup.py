@@ -1,7 +1,8 @@
 """Build rostam: the Python packages and the C++17 core (``rostam_py._core``).
 
 Everything that does not need code is in pyproject.toml. ROSTAM_SANITIZE=1 builds the core with the address and
-undefined-behaviour sanitizers (``make test-asan``); ROSTAM_BUILD_JOBS limits the compilers that run at once.
+undefined-behaviour sanitizers (``make test-asan``); ROSTAM_EXTRA=1 builds a second core with the parts of tests/csrc
+(``make test``), from the objects of the first; ROSTAM_BUILD_JOBS limits the compilers that run at once.
 """
 
 import os
@@ -23,6 +24,17 @@ if os.environ.get("ROSTAM_SANITIZE") == "1":
 else:
     COMPILE_ARGS = [*COMMON_ARGS, "-O2", "-g0", "-fvisibility=hidden"]
     LINK_ARGS = []
+
+SOURCES = sorted(glob("csrc/**/*.cpp", recursive=True))
+INCLUDE_DIRS = ["csrc"]
+EXTRA_OBJECTS: list[str] = []
+if os.environ.get("ROSTAM_EXTRA") == "1":
+    # Only the registries know the lists of parts; everything else is as in the first core.
+    registries = [source for source in SOURCES if "builtin.inc" in Path(source).read_text()]
+    EXTRA_OBJECTS = [f"build/core/{Path(source).with_suffix('.o')}" for source in SOURCES if source not in registries]
+    SOURCES = [*registries, *sorted(glob("tests/csrc/*.cpp"))]
+    INCLUDE_DIRS = ["csrc", "tests/csrc"]
+    COMPILE_ARGS = [*COMPILE_ARGS, "-DROSTAM_EXTRA"]
 
 
 def needs_recompile(object_path: str, source: str) -> bool:
@@ -64,8 +76,9 @@ try:
         ext_modules=[
             Pybind11Extension(
                 "rostam_py._core",
-                sorted(glob("csrc/**/*.cpp", recursive=True)),
-                include_dirs=["csrc"],
+                SOURCES,
+                include_dirs=INCLUDE_DIRS,
+                extra_objects=EXTRA_OBJECTS,
                 cxx_std=17,
                 extra_compile_args=COMPILE_ARGS,
                 extra_link_args=LINK_ARGS,

@@ -8,15 +8,18 @@ import pytest
 hypothesis.settings.register_profile("rostam", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("rostam")
 _TRACED: dict[str, object] = {}
+EXPECTED_CORE = os.environ.get("ROSTAM_EXPECT_CORE")
+# Parts that only the second core has.
+collect_ignore = [] if EXPECTED_CORE == "extra" else ["extra"]
 
 
 def pytest_configure() -> None:
-    """Refuse a sanitizer run whose core is not the sanitized one (make test-asan)."""
-    if os.environ.get("ROSTAM_EXPECT_ASAN") == "1":
+    """Refuse a run on another core than the one it is for (make test-asan, make test-extra)."""
+    if EXPECTED_CORE:
         from rostam_py import _core
 
-        if f"{os.sep}asan{os.sep}" not in _core.__file__:
-            raise RuntimeError(f"the tests import {_core.__file__}, which is not the sanitized core")
+        if f"{os.sep}{EXPECTED_CORE}{os.sep}" not in _core.__file__:
+            raise RuntimeError(f"the tests import {_core.__file__}, which is not the core of build/{EXPECTED_CORE}")
 
 
 @pytest.fixture
