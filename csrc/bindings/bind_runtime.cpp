@@ -179,7 +179,8 @@ py::dict result_dict(const SessionResult& result) {
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
                      int32_t min_iterations, int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
-                     const std::string& fidelity, const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     bool shortcuts, const std::string& fidelity,
+                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
@@ -190,6 +191,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.steady_tolerance = steady_tolerance;
   options.seed = seed;
   options.enable_folding = fold;
+  options.enable_shortcuts = shortcuts;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   for (const auto& [time_ps, link, capacity] : link_events) {
@@ -198,7 +200,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   SessionResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::Session(graph, routes, options).run();
+    result = runtime::run_session(graph, *routes, options);
   }
   return result_dict(result);
 }
@@ -282,7 +284,8 @@ void bind_runtime(py::module_& module) {
   module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
              py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
-             py::arg("seed") = 0, py::arg("fold") = true, py::arg("fidelity") = runtime::SessionOptions().fidelity,
+             py::arg("seed") = 0, py::arg("fold") = true, py::arg("shortcuts") = true,
+             py::arg("fidelity") = runtime::SessionOptions().fidelity,
              py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");

@@ -170,88 +170,94 @@ class QuotientWeights {
   std::unordered_map<uint64_t, double> weights_;
 };
 
-// Routes of the representatives' channels on link classes.
-void add_quotient_routes(const System& system, const std::vector<int32_t>& class_of_channel, Folding& folding) {
-  const QuotientWeights weights(system, class_of_channel, folding.class_of_link);
+// Routes of the simulated devices' channels on simulated links.
+void add_quotient_routes(const System& full, const std::vector<int32_t>& class_of_channel, WeightedSystem& system) {
+  const QuotientWeights weights(full, class_of_channel, system.link_stand_in);
+  system.routes.resize(system.channels.size());
   // A representative may send several flows of one class at once; together they stand for the class.
   std::unordered_map<uint64_t, int32_t> flows_of_class;
-  for (size_t k = 0; k < system.channels.size(); ++k) {
-    const int32_t source = system.channels[k].source;
-    if (folding.representative[folding.class_of_device[source]] != source) continue;
-    ++flows_of_class[uint64_t(uint32_t(source)) << 32 | uint32_t(class_of_channel[k])];
+  const auto is_simulated = [&system](int32_t device) {
+    return system.original[system.device_stand_in[device]] == device;
+  };
+  for (size_t k = 0; k < full.channels.size(); ++k) {
+    const int32_t source = full.channels[k].source;
+    if (is_simulated(source)) ++flows_of_class[uint64_t(uint32_t(source)) << 32 | uint32_t(class_of_channel[k])];
   }
-  for (size_t k = 0; k < system.channels.size(); ++k) {
-    const Channel& channel = system.channels[k];
-    const int32_t source_class = folding.class_of_device[channel.source];
-    if (folding.representative[source_class] != channel.source) continue;
+  for (size_t k = 0; k < full.channels.size(); ++k) {
+    const Channel& channel = full.channels[k];
+    if (!is_simulated(channel.source)) continue;
     const int32_t flows = flows_of_class[uint64_t(uint32_t(channel.source)) << 32 | uint32_t(class_of_channel[k])];
     routing::Route route;
-    route.src = system.routes[channel.route].src;
-    route.dst = system.routes[channel.route].dst;
-    route.latency = system.routes[channel.route].latency;
-    for (const routing::LinkShare& hop : system.routes[channel.route].links) {
-      const int32_t link = folding.class_of_link[hop.link];
+    route.latency = full.routes[channel.route].latency;
+    for (const routing::LinkShare& hop : full.routes[channel.route].links) {
+      const int32_t link = system.link_stand_in[hop.link];
       const auto is_same = [link](const routing::LinkShare& other) { return other.link == link; };
       if (std::any_of(route.links.begin(), route.links.end(), is_same)) continue;
       route.links.push_back({link, weights.weight(class_of_channel[k], link) / flows});
     }
-    folding.routes[folding.channels.find(source_class, channel.slot, channel.destination)] = std::move(route);
+    const int32_t source = system.device_stand_in[channel.source];
+    system.routes[system.channels.find(source, channel.slot, channel.destination)] = std::move(route);
   }
 }
 
-Folding make_folding(const TaskGraph& graph, const System& system, const Colours& colours,
-                     const routing::RouteTable& routes) {
-  Folding folding;
-  folding.is_folded = true;
+WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, const System& full, const Colours& colours,
+                           const routing::RouteTable& routes) {
+  WeightedSystem system;
+  system.graph = std::move(graph);
+  system.is_folded = true;
   int32_t num_devices = 0, num_links = 0, num_channels = 0;
-  folding.class_of_device = number_classes(colours.device, num_devices);
-  folding.class_of_link = number_classes(colours.link, num_links);
+  system.device_stand_in = number_classes(colours.device, num_devices);
+  system.link_stand_in = number_classes(colours.link, num_links);
   const std::vector<int32_t> class_of_channel = number_classes(colours.channel, num_channels);
-  folding.representative.assign(num_devices, -1);
-  folding.multiplicity.assign(num_devices, 0);
-  for (size_t d = 0; d < folding.class_of_device.size(); ++d) {
-    const int32_t c = folding.class_of_device[d];
-    if (folding.representative[c] < 0) folding.representative[c] = static_cast<int32_t>(d);
-    ++folding.multiplicity[c];
+  system.weights.assign(num_devices, 0);
+  for (size_t d = 0; d < system.device_stand_in.size(); ++d) {
+    const int32_t simulated = system.device_stand_in[d];
+    if (system.weights[simulated]++ > 0) continue;  // classes are numbered in the order of their first devices
+    system.original.push_back(static_cast<int32_t>(d));
+    system.devices.push_back(system.graph->devices[d]);
   }
-  folding.capacities.assign(num_links, 0);
-  for (size_t l = 0; l < folding.class_of_link.size(); ++l) {
-    folding.capacities[folding.class_of_link[l]] = routes.links().capacities[l];
-  }
-  folding.channels = workload::ChannelTable(graph, folding.representative);
-  folding.routes.resize(folding.channels.size());
-  add_quotient_routes(system, class_of_channel, folding);
-  return folding;
+  std::vector<double> capacities(num_links, 0);
+  for (size_t l = 0; l < system.link_stand_in.size(); ++l)
+    capacities[system.link_stand_in[l]] = routes.links().capacities[l];
+  system.links = network::LinkTable(capacities);
+  system.channels = workload::ChannelTable(*system.graph, system.original);
+  add_quotient_routes(full, class_of_channel, system);
+  return system;
 }
 
 }  // namespace
 
-Folding unfolded(const TaskGraph& graph, const routing::RouteTable& routes) {
-  Folding folding;
-  folding.class_of_device.resize(graph.devices.size());
-  std::iota(folding.class_of_device.begin(), folding.class_of_device.end(), 0);
-  folding.representative = folding.class_of_device;
-  folding.multiplicity.assign(graph.devices.size(), 1);
-  folding.channels = workload::ChannelTable(graph, folding.representative);
-  folding.capacities = routes.links().capacities;
-  folding.class_of_link.resize(folding.capacities.size());
-  std::iota(folding.class_of_link.begin(), folding.class_of_link.end(), 0);
-  return folding;
+WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes) {
+  WeightedSystem system;
+  system.graph = std::move(graph);
+  system.devices = system.graph->devices;
+  system.weights.assign(system.devices.size(), 1);
+  system.device_stand_in.resize(system.devices.size());
+  std::iota(system.device_stand_in.begin(), system.device_stand_in.end(), 0);
+  system.original = system.device_stand_in;
+  system.links = network::LinkTable(routes.links().capacities);
+  system.link_stand_in.resize(routes.links().capacities.size());
+  std::iota(system.link_stand_in.begin(), system.link_stand_in.end(), 0);
+  system.channels = workload::ChannelTable(*system.graph, system.original);
+  return system;
 }
 
-Folding fold(const TaskGraph& graph, const routing::RouteTable& routes, const std::vector<LinkEvent>& events) {
-  SystemBuilder builder(graph, routes);
-  if (!routes.is_hash_free() || !builder.build()) return unfolded(graph, routes);
-  Colours colours = initial_colours(graph, routes, events);
+WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
+                    const std::vector<LinkEvent>& events) {
+  // Routes with lanes are not quotients: planes that differ are simulated one by one.
+  if (!routes.is_hash_free() || routes.planes().size() > 1) return unfolded(std::move(graph), routes);
+  SystemBuilder builder(*graph, routes);
+  if (!builder.build()) return unfolded(std::move(graph), routes);
+  Colours colours = initial_colours(*graph, routes, events);
   size_t num_classes = 0;
   for (int round = 0; round < kMaxRounds; ++round) {
     refine_once(builder.system, colours);
     const size_t found =
         count_distinct(colours.device) + count_distinct(colours.link) + count_distinct(colours.channel);
-    if (found == num_classes) return make_folding(graph, builder.system, colours, routes);
+    if (found == num_classes) return make_system(std::move(graph), builder.system, colours, routes);
     num_classes = found;
   }
-  return unfolded(graph, routes);
+  return unfolded(std::move(graph), routes);
 }
 
 }  // namespace rostam::folding

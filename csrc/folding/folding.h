@@ -8,26 +8,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "folding/weighted_system.h"
 #include "routing/route_table.h"
-#include "workload/channels.h"
+#include "workload/session_result.h"
 #include "workload/task_graph.h"
 
 namespace rostam::folding {
 
 using workload::TaskGraph;
-
-struct Folding {
-  bool is_folded = false;
-  std::vector<int32_t> class_of_device;  // device -> simulated device
-  std::vector<int32_t> representative;   // simulated device -> device
-  std::vector<int64_t> multiplicity;     // simulated device -> devices it stands for
-  std::vector<int32_t> class_of_link;    // engine link -> simulated link
-  std::vector<double> capacities;        // simulated link -> bytes/s
-  workload::ChannelTable channels;       // out of the simulated devices
-  std::vector<routing::Route> routes;    // folded runs: of each channel, on simulated links
-};
 
 // A capacity change of one engine link during the run.
 struct LinkEvent {
@@ -36,11 +27,17 @@ struct LinkEvent {
   double bytes_per_s = 0;
 };
 
-// The identity: every device and link simulated.
-Folding unfolded(const TaskGraph& graph, const routing::RouteTable& routes);
+// Every device and link simulated.
+WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes);
 
 // The coarsest equitable partition, or the identity where routes are hashed, refinement does not pay, or the
 // system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
-Folding fold(const TaskGraph& graph, const routing::RouteTable& routes, const std::vector<LinkEvent>& events);
+WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
+                    const std::vector<LinkEvent>& events);
+
+// The way back out: what a session of the system measured, as results of all devices and engine links. `recorded` are
+// the devices whose timeline is wanted.
+workload::SessionResult expand(const WeightedSystem& system, workload::SessionResult simulated,
+                               const std::vector<int32_t>& recorded);
 
 }  // namespace rostam::folding

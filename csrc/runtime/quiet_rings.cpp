@@ -8,131 +8,16 @@
 
 namespace rostam::runtime {
 
-using workload::ChannelLister;
-
-namespace {
-
-constexpr size_t kMaxHops = size_t{1} << 22;  // beyond it routes cost more than the messages that they save
-
-bool is_one_way_ring(const collectives::Schedule& schedule) {
-  const collectives::Shape& shape = schedule.shape();
-  // From p - 1 steps on every rank's end depends on every rank's join: none is through before the last has joined.
-  return shape.num_ranks >= 2 && shape.has_ordered_arrivals && shape.has_fixed_peers && !shape.is_synchronous &&
-         shape.num_steps >= shape.num_ranks - 1;
-}
-
-// Per simulated device and slot: the device that its rings pass to, or -1 if it has other uses or peers.
-std::vector<std::vector<int32_t>> ring_peers(const TaskGraph& graph, const Folding& folding) {
-  ChannelLister lister(graph);
-  const auto is_ring = [&graph](int32_t s) { return s >= 0 && is_one_way_ring(*graph.schedules[s]); };
-  std::vector<std::vector<int32_t>> peers;
-  for (const int32_t device : folding.representative) {
-    const auto& uses = lister.uses_of(graph.devices[device].program);
-    std::vector<int32_t> of_slot(graph.devices[device].slots.size(), -1);
-    for (size_t slot = 0; slot < uses.size(); ++slot) {
-      if (uses[slot].empty() || !std::all_of(uses[slot].begin(), uses[slot].end(), is_ring)) continue;
-      const auto& found = lister.peers_of(device, static_cast<int32_t>(slot));
-      const auto is_first = [&found](const auto& one) { return one.first == found.front().first; };
-      if (!found.empty() && std::all_of(found.begin(), found.end(), is_first)) of_slot[slot] = found.front().first;
-    }
-    peers.push_back(std::move(of_slot));
-  }
-  return peers;
-}
-
-// The simulated devices of the ring that starts at `first`; empty if one on the way has none, or it does not close.
-std::vector<int32_t> follow(const std::vector<std::vector<int32_t>>& peers, const Folding& folding, int32_t first,
-                            int32_t slot) {
-  std::vector<int32_t> devices;
-  int32_t d = first;
-  do {
-    const auto& of_slot = peers[d];
-    if (slot >= static_cast<int32_t>(of_slot.size()) || of_slot[slot] < 0 || devices.size() >= peers.size()) return {};
-    devices.push_back(d);
-    d = folding.class_of_device[of_slot[slot]];
-  } while (d != first);
-  return devices;
-}
-
-}  // namespace
-
-QuietRings::QuietRings(const TaskGraph& graph, const Folding& folding, const std::vector<LinkEvent>& events,
-                       const RouteFunction& route)
-    : owner_(folding.capacities.size(), kNone) {
-  const auto num_devices = static_cast<int32_t>(folding.representative.size());
-  for (int32_t d = 0; d < num_devices; ++d) {
-    first_rank_.push_back(ranks_.size());
-    ranks_.resize(ranks_.size() + graph.devices[folding.representative[d]].slots.size());
-  }
-  for (const LinkEvent& event : events) owner_[folding.class_of_link[event.link]] = kChanging;
-  const std::vector<std::vector<int32_t>> peers = ring_peers(graph, folding);
-  std::vector<std::vector<uint8_t>> is_seen(num_devices);
-  std::vector<Ring> found;
-  for (int32_t first = 0; first < num_devices; ++first) {
-    for (int32_t slot = 0; slot < static_cast<int32_t>(peers[first].size()); ++slot) {
-      if (peers[first][slot] < 0 || (!is_seen[first].empty() && is_seen[first][slot])) continue;
-      Ring ring;
-      ring.slot = slot;
-      ring.devices = follow(peers, folding, first, slot);
-      for (const int32_t d : ring.devices) {
-        is_seen[d].resize(peers[d].size(), 0);
-        is_seen[d][slot] = 1;
-        ring.peers.push_back(peers[d][slot]);
-      }
-      if (!ring.devices.empty()) found.push_back(std::move(ring));
-    }
-  }
-  // Of rings that share links, tensor parallelism's in a server say, the smaller ones repeat more often.
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Ring& a, const Ring& b) { return a.devices.size() < b.devices.size(); });
-  size_t num_hops = 0;
-  for (Ring& ring : found) {
-    for (size_t i = 0; i < ring.devices.size() && num_hops <= kMaxHops; ++i) {
-      ring.routes.push_back(route(ring.devices[i], ring.slot, ring.peers[i]));
-      num_hops += ring.routes.back().links.size();
-      double bytes_per_s = std::numeric_limits<double>::infinity();
-      for (const routing::LinkShare& hop : ring.routes.back().links) {
-        bytes_per_s = std::min(bytes_per_s, folding.capacities[hop.link] / hop.share);
-      }
-      ring.bytes_per_s.push_back(bytes_per_s);
-    }
-    if (num_hops > kMaxHops) return;
-    const auto has_rate = [](double rate) { return rate > 0 && rate < std::numeric_limits<double>::infinity(); };
-    if (!std::all_of(ring.bytes_per_s.begin(), ring.bytes_per_s.end(), has_rate) || !claim_links(ring)) continue;
-    ring.loads.resize(ring.devices.size());
-    for (size_t i = 0; i < ring.devices.size(); ++i) {
-      ranks_[first_rank_[ring.devices[i]] + ring.slot] = {static_cast<int32_t>(rings_.size()), static_cast<int32_t>(i)};
-    }
-    rings_.push_back(std::move(ring));
+QuietRings::QuietRings(const WeightedSystem& system, const std::vector<LinkEvent>& events,
+                       const RingTable::RouteFunction& route)
+    : table_(system, events, route) {
+  for (const Ring& ring : table_.rings()) {
+    rings_.emplace_back(ring);
+    rings_.back().loads.resize(ring.devices.size());
   }
 }
 
-// Makes the links the next ring's, if nobody owns them and no two of its messages share one.
-bool QuietRings::claim_links(const Ring& ring) {
-  const auto index = static_cast<int32_t>(rings_.size());
-  for (size_t i = 0; i < ring.routes.size(); ++i) {
-    for (const routing::LinkShare& hop : ring.routes[i].links) {
-      if (owner_[hop.link] != kNone) {
-        std::replace(owner_.begin(), owner_.end(), index, kNone);
-        return false;
-      }
-      owner_[hop.link] = index;
-    }
-  }
-  return true;
-}
-
-std::vector<int32_t> QuietRings::crossed_by(const routing::Route& route, const Rank& own) const {
-  std::vector<int32_t> rings;
-  for (const routing::LinkShare& hop : route.links) {
-    const int32_t owner = owner_[hop.link];
-    if (owner < 0 || owner == own.ring || std::find(rings.begin(), rings.end(), owner) != rings.end()) continue;
-    rings.push_back(owner);
-  }
-  return rings;
-}
-
-QuietRings::Collective& QuietRings::collective(Ring& ring, uint32_t occurrence) {
+QuietRings::Collective& QuietRings::collective(RingState& ring, uint32_t occurrence) {
   const size_t index = occurrence - ring.first_occurrence;
   while (ring.collectives.size() <= index) {
     Collective one;
@@ -146,7 +31,7 @@ QuietRings::Collective& QuietRings::collective(Ring& ring, uint32_t occurrence) 
 
 QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const Exchange& exchange, SimTime now,
                                     const CriticalPath::Ref& origin) {
-  Ring& ring = rings_[rank.ring];
+  RingState& ring = rings_[rank.ring];
   retire(ring, now);
   Collective& one = collective(ring, occurrence);
   if (one.num_joined == 0) {
@@ -170,7 +55,7 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   return is_last ? Joined::kLast : Joined::kWaiting;
 }
 
-bool QuietRings::fits_clock(const Ring& ring, const Collective& one, SimTime now) {
+bool QuietRings::fits_clock(const RingState& ring, const Collective& one, SimTime now) {
   double slowest_ps = 0;
   for (size_t i = 0; i < one.send_times.size(); ++i) {
     const auto latency_ps = static_cast<double>(ring.routes[i].latency.ps());
@@ -207,7 +92,7 @@ void QuietRings::next_step(const Ring& ring, const Collective& one, SimTime now,
 }
 
 const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_t occurrence) {
-  Ring& ring = rings_[ring_index];
+  RingState& ring = rings_[ring_index];
   Collective& one = collective(ring, occurrence);
   std::vector<Start> starts = first_step(one, SimTime::never());
   for (int32_t step = 0; step < one.exchange.num_steps; ++step) next_step(ring, one, SimTime::never(), starts);
@@ -221,7 +106,7 @@ const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_
 }
 
 // Takes collectives that need nothing any more off the queue.
-void QuietRings::retire(Ring& ring, SimTime now) {
+void QuietRings::retire(RingState& ring, SimTime now) {
   while (!ring.collectives.empty()) {
     const Collective& one = ring.collectives.front();
     const bool is_over = one.is_quiet ? one.end <= now : one.num_joined == static_cast<int32_t>(ring.devices.size());
@@ -233,7 +118,7 @@ void QuietRings::retire(Ring& ring, SimTime now) {
 }
 
 std::vector<uint32_t> QuietRings::under_way(int32_t ring_index, SimTime now) const {
-  const Ring& ring = rings_[ring_index];
+  const RingState& ring = rings_[ring_index];
   std::vector<uint32_t> occurrences;
   for (size_t k = 0; k < ring.collectives.size(); ++k) {
     if (ring.collectives[k].is_quiet && ring.collectives[k].end > now) {
@@ -244,7 +129,7 @@ std::vector<uint32_t> QuietRings::under_way(int32_t ring_index, SimTime now) con
 }
 
 QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence, SimTime now) {
-  Ring& ring = rings_[ring_index];
+  RingState& ring = rings_[ring_index];
   Collective& one = collective(ring, occurrence);
   add_load(ring, one, now, false, ring.loads);
   one.is_quiet = false;
@@ -275,7 +160,7 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
 
 // Adds what a quiet collective has carried up to `now`, per rank; bytes of messages that are still being sent on
 // demand.
-void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, bool counts_unfinished,
+void QuietRings::add_load(const RingState& ring, const Collective& one, SimTime now, bool counts_unfinished,
                           std::vector<Load>& loads) {
   const auto bytes = static_cast<double>(one.exchange.wire_bytes);
   if (one.end <= now) {
@@ -301,7 +186,7 @@ void QuietRings::add_load(const Ring& ring, const Collective& one, SimTime now, 
   }
 }
 
-std::vector<QuietRings::Load> QuietRings::loads_at(const Ring& ring, SimTime now) {
+std::vector<QuietRings::Load> QuietRings::loads_at(const RingState& ring, SimTime now) {
   std::vector<Load> loads = ring.loads;
   for (const Collective& one : ring.collectives) {
     if (one.is_quiet) add_load(ring, one, now, true, loads);
@@ -311,7 +196,7 @@ std::vector<QuietRings::Load> QuietRings::loads_at(const Ring& ring, SimTime now
 
 std::vector<QuietRings::Carried> QuietRings::carried(SimTime now) const {
   std::vector<Carried> all;
-  for (const Ring& ring : rings_) {
+  for (const RingState& ring : rings_) {
     const std::vector<Load> loads = loads_at(ring, now);
     for (size_t i = 0; i < loads.size(); ++i) all.push_back({ring.devices[i], ring.peers[i], loads[i].bytes});
   }
@@ -319,7 +204,7 @@ std::vector<QuietRings::Carried> QuietRings::carried(SimTime now) const {
 }
 
 void QuietRings::add_loads(SimTime now, std::vector<double>& bytes, std::vector<double>& busy_s) const {
-  for (const Ring& ring : rings_) {
+  for (const RingState& ring : rings_) {
     const std::vector<Load> loads = loads_at(ring, now);
     for (size_t i = 0; i < loads.size(); ++i) {
       for (const routing::LinkShare& hop : ring.routes[i].links) {

@@ -10,30 +10,16 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <vector>
 
-#include "folding/folding.h"
-#include "routing/route.h"
 #include "runtime/critical_path.h"
-#include "workload/task_graph.h"
+#include "runtime/ring_table.h"
 
 namespace rostam::runtime {
 
-using folding::Folding;
-using folding::LinkEvent;
-using workload::TaskGraph;
-
 class QuietRings {
  public:
-  // The route from a simulated device to a peer device on a slot, as its messages take it.
-  using RouteFunction = std::function<routing::Route(int32_t device, int32_t slot, int32_t peer)>;
-  static constexpr int32_t kNone = -1, kChanging = -2;
-
-  struct Rank {
-    int32_t ring = kNone;
-    int32_t position = 0;
-  };
+  using Rank = RingTable::Rank;
   // What all ranks of a collective have in common.
   struct Exchange {
     int32_t num_steps = 0;
@@ -68,20 +54,10 @@ class QuietRings {
     std::vector<InFlight> messages;
   };
 
-  // Finds the rings; of rings that share a link the smaller one is taken. Links that `events` change make none.
-  // Cost: the rings' channels x links a route; above 4 M of them there are no quiet rings.
-  QuietRings(const TaskGraph& graph, const Folding& folding, const std::vector<LinkEvent>& events,
-             const RouteFunction& route);
+  QuietRings(const WeightedSystem& system, const std::vector<LinkEvent>& events, const RingTable::RouteFunction& route);
 
-  // The ring that a device's slot belongs to; `ring` is kNone for most.
-  const Rank& rank_of(int32_t device, int32_t slot) const { return ranks_[first_rank_[device] + slot]; }
-  int32_t slot(int32_t ring) const { return rings_[ring].slot; }
-  const std::vector<int32_t>& devices(int32_t ring) const { return rings_[ring].devices; }
-  // The device that each of devices() sends to, as its binding names it.
-  const std::vector<int32_t>& peers(int32_t ring) const { return rings_[ring].peers; }
-
-  // Rings of others whose links the route of a channel uses.
-  std::vector<int32_t> crossed_by(const routing::Route& route, const Rank& own) const;
+  const RingTable& table() const { return table_; }
+  const Ring& ring(int32_t ring) const { return rings_[ring]; }
 
   // kSimulated: the collective goes message by message, decided when its first rank joins or by interrupt().
   enum class Joined { kSimulated, kWaiting, kLast };
@@ -129,11 +105,8 @@ class QuietRings {
     double bytes = 0;
     int64_t busy_ps = 0;
   };
-  struct Ring {
-    int32_t slot = 0;
-    std::vector<int32_t> devices, peers;
-    std::vector<routing::Route> routes;
-    std::vector<double> bytes_per_s;
+  struct RingState : Ring {
+    explicit RingState(const Ring& ring) : Ring(ring) {}
     int32_t num_visitors = 0;
     uint32_t first_occurrence = 0;
     std::deque<Collective> collectives;  // from first_occurrence on
@@ -144,21 +117,18 @@ class QuietRings {
     int32_t decided_by = 0;
   };
 
-  bool claim_links(const Ring& ring);
   // Whether the collective is through before the end of simulated time, if all joined now.
-  static bool fits_clock(const Ring& ring, const Collective& one, SimTime now);
-  static std::vector<Load> loads_at(const Ring& ring, SimTime now);
-  static Collective& collective(Ring& ring, uint32_t occurrence);
-  static void retire(Ring& ring, SimTime now);
+  static bool fits_clock(const RingState& ring, const Collective& one, SimTime now);
+  static std::vector<Load> loads_at(const RingState& ring, SimTime now);
+  static Collective& collective(RingState& ring, uint32_t occurrence);
+  static void retire(RingState& ring, SimTime now);
   static std::vector<Start> first_step(const Collective& one, SimTime now);
   static void next_step(const Ring& ring, const Collective& one, SimTime now, std::vector<Start>& starts);
-  static void add_load(const Ring& ring, const Collective& one, SimTime now, bool counts_unfinished,
+  static void add_load(const RingState& ring, const Collective& one, SimTime now, bool counts_unfinished,
                        std::vector<Load>& loads);
 
-  std::vector<Ring> rings_;
-  std::vector<size_t> first_rank_;  // per simulated device, into ranks_
-  std::vector<Rank> ranks_;         // per slot of every device
-  std::vector<int32_t> owner_;      // per link: the ring whose messages use it, kNone or kChanging
+  RingTable table_;
+  std::vector<RingState> rings_;
   std::vector<End> ends_;
 };
 

@@ -83,6 +83,12 @@ ChannelId ChannelTable::find(int32_t source, int32_t slot, int32_t destination) 
   return static_cast<ChannelId>(found - destinations_.begin());
 }
 
+ChannelTable::Span ChannelTable::destinations(int32_t source, int32_t slot) const {
+  const size_t place = first_slot_[source] + static_cast<size_t>(slot);
+  if (place >= first_slot_[source + 1]) return {};
+  return {destinations_.data() + begin_[place], destinations_.data() + begin_[place + 1]};
+}
+
 int32_t ChannelTable::rank_in_pair(int32_t source, int32_t slot, int32_t destination) const {
   int32_t rank = 0;
   for (size_t place = first_slot_[source]; place < first_slot_[source] + static_cast<size_t>(slot); ++place) {

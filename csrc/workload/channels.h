@@ -47,6 +47,16 @@ class ChannelTable {
   // REQUIRES: it exists. Cost: O(log of the slot's channels).
   ChannelId find(int32_t source, int32_t slot, int32_t destination) const;
 
+  // The destinations of a source's slot, ascending; none for slots that its program does not use.
+  struct Span {
+    const int32_t* first = nullptr;
+    const int32_t* last = nullptr;
+    const int32_t* begin() const { return first; }
+    const int32_t* end() const { return last; }
+    size_t size() const { return static_cast<size_t>(last - first); }
+  };
+  Span destinations(int32_t source, int32_t slot) const;
+
   // How many channels of lower slots have the same ends: 0 for the first of a pair. Selects its hashed path.
   int32_t rank_in_pair(int32_t source, int32_t slot, int32_t destination) const;
 

@@ -49,6 +49,8 @@ struct SessionResult {
   // Last iteration of each job, [job][category].
   std::vector<int64_t> sent_bytes, received_bytes, num_messages;
   std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
+  // The whole run on one plane, messages that are under way included: per engine link, per device.
+  std::vector<double> total_link_bytes, wire_sent_bytes, wire_received_bytes;
   std::vector<int64_t> device_end_ps;           // last task of each device
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;

@@ -156,7 +156,7 @@ def run_collective(
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events))
     raw = _core.run_session(
-        graph, router, seed=seed, fold=fold, fidelity=fidelity,
+        graph, router, seed=seed, fold=fold, shortcuts=fold, fidelity=fidelity,
         link_events=link_event_list(events, router, fabric),
     )  # fmt: skip
     expected = _expected_bytes(_core.Schedule(collective, name, count, unit, shape), size)

@@ -86,6 +86,7 @@ def simulate(
         steady_tolerance=STEADY_TOLERANCE,
         seed=seed,
         fold=fold,
+        shortcuts=fold,
         fidelity=fidelity,
         link_events=link_event_list(events, router, fabric),
         timeline_devices=_recorded(graph, timeline),

@@ -65,6 +65,7 @@ class GraphBuilder:
             self.core.freeze()
         options.setdefault("timeline_devices", list(range(self.num_devices)) if not options.get("fold") else [])
         options.setdefault("fold", False)
+        options.setdefault("shortcuts", options["fold"])
         routes = _core.make_routes("spray", [(self.fabric.core, options.pop("num_planes", 1))])
         raw = _core.run_session(self.core, routes, **options)
         raw["breakdown"] = [dict(zip(BUCKETS, row, strict=True)) for row in raw["breakdown_ps"].tolist()]

@@ -121,6 +121,23 @@ def test_a_ring_is_computed_until_somebody_comes_and_again_after(graph):
     assert 0 < visited["num_solves"] < whole["num_solves"] / 2
 
 
+@pytest.mark.parametrize("fold", [True, False])
+def test_shortcuts_have_a_switch_of_their_own(graph, fold):
+    def run(shortcuts):
+        g = graph(6, alpha_ps=500)
+        g.group(*range(6))
+        program = g.program(g.template(g.compute(1_000), g.all_reduce(9_000, deps=[0]), g.compute(10, deps=[1])))
+        g.devices([program] * 6)
+        return g.run(fold=fold, shortcuts=shortcuts, min_iterations=2, max_iterations=2)
+
+    fast, whole = run(True), run(False)
+    assert fast["num_solves"] == 0 < whole["num_solves"]
+    assert fast["num_simulated_devices"] == whole["num_simulated_devices"] == (1 if fold else 6)
+    assert fast["ends"] == whole["ends"]
+    assert fast["breakdown"] == whole["breakdown"]
+    assert totals(fast) == totals(whole)
+
+
 def test_a_link_that_changes_makes_no_quiet_ring(graph):
     run = rings_alone(graph, [0, 10, 20, 30], 4_000, 0, None, None).run
     assert run(fold=True)["num_solves"] == 0

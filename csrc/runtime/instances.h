@@ -1,0 +1,77 @@
+// Instances: the live instances of every device's program, made when its compute stream comes to them and freed when
+// their last task ends, so that memory follows what is in flight.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "runtime/tasks.h"
+
+namespace rostam::runtime {
+
+using folding::WeightedSystem;
+using workload::Task;
+using workload::Template;
+
+// One task of a live instance. `cause` ended last among what the task waited for on other streams.
+struct TaskState {
+  int32_t num_waiting = 0;
+  bool is_done = false;
+  SimTime ready;
+  CriticalPath::Ref cause;
+};
+
+struct Instance {
+  int32_t template_id = 0;
+  int32_t microbatch = 0;
+  int32_t iteration = 0;
+  int32_t num_left = 0;
+  std::vector<TaskState> tasks;
+};
+
+class Instances {
+ public:
+  Instances(const WeightedSystem& system, int32_t max_iterations);
+
+  // The device's next instance, or null if its program has run max_iterations times.
+  Instance* make(int32_t device, SimTime now);
+
+  // Takes the device's oldest instance off if all its tasks are done, else null.
+  std::unique_ptr<Instance> retire(int32_t device);
+
+  Instance& at(int32_t device, int64_t sequence) {
+    DeviceState& state = devices_[device];
+    return *state.live[static_cast<size_t>(sequence - state.first_live)];
+  }
+  const Instance& at(int32_t device, int64_t sequence) const {
+    const DeviceState& state = devices_[device];
+    return *state.live[static_cast<size_t>(sequence - state.first_live)];
+  }
+  const Template& body(const Instance& instance) const { return system_.graph->templates[instance.template_id]; }
+  const Task& task(const TaskRef& ref) const { return body(at(ref.device, ref.sequence)).tasks[ref.task]; }
+
+  // Sequence numbers of live instances are first(device) to next(device) - 1.
+  int64_t first(int32_t device) const { return devices_[device].first_live; }
+  int64_t next(int32_t device) const { return devices_[device].next; }
+
+  // In words, for errors.
+  std::string describe(const TaskRef& ref) const;
+  // Up to `count` tasks that are not done and what they wait for, one line each.
+  std::string describe_blocked(int32_t count) const;
+
+ private:
+  struct DeviceState {
+    int64_t next = 0;
+    int64_t first_live = 0;
+    std::deque<std::unique_ptr<Instance>> live;
+  };
+  const WeightedSystem& system_;
+  int32_t max_iterations_;
+  std::vector<DeviceState> devices_;
+};
+
+}  // namespace rostam::runtime

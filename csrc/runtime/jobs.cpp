@@ -1,0 +1,61 @@
+#include "runtime/jobs.h"
+
+#include <cmath>
+#include <utility>
+
+namespace rostam::runtime {
+
+Jobs::Jobs(const folding::WeightedSystem& system, const SessionOptions& options)
+    : system_(system), options_(options), jobs_(system.graph->num_jobs), instances_left_(system.devices.size()) {
+  for (const workload::Device& device : system.devices) {
+    Job& job = jobs_[device.job];
+    if (job.ends.empty() || device.start < job.ends.front()) job.ends.assign(1, device.start);
+    num_running_ += job.num_devices++ == 0;
+  }
+}
+
+bool Jobs::end_instance(int32_t device, int32_t iteration, SimTime now) {
+  std::vector<int64_t>& left = instances_left_[device];
+  const auto index = static_cast<size_t>(iteration);
+  const workload::Device& own = system_.devices[device];
+  if (left.size() <= index) left.resize(index + 1, system_.graph->programs[own.program].num_steps());
+  if (--left[index] > 0) return false;
+  Job& job = jobs_[own.job];
+  if (job.devices_left.size() <= index) job.devices_left.resize(index + 1, job.num_devices);
+  if (--job.devices_left[index] > 0) return false;
+  end_iteration(job, iteration, now);
+  return true;
+}
+
+void Jobs::end_iteration(Job& job, int32_t iteration, SimTime now) {
+  job.ends.push_back(now);
+  job.ended_by = job.last;
+  ROSTAM_CHECK(static_cast<int32_t>(job.ends.size()) == iteration + 2, "iterations ended out of order");
+  const int32_t num_done = iteration + 1;
+  // Jobs that share links run a fixed number of iterations: none of them is steady while another comes or goes.
+  const bool may_stop = num_done >= options_.min_iterations && num_done >= 2 && jobs_.size() == 1;
+  const bool is_finished = num_done >= options_.max_iterations || (may_stop && is_steady(job));
+  if (is_finished && !job.is_finished) --num_running_;
+  job.is_finished = is_finished;
+}
+
+bool Jobs::is_steady(const Job& job) const {
+  const size_t n = job.ends.size();
+  if (n < 3) return false;
+  const double last = (job.ends[n - 1] - job.ends[n - 2]).seconds();
+  const double before = (job.ends[n - 2] - job.ends[n - 3]).seconds();
+  return std::abs(last - before) <= options_.steady_tolerance * last;
+}
+
+void Jobs::fill(const CriticalPath& path, workload::SessionResult& result) const {
+  for (const Job& job : jobs_) {
+    ROSTAM_CHECK(jobs_.size() > 1 || job.num_devices == 0 || job.ends.size() >= 2, "a job ended without an iteration");
+    workload::JobResult one;
+    one.iteration_ends = job.ends;
+    one.is_steady = is_steady(job);
+    one.critical_path = path.chain(job.ended_by);
+    result.jobs.push_back(std::move(one));
+  }
+}
+
+}  // namespace rostam::runtime

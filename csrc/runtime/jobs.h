@@ -1,0 +1,53 @@
+// Jobs: when every job's iterations end, and when it has run enough of them (MODEL B9).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "runtime/critical_path.h"
+#include "runtime/options.h"
+#include "workload/session_result.h"
+
+namespace rostam::runtime {
+
+class Jobs {
+ public:
+  Jobs(const folding::WeightedSystem& system, const SessionOptions& options);
+
+  bool is_running() const { return num_running_ > 0; }
+
+  // T_0 = start, T_1, ... of a job, by number or by one of its devices.
+  const std::vector<SimTime>& ends(int32_t job) const { return jobs_[job].ends; }
+  const std::vector<SimTime>& ends_of(int32_t device) const { return jobs_[system_.devices[device].job].ends; }
+  int32_t size() const { return static_cast<int32_t>(jobs_.size()); }
+
+  // A task ended an instance of the device; it is what ends the job's iteration if that ends now.
+  void note_last(int32_t device, const CriticalPath::Ref& task) { jobs_[system_.devices[device].job].last = task; }
+
+  // An instance of the device has ended. Returns whether its job's iteration has ended with it.
+  bool end_instance(int32_t device, int32_t iteration, SimTime now);
+
+  void fill(const CriticalPath& path, workload::SessionResult& result) const;
+
+ private:
+  struct Job {
+    int32_t num_devices = 0;
+    std::vector<int32_t> devices_left;  // per iteration
+    std::vector<SimTime> ends;
+    bool is_finished = false;
+    CriticalPath::Ref last;      // task that ended an instance last
+    CriticalPath::Ref ended_by;  // task that ended the last iteration
+  };
+  // Whether the last two iterations of a job differ by less than the tolerance.
+  bool is_steady(const Job& job) const;
+  void end_iteration(Job& job, int32_t iteration, SimTime now);
+
+  const folding::WeightedSystem& system_;
+  const SessionOptions& options_;
+  std::vector<Job> jobs_;
+  int32_t num_running_ = 0;
+  std::vector<std::vector<int64_t>> instances_left_;  // [device][iteration]
+};
+
+}  // namespace rostam::runtime

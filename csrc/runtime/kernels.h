@@ -1,0 +1,49 @@
+// Kernels: the one kernel that runs on each device, slower while the device takes part in collectives (MODEL B8).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "runtime/member_event.h"
+
+namespace rostam::runtime {
+
+class KernelClient {
+ public:
+  virtual ~KernelClient() = default;
+  virtual void on_kernel_end(int32_t device) = 0;
+};
+
+class Kernels {
+ public:
+  // comm_fraction: of a device's compute that its running collectives take.
+  Kernels(const folding::WeightedSystem& system, double comm_fraction, EventQueue& queue, KernelClient& client);
+
+  // Throws: RangeError if it would end after simulated time does.
+  void start(int32_t device, SimTime duration);
+
+  // The device joins or leaves a collective: a running kernel goes on at another speed.
+  void change_collectives(int32_t device, int32_t change);
+
+ private:
+  struct State {
+    bool is_running = false;
+    double work_left_ps = 0;  // at full speed, as of `work_since`
+    SimTime work_since;
+    uint32_t version = 0;  // end events of older versions are stale
+    int32_t num_collectives = 0;
+  };
+  double speed(const State& state) const { return state.num_collectives > 0 ? 1 - comm_fraction_ : 1; }
+  void expect_end(int32_t device);
+  void end(uint64_t device_and_version);
+
+  const folding::WeightedSystem& system_;
+  double comm_fraction_;
+  EventQueue& queue_;
+  KernelClient& client_;
+  MemberEvent<Kernels> ends_;
+  std::vector<State> devices_;
+};
+
+}  // namespace rostam::runtime

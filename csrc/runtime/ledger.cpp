@@ -1,0 +1,109 @@
+#include "runtime/ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/checked.h"
+
+namespace rostam::runtime {
+
+Ledger::Ledger(const folding::WeightedSystem& system, const Jobs& jobs)
+    : system_(system),
+      jobs_(jobs),
+      num_categories_(system.graph->categories.size()),
+      wire_sent_(system.devices.size(), 0.0),
+      wire_received_(system.devices.size(), 0.0) {}
+
+Ledger::Traffic& Ledger::traffic(int32_t device, int32_t iteration, int32_t category) {
+  const auto place = static_cast<size_t>(iteration);
+  const auto num_jobs = static_cast<size_t>(jobs_.size());
+  if (traffic_.size() <= place) traffic_.resize(place + 1, std::vector<Traffic>(num_jobs * num_categories_));
+  const auto job = static_cast<size_t>(system_.devices[device].job);
+  return traffic_[place][job * num_categories_ + static_cast<size_t>(category)];
+}
+
+void Ledger::count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages) {
+  Traffic& all = traffic(source, iteration, category);
+  const int64_t number = num_messages * system_.weights[source];
+  all.sent_bytes = checked_add(all.sent_bytes, checked_multiply(bytes, number));
+  all.num_messages += number;
+}
+
+void Ledger::count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages) {
+  Traffic& all = traffic(source, iteration, category);
+  all.received_bytes = checked_add(all.received_bytes, checked_multiply(bytes, num_messages * system_.weights[source]));
+}
+
+// A message that stands for those of many senders is spread evenly over the receivers that its target stands for.
+void Ledger::count_on_wire(int32_t source, int32_t target, double bytes) {
+  wire_sent_[source] += bytes;
+  const auto num_senders = static_cast<double>(system_.weights[source]);
+  wire_received_[target] += bytes * num_senders / static_cast<double>(system_.weights[target]);
+}
+
+void Ledger::count_collective(int32_t device, int32_t iteration, int32_t schedule, int64_t chunks_sent) {
+  const auto place = static_cast<size_t>(iteration);
+  if (completed_.size() <= place) {
+    completed_.resize(place + 1, std::vector<Participants>(system_.graph->schedules.size()));
+  }
+  Participants& all = completed_[place][schedule];
+  all.chunks_sent += chunks_sent * system_.weights[device];
+  all.num_ranks += system_.weights[device];
+}
+
+void Ledger::end_iteration(network::NetworkStats stats) { links_before_ = std::exchange(links_now_, std::move(stats)); }
+
+void Ledger::check() const {
+  for (size_t i = 0; i < traffic_.size(); ++i) {
+    for (size_t k = 0; k < traffic_[i].size(); ++k) {
+      const auto job = static_cast<int32_t>(k / num_categories_);
+      if (i + 1 >= jobs_.ends(job).size()) continue;  // that job stopped inside this iteration
+      ROSTAM_CHECK(traffic_[i][k].sent_bytes == traffic_[i][k].received_bytes,
+                   "job " << job << ", iteration " << i << ", " << system_.graph->categories[k % num_categories_]
+                          << ": " << traffic_[i][k].sent_bytes << " bytes sent, " << traffic_[i][k].received_bytes
+                          << " received");
+    }
+  }
+  check_collectives();
+}
+
+void Ledger::check_collectives() const {
+  size_t finished = completed_.size();
+  for (int32_t job = 0; job < jobs_.size(); ++job) finished = std::min(finished, jobs_.ends(job).size() - 1);
+  const auto product = [](int64_t a, int64_t b) { return static_cast<__int128>(a) * b; };
+  for (size_t i = 0; i < finished; ++i) {
+    for (size_t k = 0; k < completed_[i].size(); ++k) {
+      const Participants& all = completed_[i][k];
+      const collectives::Schedule& schedule = *system_.graph->schedules[k];
+      // Every group completes whole, so ranks / p groups sent the closed form each.
+      ROSTAM_CHECK(
+          product(all.chunks_sent, schedule.shape().num_ranks) == product(all.num_ranks, schedule.total_chunks_sent()),
+          "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
+                      << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
+    }
+  }
+}
+
+void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& result) const {
+  for (int32_t job = 0; job < jobs_.size(); ++job) {
+    const size_t last = jobs_.ends(job).size() - 2;
+    for (size_t c = 0; c < num_categories_; ++c) {
+      const size_t place = static_cast<size_t>(job) * num_categories_ + c;
+      const Traffic one = last < traffic_.size() ? traffic_[last][place] : Traffic{};
+      result.sent_bytes.push_back(one.sent_bytes);
+      result.received_bytes.push_back(one.received_bytes);
+      result.num_messages.push_back(one.num_messages);
+    }
+  }
+  result.link_bytes = links_now_.link_bytes;
+  result.link_busy_s = links_now_.link_busy_s;
+  for (size_t l = 0; l < links_before_.link_bytes.size(); ++l) {
+    result.link_bytes[l] -= links_before_.link_bytes[l];
+    result.link_busy_s[l] -= links_before_.link_busy_s[l];
+  }
+  result.total_link_bytes = total.link_bytes;
+  result.wire_sent_bytes = wire_sent_;
+  result.wire_received_bytes = wire_received_;
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,58 @@
+// Ledger: what was sent and received, by iteration and category, and what crossed links; checks that it is conserved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "network/network.h"
+#include "runtime/jobs.h"
+#include "workload/session_result.h"
+
+namespace rostam::runtime {
+
+class Ledger {
+ public:
+  Ledger(const folding::WeightedSystem& system, const Jobs& jobs);
+
+  // Messages of a simulated device, which stand for those of all that it stands for. Units: bytes of all planes.
+  // Throws: RangeError if a sum passes 2^63 - 1.
+  void count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
+  void count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
+
+  // A message of a simulated device, or a part of it, has crossed its links, on the simulated plane.
+  void count_on_wire(int32_t source, int32_t target, double bytes);
+
+  // A rank is through a collective.
+  void count_collective(int32_t device, int32_t iteration, int32_t schedule, int64_t chunks_sent);
+
+  // The first job has ended an iteration; `stats` has all that crossed links up to now.
+  void end_iteration(network::NetworkStats stats);
+
+  // Bytes sent = bytes received in every finished iteration, and what a collective sent is its closed form.
+  // Throws: InternalError.
+  void check() const;
+
+  // Traffic of every job's last iteration; link loads of the first job's last, and in `total` of the whole run.
+  void fill(const network::NetworkStats& total, workload::SessionResult& result) const;
+
+ private:
+  struct Traffic {
+    int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;
+  };
+  struct Participants {
+    int64_t chunks_sent = 0, num_ranks = 0;
+  };
+  Traffic& traffic(int32_t device, int32_t iteration, int32_t category);
+  void check_collectives() const;
+
+  const folding::WeightedSystem& system_;
+  const Jobs& jobs_;
+  size_t num_categories_;
+  std::vector<std::vector<Traffic>> traffic_;         // [iteration][job * categories + category]
+  std::vector<std::vector<Participants>> completed_;  // [iteration][schedule]
+  std::vector<double> wire_sent_, wire_received_;     // per simulated device, whole run
+  network::NetworkStats links_before_, links_now_;    // at the first job's last two iteration ends
+};
+
+}  // namespace rostam::runtime

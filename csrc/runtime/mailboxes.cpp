@@ -1,0 +1,80 @@
+#include "runtime/mailboxes.h"
+
+#include <utility>
+
+namespace rostam::runtime {
+
+using workload::TaskKind;
+
+Mailboxes::Mailboxes(const WeightedSystem& system, EventQueue& queue, CriticalPath& path, Instances& instances,
+                     Messenger& messenger, TaskSink& sink)
+    : system_(system), queue_(queue), path_(path), instances_(instances), messenger_(messenger), sink_(sink) {}
+
+void Mailboxes::start_send(const TaskRef& ref, const CriticalPath::Ref& cause) {
+  const Instance& instance = instances_.at(ref.device, ref.sequence);
+  const Task& task = instances_.task(ref);
+  PathNode node;
+  node.start = node.end = queue_.now();
+  node.is_join = true;
+  const int32_t number = messenger_.make(ref.device, task.slot, system_.devices[ref.device].slots[task.slot].peer);
+  Message& message = messenger_[number];
+  message.bytes = task.bytes;
+  message.is_send = true;
+  message.sender = ref;
+  message.mailbox = {message.target, task.channel, instance.iteration, instance.microbatch};
+  message.origin = path_.add(node, cause);
+  message.category = task.category;
+  message.iteration = instance.iteration;
+  messenger_.send(number);
+}
+
+void Mailboxes::await_message(const TaskRef& ref) {
+  const Instance& instance = instances_.at(ref.device, ref.sequence);
+  const MailboxKey key = {ref.device, instances_.task(ref).channel, instance.iteration, instance.microbatch};
+  const auto early = arrived_.find(key);
+  if (early == arrived_.end()) {
+    awaited_.emplace(key, ref);
+    return;
+  }
+  const Arrival arrival = std::move(early->second);
+  arrived_.erase(early);
+  sink_.finish_task(ref, arrival.origin->start, arrival.time, arrival.origin);
+}
+
+void Mailboxes::on_sent(const Message& message) {
+  const CriticalPath::Ref origin = message.origin;  // the message may move while the task ends
+  sink_.finish_task(message.sender, origin->start, queue_.now(), origin);
+}
+
+void Mailboxes::on_delivered(Message& message) {
+  const auto waiting = awaited_.find(message.mailbox);
+  if (waiting == awaited_.end()) {
+    const bool is_new = arrived_.try_emplace(message.mailbox, Arrival{message.origin, queue_.now()}).second;
+    if (!is_new) throw_sent_twice(message.mailbox);
+    return;
+  }
+  const TaskRef ref = waiting->second;
+  awaited_.erase(waiting);
+  sink_.finish_task(ref, message.origin->start, queue_.now(), message.origin);
+}
+
+// A message that is left in a finished iteration and has a receive: another one was taken for it.
+void Mailboxes::check(const Jobs& jobs) const {
+  for (const auto& [key, arrival] : arrived_) {
+    if (key.iteration + 1 >= static_cast<int32_t>(jobs.ends_of(key.device).size())) continue;
+    for (const int32_t id : system_.graph->programs[system_.devices[key.device].program].templates()) {
+      for (const Task& task : system_.graph->templates[id].tasks) {
+        if (task.kind == TaskKind::kRecv && task.channel == key.channel) throw_sent_twice(key);
+      }
+    }
+  }
+}
+
+void Mailboxes::throw_sent_twice(const MailboxKey& key) const {
+  ROSTAM_THROW(ConfigError, "two messages on channel " << key.channel << " of micro-batch " << key.microbatch
+                                                       << " come to accelerator "
+                                                       << system_.devices[key.device].accelerator
+                                                       << " in one iteration; give each a channel of its own");
+}
+
+}  // namespace rostam::runtime

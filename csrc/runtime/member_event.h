@@ -1,0 +1,27 @@
+// MemberEvent: an event handler that calls one member function of its owner, and what such events carry: a device and
+// a stream, slot or version of it, in one number.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/event_queue.h"
+
+namespace rostam::runtime {
+
+template <typename Owner>
+class MemberEvent : public EventHandler {
+ public:
+  using Method = void (Owner::*)(uint64_t);
+  MemberEvent(Owner& owner, Method method) : owner_(owner), method_(method) {}
+  void on_event(uint64_t payload) override { (owner_.*method_)(payload); }
+
+ private:
+  Owner& owner_;
+  Method method_;
+};
+
+inline uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(device)) << 32 | uint32_t(index); }
+inline int32_t high(uint64_t payload) { return static_cast<int32_t>(payload >> 32); }
+inline int32_t low(uint64_t payload) { return static_cast<int32_t>(payload & 0xFFFFFFFFu); }
+
+}  // namespace rostam::runtime

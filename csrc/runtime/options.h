@@ -1,0 +1,27 @@
+// SessionOptions: how a task graph is to be run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "folding/folding.h"
+
+namespace rostam::runtime {
+
+struct SessionOptions {
+  SimTime launch_latency;
+  SimTime min_collective_time;       // a collective's least duration; never per step
+  double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
+  int32_t min_iterations = 2;
+  int32_t max_iterations = 10;
+  double steady_tolerance = 1e-3;
+  uint64_t seed = 0;
+  std::string fidelity = "flow";  // the engine
+  bool enable_folding = true;     // false: every device is simulated; so it is where the engine cannot fold
+  bool enable_shortcuts = true;   // false: every message is; so it is where the engine is not exact when alone
+  std::vector<folding::LinkEvent> events;
+  std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
+};
+
+}  // namespace rostam::runtime

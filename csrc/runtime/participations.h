@@ -1,0 +1,90 @@
+// Participations: every rank's part in the collectives of its slots, from its join or the first message that comes to
+// it until it is through.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "runtime/tasks.h"
+
+namespace rostam::runtime {
+
+// A message that may not start before its receiver has reached `step`.
+struct Deferred {
+  int32_t message = 0;
+  int32_t step = 0;
+};
+
+struct Participation {
+  bool is_joined = false;
+  bool is_step_started = false;
+  int32_t step = 0;
+  int32_t pending_sends = 0;
+  int32_t ordered_arrivals = 0;
+  int64_t chunks_sent = 0;
+  std::vector<int64_t> arrivals;  // per step, where order is not enough: of all that the device stands for
+  std::vector<Deferred> deferred;
+  int64_t sequence = 0;  // the instance and task that joined
+  int32_t task = 0;
+  int32_t category = 0;
+  SimTime joined;
+  CriticalPath::Ref origin;  // the join that decided when the current step could start
+  bool is_quiet = false;     // it goes without messages; through at quiet_end if all have joined
+  SimTime quiet_end = SimTime::never();
+  CriticalPath::Ref quiet_origin;
+};
+
+class Participations {
+ public:
+  explicit Participations(const folding::WeightedSystem& system) : devices_(system.devices.size()) {
+    for (size_t d = 0; d < devices_.size(); ++d) devices_[d].resize(system.devices[d].slots.size());
+  }
+
+  // The device joins the next collective on the slot; returns which one it is. Its part is at() of that.
+  uint32_t join(int32_t device, int32_t slot) { return devices_[device][slot].num_joined++; }
+
+  // The device's part in the `occurrence`-th collective on the slot, made if it is the first to be heard of. Stays
+  // where it is until it is taken.
+  Participation& at(int32_t device, int32_t slot, uint32_t occurrence) {
+    Slot& state = devices_[device][slot];
+    ROSTAM_CHECK(occurrence >= state.first, "a message for a collective that has ended");
+    const size_t place = occurrence - state.first;
+    while (state.queue.size() <= place) state.queue.emplace_back();
+    return state.queue[place];
+  }
+
+  // The part in the oldest collective on the slot, or null.
+  Participation* front(int32_t device, int32_t slot) {
+    Slot& state = devices_[device][slot];
+    return state.queue.empty() ? nullptr : &state.queue.front();
+  }
+  Participation take_front(int32_t device, int32_t slot) {
+    Slot& state = devices_[device][slot];
+    Participation part = std::move(state.queue.front());
+    state.queue.pop_front();
+    ++state.first;
+    return part;
+  }
+
+  // Calls visit(part) for every part that the device has joined.
+  template <typename Visit>
+  void for_each_joined(int32_t device, Visit visit) const {
+    for (const Slot& slot : devices_[device]) {
+      for (const Participation& part : slot.queue) {
+        if (part.is_joined) visit(part);
+      }
+    }
+  }
+
+ private:
+  struct Slot {
+    uint32_t first = 0;
+    std::deque<Participation> queue;  // occurrences first, first + 1, ...
+    uint32_t num_joined = 0;
+  };
+  std::vector<std::vector<Slot>> devices_;
+};
+
+}  // namespace rostam::runtime

@@ -1,0 +1,165 @@
+#include "runtime/ring_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/checked.h"
+
+namespace rostam::runtime {
+
+RingRunner::RingRunner(const RunnerParts& parts)
+    : parts_(parts),
+      stepwise_(parts),
+      rings_(parts.system, parts.options.events,
+             [&parts](int32_t d, int32_t slot, int32_t peer) { return parts.messenger.make_route(d, slot, peer); }),
+      ends_(*this, &RingRunner::end_quietly) {
+  parts.messenger.watch(*this);
+}
+
+void RingRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
+  const int32_t slot = parts_.instances.task(ref).slot;
+  const uint32_t occurrence = stepwise_.enter(ref, cause);
+  const QuietRings::Rank rank = rings_.table().rank_of(ref.device, slot);
+  if (rank.ring == RingTable::kNone) {
+    stepwise_.advance(ref.device, slot, occurrence);
+  } else {
+    join_ring(ref, slot, occurrence, rank);
+  }
+}
+
+void RingRunner::join_ring(const TaskRef& ref, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank) {
+  Participation& part = parts_.participations.at(ref.device, slot, occurrence);
+  const QuietRings::Joined joined = rings_.join(rank, occurrence, exchange_of(ref), parts_.queue.now(), part.origin);
+  if (joined == QuietRings::Joined::kSimulated) {
+    stepwise_.advance(ref.device, slot, occurrence);
+    return;
+  }
+  part.is_quiet = true;
+  if (joined == QuietRings::Joined::kWaiting) return;
+  const std::vector<QuietRings::End>& ends = rings_.ends(rank.ring, occurrence);
+  const std::vector<int32_t>& devices = rings_.ring(rank.ring).devices;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    Participation& other = parts_.participations.at(devices[i], slot, occurrence);
+    other.quiet_end = std::max(ends[i].time, other.joined + parts_.options.min_collective_time);
+    other.quiet_origin = ends[i].origin;
+    parts_.queue.schedule(other.quiet_end, Priority::kNormal, &ends_, pack(devices[i], slot));
+  }
+}
+
+QuietRings::Exchange RingRunner::exchange_of(const TaskRef& ref) {
+  const Task& task = parts_.instances.task(ref);
+  const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
+  transfers_.clear();
+  schedule.sends(parts_.system.devices[ref.device].slots[task.slot].rank, 0, transfers_);
+  QuietRings::Exchange exchange;
+  exchange.num_steps = schedule.shape().num_steps;
+  exchange.num_chunks = transfers_.front().num_chunks;
+  exchange.bytes = checked_multiply(parts_.system.graph->chunk_bytes(task), exchange.num_chunks);
+  exchange.wire_bytes = parts_.messenger.wire_bytes(exchange.bytes);
+  exchange.iteration = parts_.instances.at(ref.device, ref.sequence).iteration;
+  exchange.category = task.category;
+  return exchange;
+}
+
+// The rank is through, unless its collective was disturbed since this was planned.
+void RingRunner::end_quietly(uint64_t device_and_slot) {
+  const int32_t d = high(device_and_slot), slot = low(device_and_slot);
+  Participation* part = parts_.participations.front(d, slot);
+  if (part == nullptr || !part->is_quiet || part->quiet_end != parts_.queue.now()) return;
+  const QuietRings::Exchange exchange = exchange_of({d, part->sequence, part->task});
+  // Sent by this rank and received by the next one.
+  parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
+  parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
+  part->chunks_sent = exchange.num_chunks * exchange.num_steps;
+  part->origin = std::move(part->quiet_origin);
+  stepwise_.complete(device_and_slot);
+}
+
+void RingRunner::on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) {
+  crossings_.resize(route + 1);
+  crossings_[route] = rings_.table().crossed_by(links, rings_.table().rank_of(device, slot));
+}
+
+void RingRunner::before_send(network::RouteId route) {
+  for (const int32_t ring : crossings_[route]) {
+    disturb(ring);
+    rings_.enter(ring);
+  }
+}
+
+void RingRunner::after_sent(network::RouteId route) {
+  for (const int32_t ring : crossings_[route]) rings_.leave(ring);
+}
+
+// A message of others is about to start on the ring's links: what is under way there goes on message by message.
+void RingRunner::disturb(int32_t ring) {
+  for (const uint32_t occurrence : rings_.under_way(ring, parts_.queue.now())) go_on_stepwise(ring, occurrence);
+}
+
+void RingRunner::go_on_stepwise(int32_t ring, uint32_t occurrence) {
+  const QuietRings::Exchange exchange = rings_.exchange(ring, occurrence);
+  const QuietRings::Moment moment = rings_.interrupt(ring, occurrence, parts_.queue.now());
+  const auto is_through = [&](size_t i) { return moment.ranks[i].step == exchange.num_steps; };
+  for (size_t i = 0; i < moment.ranks.size(); ++i) {
+    if (!is_through(i)) restore(ring, occurrence, moment, i);  // else it ends, or has ended, as planned
+  }
+  for (const QuietRings::InFlight& one : moment.messages) {
+    const int32_t message = make_message(ring, occurrence, one.position, one.step);
+    parts_.messenger[message].origin = one.origin;
+    // A rank that is through counts all that it sent as received when it ends; these still come.
+    if (is_through(one.position)) {
+      const int32_t d = rings_.ring(ring).devices[one.position];
+      parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, -1);
+    }
+    parts_.messenger.deliver_at(message, one.arrival);
+  }
+}
+
+// Puts a rank where it stands: the step that it is in, what it has sent and what has come to it.
+void RingRunner::restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t i) {
+  const std::vector<int32_t>& devices = rings_.ring(ring).devices;
+  const QuietRings::Exchange exchange = rings_.exchange(ring, occurrence);
+  const QuietRings::Progress& rank = moment.ranks[i];
+  const int32_t d = devices[i];
+  Participation& part = parts_.participations.at(d, rings_.ring(ring).slot, occurrence);
+  part.ordered_arrivals = moment.ranks[i == 0 ? devices.size() - 1 : i - 1].num_delivered;
+  part.is_quiet = false;
+  part.quiet_origin = CriticalPath::Ref();
+  if (!part.is_joined) return;
+  part.step = rank.step;
+  part.is_step_started = true;
+  part.pending_sends = rank.is_sending;
+  part.chunks_sent = exchange.num_chunks * (rank.step + 1);
+  part.origin = rank.origin;
+  parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, rank.num_sent);
+  parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, rank.num_delivered);
+  if (!rank.is_sending) return;
+  const int32_t message = make_message(ring, occurrence, static_cast<int32_t>(i), rank.step);
+  parts_.messenger[message].origin = rank.origin;
+  parts_.messenger.resume(message, rank.step_start);
+}
+
+int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step) {
+  const QuietRings::Exchange& exchange = rings_.exchange(ring, occurrence);
+  const int32_t index = parts_.messenger.make(rings_.ring(ring).devices[position], rings_.ring(ring).slot,
+                                              rings_.ring(ring).peers[position]);
+  Message& message = parts_.messenger[index];
+  message.step = step;
+  message.occurrence = occurrence;
+  message.bytes = exchange.bytes;
+  message.category = exchange.category;
+  message.iteration = exchange.iteration;
+  return index;
+}
+
+void RingRunner::add_loads(SimTime now, network::NetworkStats& stats) const {
+  rings_.add_loads(now, stats.link_bytes, stats.link_busy_s);
+}
+
+void RingRunner::count_carried(SimTime now) {
+  for (const QuietRings::Carried& one : rings_.carried(now)) {
+    parts_.ledger.count_on_wire(one.source, parts_.system.device_stand_in[one.peer], one.bytes);
+  }
+}
+
+}  // namespace rostam::runtime

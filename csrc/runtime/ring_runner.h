@@ -1,0 +1,45 @@
+// RingRunner: one-way rings on links of their own go without messages (quiet_rings.h) until a message of others comes
+// onto those links; all else goes stepwise.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/quiet_rings.h"
+#include "runtime/stepwise_runner.h"
+
+namespace rostam::runtime {
+
+class RingRunner : public CollectiveRunner, public RouteWatcher {
+ public:
+  // Watches the messenger of `parts`.
+  explicit RingRunner(const RunnerParts& parts);
+
+  void join(const TaskRef& task, const CriticalPath::Ref& cause) override;
+  void on_sent(const Message& message) override { stepwise_.on_sent(message); }
+  void on_delivered(Message& message) override { stepwise_.on_delivered(message); }
+  void add_loads(SimTime now, network::NetworkStats& stats) const override;
+  void count_carried(SimTime now) override;
+
+  void on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) override;
+  void before_send(network::RouteId route) override;
+  void after_sent(network::RouteId route) override;
+
+ private:
+  void join_ring(const TaskRef& task, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
+  QuietRings::Exchange exchange_of(const TaskRef& task);
+  void end_quietly(uint64_t device_and_slot);
+  void disturb(int32_t ring);
+  void go_on_stepwise(int32_t ring, uint32_t occurrence);
+  void restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t position);
+  int32_t make_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step);
+
+  RunnerParts parts_;
+  StepwiseRunner stepwise_;
+  QuietRings rings_;
+  MemberEvent<RingRunner> ends_;
+  std::vector<std::vector<int32_t>> crossings_;  // per route: rings of others whose links it uses
+  std::vector<collectives::Transfer> transfers_;
+};
+
+}  // namespace rostam::runtime

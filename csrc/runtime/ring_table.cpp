@@ -1,0 +1,143 @@
+#include "runtime/ring_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace rostam::runtime {
+
+namespace {
+
+constexpr size_t kMaxHops = size_t{1} << 22;  // beyond it routes cost more than the messages that they save
+
+bool is_one_way_ring(const collectives::Schedule& schedule) {
+  const collectives::Shape& shape = schedule.shape();
+  // From p - 1 steps on every rank's end depends on every rank's join: none is through before the last has joined.
+  return shape.num_ranks >= 2 && shape.has_ordered_arrivals && shape.has_fixed_peers && !shape.is_synchronous &&
+         shape.num_steps >= shape.num_ranks - 1;
+}
+
+// Per simulated device and slot: the device that its rings pass to, or -1 if it has other uses or peers.
+std::vector<std::vector<int32_t>> ring_peers(const WeightedSystem& system) {
+  workload::ChannelLister lister(*system.graph);
+  const auto is_ring = [&system](int32_t s) { return s >= 0 && is_one_way_ring(*system.graph->schedules[s]); };
+  std::vector<std::vector<int32_t>> peers;
+  for (size_t d = 0; d < system.devices.size(); ++d) {
+    const auto& uses = lister.uses_of(system.devices[d].program);
+    std::vector<int32_t> of_slot(system.devices[d].slots.size(), -1);
+    for (size_t slot = 0; slot < uses.size(); ++slot) {
+      if (uses[slot].empty() || !std::all_of(uses[slot].begin(), uses[slot].end(), is_ring)) continue;
+      const auto found = system.channels.destinations(static_cast<int32_t>(d), static_cast<int32_t>(slot));
+      if (found.size() == 1) of_slot[slot] = *found.begin();
+    }
+    peers.push_back(std::move(of_slot));
+  }
+  return peers;
+}
+
+// The simulated devices of the ring that starts at `first`; empty if one on the way has none, or it does not close.
+std::vector<int32_t> follow(const std::vector<std::vector<int32_t>>& peers, const WeightedSystem& system, int32_t first,
+                            int32_t slot) {
+  std::vector<int32_t> devices;
+  int32_t d = first;
+  do {
+    const auto& of_slot = peers[d];
+    if (slot >= static_cast<int32_t>(of_slot.size()) || of_slot[slot] < 0 || devices.size() >= peers.size()) return {};
+    devices.push_back(d);
+    d = system.device_stand_in[of_slot[slot]];
+  } while (d != first);
+  return devices;
+}
+
+// All rings of the programs, smaller ones first.
+std::vector<Ring> find_rings(const WeightedSystem& system) {
+  const auto num_devices = static_cast<int32_t>(system.devices.size());
+  const std::vector<std::vector<int32_t>> peers = ring_peers(system);
+  std::vector<std::vector<uint8_t>> is_seen(num_devices);
+  std::vector<Ring> found;
+  for (int32_t first = 0; first < num_devices; ++first) {
+    for (int32_t slot = 0; slot < static_cast<int32_t>(peers[first].size()); ++slot) {
+      if (peers[first][slot] < 0 || (!is_seen[first].empty() && is_seen[first][slot])) continue;
+      Ring ring;
+      ring.slot = slot;
+      ring.devices = follow(peers, system, first, slot);
+      for (const int32_t d : ring.devices) {
+        is_seen[d].resize(peers[d].size(), 0);
+        is_seen[d][slot] = 1;
+        ring.peers.push_back(peers[d][slot]);
+      }
+      if (!ring.devices.empty()) found.push_back(std::move(ring));
+    }
+  }
+  // Of rings that share links, tensor parallelism's in a server say, the smaller ones repeat more often.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Ring& a, const Ring& b) { return a.devices.size() < b.devices.size(); });
+  return found;
+}
+
+// Fills the ring's routes and what a message gets on each of them alone. Returns how many links they have; stops above
+// `max_hops`.
+size_t add_routes(const WeightedSystem& system, const RingTable::RouteFunction& route, size_t max_hops, Ring& ring) {
+  size_t num_hops = 0;
+  for (size_t i = 0; i < ring.devices.size() && num_hops <= max_hops; ++i) {
+    ring.routes.push_back(route(ring.devices[i], ring.slot, ring.peers[i]));
+    num_hops += ring.routes.back().links.size();
+    double bytes_per_s = std::numeric_limits<double>::infinity();
+    for (const routing::LinkShare& hop : ring.routes.back().links) {
+      bytes_per_s = std::min(bytes_per_s, system.links[hop.link].bytes_per_s / hop.share);
+    }
+    ring.bytes_per_s.push_back(bytes_per_s);
+  }
+  return num_hops;
+}
+
+}  // namespace
+
+RingTable::RingTable(const WeightedSystem& system, const std::vector<LinkEvent>& events, const RouteFunction& route)
+    : owner_(system.links.size(), kNone) {
+  const auto num_devices = static_cast<int32_t>(system.devices.size());
+  for (int32_t d = 0; d < num_devices; ++d) {
+    first_rank_.push_back(ranks_.size());
+    ranks_.resize(ranks_.size() + system.devices[d].slots.size());
+  }
+  for (const LinkEvent& event : events) owner_[system.link_stand_in[event.link]] = kChanging;
+  std::vector<Ring> found = find_rings(system);
+  size_t num_hops = 0;
+  for (Ring& ring : found) {
+    num_hops += add_routes(system, route, kMaxHops - num_hops, ring);
+    if (num_hops > kMaxHops) return;
+    const auto has_rate = [](double rate) { return rate > 0 && rate < std::numeric_limits<double>::infinity(); };
+    if (!std::all_of(ring.bytes_per_s.begin(), ring.bytes_per_s.end(), has_rate) || !claim_links(ring)) continue;
+    for (size_t i = 0; i < ring.devices.size(); ++i) {
+      ranks_[first_rank_[ring.devices[i]] + ring.slot] = {static_cast<int32_t>(rings_.size()), static_cast<int32_t>(i)};
+    }
+    rings_.push_back(std::move(ring));
+  }
+}
+
+// Makes the links the next ring's, if nobody owns them and no two of its messages share one.
+bool RingTable::claim_links(const Ring& ring) {
+  const auto index = static_cast<int32_t>(rings_.size());
+  for (size_t i = 0; i < ring.routes.size(); ++i) {
+    for (const routing::LinkShare& hop : ring.routes[i].links) {
+      if (owner_[hop.link] != kNone) {
+        std::replace(owner_.begin(), owner_.end(), index, kNone);
+        return false;
+      }
+      owner_[hop.link] = index;
+    }
+  }
+  return true;
+}
+
+std::vector<int32_t> RingTable::crossed_by(const routing::Route& route, const Rank& own) const {
+  std::vector<int32_t> rings;
+  for (const routing::LinkShare& hop : route.links) {
+    const int32_t owner = owner_[hop.link];
+    if (owner < 0 || owner == own.ring || std::find(rings.begin(), rings.end(), owner) != rings.end()) continue;
+    rings.push_back(owner);
+  }
+  return rings;
+}
+
+}  // namespace rostam::runtime

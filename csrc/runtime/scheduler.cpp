@@ -1,0 +1,203 @@
+#include "runtime/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rostam::runtime {
+
+using workload::TaskKind;
+
+Scheduler::Scheduler(const Parts& parts)
+    : parts_(parts),
+      kernels_(parts.system, parts.options.comm_compute_fraction, parts.queue, *this),
+      device_starts_(*this, &Scheduler::start_device),
+      begins_(*this, &Scheduler::begin_task),
+      is_recorded_(parts.system.devices.size(), 0) {
+  for (const workload::Device& device : parts.system.devices) {
+    streams_.emplace_back(device.slots.size() + 1);
+    for (Stream& stream : streams_.back()) stream.free_since = device.start;
+  }
+  for (const int32_t device : parts.options.timeline_devices) is_recorded_[parts.system.device_stand_in[device]] = 1;
+}
+
+void Scheduler::start() {
+  for (size_t d = 0; d < streams_.size(); ++d) {
+    parts_.queue.schedule(parts_.system.devices[d].start, Priority::kNormal, &device_starts_, d);
+  }
+}
+
+// Makes the device's next instance, if its program has one, and lets every stream look at it.
+void Scheduler::make_instance(int32_t d) {
+  const Instance* made = parts_.instances.make(d, parts_.queue.now());
+  if (made == nullptr) return;
+  const int64_t sequence = parts_.instances.next(d) - 1;
+  const Template& body = parts_.instances.body(*made);
+  for (size_t t = 0; t < body.tasks.size(); ++t) {
+    if (body.tasks[t].kind == TaskKind::kRecv) parts_.starter.await_message({d, sequence, static_cast<int32_t>(t)});
+  }
+  for (size_t s = 0; s < body.stream_tasks.size(); ++s) {
+    if (!body.stream_tasks[s].empty()) try_stream(d, static_cast<int32_t>(s));
+  }
+  if (body.stream_tasks[0].empty()) make_instance(d);
+  if (body.tasks.empty()) retire_instances(d);
+}
+
+// Moves the stream past instances whose part on it is done. Returns whether a live one has a task for it.
+bool Scheduler::find_next(int32_t d, int32_t s) {
+  Stream& stream = stream_of(d, s);
+  if (stream.instance < parts_.instances.first(d)) {
+    stream.instance = parts_.instances.first(d);
+    stream.position = 0;
+  }
+  while (stream.instance < parts_.instances.next(d)) {
+    const auto& lists = parts_.instances.body(parts_.instances.at(d, stream.instance)).stream_tasks;
+    if (s < static_cast<int32_t>(lists.size()) && stream.position < static_cast<int32_t>(lists[s].size())) return true;
+    ++stream.instance;
+    stream.position = 0;
+  }
+  return false;
+}
+
+// REQUIRES: find_next() found one.
+TaskRef Scheduler::next_task(int32_t d, int32_t s) const {
+  const Stream& stream = streams_[d][s];
+  const Template& body = parts_.instances.body(parts_.instances.at(d, stream.instance));
+  return {d, stream.instance, body.stream_tasks[s][stream.position]};
+}
+
+// Starts the stream's next task if it is free and the task's dependencies are met.
+void Scheduler::try_stream(int32_t d, int32_t s) {
+  Stream& stream = stream_of(d, s);
+  if (stream.is_busy || !find_next(d, s)) return;
+  const TaskRef ref = next_task(d, s);
+  const TaskState& waiting = parts_.instances.at(d, ref.sequence).tasks[ref.task];
+  if (waiting.num_waiting > 0) return;
+  stream.is_busy = true;
+  current_device_ = d;
+  current_stream_ = s;
+  const SimTime now = parts_.queue.now();
+  const SimTime start = std::max({waiting.ready + parts_.options.launch_latency, stream.free_since, now});
+  if (start == now) {
+    begin_task(pack(d, s));
+  } else {
+    parts_.queue.schedule(start, Priority::kNormal, &begins_, pack(d, s));
+  }
+}
+
+void Scheduler::begin_task(uint64_t payload) {
+  const int32_t d = high(payload), s = low(payload);
+  Stream& stream = stream_of(d, s);
+  current_device_ = d;
+  current_stream_ = s;
+  const TaskRef ref = next_task(d, s);
+  const Task& task = parts_.instances.task(ref);
+  TaskState& waited = parts_.instances.at(d, ref.sequence).tasks[ref.task];
+  stream.task_start = parts_.queue.now();
+  stream.has_begun = true;
+  // What decided the start: the last dependency if its end plus the launch is later than the stream's release.
+  const bool is_held_by_stream = stream.free_since >= waited.ready + parts_.options.launch_latency;
+  CriticalPath::Ref cause = is_held_by_stream || waited.cause.is_empty() ? stream.last : waited.cause;
+  if (task.kind == TaskKind::kCompute) {
+    parts_.breakdown.account_idle(d, stream.free_since, waited, parts_.queue.now());
+    waited.cause = std::move(cause);
+    kernels_.start(d, task.duration);
+    if (ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
+  } else if (task.kind == TaskKind::kCollective) {
+    parts_.starter.start_collective(ref, cause);
+  } else {
+    parts_.starter.start_send(ref, cause);
+  }
+}
+
+void Scheduler::on_kernel_end(int32_t d) {
+  const Stream& stream = stream_of(d, 0);
+  const TaskRef ref = next_task(d, 0);
+  parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());
+  const CriticalPath::Ref cause = parts_.instances.at(d, ref.sequence).tasks[ref.task].cause;
+  finish_task(ref, stream.task_start, parts_.queue.now(), cause);
+}
+
+// Marks a task done: frees its stream, wakes its dependents, retires its instance when that was the last one.
+void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, const CriticalPath::Ref& parent) {
+  const int32_t d = ref.device;
+  Instance& instance = parts_.instances.at(d, ref.sequence);
+  const Task& task = parts_.instances.task(ref);
+  PathNode node;
+  node.start = start;
+  node.end = end;
+  node.device = d;
+  node.template_id = instance.template_id;
+  node.task = ref.task;
+  node.microbatch = instance.microbatch;
+  const CriticalPath::Ref done = parts_.path.add(node, parent);
+  TaskState& state = instance.tasks[ref.task];
+  state.is_done = true;
+  state.cause = CriticalPath::Ref();
+  const int32_t s = task.slot + 1;
+  const bool holds_stream = task.kind != TaskKind::kRecv;
+  if (is_recorded_[d]) {
+    timeline_.push_back({d, s, instance.template_id, ref.task, instance.microbatch, instance.iteration,
+                         holds_stream ? stream_of(d, s).task_start : start, end});
+  }
+  if (holds_stream) {
+    Stream& stream = stream_of(d, s);
+    stream.is_busy = stream.has_begun = false;
+    stream.free_since = parts_.queue.now();
+    stream.last = done;
+    ++stream.position;
+  }
+  release_dependents(ref, done);
+  if (holds_stream) try_stream(d, s);
+  if (--instance.num_left == 0) {
+    parts_.jobs.note_last(d, done);  // not a task that this one has just set off
+    retire_instances(d);
+  }
+}
+
+void Scheduler::release_dependents(const TaskRef& ref, const CriticalPath::Ref& node) {
+  Instance& instance = parts_.instances.at(ref.device, ref.sequence);
+  const Template& body = parts_.instances.body(instance);
+  for (const int32_t dependent : body.dependents[ref.task]) {
+    TaskState& waiting = instance.tasks[dependent];
+    waiting.ready = parts_.queue.now();
+    waiting.cause = node;
+    if (--waiting.num_waiting == 0) try_stream(ref.device, body.tasks[dependent].slot + 1);
+  }
+}
+
+// Frees finished instances from the oldest on, and counts iterations.
+void Scheduler::retire_instances(int32_t d) {
+  while (const std::unique_ptr<Instance> done = parts_.instances.retire(d)) {
+    if (parts_.jobs.end_instance(d, done->iteration, parts_.queue.now())) {
+      parts_.client.on_iteration_end(parts_.system.devices[d].job);
+    }
+  }
+}
+
+std::string Scheduler::describe_current() const {
+  if (current_device_ < 0) return "the set-up";
+  const Stream& stream = streams_[current_device_][current_stream_];
+  const bool is_live = stream.instance >= parts_.instances.first(current_device_) &&
+                       stream.instance < parts_.instances.next(current_device_);
+  if (!is_live) return "a task that has ended";
+  const Template& body = parts_.instances.body(parts_.instances.at(current_device_, stream.instance));
+  const auto& tasks = body.stream_tasks[current_stream_];
+  if (stream.position >= static_cast<int32_t>(tasks.size())) return "a task that has ended";
+  return parts_.instances.describe(next_task(current_device_, current_stream_));
+}
+
+void Scheduler::fill(workload::SessionResult& result) {
+  for (size_t d = 0; d < streams_.size(); ++d) {
+    // A stage may be inside its next iteration's first kernel when the last stage ends this one.
+    const Stream& compute = streams_[d].front();
+    if (compute.has_begun) {
+      parts_.breakdown.account_compute(static_cast<int32_t>(d), compute.task_start, parts_.queue.now());
+    }
+    SimTime end;
+    for (const Stream& stream : streams_[d]) end = std::max(end, stream.free_since);
+    result.device_end_ps.push_back(end.ps());
+  }
+  result.timeline = timeline_;
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,153 @@
+#include "runtime/stepwise_runner.h"
+
+#include <utility>
+
+#include "sim/checked.h"
+
+namespace rostam::runtime {
+
+using workload::SlotBinding;
+
+StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(*this, &StepwiseRunner::complete) {}
+
+void StepwiseRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
+  const uint32_t occurrence = enter(ref, cause);
+  advance(ref.device, parts_.instances.task(ref).slot, occurrence);
+}
+
+uint32_t StepwiseRunner::enter(const TaskRef& ref, const CriticalPath::Ref& cause) {
+  const Task& task = parts_.instances.task(ref);
+  const uint32_t occurrence = parts_.participations.join(ref.device, task.slot);
+  Participation& part = parts_.participations.at(ref.device, task.slot, occurrence);
+  part.is_joined = true;
+  part.sequence = ref.sequence;
+  part.task = ref.task;
+  part.category = task.category;
+  part.joined = parts_.queue.now();
+  PathNode node;
+  node.start = node.end = parts_.queue.now();
+  node.is_join = true;
+  part.origin = parts_.path.add(node, cause);
+  parts_.sink.change_collectives(ref.device, 1);
+  return occurrence;
+}
+
+// Moves a rank through as many steps as its sends and arrivals allow.
+void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence) {
+  Participation& part = parts_.participations.at(d, slot, occurrence);
+  if (!part.is_joined) return;
+  const Task& task = parts_.instances.task({d, part.sequence, part.task});
+  const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
+  const collectives::Shape& shape = schedule.shape();
+  const int32_t rank = parts_.system.devices[d].slots[slot].rank;
+  while (part.step < shape.num_steps) {
+    if (!part.is_step_started) start_step(d, slot, occurrence);
+    if (part.pending_sends > 0) return;
+    if (shape.has_ordered_arrivals) {
+      if (part.ordered_arrivals <= part.step) return;
+    } else {
+      const bool has_any = static_cast<int32_t>(part.arrivals.size()) > part.step;
+      const int64_t awaited = schedule.num_receives(rank, part.step) * parts_.system.weights[d];
+      if ((has_any ? part.arrivals[part.step] : 0) < awaited) return;
+    }
+    ++part.step;
+    part.is_step_started = false;
+  }
+  const SimTime earliest = part.joined + parts_.options.min_collective_time;
+  if (earliest > parts_.queue.now()) {
+    parts_.queue.schedule(earliest, Priority::kNormal, &ends_, pack(d, slot));
+  } else {
+    complete(pack(d, slot));
+  }
+}
+
+void StepwiseRunner::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
+  Participation& part = parts_.participations.at(d, slot, occurrence);
+  part.is_step_started = true;
+  send_step(d, parts_.instances.task({d, part.sequence, part.task}), part, occurrence);
+  // The receiver may be this very rank (folded): `part` stays valid, deque elements do not move on push_back.
+  send_deferred(part);
+}
+
+void StepwiseRunner::send_step(int32_t d, const Task& task, Participation& part, uint32_t occurrence) {
+  const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
+  const SlotBinding& binding = parts_.system.devices[d].slots[task.slot];
+  const std::vector<int32_t>& members = parts_.system.graph->groups[binding.group];
+  const int64_t chunk_bytes = parts_.system.graph->chunk_bytes(task);
+  const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
+  transfers_.clear();
+  schedule.sends(binding.rank, part.step, transfers_);
+  part.pending_sends = static_cast<int32_t>(transfers_.size());
+  for (const collectives::Transfer& transfer : transfers_) {
+    const int32_t index = parts_.messenger.make(d, task.slot, members[transfer.peer]);
+    Message& message = parts_.messenger[index];
+    message.step = part.step;
+    message.occurrence = occurrence;
+    message.bytes = checked_multiply(chunk_bytes, transfer.num_chunks);
+    message.origin = part.origin;
+    message.category = task.category;
+    message.iteration = iteration;
+    message.is_synchronous = schedule.shape().is_synchronous;
+    part.chunks_sent += transfer.num_chunks;
+    if (message.is_synchronous) {
+      Participation& receiver = parts_.participations.at(message.target, task.slot, occurrence);
+      const bool is_ready =
+          receiver.is_joined && (receiver.step > part.step || (receiver.step == part.step && receiver.is_step_started));
+      if (!is_ready) {
+        receiver.deferred.push_back({index, part.step});
+        continue;
+      }
+    }
+    parts_.messenger.send(index);
+  }
+}
+
+// Messages that waited for this rank to reach its present step.
+void StepwiseRunner::send_deferred(Participation& part) {
+  for (size_t k = 0; k < part.deferred.size();) {
+    if (part.deferred[k].step > part.step) {
+      ++k;
+      continue;
+    }
+    const int32_t index = part.deferred[k].message;
+    part.deferred.erase(part.deferred.begin() + static_cast<std::ptrdiff_t>(k));
+    parts_.messenger[index].origin = part.origin;
+    parts_.messenger.send(index);
+  }
+}
+
+void StepwiseRunner::complete(uint64_t payload) {
+  const int32_t d = high(payload), slot = low(payload);
+  const Participation part = parts_.participations.take_front(d, slot);
+  const TaskRef ref = {d, part.sequence, part.task};
+  const Task& task = parts_.instances.task(ref);
+  const SimTime now = parts_.queue.now();
+  parts_.breakdown.end_collective(d, part.joined, now, task.category);
+  const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
+  parts_.ledger.count_collective(d, iteration, task.schedule, part.chunks_sent);
+  parts_.sink.change_collectives(d, -1);
+  parts_.sink.finish_task(ref, part.origin->start, now, part.origin);
+}
+
+void StepwiseRunner::on_sent(const Message& message) {
+  if (!message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
+}
+
+void StepwiseRunner::end_send(int32_t d, int32_t slot, uint32_t occurrence) {
+  --parts_.participations.at(d, slot, occurrence).pending_sends;
+  advance(d, slot, occurrence);
+}
+
+void StepwiseRunner::on_delivered(Message& message) {
+  Participation& part = parts_.participations.at(message.target, message.slot, message.occurrence);
+  ++part.ordered_arrivals;
+  if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
+  // A message stands for as many as its sender does; they spread evenly over what its receiver stands for.
+  part.arrivals[message.step] += parts_.system.weights[message.source];
+  // The arrival decides when the rank goes on if it is what the rank's current step waited for.
+  if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
+  advance(message.target, message.slot, message.occurrence);
+  if (message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
+}
+
+}  // namespace rostam::runtime

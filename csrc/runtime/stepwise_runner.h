@@ -1,0 +1,54 @@
+// StepwiseRunner: collectives message by message. A rank begins step k + 1 when its sends of step k have left it and
+// the messages that it awaits in step k have come (collectives/schedule.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/breakdown.h"
+#include "runtime/collective_runner.h"
+
+namespace rostam::runtime {
+
+// What runners work on.
+struct RunnerParts {
+  const WeightedSystem& system;
+  const SessionOptions& options;
+  EventQueue& queue;
+  CriticalPath& path;
+  Instances& instances;
+  Participations& participations;
+  Messenger& messenger;
+  Ledger& ledger;
+  Breakdown& breakdown;
+  TaskSink& sink;
+};
+
+class StepwiseRunner : public CollectiveRunner {
+ public:
+  explicit StepwiseRunner(const RunnerParts& parts);
+
+  void join(const TaskRef& task, const CriticalPath::Ref& cause) override;
+  void on_sent(const Message& message) override;
+  void on_delivered(Message& message) override;
+  void add_loads(SimTime, network::NetworkStats&) const override {}
+  void count_carried(SimTime) override {}
+
+  // For shortcuts: enters a rank into its collective and returns which one on the slot it is; goes on with it step by
+  // step; ends the oldest one on the slot for it. `device_and_slot` is pack()ed.
+  uint32_t enter(const TaskRef& task, const CriticalPath::Ref& cause);
+  void advance(int32_t device, int32_t slot, uint32_t occurrence);
+  void complete(uint64_t device_and_slot);
+
+ private:
+  void start_step(int32_t device, int32_t slot, uint32_t occurrence);
+  void send_step(int32_t device, const Task& task, Participation& part, uint32_t occurrence);
+  void send_deferred(Participation& part);
+  void end_send(int32_t device, int32_t slot, uint32_t occurrence);
+
+  RunnerParts parts_;
+  MemberEvent<StepwiseRunner> ends_;
+  std::vector<collectives::Transfer> transfers_;
+};
+
+}  // namespace rostam::runtime
