@@ -4,6 +4,10 @@ A ``ConfigError`` is the user's to mend: its message names the key, the value an
 """
 
 
+class RostamWarning(UserWarning):
+    """Something suspicious that does not stop the work."""
+
+
 class RostamError(Exception):
     """Base of every error that rostam raises on purpose."""
 

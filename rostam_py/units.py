@@ -42,16 +42,17 @@ def check_simulated(seconds: float, key: str) -> float:
 
 
 def parse_bandwidth(value: str | float | int, key: str = "bandwidth") -> float:
-    """Return bytes per second for "400 Gb/s", "50 GB/s" or a bare Python number of bytes per second.
+    """Return bytes per second for "400 Gb/s", "400 Gbps", "50 GB/s" or a bare Python number of bytes per second.
 
     Raises: UnitError if the text has no known unit, or the value is negative or not finite.
     """
     if not isinstance(value, str):
         return _number(value, key, "a bandwidth such as '400 Gb/s'")
     number, unit = _split(value, key, "a bandwidth such as '400 Gb/s'")
-    if not unit.endswith("/s"):
+    if not unit.endswith(("/s", "ps")):
         raise UnitError(f"{key} is {value!r}; a bandwidth needs a unit such as 'Gb/s' (bits) or 'GB/s' (bytes)")
-    return _checked(number * _byte_scale(unit[:-2], value, key, "'Gb/s' or 'GB/s'"), value, key)
+    amount = unit[:-2].replace("bit", "b")  # Gbit/s and Gbps are Gb/s
+    return _checked(number * _byte_scale(amount, value, key, "'Gb/s' or 'GB/s'"), value, key)
 
 
 def parse_size(value: str | float | int, key: str = "size") -> int:

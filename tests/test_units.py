@@ -22,3 +22,31 @@ def test_times_take_the_unit_that_they_round_to(seconds, text):
 def test_what_is_no_quantity_is_refused_with_its_key(parse, value):
     with pytest.raises(UnitError, match=r"strategy\.quantum is"):
         parse(value, "strategy.quantum")
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_s"),
+    [
+        ("400 Gbps", 50e9),
+        ("400Gbps", 50e9),
+        ("50 GBps", 50e9),
+        ("800 Mbps", 1e8),
+        ("1 Tbps", 125e9),
+        ("400 Gbit/s", 50e9),
+    ],
+)
+def test_spellings_of_bandwidth(text, bytes_per_s):
+    assert parse_bandwidth(text) == bytes_per_s
+
+
+@pytest.mark.parametrize("text", ["400 Gps", "400 ps", "400 Gbpss", "400 bps/s", "400 Gb"])
+def test_what_is_no_bandwidth(text):
+    with pytest.raises(UnitError, match="bandwidth is"):
+        parse_bandwidth(text)
+
+
+@pytest.mark.parametrize("value", ["9223372036854775808 B", 2**63, "9 EB", 1e30])
+def test_sizes_fit_64_bits(value):
+    with pytest.raises(UnitError, match="size is"):
+        parse_size(value)
+    assert parse_size("8000 PB") == 8 * 10**18

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, user_folders
+from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
 
 CONFIG_MODULE = "rostam_py.configs"
@@ -58,6 +58,11 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
             raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
         with explaining(command, overrides):
             values, is_list = _values(override)
+        if key in GROUPS and not values:
+            raise ConfigError(
+                f"{override!r} is no name; {key} takes one of: {', '.join(group_choices(key))}"
+                + ("" if key == "experiment" else f"; single settings are {key}.KEY=VALUE")
+            )
         check_choice(key, values)
         if is_list and not allow_lists:
             raise ConfigError(
@@ -197,9 +202,46 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     if no_choice:
         group, value, options = no_choice.groups()
         return UnknownNameError(f"unknown {group} {value!r}; choices: {', '.join(options.split())}")
+    wanted = _wanted(command, full_key)
+    if wanted:
+        given = next(
+            (one.partition("=")[2] for one in reversed(overrides) if one.lstrip("+").startswith(f"{full_key}=")), None
+        )
+        value = f"is {given!r}" if given is not None else "has another type in a preset or experiment"
+        return ConfigError(f"{full_key} {value}; it must be {wanted}")
     said = [str(one).strip().splitlines()[0] for one in reversed(chain) if str(one).strip() not in ("", "None")]
     first = said[0] if said else type(error).__name__
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
+
+
+_EXPECTED = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+
+
+def _wanted(command: str, key: str) -> str:
+    """Return in words what the schema of a command wants behind a key, "" where it does not say."""
+    import dataclasses
+    from typing import get_args, get_origin, get_type_hints
+
+    from rostam_py.cli.schema import command_schema
+
+    kind: Any = command_schema(command)
+    for part in key.split("."):
+        hints = get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+        if part not in hints:
+            return ""
+        kind = hints[part]
+    is_optional = type(None) in get_args(kind)
+    if is_optional:
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    text = _EXPECTED.get(kind, "")
+    if dataclasses.is_dataclass(kind):
+        text = f"given key by key: {', '.join(f'{key}.{entry.name}' for entry in dataclasses.fields(kind))}"
+    elif get_origin(kind) is list:
+        inner = {int: "1,2"}.get(get_args(kind)[0], "a,b")
+        text = f"a list, for example {key}=[{inner}]"
+    elif get_origin(kind) is dict:
+        text = f"a mapping, whose entries are {key}.NAME=VALUE"
+    return f"{text} or null" if text and is_optional else text
 
 
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:

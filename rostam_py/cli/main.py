@@ -5,10 +5,12 @@ User errors print one line and exit with 2, faults of rostam itself exit with 1.
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 from rostam_py import __version__
-from rostam_py.errors import DeadlockError, InternalError, RostamError
+from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
 
 _HELP = """rostam: how long a PyTorch model trains on a machine that may not exist yet, and why
 
@@ -51,9 +53,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+_USUAL = warnings.formatwarning
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return the exit status: 0, 2 for a user error, 1 for a fault of rostam, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _print_warnings_as_ours()
     try:
         return _dispatch(arguments)
     except InternalError as error:
@@ -68,6 +74,16 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("rostam: interrupted", file=sys.stderr)
         return 130
+
+
+def _print_warnings_as_ours() -> None:
+    """Print a RostamWarning as one line, without the place in the code that a user has nothing from."""
+
+    def line(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> str:
+        is_ours = issubclass(category, RostamWarning)
+        return f"rostam: warning: {message}\n" if is_ours else _USUAL(message, category, *where, **more)
+
+    warnings.formatwarning = line
 
 
 def _dispatch(arguments: list[str]) -> int:

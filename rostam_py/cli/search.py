@@ -19,6 +19,7 @@ from rostam_py.convergence import get_curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
+from rostam_py.searching.candidates import check_placers
 from rostam_py.sweep.settings import NO_CURVE, SEARCHED, curve_of
 from rostam_py.units import format_size, format_time
 
@@ -47,6 +48,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     curve = curve_of(config.model, config.convergence, config.search.batches, config.extrapolate)
     if curve is not None and curve != NO_CURVE and config.model in MODELS:
         notes_for(get_curve(curve), config.model)  # a curve that does not fit is refused before tracing
+    placers = check_placers(config.search.placers, "search.placers")
     machine = build_machine(config)
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
     base = Strategy(**(fields | SEARCHED))
@@ -54,7 +56,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     from rostam_py.tracing import trace
 
     searcher = Searcher(
-        trace(config.model), base=base, placers=config.search.placers, cost=name_of("cost", config.cost),
+        trace(config.model), base=base, placers=placers, cost=name_of("cost", config.cost),
         cost_config=cost_settings(config), routing=config.routing, fidelity=config.fidelity, seed=config.seed,
     )  # fmt: skip
     return searcher.search(

@@ -12,7 +12,7 @@ from rostam_py.costs.families import MATRIX_FAMILIES, op_family
 from rostam_py.costs.table import owner_of, view_chain
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
-from rostam_py.graph.operator_graph import FLOATING_DTYPES
+from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
 _IGNORED_KEYWORDS = ("layout", "pin_memory", "device")
 _CAST = {"bf16_mixed": "bfloat16", "fp16_mixed": "float16"}

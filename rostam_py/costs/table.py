@@ -7,25 +7,34 @@ dtypes and layouts, so one table serves every batch, and any model with the same
 import bisect
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import (
+    Any,
+    Required,  # pydantic wants these before Python 3.12
+)
 
+from typing_extensions import TypedDict
+
+from rostam_py.checks import parse_json
+from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
+from rostam_py.units import MAX_SIMULATED_S
 
 FORMAT = "rostam cost table"
 VERSION = 1
+_MOST_DIGITS = 18  # of a batch
 
 
 @dataclass(slots=True)
 class Entry:
     """Measurements of one distinct op.
 
-    seconds: batch -> duration [s]. flops, bytes: [constant, per_sample] of the op as traced.
-    num_parameters: parameters updated (optimizer entries only).
+    seconds: batch -> duration [s], >= 0, at least one. flops, bytes: [constant, per_sample] of the op as traced, >= 0
+        at every batch. num_parameters: parameters updated (optimizer entries only).
     """
 
     op_type: str
@@ -33,6 +42,31 @@ class Entry:
     flops: list[float] = field(default_factory=lambda: [0.0, 0.0])
     bytes: list[float] = field(default_factory=lambda: [0.0, 0.0])
     num_parameters: int = 0
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError for what no measurement can be.
+
+        Args: where: names the entry.
+        """
+        if not self.op_type:
+            raise ConfigError(f"{where}: op_type is empty; it must name what was measured")
+        if not self.seconds:
+            raise ConfigError(f"{where}: seconds is empty; it needs at least one batch")
+        for batch, seconds in self.seconds.items():
+            if batch < 1:
+                raise ConfigError(f"{where}: seconds has batch {batch}; a batch must be >= 1")
+            if not 0 <= seconds < MAX_SIMULATED_S:
+                raise ConfigError(
+                    f"{where}: seconds at batch {batch} is {seconds!r}; it must be from 0 to {MAX_SIMULATED_S:g}"
+                )
+        for key in ("flops", "bytes"):
+            pair = getattr(self, key)
+            if len(pair) != 2 or not all(math.isfinite(value) for value in pair) or pair[1] < 0 or sum(pair) < 0:
+                raise ConfigError(f"{where}: {key} is {pair!r}; it must be [constant, per_sample], >= 0 at every batch")
+        if self.num_parameters < 0 or (self.op_type.startswith("optimizer.") and self.num_parameters == 0):
+            raise ConfigError(
+                f"{where}: num_parameters is {self.num_parameters}; it must be >= 1 for an optimizer, else 0"
+            )
 
     def at(self, batch: float) -> tuple[float, bool]:
         """Return (duration [s], whether ``batch`` lies outside the measured range).
@@ -87,20 +121,84 @@ class CostTable:
 
         Raises: ConfigError if the file is missing or not a cost table of this version.
         """
+        where = f"cost table {str(path)!r}"
         try:
-            document = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"cost table {str(path)!r} cannot be read: {error}") from error
-        if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror or error}") from error
+        header = parse_json(_Header, data, where)
+        if header.format != FORMAT or header.version != VERSION:
             raise ConfigError(f"{str(path)!r} is not a {FORMAT} of version {VERSION}")
-        return CostTable(document["provenance"], {k: entry_from(v) for k, v in document["entries"].items()})
+        document = parse_json(_Document, data, where)
+        try:
+            get_precision(document.provenance["precision"])
+        except ConfigError as error:
+            raise ConfigError(f"{where}: provenance.precision: {error}") from error
+        if document.provenance.get("threads", 0) < 0:
+            raise ConfigError(f"{where}: provenance.threads is {document.provenance['threads']}; it must be >= 0")
+        if not all(batch >= 1 for batch in document.provenance["batches"]):
+            raise ConfigError(f"{where}: provenance.batches is {document.provenance['batches']}; each must be >= 1")
+        entries = {key: _entry(record, f"{where}: entries.{key}") for key, record in document.entries.items()}
+        for key, entry in entries.items():
+            if not key.startswith(f"{entry.op_type}:"):
+                raise ConfigError(f"{where}: entries.{key} has op_type {entry.op_type!r}; the key must start with it")
+        return CostTable(dict(document.provenance), entries)
 
 
-def entry_from(value: Mapping[str, Any]) -> Entry:
-    """Return the Entry of its JSON form, whose batches are text."""
-    fields = dict(value)
-    fields["seconds"] = {int(batch): seconds for batch, seconds in fields["seconds"].items()}
-    return Entry(**fields)
+@dataclass(slots=True)
+class _Header:
+    """What says whether the rest is worth reading."""
+
+    format: str = ""
+    version: int = 0
+
+
+class _Provenance(TypedDict, total=False):
+    """Where the measurements come from; other keys are kept as they are."""
+
+    accelerator: Required[str]
+    precision: Required[str]
+    device: Required[str]
+    batches: Required[list[int]]
+    torch: str
+    threads: int
+    skipped: list[str]
+    __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]  # noqa: RUF012
+
+
+@dataclass(slots=True)
+class _EntryRecord:
+    """An Entry as JSON holds it: batches are text."""
+
+    op_type: str
+    seconds: dict[str, float]
+    flops: list[float]
+    bytes: list[float]
+    num_parameters: int
+
+
+@dataclass(slots=True)
+class _Document:
+    """A cost table's file."""
+
+    format: str
+    version: int
+    provenance: _Provenance
+    entries: dict[str, _EntryRecord]
+
+
+def _entry(record: _EntryRecord, where: str) -> Entry:
+    """Return the Entry of its JSON form.
+
+    Raises: ConfigError for what no measurement can be.
+    """
+    for batch in record.seconds:
+        if not (batch.isascii() and batch.isdecimal() and len(batch) <= _MOST_DIGITS):
+            raise ConfigError(f"{where}: seconds has batch {batch[:40]!r}; a batch must be an integer >= 1")
+    fields = asdict(record) | {"seconds": {int(batch): seconds for batch, seconds in record.seconds.items()}}
+    entry = Entry(**fields)
+    entry.check(where)
+    return entry
 
 
 def op_key(op: Op, graph: OperatorGraph, precision: str = "fp32") -> str:

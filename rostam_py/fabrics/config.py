@@ -8,7 +8,7 @@ import numpy as np
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
-from rostam_py.units import parse_bandwidth, parse_time
+from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
     from rostam_py import _core
@@ -88,7 +88,7 @@ class FabricConfig:
         if unit == "bandwidth" and value is not None and parse_bandwidth(value, f"fabric.{name}") == 0:
             raise ConfigError(f"fabric.{name} is {value!r}; it must be > 0")
         if unit == "time" and value is not None:
-            parse_time(value, f"fabric.{name}")
+            check_simulated(parse_time(value, f"fabric.{name}"), f"fabric.{name}")
 
     @property
     def ports_per_plane(self) -> int:

@@ -10,6 +10,7 @@ from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.units import parse_bandwidth, parse_time
 
 _COLUMNS = ("src", "dst", "bandwidth", "latency")
+_MOST_DIGITS = 18  # of a vertex number; Python refuses to read thousands
 
 
 @dataclass(kw_only=True, slots=True)
@@ -96,8 +97,12 @@ class CustomConfig(FabricConfig):
         for i, name in enumerate(self.links[column]):
             text = str(name).strip()
             kind, number = (text[:1], text[1:]) if text[:1] in ("a", "s") else ("", text)
-            if not number.isdecimal() or not number.isascii():
-                raise ConfigError(f"fabric.links[{i}].{column} is {name!r}; expected a<k>, s<k> or a vertex number")
+            if not number.isdecimal() or not number.isascii() or len(number) > _MOST_DIGITS:
+                shown = text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
+                raise ConfigError(
+                    f"fabric.links[{i}].{column} is {shown!r}; expected a<k>, s<k> or a vertex number of at most"
+                    f" {_MOST_DIGITS} digits"
+                )
             if kind == "" and self.num_accelerators is None:
                 raise ConfigError(
                     f"fabric.links[{i}].{column} is {name!r}; vertex numbers need fabric.num_accelerators"
@@ -146,6 +151,13 @@ def _read_csv(path: str) -> dict[str, list[Any]]:
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row and not row[0].startswith("#")]
     except OSError as error:
         raise ConfigError(f"fabric.links is {path!r}; the file cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"fabric.links is {path!r}, which is not UTF-8 text: byte {error.object[error.start]:#04x} at place"
+            f" {error.start}; save it as UTF-8"
+        ) from error
+    except csv.Error as error:
+        raise ConfigError(f"fabric.links is {path!r}; it is no CSV file: {error}") from error
     if not rows or "src" not in rows[0]:
         raise ConfigError(f"fabric.links is {path!r}; its first line must be a header such as {','.join(_COLUMNS)}")
     for i, row in enumerate(rows[1:]):

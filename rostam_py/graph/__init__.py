@@ -2,17 +2,8 @@
 
 from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
 from rostam_py.graph.linear_ops import is_linear_in, passes_partial
-from rostam_py.graph.operator_graph import (
-    PARTIAL,
-    WEIGHT_KINDS,
-    WHOLE,
-    Affine,
-    Op,
-    OperatorGraph,
-    Split,
-    Tensor,
-    resolve_views,
-)
+from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor, resolve_views
+from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
 
 __all__ = [
     "PARTIAL",

@@ -10,15 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.graph.checks import check_graph
+from rostam_py.graph.vocabulary import DTYPE_BYTES, WEIGHT_KINDS
 from rostam_py.html import html_pairs
 from rostam_py.units import format_count, format_size
 
-PHASES = ("forward", "backward", "optimizer")
-TENSOR_KINDS = ("input", "parameter", "frozen", "buffer", "activation", "constant", "gradient", "loss")
-WEIGHT_KINDS = ("parameter", "frozen", "buffer")  # what devices hold for the whole training
-SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
-PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
-WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor
 _WEIGHT_OPS = (
     "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
     "aten.embedding.default",
@@ -77,13 +73,6 @@ class Tensor:
     def num_bytes(self, batch: float) -> float:
         """Return the bytes in the traced dtype at ``batch`` samples."""
         return self.num_elements(batch) * DTYPE_BYTES[self.dtype]
-
-
-DTYPE_BYTES = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8,
-}  # fmt: skip
-FLOATING_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +154,7 @@ class OperatorGraph:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for index, op in enumerate(self.ops):
-            if op.id != index or op.phase not in PHASES:
-                where = f"graph {self.name!r}: op {op.name!r}"
-                raise ConfigError(f"{where} has id {op.id} at place {index}, phase {op.phase!r}")
-        for index, tensor in enumerate(self.tensors):
-            if tensor.id != index or tensor.kind not in TENSOR_KINDS:
-                raise ConfigError(f"graph {self.name!r}: tensor {index} has id {tensor.id}, kind {tensor.kind!r}")
+        check_graph(self)
 
     @cached_property
     def parameters(self) -> tuple[Tensor, ...]:

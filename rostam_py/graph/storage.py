@@ -8,8 +8,10 @@ import gzip
 import json
 import os
 import zlib
+from dataclasses import dataclass
 from typing import Any
 
+from rostam_py.checks import parse_json
 from rostam_py.errors import ConfigError
 from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor
 
@@ -44,36 +46,76 @@ def save_graph(graph: OperatorGraph, path: str) -> None:
 
 def load_graph(path: str) -> OperatorGraph:
     """Read a graph. Raises: ConfigError if the file is missing, is no graph, or has another version."""
-    document = _read(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ConfigError(f"{path} is not an operator graph saved by rostam")
-    if document.get("version") not in _READABLE:
+    data = _read(path)
+    header: _Header = parse_json(_Header, data, f"{path} is not an operator graph saved by rostam")
+    if header.format != FORMAT:
+        raise ConfigError(f"{path} is not an operator graph saved by rostam: its format is {header.format!r}")
+    if header.version not in _READABLE:
         known = " and ".join(str(version) for version in _READABLE)
-        raise ConfigError(f"{path} has graph version {document.get('version')}; this rostam reads {known}: trace again")
+        raise ConfigError(f"{path} has graph version {header.version}; this rostam reads {known}: trace again")
+    where = f"{path} is a damaged operator graph"
+    document: _Document = parse_json(_Document, data, where)
+    splits = [_split(record) for record in document.splits]
+    for place, record in enumerate(document.ops):
+        for index in record[4]:
+            if not 0 <= index < len(splits):
+                raise ConfigError(f"{where}: ops[{place}] has split {index}; there are {len(splits)} from 0")
     try:
-        splits = [_split(record) for record in document["splits"]]
         return OperatorGraph(
-            ops=tuple(_op(record, splits) for record in document["ops"]),
-            tensors=tuple(_tensor(record) for record in document["tensors"]),
-            block_names=tuple(document["block_names"]),
-            notes=tuple(document["notes"]),
-            **{key: document[key] for key in _HEADER},
+            ops=tuple(_op(record, splits) for record in document.ops),
+            tensors=tuple(_tensor(record) for record in document.tensors),
+            block_names=tuple(document.block_names),
+            notes=tuple(document.notes),
+            **{key: getattr(document, key) for key in _HEADER},
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} is a damaged operator graph: {type(error).__name__}: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             data = file.read()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
-        return json.loads(data)
+        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{path} is not an operator graph saved by rostam: {error}") from error
     except OSError as error:
         raise ConfigError(f"cannot read graph {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path} is not an operator graph saved by rostam: {error}") from error
+
+
+# The records of version 1 and 2, as the functions below write and read them.
+_Number = int | float
+_AffineRecord = tuple[_Number, _Number]
+_Dims = list[int | None]
+_SplitRecord = tuple[str, _Dims, _Dims, _AffineRecord, str, _AffineRecord]
+_TensorRecord = tuple[list[_AffineRecord], str, str, str, int | None, bool, int, int]
+_OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int]
+_OpRecord = tuple[_OpPlain, tuple[_AffineRecord, _AffineRecord, _AffineRecord], list[int], list[int], list[int]]
+
+
+@dataclass(slots=True)
+class _Header:
+    """What says whether the rest is worth reading."""
+
+    format: str = ""
+    version: int = 0
+
+
+@dataclass(slots=True)
+class _Document:
+    """A graph's file."""
+
+    name: str
+    route: str
+    default_optimizer: str
+    default_precision: str
+    sequence_length: int
+    metadata: dict[str, Any]
+    block_names: list[str]
+    notes: list[str]
+    tensors: list[_TensorRecord]
+    splits: list[_SplitRecord]
+    ops: list[_OpRecord]
 
 
 def _affine_record(affine: Affine) -> list[float]:
@@ -85,7 +127,7 @@ def _split_record(split: Split) -> list[Any]:
     return [split.kind, split.input_dims, split.output_dims, *extent]
 
 
-def _split(record: list[Any]) -> Split:
+def _split(record: _SplitRecord) -> Split:
     kind, input_dims, output_dims, size, comm_kind, comm_bytes = record
     return Split(kind, tuple(input_dims), tuple(output_dims), Affine(*size), comm_kind, Affine(*comm_bytes))
 
@@ -95,7 +137,7 @@ def _tensor_record(t: Tensor) -> list[Any]:
     return [shape, t.dtype, t.kind, t.name, t.producer, t.is_saved, t.storage, t.id]
 
 
-def _tensor(record: list[Any]) -> Tensor:
+def _tensor(record: _TensorRecord) -> Tensor:
     shape, dtype, kind, name, producer, is_saved, storage, index = record
     return Tensor(index, tuple(Affine(*dim) for dim in shape), dtype, kind, name, producer, is_saved, storage)
 
@@ -117,7 +159,7 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
     ]
 
 
-def _op(record: list[Any], splits: list[Split]) -> Op:
+def _op(record: _OpRecord, splits: list[Split]) -> Op:
     plain, affine, inputs, outputs, split_ids = record
     fields: dict[str, Any] = dict(zip(_OP_PLAIN, plain, strict=True))
     fields.update((key, Affine(*value)) for key, value in zip(_OP_AFFINE, affine, strict=True))

@@ -156,7 +156,7 @@ class Strategy:
             raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
         if parse_time(self.quantum, "strategy.quantum") <= 0:
             raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
-        for key in ("launch_latency", "min_kernel_time"):
+        for key in ("quantum", "launch_latency", "min_kernel_time"):
             check_simulated(parse_time(getattr(self, key), f"strategy.{key}"), f"strategy.{key}")
         if not 0 <= self.comm_compute_fraction < 1:
             raise ConfigError(f"strategy.comm_compute_fraction is {self.comm_compute_fraction!r}; it must be in [0, 1)")

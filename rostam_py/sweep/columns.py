@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.fabric import FAILURE_KINDS
 from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.simulation import RunResult
@@ -19,7 +20,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
     "key": "str", "mode": "str", "status": "str", "error_type": "str", "error": "str",
     "model": "str", "fabric_kind": "str", "accelerator": "str", "num_accelerators": "int",
     "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "seed": "int", "cost": "str",
-    "failed_links": "int", "failed_switches": "int", "failed_accelerators": "int", "failed_boards": "int",
+    **{f"failed_{kind}": "int" for kind in FAILURE_KINDS},
     "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "pp": "int", "mp": "int", "precision": "str",
     "strategy_settings": "str",
     "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.sweep.store import write_atomically
+from rostam_py.sweep.store import write_atomically, writing
 
 _SNAPSHOT_EVERY_S = 60.0
 _SNAPSHOT_SHARE = 0.02  # of the time at most
@@ -55,19 +55,24 @@ def check_folder(folder: Path, key: str) -> None:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON file."""
-    write_atomically(path, (json.dumps(document, indent=2) + "\n").encode())
+    with writing(path.parent):
+        write_atomically(path, (json.dumps(document, indent=2) + "\n").encode())
 
 
 def write_table(folder: Path, table: Any, frame: Any) -> None:
     """Write the table as Parquet and CSV, and the points' own times beside it."""
     import polars as pl
 
-    for name, write in (("points.parquet", table.write_parquet), ("points.csv", _flat(table).write_csv)):
-        temporary = folder / f".{name}.tmp"
-        write(temporary)
-        os.replace(temporary, folder / name)
     times = table.select("key").unique(maintain_order=True).join(frame.select("key", pl.col("wall_s")), on="key")
-    times.write_parquet(folder / "timings.parquet")
+    files = {
+        "points.parquet": table.write_parquet, "points.csv": _flat(table).write_csv,
+        "timings.parquet": times.write_parquet,
+    }  # fmt: skip
+    with writing(folder):
+        for name, write in files.items():
+            temporary = folder / f".{name}.tmp"
+            write(temporary)
+            os.replace(temporary, folder / name)
 
 
 def _flat(table: Any) -> Any:

@@ -11,13 +11,14 @@ import os
 import secrets
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
@@ -29,7 +30,7 @@ from rostam_py.sweep.options import DEFAULT_DETAILS, SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.settings import GIVEN, Settings
-from rostam_py.sweep.store import Store, write_atomically
+from rostam_py.sweep.store import Store, write_atomically, writing
 from rostam_py.sweep.table import chosen_points, sweep_table
 
 MANIFEST_VERSION = 1
@@ -160,6 +161,8 @@ class Sweep:
         store = Store(store_folder(folder, options.store))
         with locked(store.folder):
             store.fold()  # what a killed driver left
+            for note in store.notes:
+                warnings.warn(note, RostamWarning, stacklevel=2)
             known = store.finished()
             todo = [point for point in _distinct(self.points) if point.key not in known]
             tally = Tally(total=len(_distinct(self.points)))
@@ -249,7 +252,8 @@ class Sweep:
             jobs = rows[point.key]["jobs"]
             detail = run_detail(results[0]) if jobs is None else run_detail(results, jobs=jobs)
             data = gzip.compress(json.dumps(detail | {"labels": dict(point.labels)}).encode(), mtime=0)
-            write_atomically(folder / "details" / f"{point.key}.json.gz", data)
+            with writing(folder):
+                write_atomically(folder / "details" / f"{point.key}.json.gz", data)
         return keys
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -33,8 +34,9 @@ def test_profile_times_every_op_that_is_not_metadata(linear_graph):
 
 def test_equal_layers_are_timed_once_and_other_shapes_apart(linear_graph):
     graph = linear_graph(64, 32)
-    twin = Op(5, "mm_again", "other", "forward", "aten.mm.default", (0, 1), (2,), graph.ops[0].arguments)
-    doubled = OperatorGraph("twice", (*graph.ops, twin), graph.tensors)
+    twin = Op(5, "mm_again", "other", "forward", "aten.mm.default", (0, 1), (7,), graph.ops[0].arguments)
+    written = replace(graph.tensors[2], id=7, producer=5)
+    doubled = OperatorGraph("twice", (*graph.ops, twin), (*graph.tensors, written))
     assert len(distinct_ops(doubled)) == len(distinct_ops(graph)) == 4
     assert op_key(graph.ops[0], graph) != op_key(linear_graph(64, 48).ops[0], linear_graph(64, 48))
 
@@ -67,8 +69,9 @@ def test_integer_inputs_are_valid_indices():
 
 def test_op_that_cannot_run_is_skipped_with_its_reason(linear_graph):
     graph = linear_graph()
-    unknown = Op(5, "mystery", "m", "forward", "aten.no_such_op.default", (0,), (2,), {"args": [], "kwargs": {}})
-    table = profile(OperatorGraph("g", (*graph.ops, unknown), graph.tensors), batches=(2,), **SETTINGS)
+    unknown = Op(5, "mystery", "m", "forward", "aten.no_such_op.default", (0,), (7,), {"args": [], "kwargs": {}})
+    tensors = (*graph.tensors, replace(graph.tensors[2], id=7, producer=5))
+    table = profile(OperatorGraph("g", (*graph.ops, unknown), tensors), batches=(2,), **SETTINGS)
     assert len(table.provenance["skipped"]) == 1
     assert "no op aten.no_such_op.default" in table.provenance["skipped"][0]
 

@@ -163,7 +163,7 @@ def _left_out(titles: Sequence[str]) -> str:
 def _settings(settings: dict[str, Any]) -> str:
     if not settings:
         return ""
-    text = json.dumps(settings, indent=2, default=str)
+    text = json.dumps(settings, indent=2, sort_keys=True, default=str)
     if len(text) > 100_000:
         text = text[:100_000] + "\n... cut here; the whole is in the folder"
     return f"<details><summary>Settings that all points share</summary><pre>{_text(text)}</pre></details>"

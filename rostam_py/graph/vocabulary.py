@@ -1,0 +1,14 @@
+"""Words and sizes of the IR: phases, kinds of tensors and splits, dtypes."""
+
+PHASES = ("forward", "backward", "optimizer")
+TENSOR_KINDS = ("input", "parameter", "frozen", "buffer", "activation", "constant", "gradient", "loss")
+WEIGHT_KINDS = ("parameter", "frozen", "buffer")  # what devices hold for the whole training
+SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
+PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
+WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor
+
+DTYPE_BYTES = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1,
+    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex64": 8,
+}  # fmt: skip
+FLOATING_DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn")

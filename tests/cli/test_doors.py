@@ -1,0 +1,114 @@
+"""Bad input ends in one line that names the key, the value and what is allowed, with exit status 2."""
+
+import json
+
+import pytest
+
+from rostam_py.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["run", "failures.links=5%"], ["failures.links is '5%'", "an integer"]),
+        (["report", ".", "formats=pdf"], ["formats is 'pdf'", "a list, for example formats=["]),
+        (["run", "strategy.algorithms=ring"], ["strategy.algorithms is 'ring'", "strategy.algorithms.NAME=VALUE"]),
+        (["run", "strategy.algorithms=[ring]"], ["strategy.algorithms is '[ring]'", "a mapping"]),
+        (["sweep", "strategy.algorithms=ring"], ["strategy.algorithms is 'ring'", "a mapping"]),
+        (["run", "cost=[1,2,3]"], ["'cost=[1,2,3]' is no name", "roofline"]),
+        (["sweep", "cost=[1,2,3]"], ["'cost=[1,2,3]' is no name", "roofline"]),
+        (["run", "fabric=[]"], ["'fabric=[]' is no name", "torus"]),
+        (["run", "fabric={}"], ["'fabric={}' is no name", "torus"]),
+        (["sweep", "fabric=[]"], ["'fabric=[]' is no name", "torus"]),
+        (["run", "strategy=[1]"], ["'strategy=[1]' is no name", "sip_ml_mp4"]),
+        (["run", "model=[a]"], ["model is '[a]'", "a text"]),
+        (["run", "seed=1.5"], ["seed is '1.5'", "an integer"]),
+        (["run", "global_batch=abc"], ["global_batch is 'abc'", "an integer or null"]),
+        (["run", "failures=5"], ["failures is '5'", "failures.links, failures.switches"]),
+        (["run", "strategy.accelerators=3"], ["strategy.accelerators is '3'", "a list"]),
+        (["search", "search.batches=5"], ["search.batches is '5'", "search.batches=[1,2] or null"]),
+        (["search", "search.placers=[]", "search.batches=[3200]"], ["search.placers is []", "megatron"]),
+        (["sweep", "sweep.grid=5"], ["sweep.grid is '5'", "a mapping"]),
+        (["run", "strategy.launch_latency='1e9 s'"], ["strategy.launch_latency is 1e+09 s", "106 days"]),
+        (["run", "fabric.link_latency='1e9 s'"], ["fabric.link_latency is 1e+09 s", "106 days"]),
+        (["run", "strategy.bucket_size='9223372036854775808 B'"], ["strategy.bucket_size is", "2^63"]),
+    ],
+)  # fmt: skip
+def test_bad_values_are_one_line(arguments, parts, capsys, tmp_path):
+    out = [] if arguments[0] == "report" else [f"out={tmp_path}"]
+    assert main([*arguments, *out]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = [line for line in said.err.splitlines() if line.strip()]
+    assert len(lines) == 1
+    assert lines[0].startswith("rostam: error: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+def links(path, text):
+    """Write a list of links and return the keys that name it."""
+    path.write_bytes(text)
+    return ["fabric=custom", f"fabric.links='{path}'", "fabric.link_bandwidth='400 Gb/s'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("src,dst\na0,s\u00e9\n".encode("latin-1"), ["not UTF-8", "byte 0xe9 at place 12"]),
+        (b"src,dst\na0,s" + b"9" * 5000 + b"\n", ["fabric.links[0].dst", "5001 characters", "18 digits"]),
+        (b"src,dst\na0,\x00s1\n", ["fabric.links"]),
+    ],
+)
+def test_bad_lists_of_links_are_one_line(text, parts, capsys, tmp_path):
+    assert main(["run", *links(tmp_path / "links.csv", text), f"out={tmp_path / 'out'}"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("rostam: error: fabric.links")
+    assert "\n" not in said
+    for part in parts:
+        assert part in said
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "5", '"text"', "null", "{", '{"key": "k", "wall_s": -1, "row": {}}'])
+def test_a_point_of_another_shape_is_set_aside_and_simulated_again(content, capsys, tmp_path, cached_traces):
+    command = ["sweep", "seed=0,1", "fabric=electrical_flat", "fabric.num_accelerators=8", "sweep.backend=inline",
+               "report=false", f"out={tmp_path}", "--json"]  # fmt: skip
+    assert main(command) == 0
+    whole = json.loads(capsys.readouterr().out)["points"]
+    part = next((tmp_path / "store").glob("part-*.parquet"))
+    part.unlink()
+    damaged = tmp_path / "store" / f"{whole[0]['key']}.json"
+    damaged.write_text(content)
+    with pytest.warns(UserWarning, match=rf"{damaged.name}.*kept as {damaged.name}.damaged.*computed again"):
+        assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["points"] == whole
+    assert damaged.with_name(f"{damaged.name}.damaged").read_text() == content
+    assert main([*command, "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize("name", ["store/.part-{}.parquet.tmp", ".points.parquet.tmp", ".points.csv.tmp"])
+def test_a_full_disk_during_a_sweep_is_one_line(name, capsys, tmp_path, cached_traces):
+    command = ["sweep", "seed=0,1", "fabric=electrical_flat", "fabric.num_accelerators=8", "sweep.backend=inline",
+               "report=false", "--json"]  # fmt: skip
+    assert main([*command, f"out={tmp_path / 'first'}"]) == 0
+    capsys.readouterr()
+    part = next((tmp_path / "first" / "store").glob("part-*.parquet")).stem.removeprefix("part-")
+    place = tmp_path / "full" / name.format(part)
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/dev/full")
+    assert main([*command, f"out={tmp_path / 'full'}"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("rostam: error: ")
+    assert "cannot be written (" in said
+    assert "what is finished is kept" in said
+
+
+def test_reports_of_equal_sweeps_are_equal_whatever_order_their_keys_came_in(tmp_path, cached_traces, capsys):
+    keys = ["fabric=electrical_flat", "fabric.num_accelerators=8", "strategy.precision=tf32", "routing=hash",
+            "strategy.algorithms.all_reduce=ring", "strategy.algorithms.all_gather=ring"]  # fmt: skip
+    for name, given in (("a", keys), ("b", keys[::-1])):
+        assert main(["sweep", *given, "seed=0,1", "sweep.backend=inline", f"out={tmp_path / name}"]) == 0
+    pages = [
+        (tmp_path / name / "report.html").read_bytes().replace(str(tmp_path / name).encode(), b"") for name in "ab"
+    ]
+    assert pages[0] == pages[1]
