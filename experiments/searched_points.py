@@ -30,7 +30,7 @@ Point = dict[str, Any]
 class Job:
     """A model and its convergence curve. batches: global ones to search; default the powers of two it measured.
 
-    Without a curve the iteration time a sample is minimised. sequence_length: of transformer_350m, in
+    Without a curve the iteration time per sample is minimised. sequence_length: of transformer_350m, in
     place of its 64 tokens a side.
     """
 

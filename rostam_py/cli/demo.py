@@ -47,9 +47,8 @@ def demo(overrides: list[str], as_json: bool) -> int:
     for bandwidth in bandwidths:
         parse_bandwidth(bandwidth, "bandwidths")
     sweep = _sweep(config, bandwidths)
-    # Pictures of each model's best point, which an ideal switch has, and of the next two fabrics'.
     options = SweepOptions(
-        backend="process", details=4, title=f"Two models on {config.num_accelerators} accelerators, six fabrics"
+        backend="process", title=f"Two models on {config.num_accelerators} accelerators, six fabrics"
     )
     folder = Path(config.out)
     check_folders(folder, options)

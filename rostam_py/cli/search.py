@@ -82,7 +82,7 @@ def _default_folder(config: SearchConfig, overrides: list[str]) -> Path:
 
 
 def _print_found(console: Console, found: SearchResult, show: int, folder: str) -> None:
-    goal = "time to accuracy" if found.convergence else "time a sample"
+    goal = "time to accuracy" if found.convergence else "time per sample"
     table = Table(
         title=f"{found.model} on {found.fabric} ({found.accelerator}): least {goal}"
         + (f" by {found.convergence}" if found.convergence else "")

@@ -21,6 +21,7 @@ from rostam_py.report.sinks.static import check_formats, write_static
 from rostam_py.report.sweep.figures import sweep_sections
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
+from rostam_py.report.sweep.reading import has_values
 from rostam_py.units import format_bandwidth, format_size, format_time
 
 _MOST_LABELS = 12
@@ -121,6 +122,8 @@ def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Sectio
     rows = data.table.filter(pl.col("key") == key)
     labels = [named_label(axis, str(data.labels_of(rows, axis)[0])) for axis in data.axes] if len(rows) else []
     title = ", ".join(labels) or str(detail.get("title") or key[:12])
+    if has_values(rows, "exposed_s") and has_values(rows, "iteration_time_s"):
+        title += f" ({rows['exposed_s'][0] / rows['iteration_time_s'][0]:.0%} exposed communication)"
     return Section(f"In detail: {title}", run_figures(detail, prefix=f"p{key[:8]}"))
 
 

@@ -53,7 +53,7 @@ class Candidate:
         return self.estimate_s / self.simulated_s - 1
 
     def objective(self, seconds: float) -> float:
-        """Return what is minimised, were an iteration to take ``seconds``: time-to-accuracy, or time a sample [s]."""
+        """Return what is minimised, were an iteration to take ``seconds``: time-to-accuracy, or time per sample [s]."""
         return seconds * (self.iterations if self.iterations is not None else 1 / self.global_batch)
 
     @property
@@ -83,7 +83,7 @@ class SearchResult:
     """Ranked candidates of one machine.
 
     candidates: those simulated first, then those estimated, then those refused; best first in each.
-    convergence: name of the curve, None if time a sample was minimised. cpu_s: what the search took.
+    convergence: name of the curve, None if time per sample was minimised. cpu_s: what the search took.
     """
 
     model: str

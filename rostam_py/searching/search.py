@@ -28,7 +28,7 @@ def search(
     fidelity: str = "flow",
     seed: int = 0,
 ) -> SearchResult:
-    """Find the strategy and global batch with the least time-to-accuracy, or time a sample without a curve.
+    """Find the strategy and global batch with the least time-to-accuracy, or time per sample without a curve.
 
     Model: every (dp, tp, pp, micro-batch) and (dp, mp) that uses all working accelerators, divides the batch and fits
         in memory is estimated (``estimate_plan``); the best ``num_simulated`` are simulated and ranked by that, up

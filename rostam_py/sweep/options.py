@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rostam_py.errors import ConfigError
 
 BACKENDS = ("ray", "process", "inline")
-DEFAULT_DETAILS = 3
+DEFAULT_DETAILS = 6  # at most, one per fabric
 
 
 @dataclass(kw_only=True, slots=True)
@@ -15,8 +15,8 @@ class SweepOptions:
     workers: null takes all CPUs. backend: ray, process (a pool on this machine, starts at once) or inline (in this
     process). address: of a running Ray cluster, auto for the one on this machine; null starts Ray here. retries: times
     that a point may lose its worker. store: folder of finished points that several sweeps share; null keeps them with
-    the sweep. details: points whose timeline, traffic and links the report draws, the best of each model first; null
-    takes 3, none with report=false. title: of table and report.
+    the sweep. details: points whose traffic, links and critical path the report draws, the most stressed one of
+    each fabric first; null takes one per fabric, at most 6, and none with report=false. title: of table and report.
     """
 
     workers: int | None = None

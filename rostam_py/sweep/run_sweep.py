@@ -26,7 +26,7 @@ from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
 from rostam_py.sweep.evaluate import Evaluator
 from rostam_py.sweep.folder import Snapshots, check_folder, locked, write_json, write_table
 from rostam_py.sweep.identity import code_version
-from rostam_py.sweep.options import DEFAULT_DETAILS, SweepEstimate, SweepOptions
+from rostam_py.sweep.options import SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.settings import GIVEN, Settings
@@ -236,7 +236,7 @@ class Sweep:
     ) -> list[str]:  # fmt: skip
         """Simulate the chosen points once more, for the pictures of single runs; files that exist stay."""
         by_key = {point.key: point for point in self.points}
-        keys = chosen_points(table, DEFAULT_DETAILS if options.details is None else options.details)
+        keys = chosen_points(table, options.details)
         rows = {row["key"]: row for row in table.filter(table["key"].is_in(keys)).iter_rows(named=True)}
         missing = [by_key[key] for key in keys if not (folder / "details" / f"{key}.json.gz").exists()]
         if not missing:

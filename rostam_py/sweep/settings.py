@@ -273,7 +273,7 @@ def _check_search(settings: Settings) -> None:
 
 
 def curve_of(model: str, convergence: str | None, batches: list[int] | None, extrapolate: bool) -> str | None:
-    """Return the name of the curve that a search uses: as given, or the model's own; None minimises time a sample.
+    """Return the name of the curve that a search uses: as given, or the model's own; None minimises time per sample.
 
     Raises: ConfigError if there is neither a curve nor batches, or a batch outside the curve's measured range.
     """

@@ -80,7 +80,7 @@ def test_a_real_sweep_is_reported_from_its_folder(tmp_path, capsys):
     assert said["report"] == str(out / "report.html")
     assert said["num_bytes"] == (out / "report.html").stat().st_size < 10e6
     names = {path.name for path in (out / "figures").iterdir()}
-    assert {"time-a-sample-resnet50.svg", "breakdown-resnet50.svg", "memory-resnet50.svg"} <= names
+    assert {"time-per-sample-resnet50.svg", "breakdown-resnet50.svg", "memory-resnet50.svg"} <= names
     assert {str(out / "figures" / name) for name in names} == set(said["figures"])
     text = (out / "report.html").read_text()
     assert "In detail: flat_64" in text

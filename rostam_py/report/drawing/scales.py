@@ -118,9 +118,9 @@ def _even_ticks(low: float, high: float) -> list[float]:
 
 
 def log_range(values: Sequence[float], margin: float = 0.08) -> tuple[float, float]:
-    """Return the ends of a logarithmic axis: the values' span and a margin of the span, at least 10% on each side."""
+    """Return the ends of a logarithmic axis: the values' span and a margin of the span, at least 4% on each side."""
     low, high = min(values), max(values)
-    pad = max(math.log10(high / low) * margin, math.log10(1.1))
+    pad = max(math.log10(high / low) * margin, math.log10(1.04))
     return low / 10**pad, high * 10**pad
 
 

@@ -1,17 +1,21 @@
-"""The page's table of points: sortable, a filter a column, CSV; by the itables library (DataTables, embedded whole)."""
+"""The page's table of points: quantities as numbers, a filter per column, CSV; by itables (DataTables, embedded)."""
 
 from __future__ import annotations
 
 import html
 import json
+import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rostam_py.errors import ConfigError
 from rostam_py.report.drawing.scales import Scale, bandwidth_scale, size_scale, time_scale
 from rostam_py.report.sweep.load import SweepData
 from rostam_py.report.sweep.reading import Reading
+from rostam_py.units import parse_bandwidth, parse_size, parse_time
 
 if TYPE_CHECKING:
     import polars
@@ -19,14 +23,17 @@ if TYPE_CHECKING:
 # Rows and bytes of JSON above which only the best points are embedded: the browser must stay quick, the page small.
 MOST_ROWS = 5000
 MOST_BYTES = 1_000_000
-_NEVER = {"index", "mode", "jobs", "notes", "line", "time_a_sample_s"}
+_NEVER = {"index", "mode", "jobs", "notes", "line", "time_per_sample_s"}
 _ALWAYS = {"status", "error_type", "error"}
 _LONGEST_TEXT = 120
 
 
 @dataclass(frozen=True)
 class PointsTable:
-    """What the page shows of the points. options: for the script. words: what is shown and what is not."""
+    """What the page shows of the points.
+
+    options: for the script; its "numbers" are the places of columns that hold numbers. words: what is shown, what not.
+    """
 
     options: dict[str, Any]
     words: str
@@ -48,7 +55,7 @@ def points_table(data: SweepData) -> PointsTable:
     nested = [key for key in data.axes if ordered[key].dtype.is_nested()]
     ordered = ordered.with_columns(data.labels_of(ordered, key).alias(f"{key} given") for key in nested)
     first += [f"{key} given" for key in nested]
-    view, constants = _readable(ordered, [*first, "slowdown_mean", "slowdown_max"])
+    view, constants = _readable(ordered, [*first, "slowdown_mean", "slowdown_max"], data.axes)
     num_shown = min(len(view), MOST_ROWS)
     options = _options(view.head(num_shown))
     while len(options["data_json"]) > MOST_BYTES:
@@ -58,6 +65,7 @@ def points_table(data: SweepData) -> PointsTable:
     if num_shown < len(view):
         words += ": those nearest to the best of their model. The others would make this page too large"
     words += "; points.csv and points.parquet in the sweep's folder hold all of them, in full."
+    words += " Above each column is its filter: of numbers such as >= 400, < 2 or 400..1600, of text what it contains."
     if constants:
         words += (
             " The same at every finished point: "
@@ -92,7 +100,9 @@ def _ordered(data: SweepData) -> polars.DataFrame:
     return table.sort("times_the_best", "index", nulls_last=True)
 
 
-def _readable(table: polars.DataFrame, first: list[str]) -> tuple[polars.DataFrame, dict[str, str]]:
+def _readable(
+    table: polars.DataFrame, first: list[str], axes: Collection[str]
+) -> tuple[polars.DataFrame, dict[str, str]]:
     """Return the columns that say something, with units in their names, and those that are the same everywhere."""
     import polars as pl
 
@@ -107,8 +117,19 @@ def _readable(table: polars.DataFrame, first: list[str]) -> tuple[polars.DataFra
         if len(known) > 1 and is_constant and name not in _ALWAYS:
             constants[name] = _constant(name, known)
             continue
-        columns.append(_column(name, values))
-    return pl.DataFrame(columns), constants
+        columns.append(_column(name, values, name in axes))
+    return _without_twins(pl.DataFrame(columns)), constants
+
+
+def _without_twins(view: polars.DataFrame) -> polars.DataFrame:
+    """Leave out a column that holds an axis once more: "accelerator_bandwidth" of "fabric.accelerator_bandwidth"."""
+
+    def is_twin(name: str, axis: str) -> bool:
+        known = view.filter(view[name].is_not_null())
+        return known[name].dtype == known[axis].dtype and bool((known[name] == known[axis]).all())
+
+    pairs = [(axis.rpartition(".")[2], axis) for axis in view.columns if "." in axis]
+    return view.drop([name for name, axis in pairs if name in view.columns and is_twin(name, axis)])
 
 
 def _scale(name: str, values: polars.Series) -> tuple[str, Scale] | None:
@@ -122,6 +143,36 @@ def _scale(name: str, values: polars.Series) -> tuple[str, Scale] | None:
     return name.removesuffix(suffix), scales[suffix](values.drop_nulls().to_list())
 
 
+def _quantity(values: polars.Series) -> tuple[Scale, polars.Series] | None:
+    """Return the SI values of labels such as "400 Gb/s", and the unit that suits them; None if one is no such label.
+
+    Labels of an axis are text; as numbers they sort and filter as quantities. "null" stands for none.
+    """
+    import polars as pl
+
+    if values.dtype != pl.String:
+        return None
+    texts = [text for text in values.unique().to_list() if text not in (None, "null")]
+    for parse, scale in ((float, None), (parse_bandwidth, bandwidth_scale), (parse_time, time_scale),
+                         (parse_size, size_scale), (_percents, None)):  # fmt: skip
+        try:
+            known = {text: float(parse(text)) for text in texts}
+        except (ValueError, ConfigError):
+            continue
+        if not known or not all(map(math.isfinite, known.values())):
+            return None
+        numbers = values.replace_strict(known, default=None, return_dtype=pl.Float64)
+        unit = scale(known.values()) if scale else Scale("%" if parse is _percents else "", 1.0)
+        return unit, numbers
+    return None
+
+
+def _percents(text: str) -> float:
+    if not text.endswith("%"):
+        raise ValueError(text)
+    return float(text[:-1])
+
+
 def _constant(name: str, values: polars.Series) -> str:
     scaled = _scale(name, values)
     if scaled:
@@ -129,18 +180,25 @@ def _constant(name: str, values: polars.Series) -> str:
     return f"{values[0]:.4g}" if values.dtype.is_float() else str(values[0])
 
 
-def _column(name: str, values: polars.Series) -> polars.Series:
-    scaled = _scale(name, values)
-    if scaled:
+def _column(name: str, values: polars.Series, is_axis: bool) -> polars.Series:
+    import polars as pl
+
+    quantity = _quantity(values) if is_axis else None
+    if quantity:
+        scale, values = quantity
+        name = f"{name} [{scale.unit}]" if scale.unit else name
+        values = values * scale.factor
+    elif scaled := _scale(name, values):
         name, scale = f"{scaled[0]} [{scaled[1].unit}]", scaled[1]
         values = values * scale.factor
     if values.dtype.is_float():
         values = values.round_sig_figs(4)
+        known = values.drop_nulls()
+        if len(known) and (known == known.round(0)).all() and known.abs().max() < 2**53:  # type: ignore[operator]
+            values = values.cast(pl.Int64)
     if name == "key":
         values = values.str.head(12)
     elif not values.dtype.is_numeric():
-        import polars as pl
-
         values = values.cast(pl.String).str.head(_LONGEST_TEXT)
     return values.alias(name)
 
@@ -152,7 +210,7 @@ def _options(view: polars.DataFrame) -> dict[str, Any]:
     arguments: Any = get_itable_arguments(
         view, table_id="points-table", column_filters="footer", show_dtypes=False, maxBytes=0, maxColumns=0,
         format_floats_in_python=False, pageLength=15, order=[],
-        lengthMenu=[15, 50, 200, 1000],
+        text_in_header_can_be_selected=False, lengthMenu=[15, 50, 200, 1000],
         buttons=["pageLength", {"extend": "csvHtml5", "text": "CSV of these rows", "filename": "points"},
                  {"extend": "colvis", "text": "columns"}],
         layout={"topStart": "buttons", "topEnd": "search", "bottomStart": "info", "bottomEnd": "paging"},
@@ -160,5 +218,14 @@ def _options(view: polars.DataFrame) -> dict[str, Any]:
     # The library escapes cells, but not the names of filtered columns: the frame is ours, filters in its foot.
     names = "".join(f"<th>{html.escape(name)}</th>" for name in view.columns)
     frame = f"<table><thead><tr>{names}</tr></thead><tfoot><tr>{names}</tr></tfoot></table>"
-    ours = {"classes": ["display", "compact", "nowrap"], "style": {"width": "100%"}, "table_html": frame}
+    ours: dict[str, Any] = {
+        "classes": ["display", "compact", "nowrap"],
+        "style": {"width": "100%"},
+        "table_html": frame,
+    }
+    ours["numbers"] = [place for place, name in enumerate(view.columns) if view[name].dtype.is_numeric()]
+    ours["columnDefs"] = [
+        *arguments.get("columnDefs", []),
+        {"targets": ours["numbers"], "type": "num", "className": "dt-right"},
+    ]
     return json.loads(json.dumps(arguments | ours))

@@ -61,7 +61,6 @@ def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
     drawing = detail["drawing"]
     vertices = drawing["vertices"]
     pairs = _pairs(drawing)
-    top = load_ceiling([pair.load for pair in pairs])
     table = pl.DataFrame(
         [{"source": vertices[link["source"]]["label"], "target": vertices[link["target"]]["label"]}
          | {key: link[key] for key in ("num_bytes", "utilization", "max_utilization", "count")}
@@ -69,22 +68,13 @@ def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
     )  # fmt: skip
     return Figure(
         name=f"{head}fabric", title="Link utilisation on the fabric", caption=_caption(detail), table=table,
-        plotly=_plot(detail, pairs, top), paper=partial(_paper, detail, pairs, top),
+        plotly=_plot(detail, pairs), paper=partial(_paper, detail, pairs),
     )  # fmt: skip
 
 
-def load_ceiling(loads: Sequence[float]) -> float:
-    """Return a round utilisation that no load exceeds: where the colours end."""
-    highest = max(loads, default=0.0)
-    if highest <= 0:
-        return 1.0
-    unit = 10 ** math.floor(math.log10(highest))
-    ceiling = next(step * unit for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * unit >= highest * (1 - 1e-9))
-    return min(ceiling, 1.0) if highest <= 1 else ceiling
-
-
-def _bin_of(load: float, top: float) -> int:
-    return min(len(RAMP) - 1, int(load / top * len(RAMP) * (1 - 1e-9)))
+def _bin_of(load: float) -> int:
+    """Return the place of a load in the ramp, which always spans 0 to 100%."""
+    return min(len(RAMP) - 1, int(load * len(RAMP) * (1 - 1e-9)))
 
 
 def _caption(detail: Mapping[str, Any]) -> str:
@@ -92,7 +82,7 @@ def _caption(detail: Mapping[str, Any]) -> str:
     words = (
         "Every line is a link, both directions in one, coloured by the busier: bytes in one iteration over bandwidth"
     )
-    words += " times iteration time, in one plane."
+    words += " times iteration time, in one plane. The colours always span 0 to 100%."
     if drawing["grouping"]:
         words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line stands for all links"
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
@@ -164,7 +154,7 @@ def _anchor(points: Sequence[tuple[float, float] | None]) -> tuple[float, float]
     return (x0 + x1) / 2, (y0 + y1) / 2
 
 
-def _plot(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float) -> plotly.graph_objects.Figure:
+def _plot(detail: Mapping[str, Any], pairs: Sequence[_Pair]) -> plotly.graph_objects.Figure:
     drawing = detail["drawing"]
     xs, ys = zip(*((point[0], point[1]) for point in _all_points(drawing, pairs)), strict=True)
     margin_x, margin_y = (max(max(side) - min(side), 1e-9) * 0.04 for side in (xs, ys))
@@ -180,9 +170,9 @@ def _plot(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float) -> plot
         plot.add_shape(type="rect", x0=x0, y0=y0, x1=x1, y1=y1, layer="below", line={"color": _FRAME, "width": 1},
                        fillcolor="rgba(128,128,128,0.08)")  # fmt: skip
     sizes = _marker_sizes(drawing, max(max(xs) - min(xs), 1e-9), max(max(ys) - min(ys), 1e-9), height)
-    _add_links(plot, pairs, top, max(1.0, 0.6 * min(sizes)))
-    _add_rings(plot, drawing, top, sizes)
-    _add_touch(plot, pairs, top)
+    _add_links(plot, pairs, max(1.0, 0.6 * min(sizes)))
+    _add_rings(plot, drawing, sizes)
+    _add_touch(plot, pairs)
     _add_vertices(plot, detail, sizes)
     plot.update_layout(legend_itemsizing="constant")
     return plot
@@ -219,11 +209,11 @@ def _median_gap(places: Sequence[tuple[float, float]]) -> float:
     return gaps[len(gaps) // 2] if gaps else 1.0
 
 
-def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float, widest: float) -> None:
+def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], widest: float) -> None:
     """Add a line trace for every tenth of the scale, failed links (dotted) and idle ones first, hot ones on top."""
     traces: dict[int, tuple[list[float | None], list[float | None]]] = {}
     for pair in pairs:
-        key = _FAILED if pair.is_failed else (_UNUSED if pair.load == 0 else _bin_of(pair.load, top))
+        key = _FAILED if pair.is_failed else (_UNUSED if pair.load == 0 else _bin_of(pair.load))
         xs, ys = traces.setdefault(key, ([], []))
         for point in (*pair.points, None):
             xs.append(None if point is None else point[0])
@@ -237,15 +227,13 @@ def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: f
                          showlegend=False)  # fmt: skip
 
 
-def _add_rings(
-    plot: plotly.graph_objects.Figure, drawing: Mapping[str, Any], top: float, sizes: Sequence[float]
-) -> None:
+def _add_rings(plot: plotly.graph_objects.Figure, drawing: Mapping[str, Any], sizes: Sequence[float]) -> None:
     """Draw the load of links inside a group as a ring round its vertex."""
     inner = [link for link in drawing["links"] if link["source"] == link["target"]]
     if not inner:
         return
     vertices = [drawing["vertices"][link["source"]] for link in inner]
-    colours = [RAMP[_bin_of(link["max_utilization"], top)] for link in inner]
+    colours = [RAMP[_bin_of(link["max_utilization"])] for link in inner]
     plot.add_scatter(
         x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
         marker={"color": colours, "size": [sizes[link["source"]] + 5 for link in inner],
@@ -255,7 +243,7 @@ def _add_rings(
     )  # fmt: skip
 
 
-def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: float) -> None:
+def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair]) -> None:
     """Add invisible points that say what a link carries, and the colour bar."""
     bands = [[edge / len(RAMP), colour] for k, colour in enumerate(RAMP) for edge in (k, k + 1)]
     apart = [pair for pair in pairs if len(set(pair.points)) > 1]
@@ -263,9 +251,10 @@ def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], top: f
         x=[pair.at[0] for pair in apart], y=[pair.at[1] for pair in apart], mode="markers", hoverinfo="text",
         hovertext=[pair.hover for pair in apart], showlegend=False,
         marker={
-            "color": [100 * pair.load for pair in apart], "cmin": 0, "cmax": 100 * top, "opacity": 0, "size": 9,
+            "color": [100 * pair.load for pair in apart], "cmin": 0, "cmax": 100, "opacity": 0, "size": 9,
             "colorscale": bands, "showscale": True,
-            "colorbar": {"title": {"text": "utilisation"}, "ticksuffix": "%", "thickness": 14, "len": 0.8},
+            "colorbar": {"title": {"text": "utilisation [%]"}, "thickness": 14, "len": 0.8,
+                         "tickvals": [0, 20, 40, 60, 80, 100]},
         },
     )  # fmt: skip
 
@@ -335,7 +324,7 @@ def _vertex_hover(vertex: Mapping[str, Any], words: str, inner: Mapping[str, Any
     return "<br>".join(lines)
 
 
-def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float, axes: matplotlib.axes.Axes) -> None:
+def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], axes: matplotlib.axes.Axes) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.collections import LineCollection
     from matplotlib.colors import BoundaryNorm, ListedColormap
@@ -345,7 +334,7 @@ def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float, axes: 
         axes.fill([x0, x1, x1, x0], [y0, y0, y1, y1], facecolor="#F2F2F2", edgecolor="#C0C0C0", linewidth=0.5)
     strokes, colours, widths = [], [], []
     for pair in pairs:
-        place = _bin_of(pair.load, top)
+        place = _bin_of(pair.load)
         for stroke in _strokes(pair.points):
             strokes.append(stroke)
             colours.append(RAMP[place] if pair.load > 0 else "#D5DADF")
@@ -365,7 +354,7 @@ def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], top: float, axes: 
         axes.set_aspect("equal")
     axes.set_axis_off()
     axes.legend(fontsize="small", frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
-    norm = BoundaryNorm([100 * top * k / len(RAMP) for k in range(len(RAMP) + 1)], len(RAMP))
+    norm = BoundaryNorm([100 * k / len(RAMP) for k in range(len(RAMP) + 1)], len(RAMP))
     shades = ScalarMappable(norm, ListedColormap(RAMP))
     axes.figure.colorbar(shades, ax=axes, label="utilisation [%]", shrink=0.8)
 

@@ -30,7 +30,7 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
         words += f" The busiest is {busiest[0]['name']} with {busiest[0]['utilization']:.1%}."
     plot = new_plot(
         xaxis=quiet_axis("links, busiest first [%]", range=[0, 100]),
-        yaxis=quiet_axis("utilisation [%]", rangemode="tozero"),
+        yaxis=quiet_axis("utilisation [%]", range=[0, 100]),
     )  # fmt: skip
     plot.add_scatter(
         x=[100 * share for share in shares], y=[100 * value for value in values], mode="lines", fill="tozeroy",
@@ -38,14 +38,14 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
         hovertemplate="%{x:.1f}% of the links carry at least<br><b>%{y:.3g}%</b> of their bandwidth<extra></extra>",
     )  # fmt: skip
     if busiest:
-        _mark_busiest(plot, busiest, 100 * values[0], 100 * values[int(0.4 * len(values))])
+        _mark_busiest(plot, busiest, is_low=values[int(0.4 * len(values))] < 0.6)
 
     def paper(axes: matplotlib.axes.Axes) -> None:
         axes.fill_between([100 * share for share in shares], [100 * value for value in values], step="mid",
                           color=COLOURS[1], alpha=0.15)  # fmt: skip
         axes.step([100 * share for share in shares], [100 * value for value in values], where="mid", color=COLOURS[1])
         axes.set_xlim(0, 100)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 100)
         axes.set_xlabel("links, busiest first [%]")
         axes.set_ylabel("utilisation [%]")
 
@@ -53,13 +53,10 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
     return Figure(f"{head}link-utilization", "Utilisation of all links", words, table, plot, paper)
 
 
-def _mark_busiest(
-    plot: plotly.graph_objects.Figure, busiest: Sequence[Mapping[str, Any]], highest: float, middle: float
-) -> None:
-    """List the busiest links in the corner that a descending curve leaves free, or make room above a flat one."""
+def _mark_busiest(plot: plotly.graph_objects.Figure, busiest: Sequence[Mapping[str, Any]], is_low: bool) -> None:
+    """List the busiest links in the corner that a descending curve leaves free, or below a high flat one."""
     lines = [f"{label(link['name'])}: <b>{link['utilization']:.1%}</b>" for link in busiest[:6]]
     plot.add_annotation(
-        text="<br>".join(["busiest links", *lines]), x=1, y=1, xref="paper", yref="paper", xanchor="right",
-        yanchor="top", align="right", showarrow=False, font={"size": 12},
+        text="<br>".join(["busiest links", *lines]), x=0.99, y=0.98 if is_low else 0.03, xref="paper", yref="paper",
+        xanchor="right", yanchor="top" if is_low else "bottom", align="right", showarrow=False, font={"size": 12},
     )  # fmt: skip
-    plot.update_yaxes(range=[0, max(1.05 * highest, middle / 0.6)])

@@ -165,7 +165,7 @@ def sweep_rows(data: SweepData) -> tuple[list[str], list[list[Any]]]:
 
 
 def sweep_charts(data: SweepData) -> list[Chart]:
-    """Return the best points' objective over accelerator bandwidth, a chart a model and a line a fabric (or case)."""
+    """Return the best points' objective over accelerator bandwidth: a chart per model, a line per fabric or case."""
     objective, x = objective_of(data.table), "accelerator_bandwidth_bytes_per_s"
     label = "case" if "case" in data.axes else "fabric"
     if objective is None or label not in data.table.columns or not _has_values(data.table, x):

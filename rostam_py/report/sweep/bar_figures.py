@@ -104,17 +104,26 @@ def _capacities(best: polars.DataFrame) -> dict[str, int]:
     return known
 
 
-def _places(reading: Reading, best: polars.DataFrame) -> list[Any]:
-    """Return the y positions: lines, below their x where there is one."""
+def _places(reading: Reading, best: polars.DataFrame) -> list[str]:
+    """Return the y categories: lines, with their x where there is one."""
     names = [f"{label(line)}\u00a0" for line in best["line"]]
-    return [[reading.x_label(one) for one in best[reading.x]], names] if reading.x else names
+    if not reading.x:
+        return names
+    return [f"{reading.x_label(one)}: {name}" for one, name in zip(best[reading.x], names, strict=True)]
 
 
 def _horizontal(reading: Reading, best: polars.DataFrame, title: str, **more: Any) -> Any:
-    kind = "multicategory" if reading.x else "category"
-    places = category_axis(type=kind, dividercolor="rgba(128,128,128,0.4)")
+    rows: dict[str, str] = {}
+    for place, line, x in zip(_places(reading, best), best["line"], best[reading.x or "line"], strict=True):
+        if reading.x:  # a row of its own heads the bars of each x
+            rows.setdefault(reading.x_label(x), f"<b>{reading.x_label(x)}</b>\u00a0")
+        rows[place] = f"{label(line)}\u00a0"
+    places = category_axis(
+        categoryorder="array", categoryarray=list(rows), tickvals=list(rows), ticktext=list(rows.values()),
+        autorange=False, range=[len(rows) - 0.5, -0.5],
+    )  # fmt: skip
     return new_plot(
-        max(260, 130 + 22 * len(best)), barmode="stack", bargap=0.25, yaxis=places,
+        max(260, 130 + 22 * len(rows)), barmode="stack", bargap=0.25, yaxis=places,
         xaxis=quiet_axis(title, rangemode="tozero"), **more,
     )  # fmt: skip
 

@@ -38,6 +38,8 @@ _NETWORK_WORDS = (
 # Marks above which only one a cell of a grid over the drawn area is kept, besides the front.
 MOST_MARKS = 1500
 _CELLS = 40
+# Up to so many marks, those off the front are drawn nearly as large as those on it.
+_FEW_MARKS = 150
 _FRONT = "Pareto front"
 
 
@@ -82,7 +84,7 @@ def _figure(reading: Reading, points: ModelPoints, column: str) -> Figure:
     shown = _thinned(rows, front["index"], column, points.goal)
     scales = count_scale(rows[column].to_list(), unit), time_scale(rows[points.goal].to_list())
     said = [
-        "Left and low is better. Each mark is one setting.",
+        "Left and low is better. Each mark is one setting: filled on the front, open off it.",
         "The line joins the Pareto front: those that no other beats in both.",
         _NETWORK_WORDS if column == NETWORK else "",
         f"On the front: {len(front):,}.",
@@ -135,6 +137,7 @@ def _plot(
         yaxis=log_axis(time.title(points.goal_words), ys),
     )
     front = shown.filter("on_front").sort(column)
+    beaten = 10 if len(shown) <= _FEW_MARKS else 6
     plot.add_scatter(
         x=(front[column] * cost.factor).to_list(), y=(front[points.goal] * time.factor).to_list(), mode="lines",
         line={"shape": "hv", "color": "#7F7F7F", "width": 2}, name=_FRONT, hoverinfo="skip",
@@ -148,9 +151,9 @@ def _plot(
             x=(rows[column] * cost.factor).to_list(), y=(rows[points.goal] * time.factor).to_list(), mode="markers",
             name=label(line), hoverinfo="text",
             hovertext=[_hover(reading, points, row, column, scales) for row in rows.to_dicts()],
-            marker={"symbol": look.symbol, "color": look.colour, "size": [13 if one else 7 for one in on_front],
-                    "opacity": [1.0 if one else 0.45 for one in on_front],
-                    "line": {"color": "#444444", "width": [1.5 if one else 0 for one in on_front]}},
+            marker={"symbol": [look.symbol + ("" if one else "-open") for one in on_front], "color": look.colour,
+                    "size": [13 if one else beaten for one in on_front], "opacity": 1,
+                    "line": {"color": ["#444444" if one else look.colour for one in on_front], "width": 1.5}},
         )  # fmt: skip
     return plot
 
@@ -180,11 +183,12 @@ def _paper(
         rows, look = shown.filter(pl.col("line") == line), reading.looks[line]
         if not len(rows):
             continue
-        for is_front, size, alpha in ((False, 14, 0.45), (True, 40, 1.0)):
+        for is_front, size in ((False, 22), (True, 40)):
             some = rows.filter(pl.col("on_front") == is_front)
             name = paper_label(line) if is_front == bool(rows["on_front"].any()) else None
-            axes.scatter(some[column] * cost.factor, some[points.goal] * time.factor, s=size, alpha=alpha, label=name,
-                         color=look.colour, marker=PAPER_SYMBOLS[look.symbol], zorder=2 + is_front)  # fmt: skip
+            axes.scatter(some[column] * cost.factor, some[points.goal] * time.factor, s=size, label=name,
+                         facecolors=look.colour if is_front else "none", edgecolors=look.colour, linewidths=0.9,
+                         marker=PAPER_SYMBOLS[look.symbol], zorder=2 + is_front)  # fmt: skip
     paper_log(axes, "x", (shown[column] * cost.factor).to_list(), None)
     paper_log(axes, "y", [one * time.factor for one in shown[points.goal] if math.isfinite(one)], None)
     axes.set_xlabel(cost.title(COSTS[column][1]))

@@ -1,6 +1,6 @@
 """Read what a sweep left in its folder.
 
-data = load_sweep("runs/my-sweep"); data.table is a polars DataFrame of one row a point.
+data = load_sweep("runs/my-sweep"); data.table is a polars DataFrame, one row per point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEEDED = ("key", "index", "status")
 class SweepData:
     """A sweep's folder in memory.
 
-    manifest: sweep.json. table: one row a point, in point order. details: detail documents by point key.
+    manifest: sweep.json. table: one row per point, in point order. details: detail documents by point key.
     """
 
     manifest: dict[str, Any]

@@ -34,7 +34,7 @@ def mix_figures(reading: Reading) -> list[Figure]:
 
 
 def jobs_of(reading: Reading) -> polars.DataFrame | None:
-    """Return one row a job of every finished mix: line, num_jobs, name, model, slowdown, ...; None without jobs."""
+    """Return one row per job of every finished mix: line, num_jobs, name, model, slowdown, ...; None without jobs."""
     import polars as pl
 
     table = reading.table

@@ -20,7 +20,7 @@ BANDWIDTH = "accelerator_bandwidth_bytes_per_s"
 SIZE = "num_accelerators"
 # More lines than this cannot be told apart; then the fastest are drawn.
 MOST_LINES = 21
-GOALS = {"time_to_accuracy_s": "time to accuracy", "time_a_sample_s": "time a sample"}
+GOALS = {"time_to_accuracy_s": "time to accuracy", "time_per_sample_s": "time per sample"}
 
 
 def has_values(table: polars.DataFrame, column: str) -> bool:
@@ -32,7 +32,7 @@ def has_values(table: polars.DataFrame, column: str) -> bool:
 class ModelPoints:
     """The finished points of one model.
 
-    goal: the column that is to be small, a key of GOALS. rows: points with a goal. best: one row a place, with
+    goal: the column that is to be small, a key of GOALS. rows: points with a goal. best: one row per place, with
     goal_min, goal_max, num_seeds and num_settings beside the standing point's own columns. settings: middle points of
     all settings, not only of the best ones. num_lines: those that there are; best and settings hold the fastest
     MOST_LINES of them.
@@ -106,14 +106,14 @@ class Reading:
 
     @cached_property
     def table(self) -> polars.DataFrame:
-        """Return the finished points with a "line" column (names, never null) and time_a_sample_s."""
+        """Return the finished points with a "line" column (names, never null) and time_per_sample_s."""
         import polars as pl
 
         table = self.data.finished()
         table = table.with_columns(self._labels.replace(self._names).alias("line"))
         if has_values(table, "samples_per_s"):
-            return table.with_columns((1 / pl.col("samples_per_s")).alias("time_a_sample_s"))
-        return table.with_columns(pl.lit(None, pl.Float64).alias("time_a_sample_s"))
+            return table.with_columns((1 / pl.col("samples_per_s")).alias("time_per_sample_s"))
+        return table.with_columns(pl.lit(None, pl.Float64).alias("time_per_sample_s"))
 
     @cached_property
     def x(self) -> str | None:
@@ -174,7 +174,7 @@ class Reading:
         import polars as pl
 
         rows = self.table.filter(pl.col("model") == model)
-        goal = "time_to_accuracy_s" if has_values(rows, "time_to_accuracy_s") else "time_a_sample_s"
+        goal = "time_to_accuracy_s" if has_values(rows, "time_to_accuracy_s") else "time_per_sample_s"
         rows = rows.filter(pl.col(goal).is_finite(), *([pl.col(self.x).is_not_null()] if self.x else []))
         settings = middle_points(rows, goal, self._settings(), self.by)
         ranked = settings.group_by("line").agg(pl.col(goal).min()).sort(goal, "line")["line"]
@@ -219,7 +219,7 @@ class Reading:
 
 
 def middle_points(rows: polars.DataFrame, goal: str, settings: list[str], by: list[str]) -> polars.DataFrame:
-    """Return one point a setting and place, that with the (lower) median of ``goal`` over the seeds.
+    """Return one point per setting and place: that with the (lower) median of ``goal`` over the seeds.
 
     Adds goal_min, goal_max and num_seeds.
     """

@@ -25,7 +25,7 @@ _INK = "#14171c"
 
 
 def strategy_figures(reading: Reading) -> list[Figure]:
-    """Return a heat map a model over lines and x; without an x one over lines and models."""
+    """Return one heat map per model, over lines and x; without an x, one over lines and models."""
     import polars as pl
 
     if reading.x is None:

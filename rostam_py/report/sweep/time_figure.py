@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from rostam_py.report.drawing.scales import (
     PAPER_SYMBOLS,
     Scale,
     label,
+    log_range,
     number,
     paper_label,
     short_strategy,
@@ -31,6 +33,9 @@ from rostam_py.report.sweep.reading import BANDWIDTH, SIZE, ModelPoints, Reading
 if TYPE_CHECKING:
     import matplotlib.axes
     import polars
+
+# Share of a figure's height below which two lines look like one.
+_SAME_HEIGHT = 0.012
 
 
 def time_figure(reading: Reading, points: ModelPoints) -> Figure:
@@ -83,7 +88,7 @@ def _caption(reading: Reading, points: ModelPoints) -> str:
     import polars as pl
 
     words = [f"{points.goal_words.capitalize()} of {points.model}; lower is better."]
-    if points.goal == "time_a_sample_s":
+    if points.goal == "time_per_sample_s":
         words.append("Iteration time over global batch: no convergence curve was given.")
     words.append(reading.standing(points))
     if reading.x != SIZE and has_values(points.best, SIZE) and points.best[SIZE].n_unique() > 1:
@@ -91,6 +96,8 @@ def _caption(reading: Reading, points: ModelPoints) -> str:
         words.append(f"Machines differ in size: {ends[0]:,} to {ends[1]:,} accelerators.")
     if (points.best["goal_max"] > points.best["goal_min"]).any():
         words.append(f"The {'bands' if reading.x else 'error bars'} span all seeds, from the least to the most.")
+    if reading.x and any(covered(reading, points).values()):
+        words.append("A line that others lie on is drawn broader, below them.")
     if _extrapolated(points).any():
         words.append("Open marks are extrapolated beyond the batches that the convergence curve measured.")
     left_out = len(reading.data.failed())
@@ -119,6 +126,28 @@ def _ends(reading: Reading, points: ModelPoints, scale: Scale) -> tuple[list[flo
     return xs, [one * scale.factor for key in ("goal_min", "goal_max") for one in points.best[key].to_list()]
 
 
+def covered(reading: Reading, points: ModelPoints) -> dict[str, int]:
+    """Return how many of the lines drawn after it lie on each line, at half or more of the x that they share.
+
+    Such a line is drawn broader, with larger marks, and so is seen on both sides of those on top; at most thrice.
+    """
+    import polars as pl
+
+    low, high = (math.log(one) for one in log_range(points.best[points.goal].to_list()))
+    places = {}
+    for line in reading.lines:
+        rows = points.best.filter(pl.col("line") == line)
+        heights = ((math.log(one) - low) / (high - low) for one in rows[points.goal])
+        places[line] = dict(zip(rows[reading.x], heights, strict=True)) if reading.x else {}
+    found = dict.fromkeys(reading.lines, 0)
+    for turn, line in enumerate(reading.lines):
+        for other in reading.lines[turn + 1 :]:
+            shared = places[line].keys() & places[other].keys()
+            close = sum(abs(places[line][x] - places[other][x]) < _SAME_HEIGHT for x in shared)
+            found[line] += bool(shared) and 2 * close >= len(shared)
+    return {line: min(3, count) for line, count in found.items()}
+
+
 def _lines(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
     xs, ys = _ends(reading, points, scale)
     plot = new_plot(
@@ -126,6 +155,7 @@ def _lines(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
         xaxis=log_axis(reading.x_words(), xs, spaced_ticks(xs)),
         yaxis=log_axis(scale.title(points.goal_words), ys),
     )
+    under = covered(reading, points)
     for line in reading.lines:
         rows, look = _of_line(points, line), reading.looks[line]
         if not len(rows):
@@ -140,8 +170,8 @@ def _lines(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
         symbols = [look.symbol + ("-open" if is_open else "") for is_open in rows["open"]]
         plot.add_scatter(
             x=x, y=(rows[points.goal] * scale.factor).to_list(), mode="lines+markers", name=label(line),
-            legendgroup=line, line={"color": look.colour, "dash": look.dash, "width": 2},
-            marker={"symbol": symbols, "size": 9, "color": look.colour}, hoverinfo="text",
+            legendgroup=line, line={"color": look.colour, "dash": look.dash, "width": 2 + 4 * under[line]},
+            marker={"symbol": symbols, "size": 9 + 5 * under[line], "color": look.colour}, hoverinfo="text",
             hovertext=[hover_text(reading, points, row, scale) for row in rows.to_dicts()],
         )  # fmt: skip
     return plot
@@ -149,6 +179,7 @@ def _lines(reading: Reading, points: ModelPoints, scale: Scale) -> Any:
 
 def _paper_lines(reading: Reading, points: ModelPoints, scale: Scale, axes: matplotlib.axes.Axes) -> None:
     xs, ys = _ends(reading, points, scale)
+    under = covered(reading, points)
     for line in reading.lines:
         rows, look = _of_line(points, line), reading.looks[line]
         if not len(rows):
@@ -157,7 +188,8 @@ def _paper_lines(reading: Reading, points: ModelPoints, scale: Scale, axes: matp
         low, high = ((rows[key] * scale.factor).to_list() for key in ("goal_min", "goal_max"))
         axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
         y = (rows[points.goal] * scale.factor).to_list()
-        style: Any = {"color": look.colour, "marker": PAPER_SYMBOLS[look.symbol], "markersize": 5}
+        style: Any = {"color": look.colour, "marker": PAPER_SYMBOLS[look.symbol],
+                      "markersize": 5 + 4 * under[line], "linewidth": 1.5 + 3 * under[line]}  # fmt: skip
         axes.plot(x, y, PAPER_DASHES[look.dash], label=paper_label(line), **style)
     paper_log(axes, "x", xs, spaced_ticks(xs))
     paper_log(axes, "y", ys, None)

@@ -15,6 +15,12 @@ from rostam_py.report.sweep.load import load_sweep
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs the chromium binary")
+BANDWIDTH = "fabric.accelerator_bandwidth [Gb/s]"
+# Text in the filter of this column, of 400, 800, 1,600 and 3,200, 40 rows each -> rows left.
+NUMBER_FILTERS = {
+    ">= 800": "120", "<800": "40", "400": "40", "400..1600": "120", "> 400 < 3,200": "80", "!= 400": "120",
+    "1.6e3": "40", "fast": "160",
+}  # fmt: skip
 PATIENCE = 60_000  # ms until a page that never gets ready fails its test; nothing waits longer than it has to
 
 
@@ -62,7 +68,25 @@ def _look_and_press(page: Page) -> SimpleNamespace:
     page.locator("#points-table tfoot input").first.press_sequentially("error")
     expect(rows).not_to_have_count(seen.all, timeout=PATIENCE)
     seen.filtered = rows.all_inner_texts()
+    page.locator("#points-table tfoot input").first.fill("")
+    seen.numbers = {text: _filtered(page, BANDWIDTH, text) for text in NUMBER_FILTERS}
+    seen.wrong = page.locator("#points-table tfoot input.wrong").count()
+    _filtered(page, BANDWIDTH, "")
+    page.locator("#points-table thead th", has_text=BANDWIDTH).click()
+    expect(rows.first.locator("td").nth(_place(page, BANDWIDTH))).to_have_text("400")
+    page.locator("#points-table thead th", has_text=BANDWIDTH).click()
+    expect(rows.first.locator("td").nth(_place(page, BANDWIDTH))).to_have_text("3200")
     return seen
+
+
+def _place(page: Page, name: str) -> int:
+    return page.locator("#points-table thead th").all_inner_texts().index(name)
+
+
+def _filtered(page: Page, name: str, text: str) -> str:
+    """Return the line below the table that counts its rows, with ``text`` as the filter of a column."""
+    page.get_by_label(f"filter {name}", exact=True).fill(text)
+    return page.locator(".dt-info").inner_text().partition(" of ")[2].partition(" ")[0]
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +139,46 @@ def test_the_table_filters_by_column(opened):
     assert opened.used.all == 15  # one page of rows
     assert len(opened.used.filtered) == 2
     assert all("error" in row for row in opened.used.filtered)
+
+
+def test_numbers_filter_as_numbers(opened):
+    assert opened.used.numbers == NUMBER_FILTERS
+    assert opened.used.wrong == 1  # the last of them is no number, said by its frame
+
+
+def _look_on_a_phone(page: Page) -> SimpleNamespace:
+    """Reload at a phone's width and return what of the drawings sticks out, and the heat maps' letters."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    page.wait_for_selector("html[data-ready=true]")
+    cut = """() => [...document.querySelectorAll("figure.card")].flatMap((card) => {
+      const box = card.querySelector(".plot").getBoundingClientRect();
+      return [...card.querySelectorAll(".xtitle, .ytitle, .x2title, .x3title, .cbtitle, .legendtext, .annotation-text")]
+        .filter((one) => {
+          const own = one.getBoundingClientRect();
+          return own.width && (own.left < box.left - 1 || own.right > box.right + 1 || own.top < box.top - 1
+            || own.bottom > box.bottom + 1);
+        })
+        .map((one) => `${card.id}: ${one.textContent}`);
+    })"""
+    letters = """() => [...document.querySelectorAll(".heatmap-label, .hm text")]
+      .map((one) => ({ size: parseFloat(getComputedStyle(one).fontSize), wide: one.getBoundingClientRect().width }))"""
+    maps = """() => [...document.querySelectorAll("figure.card .plot")]
+      .filter((plot) => plot.data.some((trace) => trace.type === "heatmap"))
+      .map((plot) => plot._fullLayout.xaxis._length / plot.data[0].x.length)"""
+    return SimpleNamespace(
+        cut=page.evaluate(cut), letters=page.evaluate(letters), columns=page.evaluate(maps),
+        scrolls=page.evaluate("document.documentElement.scrollWidth"),
+    )  # fmt: skip
+
+
+def test_a_phone_sees_whole_titles_and_legible_heat_maps(folder, tmp_path):
+    seen = open_page(write_report(folder, out=tmp_path / "page.html"), tmp_path, _look_on_a_phone)
+    assert seen.console == []
+    assert seen.used.scrolls == 390
+    assert seen.used.cut == []
+    assert seen.used.letters
+    assert all(one["size"] >= 8 and one["wide"] <= min(seen.used.columns) for one in seen.used.letters)
 
 
 def test_the_watch_sees_a_page_that_asks_outside(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from rostam_py.errors import InternalError
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.page.page import MOST_BYTES, Page, render
-from rostam_py.report.page.table import MOST_ROWS, points_table
+from rostam_py.report.page.table import MOST_ROWS, _quantity, points_table
 from rostam_py.report.report import sweep_page, write_report
 from rostam_py.report.sinks.static import write_static
 from rostam_py.report.sweep.figures import sweep_figures
@@ -177,3 +177,37 @@ def test_figure_names_are_file_names_and_unique(folder):
         Figure("no/slash", "t", "c", pl.DataFrame(), go.Figure())
     names = [one.name for section in sweep_page(load_sweep(folder)).sections for one in section.figures]
     assert len(names) == len(set(names))
+
+
+def test_axes_of_quantities_are_numbers_in_the_table(run_sweep, tmp_path):
+    table = points_table(load_sweep(run_sweep(tmp_path, seeds=1)))
+    names = re.findall("<th>(.*?)</th>", table.options["table_html"].partition("<tfoot>")[0])
+    rows = json.loads(table.options["data_json"])
+    at = names.index("fabric.accelerator_bandwidth [Gb/s]")
+    assert {row[at] for row in rows} == {400, 800, 1600, 3200}
+    assert {row[names.index("strategy.tp")] for row in rows} == {1, 4}
+    assert {
+        at,
+        names.index("strategy.tp"),
+        next(k for k, name in enumerate(names) if name.startswith("time_to_accuracy [")),
+    } <= set(table.options["numbers"])
+    assert not {names.index("strategy"), names.index("fabric")} & set(table.options["numbers"])
+    assert "accelerator_bandwidth [Gb/s]" not in names  # the axis once more
+
+
+@pytest.mark.parametrize(
+    ("labels", "unit", "numbers"),
+    [
+        (["400 Gb/s", "1.6 Tb/s", "null"], "Gb/s", [400, 1600, None]), (["5 us", "20 ns"], "us", [5, 0.02]),
+        (["25 MB", "1 GB"], "GB", [0.025, 1]), (["0", "5"], "", [0, 5]), (["1%", "5%"], "%", [1, 5]),
+        (["5%", "3"], None, None), (["tree_64", "8"], None, None), (["null"], None, None), (["nan", "1"], None, None),
+    ],
+)  # fmt: skip
+def test_labels_of_quantities_are_read_with_their_units(labels, unit, numbers):
+    found = _quantity(pl.Series(labels))
+    if unit is None:
+        assert found is None
+    else:
+        scale, values = found
+        assert scale.unit == unit
+        assert (values * scale.factor).round_sig_figs(6).to_list() == numbers

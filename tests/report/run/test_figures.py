@@ -9,7 +9,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
-from rostam_py.report.run.fabric_figure import RAMP, load_ceiling
+from rostam_py.report.run.fabric_figure import RAMP
 from rostam_py.report.run.figures import run_figures
 from rostam_py.report.run.traffic_figure import bin_labels
 from rostam_py.simulation.detail import run_detail
@@ -205,12 +205,16 @@ def test_failed_links_are_dotted(detail):
     assert "Failed parts are dotted" in figure.caption
 
 
-@pytest.mark.parametrize(
-    ("loads", "ceiling"),
-    [([], 1.0), ([0.0], 1.0), ([0.97], 1.0), ([0.8], 0.8), ([0.31], 0.4), ([0.012, 0.002], 0.015), ([1.3], 1.5)],
-)
-def test_colours_end_at_a_round_number(loads, ceiling):
-    assert load_ceiling(loads) == pytest.approx(ceiling)
+@pytest.mark.parametrize(("load", "place"), [(0.01, 0), (0.35, 3), (0.97, 9), (1.0, 9)])
+def test_colours_span_0_to_100_percent_whatever_the_busiest_link(detail, load, place):
+    """A network at 1% load is pale, not red."""
+    one = copy.deepcopy(detail)
+    for link in one["drawing"]["links"]:
+        link.update(utilization=load, max_utilization=load)
+    figure = named(one)["fabric"]
+    assert {line.line.color for line in lines_of(figure)} == {RAMP[place]}
+    bar = next(trace.marker for trace in figure.plotly.data if trace.marker and trace.marker.showscale)
+    assert (bar.cmin, bar.cmax) == (0, 100)
 
 
 def test_the_matrix_says_which_accelerators_a_cell_holds(detail):
@@ -225,6 +229,7 @@ def test_utilization_falls_along_the_links(detail):
     values = figure.table["utilization"].to_list()
     assert values == sorted(values, reverse=True)
     assert figure.plotly.data[0].y[0] == pytest.approx(100 * values[0])
+    assert figure.plotly.layout.yaxis.range == (0, 100)
 
 
 def test_a_mix_shows_its_jobs_alone_and_together_and_by_colour(mix):

@@ -83,7 +83,7 @@ def test_numbers_are_named_after_their_axis_wherever_they_stand_alone():
     assert "; links 5 takes 6.00x as long" in said
     figures = {figure.name: figure for figure in sweep_figures(data)}
     names = [f"links {one}" for one in (0, 5, 60, 128)]
-    assert list(figures["time-a-sample-m"].plotly.data[0].y) == names
+    assert list(figures["time-per-sample-m"].plotly.data[0].y) == names
     for name in ("memory-m", "breakdown-m"):
         drawn = figures[name].plotly
         assert drawn.layout.yaxis.type == "category"

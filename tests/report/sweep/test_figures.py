@@ -62,7 +62,7 @@ def test_a_lucky_seed_does_not_make_a_setting_best():
     data = _small(rows, {"model": ["m"], "fabric": ["f"], "strategy.tp": [1, 2], "seed": [0, 1, 2]})
     found = Reading(data)
     assert found.line == "strategy.tp"  # the only axis that varies and is no seed
-    assert found.models[0].best["time_a_sample_s"].to_list() == [5.0, 9.0]
+    assert found.models[0].best["time_per_sample_s"].to_list() == [5.0, 9.0]
 
 
 def test_failed_points_are_counted_and_not_drawn(data, figures):
@@ -191,12 +191,12 @@ def test_cost_that_is_only_time_in_other_units_is_not_drawn(figures):
     assert not [name for name in figures if "accelerator_hours" in name or "cost_usd" in name]
 
 
-def test_without_a_curve_time_a_sample_is_drawn(run_sweep, tmp_path):
+def test_without_a_curve_time_per_sample_is_drawn(run_sweep, tmp_path):
     data = load_sweep(run_sweep(tmp_path, seeds=1, convergence=False, mode="search", num_errors=0))
     figures = {figure.name: figure for figure in sweep_figures(data)}
-    table = figures["time-a-sample-resnet50"].table
+    table = figures["time-per-sample-resnet50"].table
     best = data.table.filter(model="resnet50")["samples_per_s"].max()
-    assert table["time_a_sample_s"].min() == pytest.approx(1 / best)
+    assert table["time_per_sample_s"].min() == pytest.approx(1 / best)
     assert "errors" not in figures
 
 
@@ -206,11 +206,11 @@ def test_without_bandwidths_time_is_against_size_and_without_sizes_a_bar_a_case(
     axes = {"fabric": ["a", "b"], "num_accelerators": [16, 64]}
     sized = _small(rows, axes)
     assert Reading(sized).x == "num_accelerators"
-    assert sweep_figures(sized)[0].title == "m: time a sample against size"
+    assert sweep_figures(sized)[0].title == "m: time per sample against size"
     cases = _small(rows[::2], {"fabric": ["a", "b"]})
     assert Reading(cases).x is None
     figure = sweep_figures(cases)[0]
-    assert figure.title == "m: time a sample by case"
+    assert figure.title == "m: time per sample by case"
     assert list(figure.plotly.data[0].y) == ["a", "b"]
 
 
@@ -270,3 +270,45 @@ def test_a_sweep_of_which_nothing_finished_still_says_why(run_sweep, tmp_path):
     data = load_sweep(run_sweep(tmp_path, seeds=1, num_errors=80))
     assert [figure.name for figure in sweep_figures(data)] == ["errors"]
     assert "No point of this sweep finished" in sweep_headline(data)[0]
+
+
+def _lines(**times):
+    """Lines over three bandwidths by their times at each."""
+    rows = [{"model": "m", "fabric": fabric, BANDWIDTH: 50e9 * 2**k, "samples_per_s": 1 / one, "num_accelerators": 8}
+            for fabric, given in times.items() for k, one in enumerate(given)]  # fmt: skip
+    data = _small(rows, {"model": ["m"], "fabric": list(times)})
+    return next(figure for figure in sweep_figures(data) if figure.name == "time-per-sample-m")
+
+
+def test_a_line_under_another_is_broader_so_that_both_are_seen():
+    # flat and tree differ by 0.1%, of an axis that spans a factor of 8; the torus goes its own way.
+    figure = _lines(flat=(4.0, 2.0, 1.0), tree=(4.004, 2.002, 1.001), torus=(8.0, 6.0, 5.0))
+    flat, tree, torus = figure.plotly.data
+    assert flat.line.width > tree.line.width == torus.line.width
+    assert flat.marker.size > tree.marker.size == torus.marker.size
+    assert "A line that others lie on is drawn broader" in figure.caption
+
+
+def test_lines_apart_are_all_alike():
+    figure = _lines(flat=(4.0, 2.0, 1.0), tree=(5.0, 3.0, 2.0))
+    assert len({(one.line.width, one.marker.size) for one in figure.plotly.data}) == 1
+    assert "broader" not in figure.caption
+
+
+def test_marks_off_the_front_are_open_and_as_opaque_as_those_on_it(figures):
+    figure = figures["cost-network_usd-resnet50"]
+    marks = [trace for trace in figure.plotly.data if trace.mode == "markers"]
+    symbols = [symbol for trace in marks for symbol in trace.marker.symbol]
+    assert sum(not symbol.endswith("-open") for symbol in symbols) == figure.table["on_front"].sum()
+    assert 0 < sum(symbol.endswith("-open") for symbol in symbols) < len(symbols)
+    assert {trace.marker.opacity for trace in marks} == {1}
+    assert min(size for trace in marks for size in trace.marker.size) >= 6
+    assert "filled on the front, open off it" in figure.caption
+
+
+def test_bars_stand_below_a_heading_for_each_bandwidth(figures):
+    axis = figures["memory-resnet50"].plotly.layout.yaxis
+    shown = [text.strip("\u00a0") for text in axis.ticktext]
+    assert shown[:7] == ["<b>400 Gb/s</b>", "tree_64", "tapered_tree_64", "torus_8x8", "hx2mesh_8x8", "flat_64",
+                         "<b>800 Gb/s</b>"]  # fmt: skip
+    assert axis.range == (len(shown) - 0.5, -0.5)
