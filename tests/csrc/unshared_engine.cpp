@@ -252,6 +252,10 @@ std::unique_ptr<Network> make_unshared_network(EventQueue& queue, const LinkTabl
   return std::make_unique<UnsharedNetwork>(queue, links, client);
 }
 
-EngineTraits unshared_engine_traits() { return {false, false, "latency and serialisation, no sharing (tests)"}; }
+EngineTraits unshared_engine_traits() {
+  EngineTraits traits;
+  traits.summary = "latency and serialisation, no sharing (tests)";
+  return traits;
+}
 
 }  // namespace rostam::network
