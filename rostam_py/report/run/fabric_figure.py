@@ -83,6 +83,7 @@ def _caption(detail: Mapping[str, Any]) -> str:
         "Every line is a link, both directions in one, coloured by the busier: bytes in one iteration over bandwidth"
     )
     words += " times iteration time, in one plane. The colours always span 0 to 100%."
+    words += f" Routing: {detail['result']['routing']}."
     if drawing["grouping"]:
         words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line stands for all links"
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."

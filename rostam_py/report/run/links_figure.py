@@ -24,7 +24,7 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
     idle = sum(value == 0 for value in values) / max(1, len(values))
     busiest = detail["busiest_links"]
     words = f"All {count:,} working directed links of one plane, the busiest at the left: bytes in one iteration over"
-    words += " bandwidth times iteration time."
+    words += f" bandwidth times iteration time. Routing: {detail['result']['routing']}."
     words += f" {idle:.0%} of them carry nothing." if idle else " All of them carry something."
     if busiest:
         words += f" The busiest is {busiest[0]['name']} with {busiest[0]['utilization']:.1%}."

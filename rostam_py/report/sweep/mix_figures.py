@@ -53,6 +53,7 @@ def _boxes(reading: Reading, jobs: polars.DataFrame, value: str, by: str) -> Fig
     import polars as pl
 
     words, meaning = _MEANINGS[value]
+    conditions = reading.conditions(reading.table)
     jobs = jobs.filter(pl.col(value).is_finite(), pl.col(by).is_not_null())
     column = pl.col(value)
     quantiles = {"q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95, "p99": 0.99}
@@ -66,7 +67,7 @@ def _boxes(reading: Reading, jobs: polars.DataFrame, value: str, by: str) -> Fig
     caption = (
         f"{words.capitalize()}: {meaning}; 1 is undisturbed. Box: the middle half; its line: the median; whiskers: the"
         f" least and the most of all jobs over {', '.join(reading.seeds) or 'all points'}. The CSV has the 95th and"
-        " 99th percentiles as well."
+        " 99th percentiles as well." + (f" {conditions}" if conditions else "")
     )
     return Figure(
         name=file_safe(value.replace("_", "-"), "by", by.replace("_", "-")),

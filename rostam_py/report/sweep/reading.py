@@ -203,9 +203,16 @@ class Reading:
         counts = points.settings.group_by(self.by).n_unique()
         return [key for key in self._settings() if counts[key].max() > 1]  # type: ignore[operator]
 
+    def conditions(self, rows: polars.DataFrame) -> str:
+        """Return a sentence on how the rows' networks were used: the routing, unless that is what the lines are."""
+        if self.line == "routing" or not has_values(rows, "routing"):
+            return ""
+        names = rows["routing"].drop_nulls().unique().sort().to_list()
+        return f"Routing: {names[0]}." if len(names) == 1 else f"Routings differ between points: {', '.join(names)}."
+
     def standing(self, points: ModelPoints) -> str:
-        """Return a sentence or two that say which points are drawn."""
-        words = []
+        """Return a sentence or two that say which points are drawn, and under which routing."""
+        words = [self.conditions(points.best)]
         if points.num_lines > MOST_LINES:
             words.append(f"Only the {MOST_LINES} fastest of {points.num_lines:,} ({self.line}) are drawn.")
         varied = self.varied(points)
@@ -215,7 +222,7 @@ class Reading:
         seeds: Any = points.best["num_seeds"].max()
         if seeds > 1:
             words.append(f"Of up to {seeds:,} seeds the middle one is drawn.")
-        return " ".join(words)
+        return " ".join(word for word in words if word)
 
 
 def middle_points(rows: polars.DataFrame, goal: str, settings: list[str], by: list[str]) -> polars.DataFrame:

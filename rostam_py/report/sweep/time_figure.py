@@ -74,6 +74,8 @@ def hover_text(reading: Reading, points: ModelPoints, row: dict[str, Any], scale
             label(short_strategy(row["strategy"]))
             + (f", batch {row['global_batch']:,}" if row.get("global_batch") else "")
         )
+    if row.get("routing"):
+        said.append(f"routing {label(row['routing'])}")
     if row["num_seeds"] > 1:
         low, high = (number(row[key] * scale.factor) for key in ("goal_min", "goal_max"))
         said.append(f"{row['num_seeds']} seeds: {low} to {high} {scale.unit}")

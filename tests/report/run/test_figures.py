@@ -230,6 +230,8 @@ def test_utilization_falls_along_the_links(detail):
     assert values == sorted(values, reverse=True)
     assert figure.plotly.data[0].y[0] == pytest.approx(100 * values[0])
     assert figure.plotly.layout.yaxis.range == (0, 100)
+    assert f"Routing: {detail['result']['routing']}." in figure.caption
+    assert f"Routing: {detail['result']['routing']}." in named(detail)["fabric"].caption
 
 
 def test_a_mix_shows_its_jobs_alone_and_together_and_by_colour(mix):

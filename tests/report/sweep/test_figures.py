@@ -312,3 +312,19 @@ def test_bars_stand_below_a_heading_for_each_bandwidth(figures):
     assert shown[:7] == ["<b>400 Gb/s</b>", "tree_64", "tapered_tree_64", "torus_8x8", "hx2mesh_8x8", "flat_64",
                          "<b>800 Gb/s</b>"]  # fmt: skip
     assert axis.range == (len(shown) - 0.5, -0.5)
+
+
+def test_captions_name_the_routing_unless_the_lines_do():
+    rows = [{"model": "m", "fabric": fabric, BANDWIDTH: 50e9 * 2**k, "samples_per_s": 1.0 + k, "num_accelerators": 8,
+             "routing": "spray"} for fabric in ("tree", "torus") for k in range(2)]  # fmt: skip
+    axes = {"model": ["m"], "fabric": ["tree", "torus"]}
+    captions = {figure.name: figure.caption for figure in sweep_figures(_small(rows, axes))}
+    assert all("Routing: spray." in caption for caption in captions.values())
+    mixed = [row | {"routing": "hash" if row["fabric"] == "tree" else "spray"} for row in rows]
+    figures = {figure.name: figure for figure in sweep_figures(_small(mixed, axes))}
+    assert "Routings differ between points: hash, spray." in figures["time-per-sample-m"].caption
+    assert "routing hash" in figures["time-per-sample-m"].plotly.data[0].hovertext[0]
+    alone = [row | {"fabric": "tree", "routing": routing} for routing in ("hash", "spray") for row in rows[:2]]
+    data = _small(alone, {"model": ["m"], "routing": ["hash", "spray"]})
+    assert Reading(data).line == "routing"
+    assert all("outing" not in figure.caption for figure in sweep_figures(data))
