@@ -1,6 +1,7 @@
 """Compose a command's configuration from overrides, and turn what can go wrong into clear messages."""
 
 import contextlib
+import copy
 import difflib
 import functools
 import re
@@ -33,9 +34,29 @@ def compose_config(command: str, overrides: list[str]) -> Any:
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
-        config = composed(command, tuple(overrides))
+        config = _sized(composed(command, tuple(overrides)))
         check_units(config)
         return OmegaConf.to_object(config)
+
+
+def _sized(config: Any) -> Any:
+    """Return a configuration whose fabric has num_accelerators, where that is given."""
+    from omegaconf import OmegaConf
+
+    from rostam_py.cli.schema import name_of_schema
+    from rostam_py.fabrics.config import check_integer
+    from rostam_py.fabrics.sizes import resize_parameters
+
+    if "fabric" not in config or config.get("num_accelerators") is None:
+        return config
+    changed = copy.deepcopy(config)
+    written: Any = OmegaConf.to_container(config.fabric)
+    schema: Any = OmegaConf.get_type(config.fabric)
+    given = {key: value for key, value in written.items() if value != "???"}
+    size = check_integer("num_accelerators", config.num_accelerators, 1)
+    for key, value in resize_parameters(name_of_schema(schema), given, size).items():
+        changed.fabric[key] = value
+    return changed
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:

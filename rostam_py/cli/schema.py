@@ -68,7 +68,8 @@ class RunConfig:
     """One simulation.
 
     model: a registered model (rostam list models) or path/to/file.py:ClassName. global_batch: samples an iteration;
-    null takes 8 a replica (8 micro-batches of 1 with a pipeline). accelerator: a data sheet (rostam list accelerators).
+    null takes 8 a replica (8 micro-batches of 1 with a pipeline). num_accelerators: sizes any fabric.
+    accelerator: a data sheet (rostam list accelerators).
     fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
     everything drawn at random but failures. fold: simulate devices that must behave alike once. timeline: also write
     timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well.
@@ -80,6 +81,7 @@ class RunConfig:
     model: str = "resnet50"
     global_batch: int | None = None
     fabric: Any = MISSING
+    num_accelerators: int | None = None
     accelerator: str = "a100_80gb"
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
@@ -119,16 +121,18 @@ class SearchOptions:
 class SearchConfig:
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    model: a registered model (rostam list models) or path/to/file.py:ClassName. accelerator: a data sheet (rostam list
-    accelerators). convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a
-    sample over search.batches. extrapolate: also outside the curve's measured batches. strategy: precision, optimizer,
-    algorithms and so on of all candidates; its degrees are searched. fidelity: the engine (rostam list
-    fidelities). routing: how paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
+    model: a registered model (rostam list models) or path/to/file.py:ClassName. num_accelerators: sizes any fabric.
+    accelerator: a data sheet (rostam list accelerators). convergence: a curve (rostam list convergence); null takes the
+    model's own, none minimises time a sample over search.batches. extrapolate: also outside the curve's measured
+    batches. strategy: precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
+    fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
+    everything drawn at random but failures.
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
     """
 
     model: str = "resnet50"
     fabric: Any = MISSING
+    num_accelerators: int | None = None
     accelerator: str = "a100_80gb"
     convergence: str | None = None
     extrapolate: bool = False
@@ -237,5 +241,10 @@ def store_schemas() -> None:
 def name_of(kind: str, config: Any) -> str:
     """Return the registered name of a composed fabric or cost Config."""
     if kind == "fabric":
-        return next(name for name in FABRICS if FABRICS.get(name) is type(config))
+        return name_of_schema(type(config))
     return next(name for name in COST_MODELS if COST_MODELS.get(name).Config is type(config))
+
+
+def name_of_schema(schema: type) -> str:
+    """Return the name under which a fabric's Config is registered."""
+    return next(name for name in FABRICS if FABRICS.get(name) is schema)

@@ -16,8 +16,8 @@ from rostam_py.units import parse_time
 class Job:
     """One training job of a mix.
 
-    name: of the job, in results; names of one mix differ. graph: the model. strategy: its degrees; global_batch:
-        samples of one iteration.
+    name: of the job, in results; names of one mix differ. graph: the model. strategy: its degrees; an open dp is one
+        replica. global_batch: samples of one iteration.
     start_s: when its first iteration begins [s, or text such as "2 s"].
     accelerators: ids that it runs on, one a rank; None lets ``place_mix`` choose.
     """
@@ -30,6 +30,8 @@ class Job:
     accelerators: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.strategy.dp is None:
+            object.__setattr__(self, "strategy", replace(self.strategy, dp=1))
         object.__setattr__(self, "start_s", parse_time(self.start_s, f"jobs.{self.name}.start_s"))
         if self.accelerators is None:
             return

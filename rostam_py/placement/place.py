@@ -6,6 +6,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
+from rostam_py.plan.ranks import filled
 from rostam_py.plan.strategy import PLACERS, Strategy
 
 
@@ -29,6 +30,7 @@ def place(
         raise ConfigError(f"place() takes a graph, not the name {graph!r}; rostam.trace({graph!r}) gives one")
     if not isinstance(strategy, Strategy):
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
+    strategy = filled(strategy, machine)
     placer = PLACERS.get(strategy.placer)
     plan: Plan = placer(strategy, cost, cost_config).place(graph, machine, global_batch)
     return plan

@@ -1,5 +1,7 @@
 """Ranks: which accelerator every rank of a job runs on (MODEL C11)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from rostam_py.errors import ConfigError, DegreeError
@@ -22,6 +24,35 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
     slowest_first = tuple(reversed(strategy.order))
     by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
     return np.ascontiguousarray(by_axis.transpose([slowest_first.index(axis) for axis in ("dp", "pp", "tp")]))
+
+
+def filled(strategy: Strategy, machine: Machine) -> Strategy:
+    """Return the strategy with an open dp filled in: as many replicas as the healthy accelerators hold.
+
+    Model: explicit ``accelerators``, or a ``mapping`` list, count instead of the machine's. Where failures leave a
+        remainder that no replica fits, it idles.
+    Raises: DegreeError if there is no room for one replica, or one does not divide a whole machine.
+    """
+    if strategy.dp is not None:
+        return strategy
+    listed = strategy.mapping if isinstance(strategy.mapping, list) else strategy.accelerators
+    healthy = len(machine.healthy_accelerators)
+    count = healthy if listed is None else len(listed)
+    inner = strategy.num_ranks_of_replica
+    degrees = {axis: degree for axis, degree in strategy.degrees().items() if axis != "dp" and degree > 1}
+    what = f"strategy.{' x '.join(degrees)} = {' x '.join(map(str, degrees.values()))}"
+    what += f" = {inner}" if len(degrees) > 1 else ""
+    size = "the machine has" if listed is None else "the strategy names"
+    if count < inner:
+        raise DegreeError(f"{what} needs as many accelerators for one replica; {size} {count} healthy ones")
+    is_whole = healthy == machine.num_accelerators or listed is not None
+    if count % inner and is_whole and not strategy.allow_idle:
+        raise DegreeError(
+            f"{what} does not divide the {count} accelerators that {size}; take degrees that do, or set"
+            " strategy.allow_idle=true"
+        )
+    allow_idle = strategy.allow_idle or bool(count % inner)
+    return replace(strategy, dp=count // inner, allow_idle=allow_idle)
 
 
 def check_fits(strategy: Strategy, machine: Machine) -> None:

@@ -35,7 +35,7 @@ PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
 class Strategy:
     """Degrees, schedule and numerics of one training job.
 
-    dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron).
+    dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -60,7 +60,7 @@ class Strategy:
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
-    dp: int = 1
+    dp: Any = None  # an int, or None: what fills the machine
     tp: int = 1
     pp: int = 1
     mp: int = 1
@@ -89,7 +89,8 @@ class Strategy:
 
     def __post_init__(self) -> None:
         for key in (*AXES, "mp"):
-            _check_degree(key, getattr(self, key))
+            if key != "dp" or self.dp is not None:
+                _check_degree(key, getattr(self, key))
         if self.max_circuit_degree is not None:
             _check_degree("max_circuit_degree", self.max_circuit_degree)
         _check_choice("window", self.window, WINDOWS)
@@ -116,7 +117,7 @@ class Strategy:
 
     def _check_axes(self) -> None:
         """Raise DegreeError for degrees that the placer does not know."""
-        given = [key for key in (*AXES, "mp") if getattr(self, key) != 1]
+        given = [key for key in (*AXES, "mp") if getattr(self, key) not in (None, 1)]
         own = PLACERS.get(self.placer).AXES if given else ()
         for key in given:
             if key not in own:
@@ -163,8 +164,18 @@ class Strategy:
 
     @property
     def num_ranks(self) -> int:
-        """Accelerators the job uses."""
-        return self.dp * self.tp * self.pp * self.mp
+        """Accelerators the job uses.
+
+        Raises: DegreeError where dp is left open: ``place`` fills it in.
+        """
+        if self.dp is None:
+            raise DegreeError("strategy.dp is open, and fills the machine when it is placed; give it a number here")
+        return int(self.dp * self.num_ranks_of_replica)
+
+    @property
+    def num_ranks_of_replica(self) -> int:
+        """Accelerators of one replica."""
+        return self.tp * self.pp * self.mp
 
     @property
     def num_stages(self) -> int:
@@ -182,14 +193,14 @@ class Strategy:
 
     def describe(self) -> str:
         """Return the degrees in words, e.g. "dp 16 x mp 8"."""
-        return " x ".join(f"{axis} {degree}" for axis, degree in self.degrees().items())
+        return " x ".join(f"{axis} {'open' if degree is None else degree}" for axis, degree in self.degrees().items())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the degrees, and every setting that is not the default."""
         default = type(self)()
         names = [entry.name for entry in fields(self) if entry.name not in (*AXES, "mp")]
         changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
-        size = {"accelerators used": f"{self.num_ranks:,} accelerators"}
+        size = {"accelerators used": "all" if self.dp is None else f"{self.num_ranks:,} accelerators"}
         return html_pairs(f"strategy {self.describe()}", size | changed)
 
     @property

@@ -18,6 +18,7 @@ from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.sip_ml.placer import SipMlPlacer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
+from rostam_py.plan.ranks import filled
 from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
@@ -120,7 +121,8 @@ class Searcher:
         if num_simulated < 0:
             raise ConfigError(f"num_simulated is {num_simulated}; it must be >= 0")
         goal = _Goal(curve, extrapolate, max_circuit_degree, num_simulated)
-        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, strategies), progress)
+        given = None if strategies is None else [filled(one, machine) for one in strategies]
+        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given), progress)
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
         ranked = self._simulate_best(machine, found, goal, progress)

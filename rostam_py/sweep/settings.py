@@ -18,7 +18,7 @@ from typing import Any
 from rostam_py.convergence import DEFAULT_CURVES, get_curve
 from rostam_py.costs import COST_MODELS
 from rostam_py.costs.accelerators import get_accelerator
-from rostam_py.errors import ConfigError, DegreeError, UnknownNameError
+from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.fabric import FAILURE_KINDS
@@ -26,6 +26,7 @@ from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
 from rostam_py.plan import Machine, Strategy
+from rostam_py.plan.ranks import filled
 from rostam_py.searching.candidates import check_placers
 from rostam_py.units import parse_time
 
@@ -240,9 +241,8 @@ def _complete_strategy(text: str, where: str) -> Settings:
     for key in given:
         if key not in known:
             raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
-    checked = Strategy(**(given | ({"dp": 1} if given.get("dp") is None else {})))
-    fields = {name: getattr(checked, name) for name in sorted(known)}
-    return dict(json.loads(_text(fields | {"dp": given.get("dp")})))
+    checked = Strategy(**given)
+    return dict(json.loads(_text({name: getattr(checked, name) for name in sorted(known)})))
 
 
 def check_model(model: Any) -> None:
@@ -354,21 +354,7 @@ def build_strategy(fields: Mapping[str, Any], machine: Machine) -> Strategy:
 
     Raises: DegreeError if tp x pp leaves no room.
     """
-    fields = dict(fields)
-    if fields["dp"] is None:
-        Strategy(**fields | {"dp": 1})  # degrees that are none are told first
-        axes = "mp" if fields["placer"] == "sip_ml" else "tp x pp"
-        inner = fields["tp"] * fields["pp"] * fields["mp"]
-        healthy = len(machine.healthy_accelerators)
-        if healthy < inner:
-            raise DegreeError(
-                f"strategy.{axes} = {inner} needs as many accelerators for one replica;"
-                f" the machine has {healthy} healthy ones"
-            )
-        fields["dp"] = healthy // inner
-        if healthy % inner and machine.num_accelerators > healthy:
-            fields["allow_idle"] = True  # failures left a remainder that no replica fits
-    return Strategy(**fields)
+    return filled(Strategy(**fields), machine)
 
 
 def default_batch(global_batch: int | None, strategy: Strategy) -> int:

@@ -112,3 +112,26 @@ def test_reports_of_equal_sweeps_are_equal_whatever_order_their_keys_came_in(tmp
         (tmp_path / name / "report.html").read_bytes().replace(str(tmp_path / name).encode(), b"") for name in "ab"
     ]
     assert pages[0] == pages[1]
+
+
+def test_a_degree_that_does_not_divide_the_machine_is_named(capsys, tmp_path):
+    assert main(["run", "fabric=tree_64", "strategy.tp=3", f"out={tmp_path}"]) == 2
+    said = capsys.readouterr().err
+    assert "strategy.tp = 3 does not divide the 64 accelerators that the machine has" in said
+    assert "strategy.allow_idle=true" in said
+
+
+@pytest.mark.parametrize("fabric", ["torus", "hammingmesh", "fat_tree", "electrical_flat", "sip_ocs"])
+def test_num_accelerators_sizes_any_fabric_in_run_as_in_sweep(fabric, capsys, tmp_path, cached_traces):
+    keys = [f"fabric={fabric}", "num_accelerators=16", "--json"]
+    if fabric == "hammingmesh":
+        keys.append("fabric.board=[2,2]")
+    assert main(["run", *keys, f"out={tmp_path / 'run'}"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["num_accelerators"] == 16
+    swept = ["seed=0,1", "sweep.backend=inline", "report=false", f"out={tmp_path / 'sweep'}"]
+    assert main(["sweep", *keys, *swept]) == 0
+    point = json.loads(capsys.readouterr().out)["points"][0]
+    assert point["iteration_time_s"] == result["iteration_time_s"]
+    assert main(["run", *keys[:1], "num_accelerators=0", f"out={tmp_path / 'none'}"]) == 2
+    assert "num_accelerators is 0; it must be an integer >= 1" in capsys.readouterr().err

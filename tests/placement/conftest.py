@@ -57,7 +57,8 @@ def placed():
     """Return place() on a stand-in machine of just the size that the strategy needs."""
 
     def run(graph, strategy, global_batch, accelerator="a100_80gb", **options):
-        machine = Machine(fabric=FlatFabric(strategy.num_ranks), accelerator=accelerator)
+        count = (strategy.dp or 1) * strategy.num_ranks_of_replica
+        machine = Machine(fabric=FlatFabric(count), accelerator=accelerator)
         return place(graph, machine, global_batch=global_batch, strategy=strategy, **options)
 
     return run

@@ -101,7 +101,7 @@ def test_full_recomputation_adds_the_blocks_forward_to_backward(gpt, placed):
 def test_model_flops_of_all_devices_sum_to_the_graphs(gpt, placed):
     for strategy in (Strategy(), Strategy(tp=2), Strategy(dp=2, tp=2, pp=2)):
         plan = placed(gpt, strategy, 4)
-        total = sum(s.flops for s in plan.stages) * strategy.tp * strategy.dp
+        total = sum(s.flops for s in plan.stages) * plan.strategy.tp * plan.strategy.dp
         assert total == pytest.approx(4 * (gpt.forward_flops(1) + gpt.backward_flops(1)), rel=1e-3)
 
 
