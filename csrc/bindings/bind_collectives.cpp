@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "bindings/layout.h"
 #include "collectives/hamiltonian.h"
 #include "collectives/schedule.h"
 #include "collectives/steps.h"
@@ -16,8 +17,8 @@ namespace {
 using collectives::Schedule;
 
 std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                               int32_t group_size, std::pair<int32_t, int32_t> grid) {
-  return collectives::make_schedule(collective, algorithm, num_ranks, group_size, {grid.first, grid.second});
+                               const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces) {
+  return collectives::make_schedule(collective, algorithm, num_ranks, make_layout(group_size, grid, num_pieces));
 }
 
 py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
@@ -35,11 +36,22 @@ py::list distinct_steps(const Schedule& schedule) {
 
 }  // namespace
 
+collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces) {
+  const bool is_one = std::holds_alternative<int32_t>(group_size);
+  return {is_one ? std::vector<int32_t>{std::get<int32_t>(group_size)} : std::get<std::vector<int32_t>>(group_size),
+          {grid.first, grid.second},
+          num_pieces};
+}
+
 void bind_collectives(py::module_& module) {
   using collectives::Transfer;
   module.def("schedule_names", &collectives::schedule_names, "All (collective, algorithm) pairs.");
   module.def("needs_grid", &collectives::needs_grid, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that run on a 2D grid of ranks.");
+  module.def("uses_servers", &collectives::uses_servers, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that use the NICs of all ranks of a server.");
+  module.def("works_in_pieces", &collectives::works_in_pieces, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that take the buffer in pieces through phases inside and between groups.");
   module.def(
       "hamiltonian_cycles",
       [](int32_t rows, int32_t columns) {
@@ -52,12 +64,13 @@ void bind_collectives(py::module_& module) {
       .def_readonly("source_chunk", &Transfer::source_chunk)
       .def_readonly("target_chunk", &Transfer::target_chunk)
       .def_readonly("num_chunks", &Transfer::num_chunks)
-      .def_readonly("reduces", &Transfer::reduces);
+      .def_readonly("reduces", &Transfer::reduces)
+      .def_readonly("joins_last", &Transfer::joins_last);
   py::class_<Schedule>(module, "Schedule", "A collective algorithm as a generator of transfers.")
-      .def(
-          py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
-          py::arg("grid") = std::make_pair(0, 0),
-          "grid: (rows, columns), (0, 0) for none. Throws ConfigError for an unknown pair or a grid that does not fit.")
+      .def(py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"),
+           py::arg("group_size") = 1, py::arg("grid") = std::make_pair(0, 0), py::arg("num_pieces") = 1,
+           "group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the "
+           "buffer, of hierarchical. Throws ConfigError for an unknown pair or what does not fit the ranks.")
       .def_property_readonly("num_ranks", [](const Schedule& s) { return s.shape().num_ranks; })
       .def_property_readonly("num_steps", [](const Schedule& s) { return s.shape().num_steps; })
       .def_property_readonly("num_chunks", [](const Schedule& s) { return s.shape().num_chunks; })

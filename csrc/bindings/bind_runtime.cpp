@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/layout.h"
 #include "runtime/flow_run.h"
 #include "runtime/session.h"
 #include "workload/freeze.h"
@@ -246,14 +247,15 @@ void bind_runtime(py::module_& module) {
       .def(
           "add_schedule",
           [](TaskGraph& graph, const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-             int32_t group_size, std::pair<int32_t, int32_t> grid) {
+             const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces) {
             graph.check_open();
-            graph.schedules.push_back(
-                collectives::make_schedule(collective, algorithm, num_ranks, group_size, {grid.first, grid.second}));
+            graph.schedules.push_back(collectives::make_schedule(collective, algorithm, num_ranks,
+                                                                 make_layout(group_size, grid, num_pieces)));
             return static_cast<int32_t>(graph.schedules.size()) - 1;
           },
           py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
-          py::arg("grid") = std::make_pair(0, 0), "Returns the schedule's index; grid: (rows, columns) or (0, 0).")
+          py::arg("grid") = std::make_pair(0, 0), py::arg("num_pieces") = 1,
+          "Returns the schedule's index; arguments as those of Schedule.")
       .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            "One entry a task; dependencies in CSR form. Returns the template's index.")

@@ -55,12 +55,14 @@ class SendRecv : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_to_all_direct(int32_t p, int32_t) { return std::make_unique<DirectAllToAll>(p); }
-std::unique_ptr<Schedule> make_all_to_all_balanced_shift(int32_t p, int32_t) {
+std::unique_ptr<Schedule> make_all_to_all_direct(int32_t p, const Layout&) {
+  return std::make_unique<DirectAllToAll>(p);
+}
+std::unique_ptr<Schedule> make_all_to_all_balanced_shift(int32_t p, const Layout&) {
   return std::make_unique<BalancedShift>(p);
 }
 
-std::unique_ptr<Schedule> make_send_recv_direct(int32_t p, int32_t) {
+std::unique_ptr<Schedule> make_send_recv_direct(int32_t p, const Layout&) {
   if (p != 2) ROSTAM_THROW(ConfigError, "send_recv over " << p << " ranks; it takes exactly 2");
   Shape shape;
   shape.num_ranks = 2;

@@ -62,10 +62,10 @@ class TreeBroadcast : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, int32_t) {
+std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, const Layout&) {
   return std::make_unique<TreeAllReduce>(p);
 }
-std::unique_ptr<Schedule> make_broadcast_binomial_tree(int32_t p, int32_t) {
+std::unique_ptr<Schedule> make_broadcast_binomial_tree(int32_t p, const Layout&) {
   return std::make_unique<TreeBroadcast>(p);
 }
 

@@ -71,14 +71,14 @@ class DualHamiltonianRings : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_dual_hamiltonian_rings(const Grid& grid) {
-  return std::make_unique<DualHamiltonianRings>(grid, 2, &all_reduce_chunk);
+std::unique_ptr<Schedule> make_all_reduce_dual_hamiltonian_rings(int32_t, const Layout& layout) {
+  return std::make_unique<DualHamiltonianRings>(layout.grid, 2, &all_reduce_chunk);
 }
-std::unique_ptr<Schedule> make_reduce_scatter_dual_hamiltonian_rings(const Grid& grid) {
-  return std::make_unique<DualHamiltonianRings>(grid, 1, &reduce_scatter_chunk);
+std::unique_ptr<Schedule> make_reduce_scatter_dual_hamiltonian_rings(int32_t, const Layout& layout) {
+  return std::make_unique<DualHamiltonianRings>(layout.grid, 1, &reduce_scatter_chunk);
 }
-std::unique_ptr<Schedule> make_all_gather_dual_hamiltonian_rings(const Grid& grid) {
-  return std::make_unique<DualHamiltonianRings>(grid, 1, &all_gather_chunk);
+std::unique_ptr<Schedule> make_all_gather_dual_hamiltonian_rings(int32_t, const Layout& layout) {
+  return std::make_unique<DualHamiltonianRings>(layout.grid, 1, &all_gather_chunk);
 }
 
 }  // namespace rostam::collectives

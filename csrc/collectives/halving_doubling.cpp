@@ -60,7 +60,7 @@ class HalvingDoubling : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_halving_doubling(int32_t p, int32_t) {
+std::unique_ptr<Schedule> make_all_reduce_halving_doubling(int32_t p, const Layout&) {
   const int32_t levels = floor_log2(p);
   Shape shape;
   shape.num_ranks = p;

@@ -1,5 +1,5 @@
 // PairChunks: what one run of a schedule sends from rank to rank, summed over its steps.
-// Example: pair_chunks(*make_schedule("all_reduce", "ring", 4, 1)).num_chunks is 6, 6, 6, 6.
+// Example: pair_chunks(*make_schedule("all_reduce", "ring", 4, {})).num_chunks is 6, 6, 6, 6.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,7 @@
 
 namespace rostam::collectives {
 
-#define X(collective, algorithm) std::unique_ptr<Schedule> make_##collective##_##algorithm(int32_t, int32_t);
-#define X_GRID(collective, algorithm) std::unique_ptr<Schedule> make_##collective##_##algorithm(const Grid&);
+#define X(collective, algorithm) std::unique_ptr<Schedule> make_##collective##_##algorithm(int32_t, const Layout&);
 #include "collectives/builtin.inc"
 #undef X
 
@@ -26,6 +25,38 @@ bool needs_grid(const std::string& collective, const std::string& algorithm) {
   return false;
 }
 
+bool uses_servers(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_SERVERS(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+bool works_in_pieces(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_PIECES(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+void Schedule::messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const {
+  const size_t first = out.size();
+  sends(rank, step, out);
+  size_t last = first;
+  for (size_t k = first; k < out.size(); ++k) {
+    if (out[k].joins_last) {
+      out[last - 1].num_chunks += out[k].num_chunks;
+    } else {
+      out[last++] = out[k];
+    }
+  }
+  out.resize(last);
+}
+
 namespace {
 
 void check_grid(const std::string& collective, const std::string& algorithm, int32_t num_ranks, const Grid& grid) {
@@ -43,17 +74,21 @@ void check_grid(const std::string& collective, const std::string& algorithm, int
 }  // namespace
 
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                                        int32_t group_size, Grid grid) {
+                                        Layout layout) {
   if (num_ranks < 1) ROSTAM_THROW(ConfigError, collective << " over " << num_ranks << " ranks; at least 1 is needed");
-  if (num_ranks == 1 && grid.rows == 0 && grid.columns == 0) grid = {1, 1};
-#define X(known_collective, known_algorithm)                                   \
-  if (collective == #known_collective && algorithm == #known_algorithm) {      \
-    return make_##known_collective##_##known_algorithm(num_ranks, group_size); \
+  if (num_ranks == 1 && layout.grid.rows == 0 && layout.grid.columns == 0) layout.grid = {1, 1};
+  if (layout.num_pieces < 1) {
+    ROSTAM_THROW(ConfigError,
+                 collective << " by " << algorithm << " in " << layout.num_pieces << " pieces; it needs at least 1");
   }
-#define X_GRID(known_collective, known_algorithm)                         \
-  if (collective == #known_collective && algorithm == #known_algorithm) { \
-    check_grid(collective, algorithm, num_ranks, grid);                   \
-    return make_##known_collective##_##known_algorithm(grid);             \
+#define X(known_collective, known_algorithm)                               \
+  if (collective == #known_collective && algorithm == #known_algorithm) {  \
+    return make_##known_collective##_##known_algorithm(num_ranks, layout); \
+  }
+#define X_GRID(known_collective, known_algorithm)                          \
+  if (collective == #known_collective && algorithm == #known_algorithm) {  \
+    check_grid(collective, algorithm, num_ranks, layout.grid);             \
+    return make_##known_collective##_##known_algorithm(num_ranks, layout); \
   }
 #include "collectives/builtin.inc"
 #undef X

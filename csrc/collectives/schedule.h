@@ -20,6 +20,7 @@ struct Transfer {
   int32_t target_chunk = 0;
   int32_t num_chunks = 1;
   bool reduces = false;
+  bool joins_last = false;  // it goes in one message with the transfer before it, to the same peer
 };
 
 struct Shape {
@@ -43,6 +44,16 @@ struct Grid {
   int32_t columns = 0;
 };
 
+// How the ranks of a group stand, and in how many pieces an algorithm works; algorithms ignore what they have no use
+// for.
+struct Layout {
+  // Ranks of each group of consecutive ranks that are close; one number stands for equal groups of it. Rings take them
+  // for servers whose every rank has a NIC, `hierarchical` needs equal ones.
+  std::vector<int32_t> group_sizes = {1};
+  Grid grid;               // what torus algorithms run on (a single rank is a grid of its own)
+  int32_t num_pieces = 1;  // of the buffer, which `hierarchical` works on one behind the other
+};
+
 class Schedule {
  public:
   explicit Schedule(Shape shape) : shape_(shape) {}
@@ -52,6 +63,10 @@ class Schedule {
 
   // Appends what `rank` sends in `step` to `out`. REQUIRES: 0 <= rank < num_ranks, 0 <= step < num_steps.
   virtual void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const = 0;
+
+  // The same as messages: transfers that travel together are one, whose chunks are its first transfer's from there on
+  // in number only.
+  void messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const;
 
   // Number of messages that `rank` must have received in `step` before it goes on.
   virtual int32_t num_receives(int32_t rank, int32_t step) const = 0;
@@ -63,16 +78,20 @@ class Schedule {
   Shape shape_;
 };
 
-// Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks. `group_size` is what
-// `hierarchical` calls a server: consecutive ranks that are close; `grid` is what torus algorithms run on (a single
-// rank is a grid of its own). Algorithms ignore what they have no use for.
-// Throws: ConfigError for an unknown pair (lists the known ones), a group_size that does not divide, or a grid that
-// is missing where it is needed or does not hold num_ranks.
+// Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks.
+// Throws: ConfigError for an unknown pair (lists the known ones), group sizes that do not make up the ranks, or a grid
+// that is missing where it is needed or does not hold num_ranks.
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                                        int32_t group_size, Grid grid = {});
+                                        Layout layout);
 
 // True for algorithms that run on a grid. Unknown pairs need none.
 bool needs_grid(const std::string& collective, const std::string& algorithm);
+
+// True for algorithms that use the NICs of all ranks of a server. Unknown pairs do not.
+bool uses_servers(const std::string& collective, const std::string& algorithm);
+
+// True for algorithms that take the buffer in pieces through phases inside and between groups.
+bool works_in_pieces(const std::string& collective, const std::string& algorithm);
 
 // All (collective, algorithm) pairs, in the order of builtin.inc.
 std::vector<std::pair<std::string, std::string>> schedule_names();

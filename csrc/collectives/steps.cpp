@@ -13,7 +13,7 @@ StepPattern pattern_of(const Schedule& schedule, int32_t step) {
   std::vector<Transfer> transfers;
   for (int32_t rank = 0; rank < schedule.shape().num_ranks; ++rank) {
     transfers.clear();
-    schedule.sends(rank, step, transfers);
+    schedule.messages(rank, step, transfers);
     for (const Transfer& transfer : transfers) {
       pattern.src.push_back(rank);
       pattern.dst.push_back(transfer.peer);

@@ -87,9 +87,11 @@ class Torus2d : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_torus_2d(const Grid& grid) { return std::make_unique<Torus2d>(grid, 4); }
-std::unique_ptr<Schedule> make_all_reduce_torus_2d_unidirectional(const Grid& grid) {
-  return std::make_unique<Torus2d>(grid, 2);
+std::unique_ptr<Schedule> make_all_reduce_torus_2d(int32_t, const Layout& layout) {
+  return std::make_unique<Torus2d>(layout.grid, 4);
+}
+std::unique_ptr<Schedule> make_all_reduce_torus_2d_unidirectional(int32_t, const Layout& layout) {
+  return std::make_unique<Torus2d>(layout.grid, 2);
 }
 
 }  // namespace rostam::collectives

@@ -50,7 +50,7 @@ QuietRings::Exchange RingRunner::exchange_of(const TaskRef& ref) {
   const Task& task = parts_.instances.task(ref);
   const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
   transfers_.clear();
-  schedule.sends(parts_.system.devices[ref.device].slots[task.slot].rank, 0, transfers_);
+  schedule.messages(parts_.system.devices[ref.device].slots[task.slot].rank, 0, transfers_);
   QuietRings::Exchange exchange;
   exchange.num_steps = schedule.shape().num_steps;
   exchange.num_chunks = transfers_.front().num_chunks;

@@ -76,7 +76,7 @@ void StepwiseRunner::send_step(int32_t d, const Task& task, Participation& part,
   const int64_t chunk_bytes = parts_.system.graph->chunk_bytes(task);
   const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
   transfers_.clear();
-  schedule.sends(binding.rank, part.step, transfers_);
+  schedule.messages(binding.rank, part.step, transfers_);
   part.pending_sends = static_cast<int32_t>(transfers_.size());
   for (const collectives::Transfer& transfer : transfers_) {
     const int32_t index = parts_.messenger.make(d, task.slot, members[transfer.peer]);

@@ -41,7 +41,7 @@ void ChannelLister::collect_peers(const SlotBinding& binding, int32_t schedule_i
   const int32_t num_steps = shape.has_fixed_peers ? std::min(1, shape.num_steps) : shape.num_steps;
   for (int32_t step = 0; step < num_steps; ++step) {
     transfers_.clear();
-    schedule.sends(binding.rank, step, transfers_);
+    schedule.messages(binding.rank, step, transfers_);
     for (const collectives::Transfer& transfer : transfers_) {
       labels[transfer.peer] += mix(mix(uint64_t(step) << 32 | uint32_t(transfer.num_chunks)) + uint64_t(schedule_id));
     }

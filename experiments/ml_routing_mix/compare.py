@@ -27,7 +27,7 @@ ACCELERATOR = "a100_80gb"
 SHAPES = {"gpt": ("gpt3_175b", {"tp": 8, "pp": 8}), "bloom": ("bloom_176b", {"tp": 4, "pp": 12})}
 RINGS = (2, 4, 8)  # dp
 # FP32 weights, gradients and optimizer state as in the paper: tf32 keeps all bytes and takes the tensor cores.
-SETTINGS = {"precision": "tf32", "micro_batch": 1, "recompute": "full"}
+SETTINGS = {"precision": "tf32", "micro_batch": 1, "recompute": "full", "algorithms": {"all_reduce": "ring"}}
 MICROBATCHES = 8  # of a replica; assumed
 WINDOW = "10 s"
 ITERATIONS = 3  # the paper simulates 10

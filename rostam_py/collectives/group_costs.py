@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.collectives.pieces import PhaseCosts, phase_costs
+from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.fabrics.fabric import Fabric
 
 # Beyond it messages are not routed one by one: the fullest link decides, and latencies are sampled.
@@ -32,16 +34,21 @@ class _Step:
 class GroupCosts:
     """An algorithm's cost on groups that run it at once, at any size.
 
-    num_chunks: pieces of the buffer. is_eager: ranks run ahead of each other round one ring.
+    num_chunks: pieces of the buffer. is_eager: ranks run ahead of each other round one ring. phases, num_pieces: of an
+    algorithm that works in several pieces.
     """
 
     num_chunks: int
     is_eager: bool
     steps: tuple[_Step, ...]
     planes: int = 1
+    phases: PhaseCosts | None = None
+    num_pieces: int = 1
 
     def time_s(self, num_bytes: float) -> float:
         """Return the time until the slowest group is done [s]. num_bytes: S of MODEL A4."""
+        if self.phases is not None:
+            return self.phases.time_s(np.ceil(num_bytes / self.planes), self.num_pieces)
         chunk = np.ceil(np.ceil(num_bytes / self.num_chunks) / self.planes)
         return float(sum(step.count * self._step_s(step, chunk) for step in self.steps))
 
@@ -60,8 +67,9 @@ def group_costs(
     algorithm: str,
     groups: np.ndarray,
     *,
-    unit: int = 1,
+    unit: int | tuple[int, ...] = 1,
     grid: tuple[int, int] = (0, 0),
+    num_pieces: int = 1,
     routing: str = "spray",
 ) -> GroupCosts:
     """Route the distinct steps of an algorithm on all groups at once.
@@ -69,8 +77,7 @@ def group_costs(
     Model: a message takes alpha of its route + the bytes that all groups' messages of the step put on the route's
         fullest link / its capacity; a step takes its slowest message, an eager ring as ``GroupCosts`` says. Groups
         that are not in step would share less.
-    Args: groups: accelerators in rank order, int array (G, p). unit: group_size of "hierarchical". grid: (rows,
-        columns) of the ranks of one group for algorithms that need it.
+    Args: groups: accelerators in rank order, int array (G, p). unit, grid, num_pieces: as in ``ScheduleKey``.
     Raises: ConfigError for unknown names; NoRouteError for a cut pair.
     Cost: one route a message of each distinct step.
     Source: MODEL A3 and A5; tests/collectives/test_group_costs.py compares with closed forms and simulations.
@@ -78,7 +85,11 @@ def group_costs(
     num_groups, num_ranks = groups.shape
     if num_ranks == 1:
         return GroupCosts(1, False, ())
-    schedule = _core.Schedule(collective, algorithm, num_ranks, unit, grid)
+    key = ScheduleKey(collective, algorithm, num_ranks, unit, grid, num_pieces)
+    phases = phase_costs(fabric, key, groups, routing) if num_pieces > 1 else None
+    if phases is not None:
+        return GroupCosts(num_ranks * num_pieces, False, (), fabric.planes, phases, num_pieces)
+    schedule = key.schedule()
     router = fabric.router(routing)
     steps = []
     for count, src, dst, chunks in schedule.distinct_steps():
@@ -97,7 +108,7 @@ def link_seconds(
     algorithm: str,
     groups: np.ndarray,
     *,
-    unit: int = 1,
+    unit: int | tuple[int, ...] = 1,
     grid: tuple[int, int] = (0, 0),
     routing: str = "spray",
 ) -> np.ndarray:

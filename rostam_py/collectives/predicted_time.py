@@ -13,12 +13,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rostam_py import _core
-from rostam_py.checks import check_integers
-from rostam_py.collectives.rank_groups import check_shapes, grid_of_ranks, group_size, place_on_grid, unit_size
+from rostam_py.collectives.pieces import PhaseCosts, phase_costs
+from rostam_py.collectives.rank_groups import (
+    ScheduleKey,
+    algorithm_names,
+    arrange,
+    check_shapes,
+    grid_of_ranks,
+    members_of,
+    place_on_grid,
+)
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.traffic import schedule_traffic
 from rostam_py.units import parse_size
 
 # Beyond it messages are not routed one by one: loads are merged by destination, and latencies sampled.
@@ -56,13 +63,20 @@ class StepCosts:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmCosts:
-    """What an algorithm costs on a fabric at any size; num_chunks: pieces of the buffer."""
+    """What an algorithm costs on a fabric at any size.
+
+    num_chunks: of the buffer. steps: of the whole buffer in one piece. phases: of an algorithm that may work in more.
+    """
 
     num_chunks: int
     steps: tuple[StepCosts, ...]
+    phases: PhaseCosts | None = None
 
     def time_s(self, num_bytes: float) -> float:
-        """Return the time for ``num_bytes`` in one plane [s]."""
+        """Return the time for ``num_bytes`` in one plane [s], in as many pieces as are fastest."""
+        pieces = self.num_pieces(num_bytes)
+        if self.phases is not None and pieces > 1:
+            return self.phases.time_s(num_bytes, pieces)
         chunk = self._chunk_bytes(num_bytes)
         return sum(step.count * step.time_s(chunk) for step in self.steps)
 
@@ -70,6 +84,10 @@ class AlgorithmCosts:
         """Return what the fullest links of all steps need for their bytes [s]: the time without latency."""
         chunk = self._chunk_bytes(num_bytes)
         return sum(step.count * float(step.beta_s_per_byte.max()) * chunk for step in self.steps)
+
+    def num_pieces(self, num_bytes: float) -> int:
+        """Return in how many pieces the algorithm is fastest; 1 for most algorithms."""
+        return 1 if self.phases is None else self.phases.best_pieces(num_bytes)
 
     def _chunk_bytes(self, num_bytes: float) -> float:
         return float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
@@ -93,20 +111,14 @@ def algorithm_costs(
     Args: as ``predict_collective_time``.
     Cost: one route for each message of each distinct step.
     """
-    rows_columns = (0, 0)
-    members = _members(fabric, ranks)
-    check_shapes(len(members), grid, group)
-    if _core.needs_grid(collective, algorithm) and len(members) > 1:
-        placed = place_on_grid(fabric, ranks, grid)
-        rows_columns, members = placed.shape, placed.reshape(-1).astype(np.int32)
-    unit = group if group is not None else group_size(len(members), unit_size(fabric))
-    key = (collective, algorithm, members.tobytes(), rows_columns, unit, routing)
+    members, key = arrange(fabric, collective, algorithm, ranks, grid=grid, group=group)
+    name = (key, members.tobytes(), routing)
     known = _CACHE.setdefault(fabric, {})
-    if key not in known:
-        schedule = _core.Schedule(collective, algorithm, len(members), unit, rows_columns)
+    if name not in known:
+        schedule = key.schedule()
         routed = fabric
         if fabric.is_circuit_switched:
-            src, dst, num_bytes = schedule_traffic(collective, algorithm, len(members), unit, 2**20, rows_columns)
+            src, dst, num_bytes = key.traffic(2**20)
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
         steps = []
         for count, src, dst, chunks in schedule.distinct_steps():
@@ -114,8 +126,33 @@ def algorithm_costs(
             steps.append(
                 StepCosts(count, runs_ahead, *_message_costs(routed, routing, members[src], members[dst], chunks))
             )
-        known[key] = AlgorithmCosts(schedule.num_chunks, tuple(steps))
-    return known[key]
+        has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
+        phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
+        known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
+    return known[name]
+
+
+def schedule_of_ranks(
+    fabric: Fabric,
+    collective: str,
+    algorithm: str,
+    num_bytes: int,
+    ranks: Sequence[int] | np.ndarray | None = None,
+    *,
+    grid: tuple[int, int] | None = None,
+    group: int | None = None,
+    routing: str = "spray",
+) -> tuple[np.ndarray, ScheduleKey]:
+    """Return the accelerators in the rank order of an algorithm, and its schedule for so many bytes.
+
+    Model: an algorithm that works in pieces takes the power of two up to 64 of least predicted time.
+    Args, Raises: as ``predict_collective_time``.
+    """
+    members, key = arrange(fabric, collective, algorithm, ranks, grid=grid, group=group)
+    if not _core.works_in_pieces(collective, algorithm) or len(members) == 1:
+        return members, key
+    costs = algorithm_costs(fabric, collective, algorithm, ranks, grid=grid, group=group, routing=routing)
+    return members, key._replace(num_pieces=costs.num_pieces(-(-num_bytes // fabric.planes)))
 
 
 def predict_collective_time(
@@ -158,22 +195,24 @@ def choose_algorithm(
     grid: tuple[int, int] | None = None,
     group: int | None = None,
     routing: str = "spray",
+    allowed: Sequence[str] | None = None,
 ) -> str:
     """Return the algorithm with the least predicted time; the first registered one of equals.
 
     Algorithms that need a grid take part where there is one; they then run on ``place_on_grid(fabric, ranks, grid)``.
     all_to_all is always "direct": it loads each link with the sum of what balanced_shift's steps do, and waits once.
 
-    Args: as ``predict_collective_time``.
+    Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all.
     Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or
         ConfigError if every one needs more circuits than there are.
+    Source: MODEL 6a.
     """
-    names = [algorithm for name, algorithm in _core.schedule_names() if name == collective]
-    if not names:
+    names = [name for name in algorithm_names(collective) if allowed is None or name in allowed]
+    if not algorithm_names(collective):
         _core.Schedule(collective, "", 1)  # says which collectives there are
-    check_shapes(len(_members(fabric, ranks)), grid, group)
+    check_shapes(len(members_of(fabric, ranks)), grid, group)
     if collective == "all_to_all":
-        return "direct"
+        return names[0]
     times: dict[str, float] = {}
     refusal: NoRouteError | ConfigError | None = None
     for name in names:
@@ -194,13 +233,32 @@ def choose_algorithm(
     return min(times, key=lambda name: times[name])
 
 
-def _members(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None) -> np.ndarray:
-    """Return the accelerators of the ranks, int32 array, by default all that work."""
-    ids = fabric.healthy_accelerators if ranks is None else check_integers("ranks", ranks)
-    unknown = ids[(ids < 0) | (ids >= fabric.num_accelerators)]
-    if unknown.size:
-        raise ConfigError(f"ranks name accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
-    return ids.astype(np.int32)
+def default_algorithm(
+    fabric: Fabric,
+    collective: str,
+    num_bytes: int | str,
+    ranks: Sequence[int] | np.ndarray | None = None,
+    *,
+    grid: tuple[int, int] | None = None,
+    group: int | None = None,
+    routing: str = "spray",
+    allowed: Sequence[str] | None = None,
+    has_few_peers: bool = False,
+) -> str:
+    """Return what runs where no algorithm is asked for: the one with the least predicted time.
+
+    Model: a fabric whose circuits are set once keeps the first registered algorithm, a ring where there is one, since
+        any other needs circuits to more peers and all collectives of a job share what circuits there are.
+    Args: as ``choose_algorithm``; has_few_peers: the job may need as few circuits as on such a fabric.
+    Raises: as ``choose_algorithm``.
+    Source: MODEL 6a.
+    """
+    names = algorithm_names(collective)
+    if (fabric.is_circuit_switched or has_few_peers) and names:
+        return names[0]
+    return choose_algorithm(
+        fabric, collective, num_bytes, ranks, grid=grid, group=group, routing=routing, allowed=allowed
+    )
 
 
 def _can_run(

@@ -1,7 +1,8 @@
-"""How ranks stand on a fabric: in units that are close, and on its 2D grid."""
+"""How ranks stand on a fabric: on servers, in units that are close, and on its 2D grid."""
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,8 +10,38 @@ from rostam_py import _core
 from rostam_py.checks import check_integers, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.traffic import schedule_traffic
 
 DEFAULT_UNIT = 8  # accelerators of a server where the fabric has neither servers nor leaves
+
+
+class ScheduleKey(NamedTuple):
+    """What a schedule is made of: the arguments of the core's ``Schedule``.
+
+    group_size: of rings the ranks on every server, or on each, where a server has a NIC for each of them; of
+        hierarchical the ranks that are close. grid: (rows, columns) of the ranks, (0, 0) for none. num_pieces: of the
+        buffer, that go through the phases of hierarchical one behind the other.
+    """
+
+    collective: str
+    algorithm: str
+    num_ranks: int
+    group_size: int | tuple[int, ...] = 1
+    grid: tuple[int, int] = (0, 0)
+    num_pieces: int = 1
+
+    @property
+    def least_ranks(self) -> int:
+        """Ranks of the smallest group of close ones."""
+        return self.group_size if isinstance(self.group_size, int) else min(self.group_size)
+
+    def schedule(self) -> "_core.Schedule":
+        """Return the core's schedule."""
+        return _core.Schedule(*self)
+
+    def traffic(self, num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return sending ranks, receiving ranks and bytes of every pair."""
+        return schedule_traffic(*self[:4], num_bytes, self.grid, self.num_pieces)
 
 
 def unit_size(fabric: Fabric) -> int:
@@ -33,6 +64,46 @@ def unit_size(fabric: Fabric) -> int:
 def group_size(num_ranks: int, unit: int) -> int:
     """Return the group size of a hierarchical collective: the largest divisor of the ranks that is <= unit."""
     return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
+
+
+def by_server(fabric: Fabric, members: np.ndarray) -> tuple[np.ndarray, int | tuple[int, ...]]:
+    """Return the order of the ranks in which those of a server follow each other, and how many each server has.
+
+    Model: where a server's accelerators have a NIC each (``nics_per_server``) servers come by falling number of ranks,
+        then by their first rank, so that groups of one shape have one schedule; elsewhere the order stays.
+    Args: members: accelerators in rank order.
+    Returns: rank of each place, int array (p,); ranks on every server, or on each where they differ, as in
+        ``ScheduleKey``; 1 where all are on one server, or servers have one port.
+    """
+    nics = fabric.config.nics_per_server
+    if nics == 1 or len(members) == 0:
+        return np.arange(len(members)), 1
+    _, first, server, count = np.unique(members // nics, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((first[server], -count[server]))  # stable: ranks of a server keep their order
+    sizes = np.sort(count)[::-1]
+    if len(sizes) == 1:
+        return order, 1
+    return order, int(sizes[0]) if sizes[0] == sizes[-1] else tuple(sizes.tolist())
+
+
+def in_server_order(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+    """Return groups of accelerators, int array (groups, ranks), each in the order of ``by_server``."""
+    if fabric.config.nics_per_server == 1 or not len(groups):
+        return groups
+    return np.stack([group[by_server(fabric, group)[0]] for group in groups])
+
+
+def close_ranks(fabric: Fabric, members: np.ndarray) -> int:
+    """Return the group size of a hierarchical collective: of ranks in the order of ``by_server``.
+
+    Model: where a server's accelerators have a NIC each the greatest number that divides the ranks of every server;
+        elsewhere a divisor of the ranks of which a unit has at least as many.
+    """
+    sizes = by_server(fabric, members)[1]
+    if sizes != 1:
+        return sizes if isinstance(sizes, int) else math.gcd(*sizes)
+    in_unit = np.unique(members // unit_size(fabric), return_counts=True)[1]
+    return group_size(len(members), int(in_unit.max(initial=1)))
 
 
 def check_shapes(num_ranks: int, grid: tuple[int, int] | None, group: int | None) -> None:
@@ -104,3 +175,43 @@ def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid
     if ranks is None and own is not None and own.shape == tuple(grid):
         return own
     return members.reshape(int(grid[0]), int(grid[1]))
+
+
+def arrange(
+    fabric: Fabric,
+    collective: str,
+    algorithm: str,
+    ranks: Sequence[int] | np.ndarray | None = None,
+    *,
+    grid: tuple[int, int] | None = None,
+    group: int | None = None,
+) -> tuple[np.ndarray, ScheduleKey]:
+    """Return the accelerators in the rank order that an algorithm takes them in, and its schedule in one piece.
+
+    Args: ranks: accelerators, default all working ones. grid, group: as ``predict_collective_time``.
+    Returns: int32 array (p,), row-major on the grid, or server by server, where the algorithm uses one; the key.
+    Raises: ConfigError for unknown accelerators, a grid or group that does not fit, or a grid that is missing.
+    """
+    members = members_of(fabric, ranks)
+    check_shapes(len(members), grid, group)
+    if needs_grid(collective, algorithm) and len(members) > 1:
+        placed = place_on_grid(fabric, ranks, grid)
+        shape = (int(placed.shape[0]), int(placed.shape[1]))
+        return placed.reshape(-1).astype(np.int32), ScheduleKey(collective, algorithm, len(members), 1, shape)
+    size: int | tuple[int, ...] = 1
+    if _core.uses_servers(collective, algorithm):
+        order, size = by_server(fabric, members)
+        members = members[order]
+    elif _core.works_in_pieces(collective, algorithm):
+        members = members if group is not None else members[by_server(fabric, members)[0]]
+        size = group if group is not None else close_ranks(fabric, members)
+    return members, ScheduleKey(collective, algorithm, len(members), size)
+
+
+def members_of(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None) -> np.ndarray:
+    """Return the accelerators of the ranks, int32 array, by default all that work."""
+    ids = fabric.healthy_accelerators if ranks is None else check_integers("ranks", ranks)
+    unknown = ids[(ids < 0) | (ids >= fabric.num_accelerators)]
+    if unknown.size:
+        raise ConfigError(f"ranks name accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
+    return ids.astype(np.int32)

@@ -128,6 +128,14 @@ class FabricConfig:
         """Whether routes need circuits (MODEL G)."""
         return False
 
+    @property
+    def nics_per_server(self) -> int:
+        """Accelerators of a server, numbered consecutively, where each has its own port to the network; else 1.
+
+        Rings and hierarchical collectives then use the ports of all ranks on a server (MODEL 6a).
+        """
+        return 1
+
     def max_circuit_degree(self, failures: Any) -> int | None:
         """Return how many peers an accelerator can have, with these failed parts; None without a limit."""
         return None

@@ -107,6 +107,11 @@ class FatTreeConfig(FabricConfig):
         inside = parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth") if self.server_size > 1 else 0.0
         return self.injection_bandwidth_bytes_per_s + inside
 
+    @property
+    def nics_per_server(self) -> int:
+        """Accelerators of a server, each of which keeps its port on the leaf."""
+        return self.server_size
+
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
         down, up = self.leaf_ports

@@ -22,10 +22,6 @@ AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 RECOMPUTE = ("none", "selective", "full")
-DEFAULT_ALGORITHMS = {
-    "all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring", "all_to_all": "direct",
-    "broadcast": "binomial_tree",
-}  # fmt: skip
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
 PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
@@ -53,8 +49,8 @@ class Strategy:
         a list with the accelerator of every rank.
     mapping_seed: draws the random mapping, 0 to 2^64 - 1.
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
-    algorithms: collective -> algorithm (rostam list collectives); default ring, direct for all_to_all,
-        binomial_tree for broadcast.
+    algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
+        for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
     launch_latency, min_kernel_time: per kernel or collective (MODEL B7).
     comm_compute_fraction: share of compute that a running collective takes away.
     check_memory: refuse a plan that does not fit (MODEL D15).
@@ -212,10 +208,6 @@ class Strategy:
     def bucket_bytes(self) -> int:
         """``bucket_size`` [bytes]."""
         return parse_size(self.bucket_size, "strategy.bucket_size")
-
-    def resolved_algorithms(self) -> dict[str, str]:
-        """Return the algorithm of every collective, defaults filled in."""
-        return DEFAULT_ALGORITHMS | dict(self.algorithms)
 
     def batches(self, global_batch: int) -> tuple[int, int]:
         """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).

@@ -5,54 +5,50 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rostam_py.collectives.predicted_time import choose_algorithm
-from rostam_py.collectives.rank_groups import group_size, needs_grid, place_on_grid, unit_size
+from rostam_py.collectives.predicted_time import default_algorithm, schedule_of_ranks
+from rostam_py.collectives.rank_groups import ScheduleKey, arrange, in_server_order, needs_grid, place_on_grid
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.traffic import Traffic, schedule_traffic
+from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import PlanData
 
-# Collective, algorithm, ranks, ranks of a "server" (hierarchical), (rows, columns) of the ranks: what a schedule takes.
-ScheduleKey = tuple[str, str, int, int, tuple[int, int]]
+AUTO = "auto"
 
 
 def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> ScheduleKey:
     """Return the schedule that a collective of ``num_bytes`` over a plan's groups runs.
 
     Model: the strategy's algorithm; "auto" takes the one with the least predicted time for these bytes over the
-        first of the groups, on circuit-switched fabrics the ring, which needs one circuit.
+        first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring. Of groups
+        that stand on servers in different ways all run the schedule of the one with the fewest ranks on a server.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
-    groups = plan.members(label)
-    ranks, fabric = groups[0], plan.machine.fabric
-    algorithm = plan.algorithms.get(collective, "ring")
-    if algorithm == "auto":
-        algorithm = _fastest(fabric, collective, num_bytes, ranks)
-    unit = group_size(len(ranks), _density(plan, label, fabric)) if algorithm == "hierarchical" else 1
-    grid = (0, 0)
-    if needs_grid(collective, algorithm) and len(ranks) > 1:
-        shapes = {place_on_grid(fabric, group, None).shape for group in groups}
-        if len(shapes) > 1:
-            raise ConfigError(
-                f"strategy.algorithms.{collective} is {algorithm!r}, but the {label} groups lie on grids of"
-                f" different shapes: {sorted(shapes)}; choose another algorithm"
-            )
-        rows, columns = shapes.pop()
-        grid = (int(rows), int(columns))
-    return collective, algorithm, len(ranks), unit, grid
+    groups, fabric = plan.members(label), plan.machine.fabric
+    algorithm = plan.algorithms.get(collective, AUTO)
+    if algorithm == AUTO:
+        is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
+        algorithm = default_algorithm(fabric, collective, num_bytes, groups[0], has_few_peers=is_limited)
+    unlike = groups[::-1] if needs_grid(collective, algorithm) else _unlike(fabric, groups)
+    shapes = {arrange(fabric, collective, algorithm, group)[1]: group for group in unlike}
+    if len({shape.grid for shape in shapes}) > 1:
+        raise ConfigError(
+            f"strategy.algorithms.{collective} is {algorithm!r}, but the {label} groups lie on grids of"
+            f" different shapes: {sorted(shape.grid for shape in shapes)}; choose another algorithm"
+        )
+    # One channel (group size 1) serves groups inside a server as well, so those that span servers decide.
+    several = [shape for shape in shapes if shape.group_size != 1] or list(shapes)
+    least = min(several, key=lambda shape: shape.least_ranks)
+    return schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
 
 
-def _density(plan: PlanData, label: str, fabric: Fabric) -> int:
-    """Return how many ranks of a group are on one unit of consecutive accelerators, were devices mapped in order."""
-    members = plan.group_set(label).members[0]
-    stride = int(members[1] - members[0]) if len(members) > 1 else 1
-    return max(1, unit_size(fabric) // max(1, stride))
-
-
-def _fastest(fabric: Fabric, collective: str, num_bytes: int, ranks: np.ndarray) -> str:
-    if fabric.is_circuit_switched:
-        return {"all_to_all": "direct", "broadcast": "binomial_tree"}.get(collective, "ring")
-    return choose_algorithm(fabric, collective, num_bytes, ranks)
+def _unlike(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+    """Return groups of which no two stand alike on servers, the first one last."""
+    nics = fabric.config.nics_per_server
+    if nics == 1:
+        return groups[:1]
+    servers = groups // nics
+    first = np.unique(servers - servers[:, :1], axis=0, return_index=True)[1]
+    return groups[np.sort(first)[::-1]]
 
 
 def schedules_of(plan: PlanData, volumes: "Volumes") -> dict[tuple[str, str, int], ScheduleKey]:
@@ -66,16 +62,18 @@ def rank_orders(
 ) -> np.ndarray:
     """Return the accelerators of groups in the order in which schedules number them, int array (groups, ranks).
 
-    Model: the plan's rank order; row-major on the fabric's grid if an algorithm of the groups needs one.
+    Model: the plan's rank order; row-major on the fabric's grid if an algorithm of the groups needs one, else server by
+        server where a server has a NIC for each rank.
     Args: schedules: of the plan. stage: only groups whose first rank runs that stage, which speaks for them.
     """
     sets = plan.group_set(label)
     rows = sets.members if stage is None else sets.members[plan.stage_of[sets.members[:, 0]] == stage]
     groups = plan.devices[rows]
-    if not any(key[4] != (0, 0) for (of_label, _, _), key in schedules.items() if of_label == label):
-        return groups
-    placed = [place_on_grid(plan.machine.fabric, group, None).reshape(-1) for group in groups]
-    return np.stack(placed) if placed else groups
+    fabric = plan.machine.fabric
+    if any(key.grid != (0, 0) for (of_label, _, _), key in schedules.items() if of_label == label):
+        placed = [place_on_grid(fabric, group, None).reshape(-1) for group in groups]
+        return np.stack(placed) if placed else groups
+    return in_server_order(fabric, groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ def plan_traffic(plan: PlanData, volumes: Volumes, schedules: dict[tuple[str, st
         columns.append((plan.devices[src], plan.devices[dst], np.full(src.shape, float(size))))
     for (label, stage, collective, size), count in volumes.collectives.items():
         key = schedules[label, collective, size]
-        src_rank, dst_rank, moved = schedule_traffic(*key[:4], size, key[4])
+        src_rank, dst_rank, moved = key.traffic(size)
         for members in rank_orders(plan, label, schedules, stage):
             columns.append((members[src_rank], members[dst_rank], moved * float(count)))
     if not columns:

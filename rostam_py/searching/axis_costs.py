@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from rostam_py.collectives.group_costs import GroupCosts, group_costs, link_seconds, message_costs
-from rostam_py.collectives.rank_groups import place_on_grid
+from rostam_py.collectives.rank_groups import ScheduleKey, in_server_order, place_on_grid
 from rostam_py.plan import Plan
-from rostam_py.plan.traffic import ScheduleKey, schedule_of
+from rostam_py.plan.traffic import schedule_of
 
 ALL_STAGES = -1
 
@@ -70,15 +70,14 @@ class AxisCosts:
         return max(0.0, float((shared_links[0] * tp[2] + shared_links[1] * dp[2]).max()) - 1)
 
     def _schedule(self, axis: str, collective: str, num_bytes: int) -> ScheduleKey:
-        """Return what a collective runs; only "auto" depends on its bytes."""
-        is_auto = self._plan.algorithms.get(collective) == "auto"
-        key = (axis, collective, num_bytes if is_auto else 0)
+        """Return what a collective runs."""
+        key = (axis, collective, num_bytes)
         if key not in self._schedules:
             self._schedules[key] = schedule_of(self._plan, axis, collective, num_bytes)
         return self._schedules[key]
 
     def _busy(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
-        collective, algorithm, _, unit, grid = schedule
+        collective, algorithm, _, unit, grid, _ = schedule
         groups = self._group(axis, stage, schedule)
         return link_seconds(
             self._fabric, collective, algorithm, groups, unit=unit, grid=grid, routing=self._routing
@@ -90,22 +89,25 @@ class AxisCosts:
             groups = self._group(*key)
             name = (schedule, groups.shape, groups.tobytes())
             if name not in self._shared:
-                collective, algorithm, _, unit, grid = schedule
+                collective, algorithm, _, unit, grid, pieces = schedule
                 self._shared[name] = group_costs(
-                    self._fabric, collective, algorithm, groups, unit=unit, grid=grid, routing=self._routing
+                    self._fabric, collective, algorithm, groups, unit=unit, grid=grid, num_pieces=pieces,
+                    routing=self._routing,
                 )  # fmt: skip
             self._collectives[key] = self._shared[name]
         return self._collectives[key]
 
     def _group(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
         """Return the groups that run at once in the order of the schedule's ranks, int array (groups, ranks)."""
-        is_on_grid = schedule[4] != (0, 0)
+        is_on_grid = schedule.grid != (0, 0)
         key = (axis, stage, is_on_grid)
         if key not in self._groups:
             stages = [stage] if stage != ALL_STAGES else self._talking(axis)
             groups = np.concatenate([self._plan.members(axis, s) for s in stages])
             if is_on_grid:
                 groups = np.stack([place_on_grid(self._fabric, group, None).reshape(-1) for group in groups])
+            else:
+                groups = in_server_order(self._fabric, groups)
             self._groups[key] = groups
         return self._groups[key]
 

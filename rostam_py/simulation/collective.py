@@ -9,19 +9,19 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed, is_integer
 from rostam_py.collectives.closed_forms import closed_form_names, collective_time_ps
-from rostam_py.collectives.predicted_time import AlgorithmCosts, algorithm_costs, choose_algorithm
-from rostam_py.collectives.rank_groups import check_shapes, place_on_grid
+from rostam_py.collectives.predicted_time import (
+    AlgorithmCosts,
+    algorithm_costs,
+    choose_algorithm,
+    default_algorithm,
+    schedule_of_ranks,
+)
+from rostam_py.collectives.rank_groups import check_shapes
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import ANALYTIC, check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
-from rostam_py.simulation.network import (
-    group_size,
-    list_of,
-    make_router,
-    unit_size,
-    with_circuits_for_collective,
-)
+from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
 # Bus bandwidth = algorithm bandwidth x this factor of p, as nccl-tests define it.
@@ -31,7 +31,6 @@ _BUS_FACTORS = {
     "all_gather": lambda p: (p - 1) / p,
     "all_to_all": lambda p: (p - 1) / p,
 }
-_DEFAULT_ALGORITHMS = {"all_to_all": "direct", "broadcast": "binomial_tree", "send_recv": "direct"}
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,10 @@ def run_collective(
 
     Model: real steps of the algorithm, messages share links max-min; no launch latency, no reduction cost. A ring
         sends eagerly (its receive slots are taken as deep enough); the other algorithms go step by step: a send
-        waits for its receiver to reach the step and holds its sender until it is delivered.
-    Args: collective, algorithm: see ``rostam list collectives``; default ring, direct for all_to_all,
-        binomial_tree for broadcast; "auto" takes the one with the least predicted time, which the result names.
+        waits for its receiver to reach the step and holds its sender until it is delivered. Where a server has a NIC
+        for each of its accelerators, rings run in channels through those of all ranks, server by server.
+    Args: collective, algorithm: see ``rostam list collectives``; "auto" takes the one with the least predicted time,
+        which the result names, and is the default except where circuits are set once, which keeps a ring.
         num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all
         healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
         the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: an engine, or
@@ -129,16 +129,18 @@ def run_collective(
     members = _members(fabric, ranks)
     check_shapes(len(members), grid, group)
     starts_ps = _starts_ps(start_s, len(members))
-    name = algorithm if algorithm is not None else _DEFAULT_ALGORITHMS.get(collective, "ring")
-    if name == "auto":
-        given = None if ranks is None else members
-        name = choose_algorithm(fabric, collective, size, given, grid=grid, group=group, routing=routing)
-    count, order, shape = len(members), np.arange(len(members)), (0, 0)
-    if count > 1 and _core.needs_grid(collective, name):
-        members, order, shape = _on_grid(fabric, members, ranks is None, grid)
-    unit = group if group is not None else group_size(count, unit_size(fabric))
-    run = (collective, name, count, unit, size, shape if shape[0] else None)
-    fabric = with_circuits_for_collective(fabric, members, run, seed)
+    given = None if ranks is None else members
+    name = algorithm
+    if name is None or name == "auto":
+        choose = default_algorithm if name is None else choose_algorithm
+        known = _with_closed_form(collective) if fidelity == ANALYTIC else None
+        name = choose(fabric, collective, size, given, grid=grid, group=group, routing=routing, allowed=known)
+    placed, key = schedule_of_ranks(fabric, collective, name, size, given, grid=grid, group=group, routing=routing)
+    # Ranks are numbered as given, by default on the grid where the algorithm has one.
+    numbered = placed if ranks is None and key.grid != (0, 0) else members
+    order = np.argsort(numbered, kind="stable")[np.searchsorted(np.sort(numbered), placed)]
+    members, count, shape = placed, len(placed), key.grid
+    fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
         if events or start_s is not None:
             raise ConfigError(
@@ -146,7 +148,7 @@ def run_collective(
             )
         return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
-    schedule = graph.add_schedule(collective, name, count, unit, shape)
+    schedule = graph.add_schedule(*key)
     template = graph.add_template([1], [0], [0], [schedule], [-1], [size], [0], [0, 0], [])
     program = graph.add_program([template], [0])
     slots = np.full((count, 1, 3), -1, np.int32)
@@ -159,7 +161,7 @@ def run_collective(
         graph, router, seed=seed, fold=fold, shortcuts=fold, fidelity=fidelity,
         link_events=link_event_list(events, router, fabric),
     )  # fmt: skip
-    expected = _expected_bytes(_core.Schedule(collective, name, count, unit, shape), size)
+    expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:
         raise InternalError(f"{collective} sent {raw['sent_bytes'][0]} bytes, its closed form is {expected}")
     return CollectiveResult(
@@ -190,16 +192,8 @@ def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
     return members.astype(np.int32)
 
 
-def _on_grid(
-    fabric: Any, members: np.ndarray, is_default: bool, grid: tuple[int, int] | None
-) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """Return the accelerators row by row, the rank that each of them is, and the grid's (rows, columns)."""
-    placed = place_on_grid(fabric, None if is_default else members, grid)
-    ids = placed.reshape(-1).astype(np.int32)
-    # By default ranks are numbered on the grid; given ones keep their numbers.
-    place_of = {int(accelerator): rank for rank, accelerator in enumerate(ids if is_default else members)}
-    order = np.array([place_of[int(accelerator)] for accelerator in ids])
-    return ids, order, (int(placed.shape[0]), int(placed.shape[1]))
+def _with_closed_form(collective: str) -> list[str]:
+    return [form.partition("/")[2] for form in closed_form_names() if form.partition("/")[0] == collective]
 
 
 def _starts_ps(start_s: Mapping[int, float] | Sequence[float] | None, count: int) -> np.ndarray:

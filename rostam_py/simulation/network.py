@@ -1,17 +1,12 @@
-"""What simulations share: routers over a fabric, names of links, the unit of hierarchical collectives."""
+"""What simulations share: routers over a fabric, names of links, circuits of one collective."""
 
 from typing import Any
 
 import numpy as np
 
-from rostam_py.collectives.rank_groups import group_size, unit_size
+from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
-from rostam_py.fabrics.traffic import schedule_traffic
-
-__all__ = [
-    "group_size", "link_name", "list_of", "make_router", "unit_size", "with_circuits_for_collective",
-]  # fmt: skip
 
 
 def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:
@@ -19,15 +14,15 @@ def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:
     return fabric.router(routing, enable_bundling=not has_events)
 
 
-def with_circuits_for_collective(fabric: Any, members: np.ndarray, run: tuple[Any, ...], seed: int) -> Any:
+def with_circuits_for_collective(fabric: Any, members: np.ndarray, key: ScheduleKey, num_bytes: int, seed: int) -> Any:
     """Return ``fabric`` with circuits for one collective where it needs circuits and has none.
 
-    Args: members: accelerators in rank order. run: what ``schedule_traffic`` takes.
+    Args: members: accelerators in the rank order of the schedule ``key``.
     """
     if not fabric.is_circuit_switched or fabric.circuits is not None:
         return fabric
-    src, dst, num_bytes = schedule_traffic(*run)
-    return with_circuits_for(fabric, members[src], members[dst], num_bytes, seed=seed)
+    src, dst, sizes = key.traffic(num_bytes)
+    return with_circuits_for(fabric, members[src], members[dst], sizes, seed=seed)
 
 
 def list_of(key: str, values: Any, count: int, what: str, *, instead: str = "") -> list[Any]:

@@ -24,18 +24,56 @@ def has_hamiltonian_cycles(rows, columns):
     return any(r % c == 0 and math.gcd(r, c - 1) == 1 for r, c in ((rows, columns), (columns, rows)))
 
 
+# Ranks of each server: equal ones of several sizes, and ragged ones.
+SERVERS = [
+    (2, 2),
+    (2,) * 4,
+    (4, 4),
+    (8, 8),
+    (3, 3, 3),
+    (4,) * 4,
+    (3, 2),
+    (4, 2),
+    (5, 3, 4),
+    (8, 8, 1),
+    (7, 2, 2),
+    (1, 3),
+]
+
+
 def cases():
-    """All (collective, algorithm, ranks, group size, grid): group sizes for hierarchical, grids for those on one."""
+    """All (collective, algorithm, ranks, group size, grid, pieces).
+
+    Group sizes and pieces for hierarchical, servers for rings, grids for those on one.
+    """
     for collective, algorithm in NAMES:
         if _core.needs_grid(collective, algorithm):
             for rows, columns in GRIDS:
                 if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(rows, columns):
                     name = f"{collective}-{algorithm}-{rows}x{columns}"
-                    yield pytest.param(collective, algorithm, rows * columns, 1, (rows, columns), id=name)
+                    yield pytest.param(collective, algorithm, rows * columns, 1, (rows, columns), 1, id=name)
             continue
         for p in COUNTS:
             for g in divisors(p) if algorithm == "hierarchical" else [1]:
-                yield pytest.param(collective, algorithm, p, g, (0, 0), id=f"{collective}-{algorithm}-{p}-{g}")
+                for pieces in (1, 2, 5) if algorithm == "hierarchical" and p <= 16 else [1]:
+                    name = f"{collective}-{algorithm}-{p}-{g}-{pieces}"
+                    yield pytest.param(collective, algorithm, p, g, (0, 0), pieces, id=name)
+        if _core.uses_servers(collective, algorithm):
+            for sizes in SERVERS:
+                name = f"{collective}-{algorithm}-servers-{'-'.join(map(str, sizes))}"
+                yield pytest.param(collective, algorithm, sum(sizes), sizes, (0, 0), 1, id=name)
+
+
+def messages(schedule, rank, step):
+    """What a rank sends in a step: transfers that travel together in one list."""
+    found = []
+    for transfer in schedule.sends(rank, step):
+        if transfer.joins_last:
+            assert transfer.peer == found[-1][0].peer
+            found[-1].append(transfer)
+        else:
+            found.append([transfer])
+    return found
 
 
 def inputs_of(schedule, rng):
@@ -62,12 +100,12 @@ def execute(schedule, buffers, rng):
         assert can_go, "the schedule deadlocks"
         rank = rng.choice(can_go)
         if not has_sent[rank]:
-            for t in schedule.sends(rank, step[rank]):
-                data = [buffers[rank][(t.source_chunk + k) % chunks] for k in range(t.num_chunks)]
-                inbox[t.peer][step[rank]].append((t, data))
+            for message in messages(schedule, rank, step[rank]):
+                data = [[buffers[rank][(t.source_chunk + k) % chunks] for k in range(t.num_chunks)] for t in message]
+                inbox[message[0].peer][step[rank]].append(list(zip(message, data, strict=True)))
             has_sent[rank] = True
             continue
-        for t, data in inbox[rank][step[rank]]:
+        for t, data in [part for message in inbox[rank][step[rank]] for part in message]:
             for k, value in enumerate(data):
                 place = (t.target_chunk + k) % chunks
                 outputs[rank][place] = value + (outputs[rank][place] if t.reduces else 0)
@@ -93,10 +131,10 @@ def expected_chunks(collective, inputs, rank):
     return dict(enumerate(inputs[0]))
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
-def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, p, group, grid):
-    rng = random.Random(f"{collective} {algorithm} {p} {group} {grid}")
-    schedule = _core.Schedule(collective, algorithm, p, group, grid)
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
+def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm, p, group, grid, pieces):
+    rng = random.Random(f"{collective} {algorithm} {p} {group} {grid} {pieces}")
+    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
     for _ in range(1 if p == 64 else 3):
         inputs = inputs_of(schedule, rng)
         outputs = execute(schedule, [list(row) for row in inputs], rng)
@@ -105,35 +143,66 @@ def test_every_rank_ends_with_what_the_collective_promises(collective, algorithm
             assert {c: outputs[rank][c] for c in wanted} == wanted
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
-def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algorithm, p, group, grid):
-    schedule = _core.Schedule(collective, algorithm, p, group, grid)
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
+def test_receives_and_chunk_totals_are_what_the_sends_add_up_to(collective, algorithm, p, group, grid, pieces):
+    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
     total = 0
     for step in range(schedule.num_steps):
         arrivals = [0] * p
         for rank in range(p):
-            for t in schedule.sends(rank, step):
-                assert t.peer != rank
-                assert 0 <= t.peer < p
-                assert 1 <= t.num_chunks <= schedule.num_chunks
-                arrivals[t.peer] += 1
-                total += t.num_chunks
+            for message in messages(schedule, rank, step):
+                assert message[0].peer != rank
+                assert 0 <= message[0].peer < p
+                assert all(1 <= t.num_chunks <= schedule.num_chunks for t in message)
+                arrivals[message[0].peer] += 1
+                total += sum(t.num_chunks for t in message)
         assert arrivals == [schedule.num_receives(rank, step) for rank in range(p)]
     assert schedule.total_chunks_sent == total
 
 
-@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid"), list(cases()))
-def test_distinct_steps_are_all_steps_counted_once(collective, algorithm, p, group, grid):
-    schedule = _core.Schedule(collective, algorithm, p, group, grid)
+@pytest.mark.parametrize(("collective", "algorithm", "p", "group", "grid", "pieces"), list(cases()))
+def test_distinct_steps_are_all_steps_counted_once(collective, algorithm, p, group, grid, pieces):
+    schedule = _core.Schedule(collective, algorithm, p, group, grid, pieces)
     counted = {}
     for step in range(schedule.num_steps):
-        messages = tuple((r, t.peer, t.num_chunks) for r in range(p) for t in schedule.sends(r, step))
-        counted[messages] = counted.get(messages, 0) + 1
+        sent = tuple(
+            (r, one[0].peer, sum(t.num_chunks for t in one)) for r in range(p) for one in messages(schedule, r, step)
+        )
+        counted[sent] = counted.get(sent, 0) + 1
     found = {
         tuple(zip(*(part.tolist() for part in parts), strict=True)): count
         for count, *parts in schedule.distinct_steps()
     }
     assert found == counted
+
+
+@pytest.mark.parametrize("sizes", SERVERS)
+@pytest.mark.parametrize("algorithm", ["ring", "bidirectional_ring"])
+def test_channels_of_a_ring_spread_over_the_nics_of_every_server(algorithm, sizes):
+    """Of the smallest server's ranks each sends and receives one chunk of a step and way, of others as many do."""
+    schedule = _core.Schedule("all_reduce", algorithm, sum(sizes), sizes)
+    server = [number for number, size in enumerate(sizes) for _ in range(size)]
+    ways = 2 if algorithm == "bidirectional_ring" else 1
+    for step in range(schedule.num_steps):
+        out, into = [0] * len(server), [0] * len(server)
+        for rank in range(len(server)):
+            for message in messages(schedule, rank, step):
+                if server[rank] != server[message[0].peer]:
+                    assert sum(t.num_chunks for t in message) == 1
+                    out[rank] += 1
+                    into[message[0].peer] += 1
+        for found in (out, into):
+            assert max(found) <= ways
+            of_server = [sum(found[r] for r in range(len(server)) if server[r] == s) for s in range(len(sizes))]
+            assert of_server == [ways * min(sizes)] * len(sizes)
+
+
+def test_servers_that_do_not_make_up_the_ranks_are_refused():
+    for sizes in (3, [4, 3], [8, 0], [-1, 9], []):
+        with pytest.raises(ConfigError, match="servers that do not make up the 8 ranks of a ring"):
+            _core.Schedule("all_reduce", "ring", 8, sizes)
+    with pytest.raises(ConfigError, match="hierarchical in 0 pieces"):
+        _core.Schedule("all_reduce", "hierarchical", 8, 4, (0, 0), 0)
 
 
 @pytest.mark.parametrize("algorithm", ["dual_hamiltonian_rings", "torus_2d", "torus_2d_unidirectional"])

@@ -52,7 +52,7 @@ def hand_written_plan(machine: Any, strategy: Any, global_batch: int) -> Plan:
         raise ValueError(f"the hand-written plan is dp 3, pp 2, tp 2 of batch 12, not {degrees} of {global_batch}")
     ids = np.arange(12).reshape(degrees)
     stages = (_stage(0), _stage(1))
-    algorithms = strategy.resolved_algorithms()
+    algorithms = dict(strategy.algorithms)
     return Plan.on_grid("hand", machine, strategy, Batches(global_batch, 1, 4), stages, ids, algorithms=algorithms)
 
 

@@ -62,12 +62,6 @@ def test_wrong_setting_names_key_value_and_what_is_allowed(settings, error, word
     assert all(word in str(raised.value) for word in words), str(raised.value)
 
 
-def test_algorithms_left_out_take_their_defaults():
-    resolved = Strategy(algorithms={"all_reduce": "halving_doubling"}).resolved_algorithms()
-    assert resolved["all_reduce"] == "halving_doubling"
-    assert resolved["all_gather"] == "ring"
-
-
 def test_strategy_composes_as_a_structured_config():
     config = pytest.importorskip("omegaconf").OmegaConf
     merged = config.merge(

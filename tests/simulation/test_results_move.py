@@ -6,6 +6,7 @@ import pytest
 
 import rostam_py as rostam
 
+RING = {"all_reduce": "ring"}  # whose time every knob below moves
 # 32 accelerators in 8 tensor-parallel groups of 4: both axes communicate, dp across boards and servers.
 FABRICS = {
     "electrical_flat": {"num_accelerators": 32},
@@ -27,7 +28,7 @@ def iteration_s(gpt):
         fabric = rostam.fabric(name, accelerator_bandwidth=bandwidth, **(FABRICS[name] | parameters))
         machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
         if mapping not in known:
-            strategy = rostam.Strategy(dp=8, tp=4, precision="bf16_mixed", mapping=mapping)
+            strategy = rostam.Strategy(dp=8, tp=4, precision="bf16_mixed", mapping=mapping, algorithms=RING)
             known[mapping] = rostam.place(gpt, machine, global_batch=32, strategy=strategy)
         return rostam.simulate(known[mapping].on(machine)).iteration_time_s
 

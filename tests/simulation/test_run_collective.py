@@ -121,7 +121,7 @@ def test_the_analytic_fidelity_gives_the_simulated_time_of_every_algorithm_it_kn
 
 def test_all_reduce_bandwidths_follow_from_time():
     p, size = 8, 8_000_000
-    result = rostam.run_collective(flat(p, latency=0.0), "all_reduce", num_bytes=size)
+    result = rostam.run_collective(flat(p, latency=0.0), "all_reduce", num_bytes=size, algorithm="ring")
     # Without latency a ring moves 2 (p-1)/p S at B = 100 GB/s, so that the bus bandwidth is B.
     assert result.bus_bandwidth_bytes_per_s == pytest.approx(100e9, rel=1e-9)
     assert result.algorithm_bandwidth_bytes_per_s == pytest.approx(100e9 * 8 / 14, rel=1e-9)
@@ -163,13 +163,13 @@ def test_rings_on_a_torus_meet_their_closed_form(dims, ranks, fold):
 
 def test_two_neighbours_of_a_dimension_of_two_use_both_cables():
     # dims (2,): two cables between 0 and 1, sprayed half and half: 100 GB/s, 10 ps a byte.
-    result = rostam.run_collective(torus((2,)), "all_reduce", num_bytes=1_000_000)
+    result = rostam.run_collective(torus((2,)), "all_reduce", num_bytes=1_000_000, algorithm="ring")
     assert result.time_ps == 2 * (HOP + 10 * 500_000)
 
 
 @pytest.mark.parametrize("fold", [True, False])
 def test_a_torus_ring_of_1024_meets_its_closed_form(fold):
-    result = rostam.run_collective(torus((1024,)), "all_reduce", num_bytes=2**20, fold=fold)
+    result = rostam.run_collective(torus((1024,)), "all_reduce", num_bytes=2**20, algorithm="ring", fold=fold)
     assert result.time_ps == 2 * 1023 * (HOP + 20 * 1024)
 
 
@@ -193,7 +193,7 @@ def slow_ring(p, size, late, slow, delay_ps, fold=False):
     fabric = flat(p)
     link = int(np.flatnonzero(fabric.links["src"] == slow)[0])
     result = rostam.run_collective(
-        fabric, "all_reduce", num_bytes=size, fold=fold, start_s={late: delay_ps * 1e-12},
+        fabric, "all_reduce", num_bytes=size, algorithm="ring", fold=fold, start_s={late: delay_ps * 1e-12},
         events=[rostam.LinkBandwidth(time=0, link=link, scale=0.5)],
     )  # fmt: skip
     tau = np.full(p, size // p * 10, dtype=np.int64)
@@ -239,7 +239,7 @@ def test_when_latency_rules_a_slow_link_costs_a_ring_two_extra_visits():
 def test_ring_of_1024_ranks_is_two_million_messages_and_every_link_carries_its_share():
     p, size = 1024, 2**30
     fabric = flat(p)
-    result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, fold=False)
+    result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="ring", fold=False)
     assert (result.num_messages, result.num_simulated_ranks) == (2_095_104, p)
     assert result.time_ps == 2046 * (ALPHA + 10 * 2**20)
     assert result.bytes_sent == result.bytes_received == p * 2046 * 2**20

@@ -17,7 +17,8 @@ FABRICS = {
     "torus": {"dims": (2, 4)},
 }
 STRATEGIES = {
-    "dp8": {"dp": 8}, "tp8": {"tp": 8}, "dp4_tp2": {"dp": 4, "tp": 2}, "dp2_tp2_pp2": {"dp": 2, "tp": 2, "pp": 2},
+    "dp8": {"dp": 8, "algorithms": {"all_reduce": "ring"}},
+    "tp8": {"tp": 8}, "dp4_tp2": {"dp": 4, "tp": 2}, "dp2_tp2_pp2": {"dp": 2, "tp": 2, "pp": 2},
     "pp4_dp2_gpipe": {"pp": 4, "dp": 2, "schedule": "gpipe"},
     "tp4_hierarchical": {"dp": 2, "tp": 4, "algorithms": {"all_reduce": "hierarchical"}},
     "random": {"dp": 2, "tp": 2, "pp": 2, "mapping": "random(3)"},

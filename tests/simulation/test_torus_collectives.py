@@ -186,9 +186,9 @@ def test_missing_and_unfit_grids_are_config_errors():
 def test_the_analytic_fidelity_refuses_what_its_closed_form_does_not_describe():
     cluster = rostam.fabric("electrical_cluster", num_accelerators=16, server_size=4)
     with pytest.raises(ConfigError, match=r"does not hold on electrical_cluster.* use fidelity='flow'"):
-        rostam.run_collective(cluster, "all_reduce", num_bytes=10**6, fidelity="analytic")
+        rostam.run_collective(cluster, "all_reduce", num_bytes=10**6, algorithm="ring", fidelity="analytic")
     # A ring of a torus uses one of four ports: B_if is a link's.
-    ring = {"num_bytes": 8 * 1000, "ranks": range(8)}
+    ring = {"num_bytes": 8 * 1000, "ranks": range(8), "algorithm": "ring"}
     analytic = rostam.run_collective(torus((8, 8)), "all_reduce", fidelity="analytic", **ring)
     assert analytic.time_ps == 14 * (HOP + 20_000)
     assert analytic.time_ps == rostam.run_collective(torus((8, 8)), "all_reduce", **ring).time_ps

@@ -67,7 +67,7 @@ class MegatronPlacer:
         batches = Batches(global_batch, micro_batch, num_microbatches)
         return Plan.on_grid(
             graph.name, machine, strategy, batches, stages, accelerators, tied=job.tied,
-            algorithms=strategy.resolved_algorithms(),
+            algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
 

@@ -110,7 +110,7 @@ class SipMlPlacer:
         return Plan.on_grid(
             graph.name, machine, strategy, Batches(global_batch, batch, 1),
             _stages(group, written, strategy, precision, optimizer), accelerators,
-            groups=model_parallel_groups(strategy.dp, strategy.mp), algorithms=strategy.resolved_algorithms(),
+            groups=model_parallel_groups(strategy.dp, strategy.mp), algorithms=dict(strategy.algorithms),
             notes=(*group.notes, *graph.notes), cost=self.cost_name, precision=precision, optimizer=optimizer,
             max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip

@@ -1,0 +1,20 @@
+// The layout of a group's ranks as Python gives it.
+#pragma once
+
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "collectives/schedule.h"
+
+namespace rostam::bindings {
+
+// Ranks of every server, or of each one.
+using GroupSizes = std::variant<int32_t, std::vector<int32_t>>;
+
+collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces);
+
+}  // namespace rostam::bindings

@@ -1,0 +1,99 @@
+"""Algorithms that take the buffer in pieces through phases inside and between groups: what they cost in K pieces.
+
+Legend: K = pieces, g = ranks of a group, m = groups, L = steps of one piece.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.fabrics.fabric import Fabric
+
+MAX_PIECES = 64
+# Beyond it latencies are those of some messages, taken evenly.
+_NUM_SAMPLES = 2**12
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCosts:
+    """What a step of the phases inside and between groups costs, and of both together.
+
+    num_ranks, group_size: p and g. alpha_s: (inside, between). inside, between: of every link that messages of the
+    phase use, the seconds that it needs for a byte a chunk of the messages (inside, between), float arrays (links, 2),
+    distinct ones that no other exceeds in both.
+    """
+
+    num_ranks: int
+    group_size: int
+    alpha_s: tuple[float, float]
+    inside: np.ndarray
+    between: np.ndarray
+
+    def time_s(self, num_bytes: float, num_pieces: int) -> float:
+        """Return the time in K pieces: the sum over L + K - 1 steps of the slowest message of each.
+
+        Model: csrc/collectives/hierarchical.cpp; the messages of a step start together.
+        """
+        chunk = np.ceil(num_bytes / (num_pieces * self.num_ranks))
+        pieces, counts = self._pieces_of_steps(num_pieces)
+        loads = pieces * chunk
+        slowest = np.zeros(len(pieces))
+        for phase, links in enumerate((self.inside, self.between)):
+            seconds = self.alpha_s[phase] + (loads @ links.T).max(axis=1)
+            slowest = np.maximum(slowest, np.where(pieces[:, phase] > 0, seconds, 0.0))
+        return float(slowest @ counts)
+
+    def best_pieces(self, num_bytes: float) -> int:
+        """Return the power of two up to 64 of least time, the smallest of equals."""
+        most = max(1, min(MAX_PIECES, int(num_bytes) // self.num_ranks))
+        choices = [2**k for k in range(most.bit_length())]
+        times = [self.time_s(num_bytes, choice) for choice in choices]
+        return choices[int(np.argmin(times))]
+
+    def _pieces_of_steps(self, num_pieces: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the distinct (pieces inside, pieces between) of a step, and how many steps each."""
+        g, m = self.group_size, self.num_ranks // self.group_size
+        num_scatter, num_reduce = g - 1, 2 * (m - 1)
+        ends = np.cumsum([0, num_scatter, num_reduce, num_scatter])
+        steps = np.arange(ends[-1] + num_pieces - 1)
+        # In step t piece k is in its step t - k; a phase of steps [first, last) has those of t - last < k <= t - first.
+        under_way = [
+            np.maximum(0, np.minimum(num_pieces - 1, steps - first) - np.maximum(-1, steps - last))
+            for first, last in zip(ends[:-1], ends[1:], strict=True)
+        ]
+        both = np.stack([under_way[0] + under_way[2], under_way[1]], axis=1)
+        return np.unique(both, axis=0, return_counts=True)
+
+
+def phase_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str) -> PhaseCosts | None:
+    """Return the costs of an algorithm that works in pieces on groups that run it at once; None with one phase only.
+
+    Args: groups: accelerators in rank order, int array (groups, p).
+    Cost: one route a message of a step inside and of one between groups.
+    """
+    size = int(key.group_size)  # type: ignore[arg-type]
+    if not 1 < size < key.num_ranks:
+        return None
+    phases = key._replace(num_pieces=1).schedule().distinct_steps()
+    router, alphas, columns = fabric.router(routing), [], []
+    capacity = np.asarray(router.capacities)
+    for _, src, dst, chunks in phases:
+        ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
+        sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
+        few = slice(None, None, max(1, len(sizes) // _NUM_SAMPLES))
+        latency_ps, _ = _core.route_costs(router, ends[0][few], ends[1][few], sizes[few])
+        alphas.append(float(latency_ps.max()) * 1e-12)
+        loads = _core.link_loads(router, *ends, sizes)
+        columns.append(np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0))
+    seconds = np.stack(columns, axis=1)
+    inside, between = (_fullest(seconds[seconds[:, phase] > 0]) for phase in (0, 1))
+    return PhaseCosts(key.num_ranks, size, (alphas[0], alphas[1]), inside, between)
+
+
+def _fullest(seconds: np.ndarray) -> np.ndarray:
+    """Return the distinct rows that no other row exceeds in both columns."""
+    rows = np.unique(seconds, axis=0)[::-1]  # by falling first column, then falling second
+    before = np.concatenate([[-1.0], np.maximum.accumulate(rows[:, 1])[:-1]])
+    return rows[rows[:, 1] > before]
