@@ -36,7 +36,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     table.add_row("first iteration", format_time(result.first_iteration_s))
     spent = result.stage_microbatch_s
     if spent is not None:
-        parts = " + ".join(f"{format_time(seconds)} {_KIND_NAMES[kind]}" for kind, seconds in spent.items() if seconds)
+        parts = " + ".join(f"{format_time(seconds)} {_kind_name(kind)}" for kind, seconds in spent.items() if seconds)
         table.add_row("per micro-batch and stage", f"{format_time(sum(spent.values()))} = {parts}")
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     if answer is not None:

@@ -115,7 +115,7 @@ class RunResult:
         if plan.strategy.pp == 1:
             return None
         steps = [task.duration_s for stage in plan.stages for task in _optimizer_tasks(stage)]
-        spent = {kind: self.breakdown[kind] for kind in ("compute", "launch", "tp")}
+        spent = {kind: self.breakdown.get(kind, 0.0) for kind in ("compute", "launch", "tp")}
         spent["compute"] -= sum(steps) / len(plan.stages)
         return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
 
