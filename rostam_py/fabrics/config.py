@@ -140,6 +140,10 @@ class FabricConfig:
         """Return how many peers an accelerator can have, with these failed parts; None without a limit."""
         return None
 
+    def can_connect(self, src: np.ndarray, dst: np.ndarray, failures: Any) -> np.ndarray:
+        """Return, for each pair, whether data get from src to dst at all, as booleans: not where light would fade."""
+        return np.ones(len(src), dtype=bool)
+
     def set_circuits(self, traffic: "Traffic", failures: Any, seed: int) -> "Circuits":
         """Return the circuits of a demand on the working parts, of a fabric that needs circuits."""
         raise NotImplementedError

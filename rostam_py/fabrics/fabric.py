@@ -171,6 +171,10 @@ class Fabric:
         """Peers that an accelerator can send to, and receive from; None without a limit (MODEL C12)."""
         return self._config.max_circuit_degree(self.failures)
 
+    def can_connect(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return, for each pair of accelerators, whether a circuit could join them, as booleans."""
+        return self._config.can_connect(src, dst, self.failures)
+
     @property
     def circuits(self) -> Circuits | None:
         """The circuits that ``with_circuits`` set, else None."""

@@ -34,7 +34,8 @@ class SipRingConfig(FabricConfig):
     Args:
         num_accelerators: >= 1, at their number on the ring.
         wavelength_bandwidth: of one wavelength; 25 Gb/s in the paper.
-        reach: hops that light survives; 16 in the paper (0.525 to 0.625 dB a hop of a 10 dB budget).
+        reach: hops that light survives; 16 in the paper (0.525 to 0.625 dB a hop of a 10 dB budget), which is its
+            degree D too.
         latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each fibre segment on the way; 0, since ``latency`` covers the whole path.
         link_bandwidth: of a fibre, which is B.
@@ -69,8 +70,21 @@ class SipRingConfig(FabricConfig):
         return True
 
     def max_circuit_degree(self, failures: Any) -> int:
-        """Return the peers that an accelerator can send to: those in reach, on a wavelength each."""
-        return min(self.num_wavelengths, 2 * self.reach, self.num_accelerators - 1)
+        """Return D, the circuits of an accelerator: as many as ``reach``, on a wavelength each (MODEL D14)."""
+        return min(self.num_wavelengths, self.reach, self.num_accelerators - 1)
+
+    def can_connect(self, src: np.ndarray, dst: np.ndarray, failures: Any) -> np.ndarray:
+        """Return, for each pair, whether one way round is at most ``reach`` hops long and uncut, as booleans."""
+        n = self.num_accelerators
+        src, dst = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+        found = src == dst
+        for fibre, begin, hops in ((0, src, (dst - src) % n), (1, dst, (src - dst) % n)):
+            # Cable 2s + fibre joins positions s and s + 1; ahead: cables before each position, twice round.
+            cut = np.zeros(2 * n, dtype=np.int64)
+            cut[[link // 2 + lap for link in failures.links if link % 2 == fibre for lap in (0, n)]] = 1
+            ahead = np.concatenate([[0], np.cumsum(cut)])
+            found |= (hops <= self.reach) & (ahead[begin + hops] == ahead[begin])
+        return found
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""

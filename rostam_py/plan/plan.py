@@ -19,6 +19,7 @@ from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import Stage
 from rostam_py.plan.traffic import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedules_of
+from rostam_py.plan.work import WorkSpread, work_spread
 from rostam_py.units import format_size
 
 
@@ -40,11 +41,13 @@ class Plan(PlanData):
         """Return the plan of ranks on a (dp, stages, tp) grid, stage s running on the devices of column s.
 
         Args: accelerators: of every rank, int array (dp, stages, tp). tied: sets of stages that share parameters.
-            groups: by default those of ``grid_groups``. others: further fields.
+            groups: by default those of ``grid_groups``. others: further fields; the spread of work joins the notes.
         """
         ids = np.asarray(accelerators, dtype=np.int64)
         num_dp, num_stages, num_tp = ids.shape
         stage_of = np.broadcast_to(np.arange(num_stages)[None, :, None], ids.shape).reshape(-1)
+        spread = work_spread(stages, [num_dp * num_tp] * num_stages)
+        others["notes"] = (*others.get("notes", ()), spread.describe())
         found = grid_groups((num_dp, num_stages, num_tp), tied) if groups is None else tuple(groups)
         return cls(
             graph_name=graph_name, machine=machine, strategy=strategy, batches=batches, devices=ids.reshape(-1),
@@ -100,6 +103,11 @@ class Plan(PlanData):
     def traffic(self) -> Traffic:
         """What every pair of accelerators exchanges in one iteration, collectives included."""
         return plan_traffic(self, self.volumes, self.schedules)
+
+    @cached_property
+    def work_spread(self) -> WorkSpread:
+        """How an iteration's compute is spread over the devices."""
+        return work_spread(self.stages, np.bincount(self.stage_of, minlength=len(self.stages)).tolist())
 
     @property
     def traffic_matrix(self) -> np.ndarray:

@@ -4,12 +4,14 @@ Algorithm 1 takes communication as free (MODEL D14). Here the same sub-ops run o
 order, and what one reads from another device comes alpha + bytes / rate after it was made. On circuits the rate is
 the circuit's; elsewhere a device sends one burst after the other at its injection rate, divided by how much
 slower the fullest link of the route is when every pair sends all of an iteration at once. Ignores that bursts of
-several devices meet on a link at some times and not at others.
+several devices meet on a link at some times and not at others. In a window, messages take their hops one after
+another, and a ring's steps take as long as the slowest of its links.
 
-Legend: k = devices of a group; a burst is what one node reads from another.
+Legend: k = devices of a group; a burst is what one node reads from another; a leg is one hop of its messages.
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,9 @@ from rostam_py.collectives.group_costs import pair_costs
 from rostam_py.errors import InternalError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
+from rostam_py.placement.sip_ml.partition import ALL
+from rostam_py.placement.sip_ml.placer import GroupPlacement
+from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan
 from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
@@ -26,36 +31,62 @@ from rostam_py.units import parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class _Burst:
-    """Messages from one node's parts to another's; arrays over messages, sorted by reader.
+class _Legs:
+    """One hop of a burst's messages, as arrays. src, dst: devices. num_bytes: of each.
 
-    source: node. same: an earlier burst that carries the same, -1 for none. part, reader: parts of the two nodes.
-    src, dst: devices. num_bytes: of each. first: where each distinct reader's messages begin, ``readers`` which.
-    local: (part, reader) pairs on one device.
+    came: of the first hop the source node's part, of others the leg of the hop before.
     """
 
-    source: int
-    same: int
-    part: np.ndarray
+    came: np.ndarray
     src: np.ndarray
     dst: np.ndarray
     num_bytes: np.ndarray
-    first: np.ndarray
-    readers: np.ndarray
-    local_part: np.ndarray
-    local_reader: np.ndarray
     out_bytes: np.ndarray
     in_bytes: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
+class _Burst:
+    """Messages from one node's parts to another's.
+
+    source: node. same: an earlier burst that carries the same, -1 for none. legs: by hop. last_hop, last_leg: with
+    which each message arrives, sorted by reader. first: where each distinct reader's messages begin, ``readers`` which.
+    local_part, local_reader: pairs on one device.
+    """
+
+    source: int
+    same: int
+    legs: tuple[_Legs, ...]
+    last_hop: np.ndarray
+    last_leg: np.ndarray
+    first: np.ndarray
+    readers: np.ndarray
+    local_part: np.ndarray
+    local_reader: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """Devices of a ring in position order, and their links: (src, dst) of every hop from one to the next."""
+
+    members: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledGroup:
-    """A group's sub-ops as arrays; they depend on no fabric. bursts: of every node. traffic: bytes, (k, k)."""
+    """A group's sub-ops as arrays; they depend on no fabric. bursts: of every node. traffic: bytes, (k, k).
+
+    rings: node -> the ring that sums it, or hands it round. is_summed: nodes whose ring adds up what they read.
+    """
 
     nodes: list[SubOps]
     devices: list[np.ndarray]
     is_spread: list[bool]
     bursts: list[list[_Burst]]
+    rings: dict[int, _Ring]
+    is_summed: set[int]
     traffic: np.ndarray
     compute_s: float
 
@@ -64,55 +95,126 @@ def compile_group(plan: Plan) -> CompiledGroup:
     """Return the sub-ops of a sip_ml plan ready to be retimed. Cost: reads x parts^2."""
     if plan.details is None:
         raise InternalError(f"a plan of placer {plan.strategy.placer!r} has no sub-ops to be timed")
-    nodes, placed = plan.details.sub_ops.nodes, plan.details.placed
-    k = plan.strategy.mp
-    devices = [np.array(d, dtype=np.int64) for d in placed.devices]
-    known: dict[tuple[object, ...], int] = {}
-    traffic = np.zeros((k, k))
-    numbers = itertools.count()
-    bursts: list[list[_Burst]] = []
-    busy = np.array(plan.details.optimizer_s, dtype=float)
-    for index, node in enumerate(nodes):
-        found = []
-        for flow in node.flows:
-            burst = _burst(nodes, devices, index, flow, known, next(numbers))
-            if burst.same < 0:
-                np.add.at(traffic, (burst.src, burst.dst), burst.num_bytes)
-            found.append(burst)
-        bursts.append(found)
-        if node.time is not None:
-            np.add.at(busy, devices[index], node.time.duration_s)
-    spread = [len(set(d.tolist())) == len(d) for d in devices]
-    return CompiledGroup(nodes, devices, spread, bursts, traffic, float(busy.max()))
+    return _Compiler(plan.details, plan.strategy.mp).compile()
 
 
-def _burst(
-    nodes: list[SubOps], devices: list[np.ndarray], index: int, flow: Flow, known: dict[tuple[object, ...], int],
-    number: int,
-) -> _Burst:  # fmt: skip
-    node = nodes[index]
-    source = flow.source
-    count = len(devices[source])
-    rows, local = [], []
-    for j in range(node.num_parts):
-        for i in parts_read(flow.relation, j, node.num_parts, count):
-            if devices[source][i] == devices[index][j]:
-                local.append((i, j))
-                continue
-            moved = flow.pair_bytes(j, node.num_parts, i, count)
-            if moved > 0:
-                rows.append((i, j, devices[source][i], devices[index][j], moved))
-    key = (source, flow.key, flow.relation, node.num_parts, devices[index].tobytes())
-    same = known.setdefault(key, number)
-    part, reader, src, dst, size = (np.array(c) for c in zip(*rows, strict=True)) if rows else (np.empty(0, int),) * 5
-    readers, first = np.unique(reader, return_index=True)
-    k = 1 + max(int(devices[source].max()), int(devices[index].max()))
-    pairs = np.array(local, dtype=np.int64).reshape(-1, 2)
-    return _Burst(
-        source, -1 if same == number else same, part, src, dst, np.asarray(size, float), first, readers,
-        pairs[:, 0], pairs[:, 1], np.bincount(src, size, k)[src] if rows else np.empty(0),
-        np.bincount(dst, size, k)[dst] if rows else np.empty(0),
-    )  # fmt: skip
+class _Compiler:
+    def __init__(self, group: GroupPlacement, num_devices: int) -> None:
+        self.group, self.nodes, self.window = group, group.sub_ops.nodes, group.window
+        self.devices = [np.array(d, dtype=np.int64) for d in group.placed.devices]
+        self.known: dict[tuple[object, ...], int] = {}
+        self.traffic = np.zeros((num_devices, num_devices))
+        self.numbers = itertools.count()
+
+    def compile(self) -> CompiledGroup:
+        bursts: list[list[_Burst]] = []
+        rings: dict[int, _Ring] = {}
+        summed: set[int] = set()
+        busy = np.array(self.group.optimizer_s, dtype=float)
+        for index, node in enumerate(self.nodes):
+            is_sum = self.window is not None and runs_in_ring(node, self.nodes, self.window)
+            if is_sum or (node.kind == GRADIENT and self.window is not None and is_handed_round(node, self.window)):
+                rings[index] = self._ring(index, node, is_sum)
+            if is_sum:
+                summed.add(index)
+            bursts.append([] if is_sum else [self._burst(index, flow) for flow in node.flows])
+            if node.time is not None:
+                np.add.at(busy, self.devices[index], node.time.duration_s)
+        spread = [len(set(d.tolist())) == len(d) for d in self.devices]
+        return CompiledGroup(
+            self.nodes, self.devices, spread, bursts, rings, summed, self.traffic, float(busy.max())
+        )  # fmt: skip
+
+    def _ring(self, index: int, node: SubOps, is_sum: bool) -> _Ring:
+        """Return the ring of a node's devices, after adding what goes round it to the traffic."""
+        there = self.devices[node.flows[0].source] if is_sum else self.devices[index]
+        members = np.unique(np.concatenate([there, self.devices[index]]))
+        hops: list[tuple[int, int]] = []
+        for a, b in zip(members.tolist(), np.roll(members, -1).tolist(), strict=True):
+            way = [a, *(self.window.path(a, b) if self.window is not None and a != b else ())]
+            hops += itertools.pairwise(way)
+        src, dst = (np.array(ends, dtype=np.int64) for ends in (zip(*hops, strict=True) if hops else ((), ())))
+        rounds = is_sum + (node.kind == GRADIENT and node.is_replicated)
+        size = rounds * ring_chunk_bytes(node, self.nodes, len(members)) * (len(members) - 1)
+        np.add.at(self.traffic, (src, dst), size)
+        return _Ring(members, src, dst)
+
+    def _burst(self, index: int, flow: Flow) -> _Burst:
+        node, devices = self.nodes[index], self.devices
+        number, source = next(self.numbers), flow.source
+        count = len(devices[source])
+        key = (source, flow.key, flow.relation, node.num_parts, devices[index].tobytes())
+        same = self.known.setdefault(key, number)
+        hops: list[_Rows] = []
+        reader, last, local = [], [], []
+        for j in range(node.num_parts):
+            there = int(devices[index][j])
+            for i in parts_read(flow.relation, j, node.num_parts, count):
+                at = int(devices[source][i])
+                if at == there:
+                    local.append((i, j))
+                    continue
+                moved = flow.pair_bytes(j, node.num_parts, i, count)
+                if moved > 0:
+                    reader.append(j)
+                    last.append(self._add_legs(hops, flow, (i, j), (at, there), moved))
+        readers, first = np.unique(np.array(reader, dtype=np.int64), return_index=True)
+        legs = tuple(_legs(hop.rows) for hop in hops)
+        if same == number:
+            for leg in legs:
+                np.add.at(self.traffic, (leg.src, leg.dst), leg.num_bytes)
+        pairs = np.array(local, dtype=np.int64).reshape(-1, 2)
+        ends = np.array(last, dtype=np.int64).reshape(-1, 2)
+        return _Burst(
+            source,
+            -1 if same == number else same,
+            legs,
+            ends[:, 0],
+            ends[:, 1],
+            first,
+            readers,
+            pairs[:, 0],
+            pairs[:, 1],
+        )
+
+    def _add_legs(
+        self, hops: list["_Rows"], flow: Flow, parts: tuple[int, int], ends: tuple[int, int], num_bytes: float
+    ) -> tuple[int, int]:
+        """Add the hops of one message; return the hop and the leg with which it arrives."""
+        at, there = ends
+        way = [there] if self.window is None or self.window.holds(at, there) else self.window.path(at, there)
+        came = parts[0]
+        for hop, target in enumerate(way):
+            if hop == len(hops):
+                hops.append(_Rows())
+            # A device passes on what all read once to each that it hands it to, whoever reads it in the end.
+            is_shared = len(way) > 1 and flow.relation == ALL
+            key = (parts[0], at, target) if is_shared else (*parts, at, target)
+            came = hops[hop].add(key, (came, at, target, num_bytes))
+            at = target
+        return hop, came
+
+
+class _Rows:
+    """Legs of one hop while they are collected, equal ones once."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, int, float]] = []
+        self.places: dict[tuple[int, ...], int] = {}
+
+    def add(self, key: tuple[int, ...], row: tuple[int, int, int, float]) -> int:
+        """Add a leg unless one of its key is known; return its place."""
+        place = self.places.setdefault(key, len(self.rows))
+        if place == len(self.rows):
+            self.rows.append(row)
+        return place
+
+
+def _legs(rows: list[tuple[int, int, int, float]]) -> _Legs:
+    came, src, dst, size = (np.array(c) for c in zip(*rows, strict=True))
+    size = np.asarray(size, float)
+    k = 1 + max(int(src.max()), int(dst.max()))
+    return _Legs(came, src, dst, size, np.bincount(src, size, k)[src], np.bincount(dst, size, k)[dst])
 
 
 def estimate_sip_ml(plan: Plan, fabric: Fabric, costs: AxisCosts, group: CompiledGroup | None = None) -> Estimate:
@@ -148,12 +250,25 @@ class _Clock:
         self.bucket_bytes = [0] * k
         self.ring_s = np.zeros(k)
         self.final_s = np.zeros(k)
+        # Gradients that go round the same devices: key -> (ring, bytes of a step, made); and sums to be handed round.
+        self.ring_buckets: dict[tuple[object, ...], tuple[_Ring, float, float]] = {}
+        self.gathers: list[tuple[_Ring, float, float]] = []
 
     def iteration_s(self) -> float:
         """Return the end of the last optimizer [s]."""
         ends: list[np.ndarray] = []
         for index, node in enumerate(self.group.nodes):
             devices = self.group.devices[index]
+            ring = self.group.rings.get(index)
+            if ring is not None and node.kind == GRADIENT:
+                ends.append(self._ring_gradient(index, node, ring, ends))
+                continue
+            if ring is not None:
+                source = node.flows[0].source
+                size = ring_chunk_bytes(node, self.group.nodes, len(ring.members))
+                summed_s = self._go_round(ring, float(ends[source].max()), size, int(node.is_gradient))
+                ends.append(np.full(len(devices), summed_s))
+                continue
             ready, awaited = self._ready(index, ends)
             if node.time is None:
                 ends.append(np.maximum(ready, awaited))
@@ -170,6 +285,9 @@ class _Clock:
                 for j, d in enumerate(devices):
                     end[j] = self.free_s[d] = max(ready[j], self.free_s[d]) + seconds[j]
             ends.append(end)
+        for key in list(self.ring_buckets):
+            self._reduce_ring(key)
+        self._gather_rings()
         for d in range(self.num_devices):
             self._reduce(d)
         optimizer = np.array(self.plan.details.optimizer_s if self.plan.details else ())
@@ -187,7 +305,12 @@ class _Clock:
                 arrived = self.arrivals[burst.same]
             elif burst.readers.size:
                 stream = int(self.group.nodes[index].is_gradient)
-                arrived = np.maximum.reduceat(self._send(burst, made[burst.part], stream), burst.first)
+                here, there = made, np.empty(len(burst.last_hop))
+                for hop, legs in enumerate(burst.legs):
+                    here = self._send(legs, here[legs.came], stream)
+                    is_last = burst.last_hop == hop
+                    there[is_last] = here[burst.last_leg[is_last]]
+                arrived = np.maximum.reduceat(there, burst.first)
             else:
                 arrived = np.empty(0)
             self.arrivals.append(arrived)
@@ -195,8 +318,8 @@ class _Clock:
                 awaited[burst.readers] = np.maximum(awaited[burst.readers], arrived)
         return ready, awaited
 
-    def _send(self, burst: _Burst, made: np.ndarray, stream: int) -> np.ndarray:
-        """Return when every message of a burst arrives.
+    def _send(self, burst: _Legs, made: np.ndarray, stream: int) -> np.ndarray:
+        """Return when every message of a burst arrives, or has come one hop further.
 
         Model: a stream sends one burst after the other; while other streams send over the same port or circuit,
             all of them get equal shares, so that each is delayed by as much as it overlaps with.
@@ -217,6 +340,55 @@ class _Clock:
         end = start + seconds
         np.maximum.at(own, at, end)
         return end + alpha
+
+    # Rings
+
+    def _go_round(self, ring: _Ring, ready: float, num_bytes: float, stream: int) -> float:
+        """Return when chunks of so many bytes have gone round once, beginning when the last device is ready."""
+        steps = len(ring.members) - 1
+        if steps < 1:
+            return ready
+        links: tuple[np.ndarray, ...] = (ring.src, ring.dst) if self.has_circuits else (ring.src,)
+        seconds = self.launch_s + self.alpha_s[ring.src, ring.dst] + num_bytes * self.s_per_byte[ring.src, ring.dst]
+        slowest = float(seconds.max()) * max(1.0, len(ring.src) / len(ring.members))
+        end = max(ready, float(self.sent_s[stream][links].max())) + steps * slowest
+        self.sent_s[stream][links] = end
+        return end
+
+    def _ring_gradient(self, index: int, node: SubOps, ring: _Ring, ends: list[np.ndarray]) -> np.ndarray:
+        """Add a gradient to the bucket that goes round its devices; return when it is made."""
+        is_sum = index in self.group.is_summed
+        if is_sum:
+            made = np.full(len(self.group.devices[index]), ends[node.flows[0].source].max())
+        else:
+            made = np.maximum(*self._ready(index, ends))
+        key = (ring.members.tobytes(), is_sum, node.is_replicated)
+        _, num_bytes, last = self.ring_buckets.get(key, (ring, 0.0, 0.0))
+        num_bytes += ring_chunk_bytes(node, self.group.nodes, len(ring.members))
+        self.ring_buckets[key] = (ring, num_bytes, max(last, float(made.max())))
+        if num_bytes * len(ring.members) >= self.plan.strategy.bucket_bytes:
+            self._reduce_ring(key)
+        return made
+
+    def _reduce_ring(self, key: tuple[object, ...]) -> None:
+        ring, num_bytes, end = self.ring_buckets.pop(key)
+        _, is_sum, is_replicated = key
+        if is_sum:
+            end = self._go_round(ring, end, num_bytes, 1)
+        self._gather_rings()
+        if self.plan.strategy.dp > 1:
+            seconds = self.costs.collective_s(ALL_STAGES, "dp", "all_reduce", math.ceil(num_bytes))
+            end = max(end + self.launch_s, float(self.ring_s[ring.members].max())) + seconds
+            self.ring_s[ring.members] = end
+        self.final_s[ring.members] = np.maximum(self.final_s[ring.members], end)
+        if is_replicated:
+            self.gathers.append((ring, num_bytes, end))
+
+    def _gather_rings(self) -> None:
+        for ring, num_bytes, ready in self.gathers:
+            end = self._go_round(ring, ready, num_bytes, 1)
+            self.final_s[ring.members] = np.maximum(self.final_s[ring.members], end)
+        self.gathers = []
 
     # Gradients
 

@@ -16,6 +16,7 @@ from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.sip_ml.placer import SipMlPlacer
+from rostam_py.placement.sip_ml.reach import group_window
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled
@@ -248,7 +249,8 @@ class Searcher:
         strategy = candidate.strategy
         try:
             local, _ = strategy.batches(candidate.global_batch)
-            return self._sip_ml_placer(strategy).place_group(self._regrouped, machine, local).makespan_s
+            window = group_window(strategy, machine)
+            return self._sip_ml_placer(strategy).place_group(self._regrouped, machine, local, window).makespan_s
         except ConfigError:
             return 0.0
 
@@ -344,10 +346,13 @@ class Searcher:
     def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         """Return the strategy's plan: made on an ideal fabric, or on this one where Algorithm 1 heeds it."""
         failed = machine.fabric.failures.accelerators
-        degree = machine.fabric.max_circuit_degree if strategy.placer == "sip_ml" else None
-        if degree is not None and degree >= strategy.mp:  # no limit inside a group
-            degree = None
-        key = (_key(strategy), batch, machine.num_accelerators, failed, degree, machine.device.name)
+        window = None
+        if strategy.placer == "sip_ml":
+            try:
+                window = group_window(strategy, machine)
+            except ConfigError as error:
+                return _Placed(None, [], str(error))
+        key = (_key(strategy), batch, machine.num_accelerators, failed, window, machine.device.name)
         if key not in self._placed:
             where = machine if strategy.placer == "sip_ml" else _ideal(machine)
             self._placed[key] = self._new_plan(where, strategy, batch)

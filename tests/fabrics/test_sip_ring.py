@@ -1,5 +1,7 @@
 """sip_ring: wavelengths, remainder, fibres, cuts, refusals."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -37,11 +39,24 @@ def test_whole_wavelengths_leave_a_remainder_that_is_reported():
 
 
 def test_degree_is_bounded_by_reach_and_wavelengths():
-    assert build(64, "6400 Gb/s").max_circuit_degree == 32
-    assert build(64, "6400 Gb/s", reach=4).max_circuit_degree == 8
+    assert build(64, "6400 Gb/s").max_circuit_degree == 16
+    assert build(64, "6400 Gb/s", reach=4).max_circuit_degree == 4
     assert build(64, "250 Gb/s").max_circuit_degree == 10
     assert build(8, "6400 Gb/s").max_circuit_degree == 7
     assert build(8, "250 Gb/s", planes=2).max_circuit_degree == 5
+
+
+@pytest.mark.parametrize("cut", [(), (2 * 3,), (2 * 3 + 1,), (0, 2 * 9 + 1)])
+def test_accelerators_can_be_connected_exactly_where_wavelengths_are_given(cut):
+    # Every pair alone: the core gives it a wavelength, or refuses.
+    fabric = build(12, reach=4).with_failures(links=list(cut))
+    src, dst = (axis.ravel() for axis in np.indices((12, 12)))
+    found = fabric.can_connect(src, dst).reshape(12, 12)
+    for a in range(12):
+        for b in set(range(12)) - {a}:
+            demand = Traffic.from_messages(12, [a], [b], [1])
+            with nullcontext() if found[a, b] else pytest.raises(ConfigError, match=r"fabric\.reach"):
+                assert fabric.with_circuits(demand).circuits.count[0] > 0
 
 
 def test_fibres_and_latency_follow_the_shorter_way():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rostam_py.errors import ConfigError, MemoryCapacityError
-from rostam_py.placement.sip_ml.algorithm1 import LOCALITY_SLACK_S, Node, Read, parts_read, place_sub_ops, window_reach
+from rostam_py.placement.sip_ml.algorithm1 import LOCALITY_SLACK_S, Node, Read, parts_read, place_sub_ops
 
 LONG = 10e-6  # five times LOCALITY_SLACK_S: nobody waits that long to stay beside data
 
@@ -27,17 +27,22 @@ def in_range(source, target, num_devices, degree, window):
 
 
 def violations(nodes, placed, num_devices, degree, window="symmetric"):
-    """Return the reads whose two ends may not exchange data, and the pairs of parts of one op that may not."""
+    """Return the reads whose two ends may not exchange data.
+
+    Sub-ops that each read all parts of a source bind no device if they are more than a window holds (MODEL D14): with
+    reach r to either side r + 1 devices are in range of one another, by the printed one-sided rule a device alone.
+    """
     bad = []
+    most = (degree - 1) // 2 + 1 if window == "symmetric" else 1
     for n, node in enumerate(nodes):
         for part, device in enumerate(placed.devices[n]):
             for r in node.reads:
-                for i in parts_read(r.relation, part, node.num_parts, nodes[r.node].num_parts):
+                count = nodes[r.node].num_parts
+                if r.relation in ("all", "exchange") and max(count, node.num_parts) > most:
+                    continue
+                for i in parts_read(r.relation, part, node.num_parts, count):
                     if not in_range(placed.devices[r.node][i], device, num_devices, degree, window):
                         bad.append((r.node, i, n, part))
-            for other in placed.devices[n][:part]:
-                if not all(in_range(a, b, num_devices, degree, window) for a, b in ((device, other), (other, device))):
-                    bad.append((n, part))
     return bad
 
 
@@ -131,21 +136,6 @@ def test_too_little_memory_says_by_how_much():
 # Windows
 
 
-@pytest.mark.parametrize(
-    ("degree", "num_devices", "window", "reach"),
-    [
-        (None, 64, "symmetric", None),
-        (8, 8, "symmetric", None),  # all 7 others and the ring are 8 circuits
-        (8, 9, "symmetric", 3),  # 3 on either side and the ring are 7; 4 would be 9
-        (7, 9, "symmetric", 3),
-        (8, 9, "paper", 7),  # 7 onwards and the ring
-        (1, 2, "paper", 0),
-    ],
-)
-def test_window_reach_keeps_a_circuit_for_the_ring(degree, num_devices, window, reach):
-    assert window_reach(degree, num_devices, window) == reach
-
-
 @pytest.mark.parametrize(("window", "devices"), [("symmetric", {0, 1, 7}), ("paper", {0, 1, 2})])
 def test_readers_stay_in_the_window_of_their_source(window, devices):
     # D = 3 of k = 8: 0 reaches 7, 0 and 1, by the printed rule 0, 1 and 2. Six readers of one sub-op fill that.
@@ -156,9 +146,22 @@ def test_readers_stay_in_the_window_of_their_source(window, devices):
     assert placed.num_relocations == 0
 
 
-def test_unknown_window_is_refused():
-    with pytest.raises(ConfigError, match=r"strategy\.window is 'ring'.*symmetric, paper"):
-        window_reach(4, 8, "ring")
+def test_parts_of_one_op_need_not_be_in_range_of_each_other():
+    # k = 8, D = 3: a device reaches one to either side. Eight parts lie on eight devices, and so do those aligned with
+    # them; what all of them read of all of them binds nobody.
+    nodes = [Node(LONG, 8), Node(LONG, 8, (read(0),)), Node(LONG, 8, (read(1, "exchange"), read(1, "all")))]
+    for window in ("symmetric", "paper"):
+        placed = place_sub_ops(nodes, 8, degree=3, window=window)
+        assert placed.devices == [tuple(range(8))] * 3
+        assert (placed.num_relocations, placed.num_out_of_range) == (0, 0)
+
+
+def test_without_a_data_parallel_ring_all_circuits_are_the_groups():
+    # Six readers of one sub-op, D = 3 of k = 8: without a ring's circuit the printed rule reaches one device more.
+    nodes = [Node(LONG, 1)] + [Node(LONG, 1, (read(0),)) for _ in range(6)]
+    used = [{d for ds in place_sub_ops(nodes, 8, degree=3, has_ring=has_ring, window="paper").devices for d in ds}
+            for has_ring in (True, False)]  # fmt: skip
+    assert used == [{0, 1, 2}, {0, 1, 2, 3}]
 
 
 # Relocation
@@ -185,7 +188,7 @@ def test_a_chain_that_walked_out_of_range_is_relocated():
     short, long = walking_chain(2), walking_chain(3)
     assert place_sub_ops(short, 8, degree=3).num_relocations == 0
     placed = place_sub_ops(long, 8, degree=3)
-    assert (placed.num_relocations, placed.has_given_up) == (3, False)
+    assert (placed.num_relocations, placed.num_out_of_range) == (3, 0)
     assert [d for (d,) in placed.devices] == [3, 2, 2, 1, 2, 2, 3, 4]
     assert violations(long, placed, 8, 3) == []
 
@@ -202,16 +205,15 @@ def test_times_after_relocations_are_those_of_the_final_devices():
     assert placed.makespan_s == pytest.approx(max(ends))
 
 
-def test_reaching_the_bound_ends_on_devices_in_range_of_one_another():
+def test_past_the_bound_single_sub_ops_are_moved_until_every_window_holds():
     # One link more, and the chain is as long as the way round the other side: link 0 is pulled to the reader, the links
     # follow it, and the last one pulls the other way, for ever. 10 sub-ops may move 4 times each; the 41st ends it.
+    # Then single sub-ops are moved where they are least out of range, and the work does not pile up.
     nodes = walking_chain(4)
     placed = place_sub_ops(nodes, 8, degree=3)
-    assert (placed.num_relocations, placed.has_given_up) == (41, True)
-    assert {d for (d,) in placed.devices} == {0, 1}  # reach 1: two neighbours
-    assert violations(nodes, placed, 8, 3) == []
-    assert len(placed.memory_bytes) == 8
-    assert placed.makespan_s > place_sub_ops(nodes, 8).makespan_s
+    assert placed.num_relocations > 41
+    assert (violations(nodes, placed, 8, 3), placed.num_out_of_range) == ([], 0)
+    assert placed.makespan_s <= 2 * place_sub_ops(nodes, 8).makespan_s
 
 
 def test_memory_moves_with_relocated_sub_ops():
@@ -228,10 +230,11 @@ def test_relocated_sub_ops_go_where_there_is_room():
     placed = place_sub_ops(nodes, 8, degree=3, capacity_bytes=9)
     assert max(placed.memory_bytes) == 9
     assert violations(nodes, placed, 8, 3) == []
-    # Ten sub-ops that end on two neighbours do not fit 12 bytes each.
+    # Three bytes each: ten sub-ops on eight devices.
     tight = [replace(node, memory_bytes=3.0) for node in walking_chain(4)]
-    with pytest.raises(MemoryCapacityError, match="only 2 of 8 used: relocation did not end"):
-        place_sub_ops(tight, 8, degree=3, capacity_bytes=12)
+    assert max(place_sub_ops(tight, 8, degree=3, capacity_bytes=6).memory_bytes) == 6
+    with pytest.raises(MemoryCapacityError, match=r"of a model-parallel group of 8 would need 6 B or more"):
+        place_sub_ops(tight, 8, degree=3, capacity_bytes=3)
 
 
 # Random graphs
@@ -269,15 +272,15 @@ def random_nodes(rng, reach):
 @pytest.mark.parametrize("window", ["symmetric", "paper"])
 def test_random_graphs_keep_every_window_and_every_shard_together(window):
     rng = random.Random(7)
-    num_relocated = num_given_up = 0
+    num_relocated = num_passed_on = 0
     for case in range(400):
         degree = rng.randint(3, 9)
         num_devices = degree + rng.randint(1, 12)
-        reach = window_reach(degree, num_devices, window)
+        reach = (degree - 1) // 2 if window == "symmetric" else degree - 1
         nodes = random_nodes(rng, reach)
         placed = place_sub_ops(nodes, num_devices, degree=degree, window=window)
         assert placed == place_sub_ops(nodes, num_devices, degree=degree, window=window), case
-        assert violations(nodes, placed, num_devices, degree, window) == [], case
+        assert len(violations(nodes, placed, num_devices, degree, window)) == placed.num_out_of_range, case
         assert [len(d) for d in placed.devices] == [node.num_parts for node in nodes], case
         assert all(0 <= d < num_devices for devices in placed.devices for d in devices), case
         homes, memory = {}, [0.0] * num_devices
@@ -290,15 +293,14 @@ def test_random_graphs_keep_every_window_and_every_shard_together(window):
                 assert devices == placed.devices[node.beside], case
         assert placed.memory_bytes == pytest.approx(memory), case
         num_relocated += placed.num_relocations > 0
-        num_given_up += placed.has_given_up
-    assert num_relocated > 40  # the windows bind
-    if window == "symmetric":
-        assert 0 < num_given_up < 200
+        num_passed_on += placed.num_out_of_range > 0
+    assert num_relocated > 200  # the windows bind
+    assert num_passed_on <= (4 if window == "symmetric" else 40)
 
 
 def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so():
     rng = random.Random(9)
-    outcomes = {"fits": 0, "given up": 0, "refused": 0}
+    outcomes = {"fits": 0, "passed on": 0, "refused": 0}
     for _ in range(300):
         num_devices = rng.randint(6, 12)
         nodes = random_nodes(rng, 2)
@@ -311,9 +313,97 @@ def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so():
             continue
         assert max(placed.memory_bytes) <= capacity
         assert sum(placed.memory_bytes) == pytest.approx(total)
-        assert violations(nodes, placed, num_devices, 5) == []
-        outcomes["given up" if placed.has_given_up else "fits"] += 1
+        assert len(violations(nodes, placed, num_devices, 5)) == placed.num_out_of_range
+        outcomes["passed on" if placed.num_out_of_range else "fits"] += 1
     assert min(outcomes.values()) > 5, outcomes
+
+
+def planted(rng, num_devices, degree, window):
+    """Return nodes and the memory with which an assignment within the windows holds them, nearly full everywhere."""
+    nodes, where, load = [], [], [0.0] * num_devices
+    for n in range(rng.randint(8, 40)):
+        parts = rng.randint(1, 4)
+        devices = sorted(range(num_devices), key=lambda d: (load[d], rng.random()))[:parts]
+        memory = float(rng.choice([1, 2, 3, 5, 8, 13]))
+        reads = []
+        for source in rng.sample(range(n), min(n, rng.randint(0, 3))):
+            relation = rng.choice(["aligned", "all", "exchange"])
+            pairs = [(i, p) for p in range(parts) for i in parts_read(relation, p, parts, len(where[source]))]
+            if all(in_range(where[source][i], devices[p], num_devices, degree, window) for i, p in pairs):
+                reads.append(read(source, relation, rng.random()))
+        nodes.append(Node(rng.choice([1e-6, 5e-6, 1e-5]), parts, tuple(reads), memory_bytes=memory))
+        where.append(devices)
+        for device in devices:
+            load[device] += memory
+    return nodes, max(load)
+
+
+@pytest.mark.parametrize(("degree", "window"), [(99, "symmetric"), (5, "symmetric"), (5, "paper")])
+def test_with_a_seventh_more_memory_than_needed_hardly_anything_is_refused(degree, window):
+    rng = random.Random(5)
+    num_refused = num_passed_on = 0
+    for _ in range(300):
+        num_devices = rng.randint(6, 12)
+        nodes, least = planted(rng, num_devices, degree, window)
+        try:
+            placed = place_sub_ops(nodes, num_devices, degree=degree, window=window, capacity_bytes=1.15 * least)
+        except MemoryCapacityError:
+            num_refused += 1
+            continue
+        assert max(placed.memory_bytes) <= 1.15 * least
+        num_passed_on += placed.num_out_of_range > 0
+    assert num_refused <= 5
+    assert num_passed_on <= 5
+
+
+def optimum(nodes, num_devices, degree, window, known_s):
+    """Return the least makespan of any assignment within the windows: depth first, cut where no better than known."""
+    ops = [(n, p) for n, node in enumerate(nodes) for p in range(node.num_parts)]
+    left = [sum(nodes[n].duration_s for n, _ in ops[i:]) for i in range(len(ops) + 1)]
+    best, free, where, end = known_s, [0.0] * num_devices, {}, {}
+
+    def go(i, makespan):
+        nonlocal best
+        if max(makespan, (sum(free) + left[i]) / num_devices) >= best - 1e-12:
+            return
+        if i == len(ops):
+            best = makespan
+            return
+        n, part = ops[i]
+        reads = [(r.node, s) for r in nodes[n].reads
+                 for s in parts_read(r.relation, part, nodes[n].num_parts, nodes[r.node].num_parts)]  # fmt: skip
+        ready = max((end[source] for source in reads), default=0.0)
+        for device in range(num_devices if i else 1):  # the first may lie anywhere: windows are alike all round
+            if all(in_range(where[source], device, num_devices, degree, window) for source in reads):
+                before = free[device]
+                where[n, part] = device
+                end[n, part] = free[device] = max(ready, before) + nodes[n].duration_s
+                go(i + 1, max(makespan, end[n, part]))
+                free[device] = before
+
+    go(0, 0.0)
+    return best
+
+
+@pytest.mark.parametrize("window", ["symmetric", "paper"])
+@pytest.mark.parametrize(("are_alike", "most"), [(True, 1.05), (False, 1.10)])
+def test_makespans_of_aligned_parts_are_near_the_exhaustive_optimum(window, are_alike, most):
+    # k = 4, D = 3: every device is in range of two others, by the printed rule of the two after it. All ops of a graph
+    # in as many parts, or each in 1 to 4.
+    rng = random.Random(1)
+    ratios = []
+    while len(ratios) < 200:
+        parts = rng.randint(2, 4)
+        nodes = []
+        for n in range(rng.randint(2, 5)):
+            reads = tuple(read(s, num_bytes=rng.random()) for s in rng.sample(range(n), min(n, rng.randint(0, 2))))
+            nodes.append(Node(rng.choice([1, 2, 3]) * LONG, parts if are_alike else rng.randint(1, 4), reads))
+        if sum(node.num_parts for node in nodes) <= 11:
+            placed = place_sub_ops(nodes, 4, degree=3, window=window)
+            assert violations(nodes, placed, 4, 3, window) == []
+            ratios.append(placed.makespan_s / optimum(nodes, 4, 3, window, placed.makespan_s))
+    assert max(ratios) > 1
+    assert sum(ratios) / len(ratios) <= most
 
 
 def test_random_graphs_start_nothing_before_its_inputs_and_nothing_twice_at_once():

@@ -14,17 +14,19 @@ from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import gradient_bytes, parameter_bytes
-from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.sharding import propagate
-from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_sub_ops, window_reach
+from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_in_window
 from rostam_py.placement.sip_ml.candidates import candidates
 from rostam_py.placement.sip_ml.partition import partition
+from rostam_py.placement.sip_ml.reach import circuit_limit, group_window
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
 from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
 from rostam_py.placement.sip_ml.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
+from rostam_py.placement.sip_ml.window import Window, circuits_in_group
 from rostam_py.plan.data import Batches
 from rostam_py.plan.groups import model_parallel_groups
 from rostam_py.plan.machine import Machine
@@ -40,11 +42,13 @@ from rostam_py.units import parse_time
 class GroupPlacement:
     """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan.
 
-    optimizers: of each device, None without parameters. notes: on the placement.
+    window: which of its devices may exchange data, None if any. optimizers: of each device, None without parameters.
+    notes: on the placement.
     """
 
     sub_ops: SubOpGraph
     placed: SubOpPlacement
+    window: Window | None
     optimizers: tuple[KernelTime | None, ...]
     notes: tuple[str, ...] = ()
 
@@ -98,14 +102,15 @@ class SipMlPlacer:
         """
         strategy = self.strategy
         _check(strategy)
-        _check_degree(strategy, circuit_limit(strategy, machine))
+        window = group_window(strategy, machine)
         accelerators = assign_accelerators(strategy, machine)
         batch, _ = strategy.batches(global_batch)
         graph = regroup_gradient_sums(graph)
-        group = self.place_group(graph, machine, batch)
+        group = self.place_group(graph, machine, batch, window)
         written = write_templates(
-            group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers)
-        )
+            group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers),
+            window,
+        )  # fmt: skip
         precision, optimizer = _numerics(strategy, graph)
         return Plan.on_grid(
             graph.name, machine, strategy, Batches(global_batch, batch, 1),
@@ -115,40 +120,26 @@ class SipMlPlacer:
             max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip
 
-    def place_group(self, graph: OperatorGraph, machine: Machine, batch: int) -> GroupPlacement:
+    def place_group(self, graph: OperatorGraph, machine: Machine, batch: int, window: Window | None) -> GroupPlacement:
         """Return Algorithm 1's placement on one group; it depends on no bandwidth, and is kept (MODEL D14).
 
         Args: graph: with gradient sums regrouped. batch: samples of one group.
         """
         strategy = self.strategy
-        degree = circuit_limit(strategy, machine)
-        if degree is not None and degree >= strategy.mp:
-            degree = None
         precision, optimizer = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
-        settings = (strategy.mp, strategy.window, strategy.quantum, strategy.min_kernel_time)
-        key = (*settings, machine.device.name, batch, degree, precision, optimizer, capacity)
+        settings = (strategy.mp, strategy.quantum, strategy.min_kernel_time)
+        key = (*settings, machine.device.name, batch, window, precision, optimizer, capacity)
         if key not in self.groups:
             cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
-            sub_ops = _sub_ops(graph, strategy, cost, batch, degree, precision, optimizer)
-            placed = place_sub_ops(
-                [node.node() for node in sub_ops.nodes], strategy.mp, degree=degree, window=strategy.window,
-                capacity_bytes=capacity,
-            )  # fmt: skip
+            sub_ops = _sub_ops(graph, strategy, cost, batch, precision, optimizer)
+            nodes = [node.node() for node in sub_ops.nodes]
+            placed = place_in_window(nodes, strategy.mp, window, capacity)
             counts = _local_parameters(sub_ops, placed, strategy)
             kernels = tuple(_optimizer_kernel(n, optimizer, precision, cost) for n in counts)
-            notes = tuple(_notes(sub_ops, placed, strategy, degree, cost))
-            self.groups[key] = GroupPlacement(sub_ops, placed, kernels, notes)
+            notes = tuple(_notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost))
+            self.groups[key] = GroupPlacement(sub_ops, placed, window, kernels, notes)
         return self.groups[key]
-
-
-def circuit_limit(strategy: Strategy, machine: Machine) -> int | None:
-    """Return D, the circuits one device may hold: the strategy's, else the fabric's; None without a limit."""
-    fabric = machine.fabric.max_circuit_degree
-    own = strategy.max_circuit_degree
-    if own is None or fabric is None:
-        return own if fabric is None else fabric
-    return min(own, fabric)
 
 
 def _check(strategy: Strategy) -> None:
@@ -164,26 +155,12 @@ def _check(strategy: Strategy) -> None:
         )
 
 
-def _check_degree(strategy: Strategy, degree: int | None) -> None:
-    if window_reach(degree, strategy.mp, strategy.window) == 0:
-        least = 3 if strategy.window == "symmetric" else 2
-        raise DegreeError(
-            f"strategy.mp is {strategy.mp}, but a device may hold only {degree} circuits, of which one is kept for the"
-            f" data-parallel ring: with strategy.window={strategy.window} its devices could exchange nothing. Allow"
-            f" {least} or more (strategy.max_circuit_degree, the fabric), or set strategy.mp to at most {degree}"
-        )
-
-
 def _sub_ops(
-    graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, degree: int | None, precision: str,
-    optimizer: str,
-) -> SubOpGraph:  # fmt: skip
-    reach = window_reach(degree, strategy.mp, strategy.window)
-    max_parts = strategy.mp
-    if reach is not None:  # sub-ops of one op exchange data: all of them in one another's windows
-        max_parts = min(strategy.mp, reach + 1 if strategy.window == "symmetric" else 1)
+    graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, precision: str, optimizer: str
+) -> SubOpGraph:
     builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision)
-    parts = partition(graph, batch, max_parts, builder.op_seconds(), parse_time(strategy.quantum, "strategy.quantum"))
+    quantum_s = parse_time(strategy.quantum, "strategy.quantum")
+    parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s)
     return build_sub_ops(graph, parts, cost, batch, precision, optimizer)
 
 
@@ -247,8 +224,9 @@ def _stages(
 
 
 def _notes(
-    sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy, degree: int | None, cost: CostModel
-) -> list[str]:
+    sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy, degree: int | None, window: Window | None,
+    cost: CostModel,
+) -> list[str]:  # fmt: skip
     kernels = [node for node in sub_ops.nodes if node.kind == KERNEL]
     total = sum(node.num_parts for node in kernels)
     notes = [f"{len(kernels)} kernels as {total} sub-ops of about {strategy.quantum} on {strategy.mp} devices"]
@@ -257,11 +235,18 @@ def _notes(
     )
     if sub_ops.num_unsplit:
         notes.append(f"run whole on one device, for want of a legal split: {sub_ops.num_unsplit} ops")
-    if degree is not None and strategy.mp > degree:
-        notes.append(f"mp = {strategy.mp} exceeds the circuit degree {degree}: {strategy.window} window applies")
+    if window is not None:
+        own = circuits_in_group(degree or strategy.mp, strategy.dp > 1)
+        ring = ", and 1 for its data-parallel ring" if strategy.dp > 1 else ""
+        notes.append(
+            f"mp = {strategy.mp} exceeds the circuit degree {degree} ({own} for a device's own group{ring}):"
+            f" {strategy.window} window applies"
+        )
     if placed.num_relocations:
-        notes.append(f"{placed.num_relocations} relocations to keep within the circuit degree")
-    if placed.has_given_up:
-        used = len({d for devices in placed.devices for d in devices})
-        notes.append(f"relocation did not end within its bound: only {used} of {strategy.mp} devices are used")
+        notes.append(f"{placed.num_relocations} relocations to keep within the circuit degree and the memory")
+    if placed.num_out_of_range:
+        notes.append(
+            f"relocation did not end: {placed.num_out_of_range} sub-ops read another out of range; devices in between"
+            " pass on the data"
+        )
     return notes + list(dict.fromkeys(cost.notes()))

@@ -1,10 +1,10 @@
-"""Nodes: what Algorithm 1 places, which parts they read of one another, and which devices may exchange data."""
+"""Nodes: what Algorithm 1 places, and which parts they read of one another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rostam_py.errors import ConfigError
-from rostam_py.plan.strategy import WINDOWS
+from rostam_py.placement.sip_ml.window import Window
 
 RELATIONS = ("aligned", "all", "exchange", "same_part", "halo")
 
@@ -52,17 +52,13 @@ def parts_read(relation: str, part: int, num_parts: int, num_source_parts: int) 
     return range(num_source_parts)
 
 
-def window_reach(degree: int | None, num_devices: int, window: str) -> int | None:
-    """Return how far apart two devices may be to exchange data; None without a limit.
+def binds(read: Read, num_parts: int, num_source_parts: int, window: Window) -> bool:
+    """Tell whether a read asks for devices in range of one another.
 
-    Model: one circuit of the degree is kept for the data-parallel ring. "symmetric" (MODEL D14): |i - j| mod k
-        <= (degree - 1) // 2, so that circuits in and out stay within it; "paper": (i - j) mod k <= degree - 1.
+    Model: sub-ops that each read all parts of a source can only be in range of all of them if both are few; more of
+        them are reached round the group, hop by hop (MODEL D14), and bind no device.
     """
-    if window not in WINDOWS:
-        raise ConfigError(f"strategy.window is {window!r}; it must be one of: {', '.join(WINDOWS)}")
-    if degree is None or num_devices <= degree:
-        return None
-    return (degree - 1) // 2 if window == "symmetric" else degree - 1
+    return read.relation not in ("all", "exchange") or window.fits(num_parts, num_source_parts)
 
 
 def check_nodes(nodes: Sequence[Node], num_devices: int, degree: int | None) -> None:

@@ -7,14 +7,17 @@ it, so the devices cannot wait for one another in a circle.
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, parts_read
 from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SAME_PART
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL, Flow, SubOpGraph, SubOps
+from rostam_py.placement.sip_ml.window import Window
 from rostam_py.plan.tasks import KernelTime, Task
 
+# What 1 Tb/s sends in the 2 us of a message, one launch and one hop (SiP-ML 4.2); placements know no bandwidth.
+RING_SLICE_BYTES = 250_000
 GROUP, GRADIENT_GROUP = "mp", "mp_gradient"
 _Slice = tuple[int, str, int, object]  # node, what of it, its part, which slice of that (None: all of it)
 
@@ -74,6 +77,31 @@ class _Device:
         return tuple(sorted({t for t in tasks if self.tasks[t].kind != "compute"} | set(compute and [max(compute)])))
 
 
+def runs_in_ring(node: SubOps, nodes: Sequence[SubOps], window: Window) -> bool:
+    """Tell whether a sum goes round its devices in position order: no window holds them all, nor is it short.
+
+    Model: a ring takes a step for every part, an exchange passed on hop by hop only as many as the window asks for; so
+        sums whose slices are sent in less time than a step's latency are exchanged.
+    """
+    flow = node.flows[0] if len(node.flows) == 1 else None
+    if flow is None or not flow.is_sum or window.fits(node.num_parts, nodes[flow.source].num_parts):
+        return False
+    slice_bytes = flow.num_bytes / (nodes[flow.source].num_parts * node.num_parts)
+    return node.kind == GRADIENT or slice_bytes >= RING_SLICE_BYTES
+
+
+def is_handed_round(node: SubOps, window: Window) -> bool:
+    """Tell whether the slices of a gradient go round a ring to all copies of its parameter."""
+    return node.is_replicated and not window.fits(node.num_parts, node.num_parts)
+
+
+def ring_chunk_bytes(node: SubOps, nodes: Sequence[SubOps], num_members: int) -> float:
+    """Return the bytes of a node that one step of a ring over so many devices moves, on average."""
+    if node.kind == GRADIENT:
+        return node.part_bytes * node.num_parts / num_members
+    return node.flows[0].num_bytes / nodes[node.flows[0].source].num_parts / num_members
+
+
 @dataclass(frozen=True, slots=True)
 class GroupTemplates:
     """tasks: of each device of the group. flops: each computes in one iteration, without the optimizer."""
@@ -89,6 +117,7 @@ def write_templates(
     bucket_bytes: int,
     has_replicas: bool,
     optimizers: list[KernelTime | None],
+    window: Window | None = None,
 ) -> GroupTemplates:
     """Return one iteration's tasks of every device of a model-parallel group.
 
@@ -96,10 +125,35 @@ def write_templates(
         order they are made; each bucket is all-reduced with the device's counterparts in the other groups, then
         handed to the devices that hold copies of its parameters; the optimizer runs last. What goes into
         gradients has streams of its own, so that no sub-op waits behind it.
-    Args: has_replicas: there are other groups to all-reduce with. optimizers: of each device.
+        In a window, what is sent out of range is passed on by the devices in between; sums over more parts than can
+        all be in range go round a ring of the devices in position order (``runs_in_ring``), gradients bucket by bucket.
+    Args:
+        has_replicas: there are other groups to all-reduce with.
+        optimizers: of each device.
+        window: of the placement.
     Cost: linear in reads x parts^2, about 4 us a message.
     """
-    return _Writer(sub_ops.nodes, placed.devices, num_devices, bucket_bytes, has_replicas).write(optimizers)
+    return _Writer(sub_ops.nodes, placed.devices, num_devices, bucket_bytes, has_replicas, window).write(optimizers)
+
+
+_RingKey = tuple[tuple[int, ...], bool, bool]  # devices, still to be summed, copied to all of them
+
+
+@dataclass(slots=True)
+class _RingBucket:
+    """Gradients, as nodes, that go round the same devices together; num_bytes: of all of them."""
+
+    entries: list[int] = field(default_factory=list)
+    num_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gather:
+    """A bucket whose chunks are reduced: device -> the tasks after which it has its chunk, and its bytes."""
+
+    label: str
+    done: dict[int, tuple[int, ...]]
+    chunks: dict[int, int]
 
 
 class _Reader:
@@ -133,22 +187,37 @@ class _Reader:
 
 class _Writer:
     def __init__(
-        self, nodes: list[SubOps], where: list[tuple[int, ...]], num_devices: int, bucket_bytes: int, has_replicas: bool
-    ) -> None:
-        self.nodes, self.where = nodes, where
+        self, nodes: list[SubOps], where: list[tuple[int, ...]], num_devices: int, bucket_bytes: int,
+        has_replicas: bool, window: Window | None,
+    ) -> None:  # fmt: skip
+        self.nodes, self.where, self.window = nodes, where, window
         self.bucket_bytes, self.has_replicas = bucket_bytes, has_replicas
         self.devices = [_Device() for _ in range(num_devices)]
+        self.rings: dict[_RingKey, _RingBucket] = {}
+        self.gathers: list[_Gather] = []
+        self.num_rings = 0
         self.cuts = self._cuts()
         self.times_read = Counter((flow.source, flow.key) for node in nodes for flow in node.flows)
 
     def write(self, optimizers: list[KernelTime | None]) -> GroupTemplates:
         for index, node in enumerate(self.nodes):
+            if self.window is not None and runs_in_ring(node, self.nodes, self.window):
+                if node.kind == GRADIENT:
+                    self._fill_ring(index, node)
+                else:
+                    self._ring_sum(index, node)
+                continue
             readers = self._readers(index, node)
             for part, d in enumerate(self.where[index]):
                 self._sub_op(index, node, part, d, readers)
-            if node.kind == GRADIENT:
+            if node.kind == GRADIENT and self.window is not None and is_handed_round(node, self.window):
+                self._fill_ring(index, node)
+            elif node.kind == GRADIENT:
                 for part, d in enumerate(self.where[index]):
                     self._fill_bucket(index, part, d)
+        for key in list(self.rings):
+            self._reduce_ring(key)
+        self._gather_rings()
         for d in range(len(self.devices)):
             self._reduce_bucket(d)
         for device, kernel in zip(self.devices, optimizers, strict=True):
@@ -176,10 +245,14 @@ class _Writer:
         is_spread = len(set(self.where[index])) == node.num_parts
         readers = []
         for number, flow in enumerate(node.flows):
-            is_known_later = not is_spread or self.times_read[flow.source, flow.key] > 1
+            is_known_later = not is_spread or self.times_read[flow.source, flow.key] > 1 or self._may_pass_on(flow)
             label = f"{self.nodes[flow.source].name}.{index}.{number}"
             readers.append(_Reader(flow, node, self.where[flow.source], label, is_known_later))
         return readers
+
+    def _may_pass_on(self, flow: Flow) -> bool:
+        """Tell whether a device that passes a slice on may read it itself."""
+        return self.window is not None and flow.relation == ALL
 
     def _sub_op(self, index: int, node: SubOps, part: int, d: int, readers: list[_Reader]) -> None:
         device = self.devices[d]
@@ -204,7 +277,12 @@ class _Writer:
                 known = {i: device.received.get(reader.slice(part, i)) for i in parts}
                 needed.update(t for t in known.values() if t is not None)
                 parts = [i for i, t in known.items() if t is None]
-            size = sum(reader.flow.pair_bytes(part, reader.num_parts, i, reader.count) for i in parts)
+            if not parts:
+                continue
+            if self.window is not None and not self.window.holds(source, d):
+                needed.update(self._pass_on(reader, part, source, d, parts))
+                continue
+            size = self._size(reader, part, parts)
             if size <= 0:
                 continue
             providers = self.devices[source].providers
@@ -216,6 +294,31 @@ class _Writer:
             needed.add(recv)
             if reader.is_known_later:
                 device.received.update((reader.slice(part, i), recv) for i in parts)
+
+    @staticmethod
+    def _size(reader: _Reader, part: int, parts: list[int]) -> float:
+        return sum(reader.flow.pair_bytes(part, reader.num_parts, i, reader.count) for i in parts)
+
+    def _pass_on(self, reader: _Reader, part: int, source: int, d: int, parts: list[int]) -> set[int]:
+        """Send what a sub-op on ``d`` reads of parts on ``source`` hop by hop; return the last hop's recvs."""
+        providers = self.devices[source].providers
+        at, has = source, {i: providers[reader.flow.source, i] for i in parts}
+        for there in self.window.path(source, d):  # type: ignore[union-attr]
+            received = self.devices[there].received
+            arrived: dict[int, tuple[int, ...]] = {}
+            if reader.is_known_later:
+                arrived = {i: (t,) for i in parts if (t := received.get(reader.slice(part, i))) is not None}
+            missing = [i for i in parts if i not in arrived]
+            size = self._size(reader, part, missing)
+            if size > 0:
+                waits = self.devices[at].latest({t for i in missing for t in has[i]})
+                label = f"{reader.label}.{part} of {source}"
+                recv = self._message(at, there, waits, math.ceil(size - 1e-6), label, reader.group, {})
+                arrived.update((i, (recv,)) for i in missing)
+                if reader.is_known_later:
+                    received.update((reader.slice(part, i), recv) for i in missing)
+            at, has = there, {i: arrived.get(i, ()) for i in parts}
+        return {t for tasks in has.values() for t in tasks}
 
     def _message(
         self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, group: str,
@@ -233,6 +336,116 @@ class _Writer:
         if recv is None:
             recv = known[there] = Task("recv", f"recv {label}", (), group, num_bytes=size, channel=label, peer=-step)
         return self.devices[target].append(recv)
+
+    def _carry(self, source: int, target: int, waits: tuple[int, ...], num_bytes: int, label: str, group: str) -> int:
+        """Write a message, or one for every hop where its ends are out of range; return the last recv."""
+        way = [target] if self.window is None else self.window.path(source, target)
+        label = label if len(way) == 1 else f"{label} to {target}"
+        for there in way:
+            recv = self._message(source, there, waits, num_bytes, label, group, {})
+            source, waits = there, (recv,)
+        return recv
+
+    # Rings
+
+    def _ring_sum(self, index: int, node: SubOps) -> None:
+        """Sum parts round a ring, so that every sub-op of a sum has its slice."""
+        (flow,) = node.flows
+        there, here = self.where[flow.source], self.where[index]
+        own = {
+            d: self.devices[d].latest({t for i in parts for t in self.devices[d].providers[flow.source, i]})
+            for d, parts in _by_device(there, range(len(there))).items()
+        }
+        each = flow.num_bytes / (len(there) * node.num_parts)
+        chunks = {d: math.ceil(each * len(parts) - 1e-6) for d, parts in _by_device(here, range(len(here))).items()}
+        group = GRADIENT_GROUP if node.is_gradient else GROUP
+        done = self._reduce_scatter(own, chunks, f"ring {node.name}.{index}", group)
+        for part, d in enumerate(here):
+            self.devices[d].providers[index, part] = done[d]
+
+    def _reduce_scatter(
+        self, own: dict[int, tuple[int, ...]], chunks: dict[int, int], label: str, group: str
+    ) -> dict[int, tuple[int, ...]]:
+        """Sum chunks round a ring of devices, position after position.
+
+        Args: own: devices with a summand -> the tasks that make it. chunks: devices that get a chunk of the sum -> its
+            bytes.
+        Returns: device -> tasks after which it has its chunk.
+        """
+        members = sorted({*own, *chunks})
+        place = {d: r for r, d in enumerate(members)}
+        count = len(members)
+        # A chunk begins at the first device after its own that has a summand.
+        ways = {}
+        for d in chunks:
+            order = [members[(place[d] + 1 + step) % count] for step in range(count)]
+            ways[d] = [m for m in order if m in own or m == d]
+        last: dict[int, int] = {}
+        for step in range(count - 1):
+            for d, way in ways.items():
+                if step + 1 < len(way):
+                    here, there = way[step], way[step + 1]
+                    waits = set(own.get(here, ())) | ({last[d]} if d in last else set())
+                    sent = self.devices[here].latest(waits)
+                    last[d] = self._carry(here, there, sent, chunks[d], f"{label} for {d}.{step}", group)
+        return {
+            d: self.devices[d].latest({*own.get(d, ()), *([last[d]] if d in last else [])}) for d in chunks
+        }  # fmt: skip
+
+    def _fill_ring(self, index: int, node: SubOps) -> None:
+        """Add a parameter's gradient, summed or yet to be summed, to the bucket that goes round its devices."""
+        flow = node.flows[0]
+        is_sum = runs_in_ring(node, self.nodes, self.window)  # type: ignore[arg-type]
+        there = self.where[flow.source] if is_sum else ()
+        key = tuple(sorted({*there, *self.where[index]})), is_sum, node.is_replicated
+        bucket = self.rings.setdefault(key, _RingBucket())
+        bucket.entries.append(index)
+        bucket.num_bytes += node.part_bytes * node.num_parts
+        if bucket.num_bytes >= self.bucket_bytes:
+            self._reduce_ring(key)
+
+    def _reduce_ring(self, key: _RingKey) -> None:
+        """Sum a bucket of gradients round its devices, all-reduce every device's chunk with the other groups."""
+        bucket, (_, is_sum, is_replicated) = self.rings.pop(key), key
+        own: dict[int, set[int]] = {}
+        chunks: dict[int, int] = {}
+        for index in bucket.entries:
+            node, flow = self.nodes[index], self.nodes[index].flows[0]
+            source, parts = (flow.source, self.where[flow.source]) if is_sum else (index, self.where[index])
+            for i, d in enumerate(parts):
+                own.setdefault(d, set()).update(self.devices[d].providers[source, i])
+            for d in self.where[index]:
+                chunks[d] = chunks.get(d, 0) + node.part_bytes
+        label = f"ring {self.num_rings}"
+        self.num_rings += 1
+        made = {d: self.devices[d].latest(tasks) for d, tasks in own.items()}
+        done: dict[int, tuple[int, ...]] = made
+        if is_sum:
+            done = self._reduce_scatter(made, chunks, label, GRADIENT_GROUP)
+        self._gather_rings()  # of the bucket before, whose all-reduce took its time meanwhile
+        for d, tasks in done.items():
+            if self.has_replicas:
+                task = Task("collective", label, tasks, "dp", collective="all_reduce", num_bytes=chunks[d])
+                done[d] = (self.devices[d].append(task),)
+            self.devices[d].finals.update(done[d])
+        if is_replicated:
+            self.gathers.append(_Gather(label, done, chunks))
+
+    def _gather_rings(self) -> None:
+        """Hand the chunks of reduced buckets round their devices, all of which hold copies of the parameters."""
+        for gather in self.gathers:
+            members = sorted(gather.chunks)
+            has: dict[int, tuple[int, ...]] = dict(gather.done)
+            for step in range(len(members) - 1):
+                sent: dict[int, tuple[int, ...]] = {}
+                for r, here in enumerate(members):
+                    there, owner = members[(r + 1) % len(members)], members[(r - step) % len(members)]
+                    label = f"{gather.label} from {owner}.{step}"
+                    recv = self._carry(here, there, has[here], gather.chunks[owner], label, GRADIENT_GROUP)
+                    sent[there] = (recv,)
+                    self.devices[there].finals.add(recv)
+                has = sent
+        self.gathers = []
 
     # Gradients
 
@@ -263,7 +476,7 @@ class _Writer:
         waits = device.latest(deps)
         for other, size in copies.items():
             label = f"gradients.{d}.{device.num_buckets}"
-            recv = self._message(d, other, waits, size, label, GRADIENT_GROUP, {})
+            recv = self._carry(d, other, waits, size, label, GRADIENT_GROUP)
             self.devices[other].finals.add(recv)
         device.bucket, device.bucket_bytes = [], 0
         device.num_buckets += 1

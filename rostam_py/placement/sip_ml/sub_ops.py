@@ -44,13 +44,15 @@ class Flow:
     """What the sub-ops of a node read from an earlier node.
 
     source: node. key: what is read; parts that a device has received once it does not receive again.
-    num_bytes: of the whole, so that a pair moves what ``pair_bytes`` says.
+    num_bytes: of the whole, so that a pair moves what ``pair_bytes`` says. is_sum: parts are summands of one tensor;
+        each sub-op reads its slice of all of them.
     """
 
     source: int
     key: str
     relation: str
     num_bytes: float
+    is_sum: bool = False
 
     def pair_bytes(self, part: int, num_parts: int, source_part: int, num_source_parts: int) -> float:
         """Return the bytes that sub-op ``part`` of n reads of part ``source_part`` of m."""
@@ -341,7 +343,7 @@ class _Builder:
         if size == 0 or parts == 1:
             return index
         name = self.nodes[index].name
-        parts_in = Flow(index, f"inner {name}", EXCHANGE, size * parts)
+        parts_in = Flow(index, f"inner {name}", EXCHANGE, size * parts, is_sum=True)
         summed = self._append(SubOps(SUM, f"sum inside {name}", parts, (parts_in,), beside=index))
         flows = (Flow(summed, f"inner sum {name}", ALL, size), Flow(index, f"outputs {name}", SAME_PART, 0.0))
         return self._append(SubOps(SUM, f"all-reduced {name}", parts, flows, beside=index))
@@ -349,7 +351,7 @@ class _Builder:
     def _add_sum(self, tensor: int, home: int) -> None:
         parts = self.parts.sums[tensor].parts
         size = self.graph.tensors[tensor].num_bytes(self.batch) * self._factor(tensor)
-        flow = Flow(home, f"summands t{tensor}", EXCHANGE, size * parts)
+        flow = Flow(home, f"summands t{tensor}", EXCHANGE, size * parts, is_sum=True)
         name = f"sum of {self.nodes[home].name}"
         node = SubOps(SUM, name, parts, (flow,), beside=home, is_gradient=tensor in self.gradients)
         self.sum_of[tensor] = self._append(node)
@@ -367,7 +369,8 @@ class _Builder:
         is_replicated = layout.dim is WHOLE and layout.parts > 1
         self._append(
             SubOps(
-                GRADIENT, gradient.name, layout.parts, (Flow(source, f"gradient {gradient.name}", relation, moved),),
+                GRADIENT, gradient.name, layout.parts,
+                (Flow(source, f"gradient {gradient.name}", relation, moved, is_sum=made.dim == PARTIAL),),
                 shard=self.shard_of[gradient.name], part_bytes=math.ceil(size / layout.parts),
                 is_replicated=is_replicated, is_gradient=True,
             )

@@ -1,0 +1,50 @@
+"""Work: how the compute of an iteration is spread over the devices of a plan.
+
+Example:
+    plan.work_spread.describe()    # "work on 16 devices: busiest 11.3 ms of compute, 1.07 x the mean"
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rostam_py.plan.tasks import Stage
+from rostam_py.units import format_time
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSpread:
+    """Compute of one iteration: of the busiest device and on average [s]. num_idle: devices that compute nothing."""
+
+    num_devices: int
+    num_idle: int
+    busiest_s: float
+    mean_s: float
+
+    @property
+    def imbalance(self) -> float:
+        """Work of the busiest device over the mean; 1 if all have as much, or none any."""
+        return self.busiest_s / self.mean_s if self.mean_s > 0 else 1.0
+
+    def describe(self) -> str:
+        """Return the spread in words; idle devices are named."""
+        idle = f"; {self.num_idle:,} of them compute nothing" if self.num_idle else ""
+        return (
+            f"work on {self.num_devices:,} devices: busiest {format_time(self.busiest_s)} of compute,"
+            f" {self.imbalance:.2f} x the mean{idle}"
+        )
+
+
+def work_spread(stages: Sequence[Stage], num_devices: Sequence[int]) -> WorkSpread:
+    """Return how work is spread over stages, each run by so many devices.
+
+    Model: all kernels of an iteration, the optimizer's among them; slow parts of a machine are not counted.
+    Cost: tasks of all templates.
+    """
+    seconds = []
+    for stage in stages:
+        each = {name: sum(t.duration_s for t in stage.templates[name]) for name in stage.program.counts()}
+        seconds.append(sum(each[name] * count for name, count in stage.program.counts().items()))
+    total = sum(num_devices)
+    work = sum(s * n for s, n in zip(seconds, num_devices, strict=True))
+    idle = sum(n for s, n in zip(seconds, num_devices, strict=True) if s == 0)
+    return WorkSpread(total, idle, max(seconds, default=0.0), work / total if total else 0.0)
