@@ -1,7 +1,7 @@
 """Which network prices a report may hold against each other.
 
-A fabric's bill counts switches and cables of 400 Gb/s, as many a link as its bandwidth takes (MODEL 28), so that prices
-of networks of any bandwidth compare, as long as the list has all of their switches.
+A fabric's bill counts switches and cables of 400 Gb/s, as many per link as its bandwidth takes (MODEL 28), so that
+prices of networks of any bandwidth compare, as long as the list has all of their switches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars
 
 NETWORK = "network_usd"
-BASIS = "switches and cables of 400 Gb/s, ceil(bandwidth / 400 Gb/s) of them a link and plane"
+BASIS = "switches and cables of 400 Gb/s, ceil(bandwidth / 400 Gb/s) of them per link and plane"
 
 
 def priced(rows: polars.DataFrame) -> polars.DataFrame:

@@ -161,7 +161,7 @@ def test_one_front_of_network_prices_joins_all_bandwidths():
 def test_price_figures_say_what_the_prices_are_of():
     figure = _priced(_networks(("a", 400, 4.0, 9e5), ("b", 400, 5.0, 1e5)))
     assert figure.plotly.layout.xaxis.title.text == "price of the network in 400 Gb/s parts [thousand US$ of 2022]"
-    assert "ceil(bandwidth / 400 Gb/s) of them a link and plane" in figure.caption
+    assert "ceil(bandwidth / 400 Gb/s) of them per link and plane" in figure.caption
 
 
 def test_networks_that_the_price_list_does_not_cover_are_not_drawn():
@@ -184,7 +184,7 @@ def test_the_headline_compares_prices_of_networks_that_the_list_covers(other, is
     said = sweep_headline(_networks(("fast", 800, 1.0, 2e6), ("fast", 400, 2.0, 2e6), other))[0]
     where = f"near at {other[1]} Gb/s, US$ 500 thousand against US$ 2 million"
     assert (where in said) == is_said
-    assert ("ceil(bandwidth / 400 Gb/s) of them a link and plane" in said) == is_said
+    assert ("ceil(bandwidth / 400 Gb/s) of them per link and plane" in said) == is_said
 
 
 def test_cost_that_is_only_time_in_other_units_is_not_drawn(figures):
