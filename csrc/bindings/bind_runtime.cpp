@@ -3,10 +3,14 @@
 #include <pybind11/stl.h>
 
 #include <cstring>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/bindings.h"
 #include "bindings/layout.h"
+#include "control/registry.h"
 #include "runtime/flow_run.h"
 #include "runtime/session.h"
 #include "workload/freeze.h"
@@ -28,6 +32,15 @@ using Array = py::array_t<T, py::array::c_style | py::array::forcecast>;
 template <typename T>
 py::array_t<T> to_array(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
+}
+
+// (name, parameters) of each.
+using ControllerList = std::vector<std::pair<std::string, std::map<std::string, control::ParamValue>>>;
+
+runtime::Controllers make_controllers(const ControllerList& named) {
+  runtime::Controllers made;
+  for (const auto& [name, parameters] : named) made.push_back(control::make_controller(name, parameters));
+  return made;
 }
 
 void check_lengths(const char* what, py::ssize_t length, const std::vector<py::ssize_t>& others) {
@@ -180,8 +193,7 @@ py::dict result_dict(const SessionResult& result) {
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
                      int32_t min_iterations, int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
-                     bool shortcuts, const std::string& fidelity,
-                     const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                     bool shortcuts, const std::string& fidelity, const ControllerList& controllers,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
@@ -195,13 +207,11 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.enable_shortcuts = shortcuts;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
-  for (const auto& [time_ps, link, capacity] : link_events) {
-    options.events.push_back({SimTime::from_ps(time_ps), link, capacity});
-  }
+  runtime::Controllers made = make_controllers(controllers);
   SessionResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::run_session(graph, *routes, options);
+    result = runtime::run_session(graph, *routes, options, made);
   }
   return result_dict(result);
 }
@@ -209,22 +219,20 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
 py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
                    const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed,
-                   const std::vector<std::tuple<int64_t, int32_t, double>>& link_events,
+                   const ControllerList& controllers,
                    const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes, const std::string& fidelity) {
   std::vector<runtime::FlowSpec> flows;
   for (py::ssize_t f = 0; f < src.size(); ++f) {
     flows.push_back({src.at(f), dst.at(f), num_bytes.at(f), SimTime::from_ps(start_ps.at(f)), rate_cap.at(f),
                      stop_ps.at(f) < 0 ? SimTime::never() : SimTime::from_ps(stop_ps.at(f))});
   }
-  std::vector<folding::LinkEvent> links;
-  for (const auto& [time_ps, link, capacity] : link_events)
-    links.push_back({SimTime::from_ps(time_ps), link, capacity});
   std::vector<runtime::RerouteEvent> moves;
   for (const auto& [time_ps, flow, hash] : reroutes) moves.push_back({SimTime::from_ps(time_ps), flow, hash});
   runtime::FlowRunResult result;
   {
     py::gil_scoped_release release;
-    result = runtime::FlowRun(routes, num_accelerators, flows, links, moves, seed, fidelity).run();
+    result =
+        runtime::FlowRun(routes, num_accelerators, flows, make_controllers(controllers), moves, seed, fidelity).run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
@@ -277,9 +285,11 @@ void bind_runtime(py::module_& module) {
            py::arg("start_ps"), py::arg("slots"),
            "slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.")
       .def("freeze", &workload::freeze, "Checks and derives; nothing may be added after it.");
+  module.def("controller_names", &control::controller_names, "Names of the registered controllers.");
+  module.def("controller_summary", &control::controller_summary, py::arg("name"), "One line for lists.");
   module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
-             py::arg("seed") = 0, py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
+             py::arg("seed") = 0, py::arg("controllers") = ControllerList{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              py::arg("fidelity") = runtime::SessionOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
@@ -287,8 +297,7 @@ void bind_runtime(py::module_& module) {
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
              py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
              py::arg("seed") = 0, py::arg("fold") = true, py::arg("shortcuts") = true,
-             py::arg("fidelity") = runtime::SessionOptions().fidelity,
-             py::arg("link_events") = std::vector<std::tuple<int64_t, int32_t, double>>{},
+             py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");
 }

@@ -30,7 +30,11 @@ workload::SessionResult expand(const WeightedSystem& system, workload::SessionRe
   result.wire_received_bytes = spread(result.wire_received_bytes, system.device_stand_in);
   result.link_bytes = spread(result.link_bytes, system.link_stand_in);
   result.link_busy_s = spread(result.link_busy_s, system.link_stand_in);
-  result.total_link_bytes = spread(result.total_link_bytes, system.link_stand_in);
+  // Links that were added in the run follow those of the system, which is not folded then.
+  const std::vector<double> all_links = std::move(result.total_link_bytes);
+  result.total_link_bytes = spread(all_links, system.link_stand_in);
+  const auto num_links = static_cast<std::ptrdiff_t>(system.links.size());
+  result.total_link_bytes.insert(result.total_link_bytes.end(), all_links.begin() + num_links, all_links.end());
   // Every recorded device gets the entries of the simulated one that stands for it.
   std::vector<workload::TimelineEntry> timeline;
   for (const workload::TimelineEntry& entry : result.timeline) {

@@ -95,17 +95,14 @@ struct Colours {
   std::vector<uint64_t> device, link, channel;
 };
 
-Colours initial_colours(const TaskGraph& graph, const routing::RouteTable& routes,
-                        const std::vector<LinkEvent>& events) {
+Colours initial_colours(const TaskGraph& graph, const routing::RouteTable& routes, const Footprint& footprint) {
   Colours colours;
   for (const Device& device : graph.devices) {
     colours.device.push_back(mix(mix(uint64_t(device.program) << 32 | uint32_t(device.job)) + bits_of(device.slowdown) +
                                  mix(uint64_t(device.start.ps()))));
   }
   for (const double capacity : routes.links().capacities) colours.link.push_back(mix(bits_of(capacity)));
-  for (const LinkEvent& event : events) {
-    colours.link[event.link] += mix(mix(uint64_t(event.time.ps())) + bits_of(event.bytes_per_s));
-  }
+  for (const Footprint::Link& touched : footprint.links) colours.link[touched.link] += touched.label;
   return colours;
 }
 
@@ -243,12 +240,13 @@ WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::R
 }
 
 WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
-                    const std::vector<LinkEvent>& events) {
+                    const Footprint& footprint) {
   // Routes with lanes are not quotients: planes that differ are simulated one by one.
-  if (!routes.is_hash_free() || routes.planes().size() > 1) return unfolded(std::move(graph), routes);
+  const bool is_open = footprint.is_any || !routes.is_hash_free() || routes.planes().size() > 1;
+  if (is_open) return unfolded(std::move(graph), routes);
   SystemBuilder builder(*graph, routes);
   if (!builder.build()) return unfolded(std::move(graph), routes);
-  Colours colours = initial_colours(*graph, routes, events);
+  Colours colours = initial_colours(*graph, routes, footprint);
   size_t num_classes = 0;
   for (int round = 0; round < kMaxRounds; ++round) {
     refine_once(builder.system, colours);

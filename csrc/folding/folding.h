@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "folding/footprint.h"
 #include "folding/weighted_system.h"
 #include "routing/route_table.h"
 #include "workload/session_result.h"
@@ -20,20 +21,13 @@ namespace rostam::folding {
 
 using workload::TaskGraph;
 
-// A capacity change of one engine link during the run.
-struct LinkEvent {
-  SimTime time;
-  int32_t link = 0;
-  double bytes_per_s = 0;
-};
-
 // Every device and link simulated.
 WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes);
 
-// The coarsest equitable partition, or the identity where routes are hashed, refinement does not pay, or the
-// system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
+// The coarsest equitable partition, or the identity where routes are hashed, any link may change, refinement does not
+// pay, or the system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
 WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
-                    const std::vector<LinkEvent>& events);
+                    const Footprint& footprint);
 
 // The way back out: what a session of the system measured, as results of all devices and engine links. `recorded` are
 // the devices whose timeline is wanted.

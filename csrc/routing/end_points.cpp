@@ -32,6 +32,19 @@ EndPoints::EndPoints(const RouteTable& routes) {
   net_.assign(static_cast<size_t>(num_accelerators), 0.0);
 }
 
+void EndPoints::add_link(int32_t src, int32_t dst) {
+  const auto num_accelerators = static_cast<int32_t>(net_.size());
+  if (src < 0 || src >= num_accelerators || dst < 0 || dst >= num_accelerators || src == dst) {
+    ROSTAM_THROW(ConfigError, "a link from accelerator " << src << " to " << dst
+                                                         << " is added; ends must differ and be 0 to "
+                                                         << num_accelerators - 1);
+  }
+  ends_.push_back({src, 1.0});
+  ends_.push_back({dst, -1.0});
+  first_.push_back(static_cast<uint32_t>(ends_.size()));
+  num_planes_.push_back(1);
+}
+
 void EndPoints::check_route(const Route& route, int32_t src, int32_t dst) {
   const LinkShare* links = route.links.data();
   if (route.lanes.empty()) check_links(links, links + route.links.size(), src, dst);

@@ -14,6 +14,9 @@ class EndPoints {
  public:
   explicit EndPoints(const RouteTable& routes);
 
+  // A link that is added in a run, between two accelerators.
+  void add_link(int32_t src, int32_t dst);
+
   // Throws: InternalError unless the route starts at accelerator `src` and ends at `dst`, with all of the transfer; of
   // a route with lanes each lane.
   void check_route(const Route& route, int32_t src, int32_t dst);

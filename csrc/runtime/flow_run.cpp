@@ -5,15 +5,16 @@
 namespace rostam::runtime {
 
 FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
-                 std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
-                 const std::string& fidelity)
+                 std::vector<std::unique_ptr<control::Controller>> controllers, std::vector<RerouteEvent> reroutes,
+                 uint64_t seed, const std::string& fidelity)
     : routes_(std::move(routes)),
       flows_(std::move(flows)),
-      link_events_(std::move(link_events)),
+      controllers_(std::move(controllers)),
       reroutes_(std::move(reroutes)),
       end_points_(*routes_),
-      events_(*this),
+      events_(*this, &FlowRun::on_event),
       network_(network::make_network(fidelity, queue_, network::LinkTable(routes_->links()), *this)),
+      control_(controllers_, queue_, *this, end_points_),
       ids_(flows_.size(), 0),
       is_active_(flows_.size(), 0),
       is_cut_(flows_.size(), 0) {
@@ -34,12 +35,13 @@ FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accele
     }
   }
   for (size_t f = 0; f < flows_.size(); ++f) hashes_.push_back(mix(seed + f));
-  for (size_t e = 0; e < link_events_.size(); ++e) {
-    if (link_events_[e].link < 0 || link_events_[e].link >= num_links) {
-      ROSTAM_THROW(ConfigError, "an event names link " << link_events_[e].link << "; links are 0 to " << num_links - 1);
+  for (const auto& controller : controllers_) {
+    for (const folding::Footprint::Link& touched : controller->footprint().links) {
+      if (touched.link >= 0 && touched.link < num_links) continue;
+      ROSTAM_THROW(ConfigError, "an event names link " << touched.link << "; links are 0 to " << num_links - 1);
     }
-    schedule(link_events_[e].time, Kind::kLink, e);
   }
+  control_.begin();
   for (size_t e = 0; e < reroutes_.size(); ++e) {
     if (reroutes_[e].flow < 0 || reroutes_[e].flow >= num_flows) {
       ROSTAM_THROW(ConfigError, "a reroute names flow " << reroutes_[e].flow << "; flows are 0 to " << num_flows - 1);
@@ -56,38 +58,70 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
   queue_.schedule(time, Priority::kNormal, &events_, static_cast<uint64_t>(kind) << 60 | index);
 }
 
-network::RouteId FlowRun::add_route(int32_t flow, uint64_t hash) {
+network::RouteId FlowRun::add_route(int32_t flow) {
   const FlowSpec& spec = flows_[flow];
-  const routing::Route route = *routes_->route_of({spec.src, spec.dst, hash});
+  const auto set = set_routes_.find({spec.src, spec.dst});
+  const routing::Route route =
+      set != set_routes_.end() ? set->second : *routes_->route_of({spec.src, spec.dst, hashes_[flow]});
   end_points_.check_route(route, spec.src, spec.dst);
   return network_->add_route(route, static_cast<uint64_t>(flow));
 }
 
 void FlowRun::on_event(uint64_t payload) {
   const size_t index = payload & ((uint64_t{1} << 60) - 1);
-  const Kind kind = static_cast<Kind>(payload >> 60);
-  if (kind == Kind::kLink) {
-    network_->set_capacity(link_events_[index].link, link_events_[index].bytes_per_s);
-  } else if (kind == Kind::kReroute) {
-    const RerouteEvent& event = reroutes_[index];
-    hashes_[event.flow] = event.hash;  // holds for a flow that starts later, too
-    if (is_active_[event.flow]) network_->set_route(ids_[event.flow], add_route(event.flow, event.hash));
-  } else if (kind == Kind::kStop) {
-    if (!is_active_[index]) return;
-    is_active_[index] = 0;
-    is_cut_[index] = 1;
-    result_.bytes_left[index] = network_->backlog(ids_[index]);
-    network_->cancel(ids_[index]);
-  } else {
-    const network::RouteId route = add_route(static_cast<int32_t>(index), hashes_[index]);
-    ids_[index] = network_->start({route, flows_[index].bytes, index, flows_[index].rate_cap});
-    is_active_[index] = 1;
+  switch (static_cast<Kind>(payload >> 60)) {
+    case Kind::kStart:
+      return start(index);
+    case Kind::kStop:
+      return stop(index);
+    case Kind::kReroute:
+      hashes_[reroutes_[index].flow] = reroutes_[index].hash;  // holds for a flow that starts later, too
+      return move(static_cast<size_t>(reroutes_[index].flow));
   }
+}
+
+void FlowRun::start(size_t flow) {
+  const network::RouteId route = add_route(static_cast<int32_t>(flow));
+  ids_[flow] = network_->start({route, flows_[flow].bytes, flow, flows_[flow].rate_cap});
+  is_active_[flow] = 1;
+  tell(control::kFlowStart, flow);
+}
+
+// Onto the route that it has now.
+void FlowRun::move(size_t flow) {
+  if (is_active_[flow]) network_->set_route(ids_[flow], add_route(static_cast<int32_t>(flow)));
+}
+
+void FlowRun::stop(size_t flow) {
+  if (!is_active_[flow]) return;
+  is_active_[flow] = 0;
+  is_cut_[flow] = 1;
+  result_.bytes_left[flow] = network_->backlog(ids_[flow]);
+  network_->cancel(ids_[flow]);
+  tell(control::kFlowEnd, flow);
+}
+
+void FlowRun::set_route(const routing::Route& route) {
+  set_routes_[{route.src, route.dst}] = route;
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    if (flows_[f].src == route.src && flows_[f].dst == route.dst) move(f);
+  }
+}
+
+void FlowRun::tell(control::EventKind kind, size_t flow) {
+  if (!control_.hears(kind)) return;
+  control::Event event;
+  event.kind = kind;
+  event.src = flows_[flow].src;
+  event.dst = flows_[flow].dst;
+  event.bytes = flows_[flow].bytes;
+  control_.tell(event);
 }
 
 void FlowRun::on_sent(uint64_t token) {
   is_active_[token] = 0;
   result_.sent_ps[token] = queue_.now().ps();
+  tell(control::kFlowEnd, token);
 }
 
 void FlowRun::on_delivered(uint64_t token) { result_.delivered_ps[token] = queue_.now().ps(); }
@@ -99,6 +133,7 @@ FlowRunResult FlowRun::run() {
   result_.link_bytes = std::move(stats.link_bytes);
   result_.num_solves = stats.num_solves;
   check_accelerators();
+  result_.link_bytes.resize(routes_->links().capacities.size());  // without links that were added
   return std::move(result_);
 }
 

@@ -5,17 +5,19 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "folding/folding.h"
 #include "network/registry.h"
 #include "routing/end_points.h"
+#include "routing/route_table.h"
+#include "runtime/control_host.h"
+#include "runtime/member_event.h"
 
 namespace rostam::runtime {
-
-using folding::LinkEvent;
 
 struct FlowSpec {
   int32_t src = 0;
@@ -42,44 +44,46 @@ struct FlowRunResult {
   std::vector<std::string> checks;  // conservation laws that were checked and held
 };
 
-class FlowRun : public network::NetworkClient {
+class FlowRun : public network::NetworkClient, public ControlTarget {
  public:
   // Throws: ConfigError for accelerators, links, flows or bytes out of range, NoRouteError for a cut pair.
   FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
-          std::vector<LinkEvent> link_events, std::vector<RerouteEvent> reroutes, uint64_t seed,
-          const std::string& fidelity);
+          std::vector<std::unique_ptr<control::Controller>> controllers, std::vector<RerouteEvent> reroutes,
+          uint64_t seed, const std::string& fidelity);
 
   // Throws: DeadlockError if flows are left on links of capacity 0.
   FlowRunResult run();
 
   void on_sent(uint64_t token) override;
   void on_delivered(uint64_t token) override;
+  network::Network& network() override { return *network_; }
+  network::NetworkStats stats() override { return network_->stats(); }
+  int32_t simulated_link(int32_t link) const override { return link; }
+  void set_route(const routing::Route& route) override;
 
  private:
-  enum class Kind : uint64_t { kStart = 0, kLink = 1, kReroute = 2, kStop = 3 };
-  class Events : public EventHandler {
-   public:
-    explicit Events(FlowRun& owner) : owner_(owner) {}
-    void on_event(uint64_t payload) override { owner_.on_event(payload); }
-
-   private:
-    FlowRun& owner_;
-  };
+  enum class Kind : uint64_t { kStart = 0, kReroute = 1, kStop = 2 };
   void on_event(uint64_t payload);
   void schedule(SimTime time, Kind kind, size_t index);
-  network::RouteId add_route(int32_t flow, uint64_t hash);
+  network::RouteId add_route(int32_t flow);
+  void start(size_t flow);
+  void move(size_t flow);
+  void stop(size_t flow);
+  void tell(control::EventKind kind, size_t flow);
   void check_all_arrived() const;
   void check_accelerators();
 
   std::shared_ptr<routing::RouteTable> routes_;
   std::vector<FlowSpec> flows_;
-  std::vector<LinkEvent> link_events_;
+  std::vector<std::unique_ptr<control::Controller>> controllers_;
   std::vector<RerouteEvent> reroutes_;
   std::vector<uint64_t> hashes_;  // per flow: selects its path, by the seed or the last reroute
   routing::EndPoints end_points_;
   EventQueue queue_;
-  Events events_;
+  MemberEvent<FlowRun> events_;
   std::unique_ptr<network::Network> network_;
+  ControlHost control_;
+  std::map<std::pair<int32_t, int32_t>, routing::Route> set_routes_;  // by controllers
   std::vector<network::TransferId> ids_;
   std::vector<uint8_t> is_active_;
   std::vector<uint8_t> is_cut_;

@@ -7,7 +7,8 @@
 namespace rostam::runtime {
 
 Messenger::Messenger(const folding::WeightedSystem& system, const routing::RouteTable& routes,
-                     const SessionOptions& options, EventQueue& queue, Ledger& ledger, MessageClient& client)
+                     const SessionOptions& options, EventQueue& queue, Ledger& ledger, routing::EndPoints& end_points,
+                     MessageClient& client)
     : system_(system),
       route_table_(routes),
       options_(options),
@@ -16,7 +17,7 @@ Messenger::Messenger(const folding::WeightedSystem& system, const routing::Route
       client_(client),
       late_arrivals_(*this, &Messenger::on_delivered),
       network_(network::make_network(options.fidelity, queue, system.links, *this)),
-      end_points_(routes),
+      end_points_(end_points),
       routes_(system.channels.size(), kNoRoute) {
   for (const workload::Device& device : system.devices) last_routes_.emplace_back(device.slots.size());
 }
@@ -46,6 +47,38 @@ void Messenger::send(int32_t index) {
   Message& message = messages_[index];  // the watcher may have made more
   message.is_sending = true;
   message.transfer = network_->start({route, wire_bytes(message.bytes), static_cast<uint64_t>(index)});
+  if (control_ != nullptr) tell_controllers(control::kFlowStart, message);
+}
+
+void Messenger::tell_controllers(control::EventKind kind, const Message& message) {
+  control::Event event;
+  event.kind = kind;
+  event.src = system_.devices[message.source].accelerator;
+  event.dst = system_.graph->devices[message.peer].accelerator;
+  event.bytes = message.bytes;
+  control_->tell(event);
+}
+
+void Messenger::set_route(const routing::Route& route) {
+  ROSTAM_CHECK(watcher_ == nullptr && !system_.is_folded, "a route is set where shortcuts or folding rely on routes");
+  set_routes_[{route.src, route.dst}] = route;
+  for (int32_t d = 0; d < static_cast<int32_t>(system_.devices.size()); ++d) {
+    if (system_.devices[d].accelerator != route.src) continue;
+    for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) {
+      for (const int32_t peer : system_.channels.destinations(d, slot)) {
+        if (system_.graph->devices[peer].accelerator != route.dst) continue;
+        routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
+        last_routes_[d][slot] = LastRoute();
+      }
+    }
+  }
+  for (Message& message : messages_) {
+    const bool is_meant = message.is_sending && system_.devices[message.source].accelerator == route.src &&
+                          system_.graph->devices[message.peer].accelerator == route.dst;
+    if (!is_meant) continue;
+    message.route = route_of(message.source, message.slot, message.peer);
+    network_->set_route(message.transfer, message.route);
+  }
 }
 
 void Messenger::resume(int32_t index, SimTime started) {
@@ -78,6 +111,8 @@ routing::Route Messenger::make_route(int32_t d, int32_t slot, int32_t peer) {
   if (system_.is_folded) return system_.routes[system_.channels.find(d, slot, peer)];
   const int32_t from = system_.devices[d].accelerator, to = system_.graph->devices[peer].accelerator;
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
+  const auto set = set_routes_.find({from, to});
+  if (set != set_routes_.end()) return set->second;
   const auto rank = static_cast<uint64_t>(system_.channels.rank_in_pair(d, slot, peer));
   routing::Route route = *route_table_.route_of({from, to, mix(mix(options_.seed + rank) + pack(from, to))});
   end_points_.check_route(route, from, to);
@@ -90,6 +125,7 @@ void Messenger::on_sent(uint64_t token) {
   if (watcher_ != nullptr) watcher_->after_sent(message.route);
   ledger_.count_on_wire(message.source, message.target, static_cast<double>(wire_bytes(message.bytes)));
   ledger_.count_sent(message.source, message.iteration, message.category, message.bytes);
+  if (control_ != nullptr) tell_controllers(control::kFlowEnd, message);
   client_.on_sent(message);
 }
 

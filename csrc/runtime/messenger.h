@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "network/registry.h"
 #include "routing/end_points.h"
 #include "routing/route_table.h"
+#include "runtime/control_host.h"
 #include "runtime/ledger.h"
 #include "runtime/mailbox_key.h"
 #include "runtime/member_event.h"
@@ -60,9 +63,11 @@ class RouteWatcher {
 class Messenger : public network::NetworkClient {
  public:
   Messenger(const folding::WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
-            EventQueue& queue, Ledger& ledger, MessageClient& client);
+            EventQueue& queue, Ledger& ledger, routing::EndPoints& end_points, MessageClient& client);
 
   void watch(RouteWatcher& watcher) { watcher_ = &watcher; }
+  // Tells controllers of flows.
+  void tell(ControlHost& control) { control_ = &control; }
 
   // A fresh message from a simulated device to a peer of its slot; valid until the next call.
   int32_t make(int32_t source, int32_t slot, int32_t peer);
@@ -73,6 +78,9 @@ class Messenger : public network::NetworkClient {
   void resume(int32_t message, SimTime started);
   // The message has left its source; it arrives at `time`.
   void deliver_at(int32_t message, SimTime time);
+
+  // Messages from route.src to route.dst take it from now on, those under way too. REQUIRES: nobody watches.
+  void set_route(const routing::Route& route);
 
   // The route of a channel, hashed once for each as a connection's five-tuple is.
   routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
@@ -94,6 +102,7 @@ class Messenger : public network::NetworkClient {
     int32_t peer = -1;
     network::RouteId route = kNoRoute;
   };
+  void tell_controllers(control::EventKind kind, const Message& message);
   network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
 
   const folding::WeightedSystem& system_;
@@ -103,13 +112,15 @@ class Messenger : public network::NetworkClient {
   Ledger& ledger_;
   MessageClient& client_;
   RouteWatcher* watcher_ = nullptr;
+  ControlHost* control_ = nullptr;
   MemberEvent<Messenger> late_arrivals_;
   std::unique_ptr<network::Network> network_;
-  routing::EndPoints end_points_;
+  routing::EndPoints& end_points_;
   std::vector<Message> messages_;
   std::vector<int32_t> free_;
-  std::vector<network::RouteId> routes_;             // per channel
-  std::vector<std::vector<LastRoute>> last_routes_;  // per slot of every device
+  std::map<std::pair<int32_t, int32_t>, routing::Route> set_routes_;  // by controllers, between accelerators
+  std::vector<network::RouteId> routes_;                              // per channel
+  std::vector<std::vector<LastRoute>> last_routes_;                   // per slot of every device
 };
 
 }  // namespace rostam::runtime

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "folding/folding.h"
+#include "sim/sim_time.h"
 
 namespace rostam::runtime {
 
@@ -17,10 +17,9 @@ struct SessionOptions {
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
   uint64_t seed = 0;
-  std::string fidelity = "flow";  // the engine
-  bool enable_folding = true;     // false: every device is simulated; so it is where the engine cannot fold
-  bool enable_shortcuts = true;   // false: every message is; so it is where the engine is not exact when alone
-  std::vector<folding::LinkEvent> events;
+  std::string fidelity = "flow";          // the engine
+  bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
+  bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
 };
 

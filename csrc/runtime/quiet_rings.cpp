@@ -8,9 +8,8 @@
 
 namespace rostam::runtime {
 
-QuietRings::QuietRings(const WeightedSystem& system, const std::vector<LinkEvent>& events,
-                       const RingTable::RouteFunction& route)
-    : table_(system, events, route) {
+QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint, const RingTable::RouteFunction& route)
+    : table_(system, footprint, route) {
   for (const Ring& ring : table_.rings()) {
     rings_.emplace_back(ring);
     rings_.back().loads.resize(ring.devices.size());

@@ -54,7 +54,7 @@ class QuietRings {
     std::vector<InFlight> messages;
   };
 
-  QuietRings(const WeightedSystem& system, const std::vector<LinkEvent>& events, const RingTable::RouteFunction& route);
+  QuietRings(const WeightedSystem& system, const Footprint& footprint, const RingTable::RouteFunction& route);
 
   const RingTable& table() const { return table_; }
   const Ring& ring(int32_t ring) const { return rings_[ring]; }

@@ -7,10 +7,10 @@
 
 namespace rostam::runtime {
 
-RingRunner::RingRunner(const RunnerParts& parts)
+RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint)
     : parts_(parts),
       stepwise_(parts),
-      rings_(parts.system, parts.options.events,
+      rings_(parts.system, footprint,
              [&parts](int32_t d, int32_t slot, int32_t peer) { return parts.messenger.make_route(d, slot, peer); }),
       ends_(*this, &RingRunner::end_quietly) {
   parts.messenger.watch(*this);

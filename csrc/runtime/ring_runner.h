@@ -13,7 +13,7 @@ namespace rostam::runtime {
 class RingRunner : public CollectiveRunner, public RouteWatcher {
  public:
   // Watches the messenger of `parts`.
-  explicit RingRunner(const RunnerParts& parts);
+  RingRunner(const RunnerParts& parts, const Footprint& footprint);
 
   void join(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void on_sent(const Message& message) override { stepwise_.on_sent(message); }

@@ -93,14 +93,14 @@ size_t add_routes(const WeightedSystem& system, const RingTable::RouteFunction& 
 
 }  // namespace
 
-RingTable::RingTable(const WeightedSystem& system, const std::vector<LinkEvent>& events, const RouteFunction& route)
+RingTable::RingTable(const WeightedSystem& system, const Footprint& footprint, const RouteFunction& route)
     : owner_(system.links.size(), kNone) {
   const auto num_devices = static_cast<int32_t>(system.devices.size());
   for (int32_t d = 0; d < num_devices; ++d) {
     first_rank_.push_back(ranks_.size());
     ranks_.resize(ranks_.size() + system.devices[d].slots.size());
   }
-  for (const LinkEvent& event : events) owner_[system.link_stand_in[event.link]] = kChanging;
+  for (const Footprint::Link& touched : footprint.links) owner_[system.link_stand_in[touched.link]] = kChanging;
   std::vector<Ring> found = find_rings(system);
   size_t num_hops = 0;
   for (Ring& ring : found) {

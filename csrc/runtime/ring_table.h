@@ -9,7 +9,7 @@
 
 namespace rostam::runtime {
 
-using folding::LinkEvent;
+using folding::Footprint;
 using folding::WeightedSystem;
 
 struct Ring {
@@ -31,9 +31,9 @@ class RingTable {
     int32_t position = 0;
   };
 
-  // Finds the rings; of rings that share a link the smaller one is taken. Links that `events` change make none.
+  // Finds the rings; of rings that share a link the smaller one is taken. Links of the footprint make none.
   // Cost: the rings' channels x links a route; above 4 M of them no further ring is taken.
-  RingTable(const WeightedSystem& system, const std::vector<LinkEvent>& events, const RouteFunction& route);
+  RingTable(const WeightedSystem& system, const Footprint& footprint, const RouteFunction& route);
 
   const std::vector<Ring>& rings() const { return rings_; }
 

@@ -1,6 +1,7 @@
 // The way into sessions: checks options, folds, runs, unfolds, and checks what only the whole system shows.
 #include <utility>
 
+#include "folding/folding.h"
 #include "runtime/session.h"
 
 namespace rostam::runtime {
@@ -15,13 +16,6 @@ void check_options(const workload::TaskGraph& graph, const routing::RouteTable& 
   if (options.min_iterations < 1 || options.max_iterations < options.min_iterations) {
     ROSTAM_THROW(ConfigError, "iterations " << options.min_iterations << " to " << options.max_iterations
                                             << "; both must be >= 1 and in order");
-  }
-  const auto num_links = static_cast<int32_t>(routes.links().capacities.size());
-  for (const folding::LinkEvent& event : options.events) {
-    if (event.link < 0 || event.link >= num_links || !(event.bytes_per_s >= 0) || event.time < SimTime::zero()) {
-      ROSTAM_THROW(ConfigError, "event at " << event.time.seconds() << " s sets link " << event.link << " to "
-                                            << event.bytes_per_s << " bytes/s; links are 0 to " << num_links - 1);
-    }
   }
   const auto num_devices = static_cast<int32_t>(graph.devices.size());
   for (const int32_t device : options.timeline_devices) {
@@ -38,26 +32,38 @@ void check_options(const workload::TaskGraph& graph, const routing::RouteTable& 
 
 // MODEL K29, over the whole run on one plane.
 void check_accelerators(const workload::TaskGraph& graph, const routing::RouteTable& routes,
-                        const SessionResult& result) {
+                        const SessionResult& result, const routing::EndPoints& end_points) {
   const auto num_accelerators = static_cast<size_t>(routes.num_accelerators());
   std::vector<double> sent(num_accelerators), received(num_accelerators);
   for (size_t d = 0; d < graph.devices.size(); ++d) {
     sent[graph.devices[d].accelerator] += result.wire_sent_bytes[d];
     received[graph.devices[d].accelerator] += result.wire_received_bytes[d];
   }
-  routing::EndPoints(routes).check_bytes(result.total_link_bytes, sent, received);
+  end_points.check_bytes(result.total_link_bytes, sent, received);
+}
+
+// Footprints are read before sessions see them: folding needs their links.
+void check_footprint(const folding::Footprint& footprint, int32_t num_links) {
+  for (const folding::Footprint::Link& touched : footprint.links) {
+    if (touched.link >= 0 && touched.link < num_links) continue;
+    ROSTAM_THROW(ConfigError, "a controller may touch link " << touched.link << "; links are 0 to " << num_links - 1);
+  }
 }
 
 }  // namespace
 
 SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, const routing::RouteTable& routes,
-                          const SessionOptions& options) {
+                          const SessionOptions& options, Controllers& controllers) {
   check_options(*graph, routes, options);
+  const folding::Footprint footprint = footprint_of(controllers);
+  check_footprint(footprint, static_cast<int32_t>(routes.links().capacities.size()));
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
   const bool folds = options.enable_folding && traits.can_fold;
-  const WeightedSystem system = folds ? folding::fold(graph, routes, options.events) : folding::unfolded(graph, routes);
-  SessionResult result = folding::expand(system, Session(system, routes, options).run(), options.timeline_devices);
-  check_accelerators(*graph, routes, result);
+  const WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
+  routing::EndPoints end_points(routes);
+  SessionResult simulated = Session(system, routes, options, controllers, end_points).run();
+  SessionResult result = folding::expand(system, std::move(simulated), options.timeline_devices);
+  check_accelerators(*graph, routes, result, end_points);
   result.checks = {"bytes sent = bytes received", "collective bytes = closed form",
                    "routes join the ends of their messages",
                    "links of every accelerator carry what it sends, receives and forwards"};

@@ -6,7 +6,8 @@
 
 namespace rostam::runtime {
 
-Session::Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options)
+Session::Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
+                 Controllers& controllers, routing::EndPoints& end_points)
     : system_(system),
       options_(options),
       instances_(system, options.max_iterations),
@@ -15,26 +16,37 @@ Session::Session(const WeightedSystem& system, const routing::RouteTable& routes
       ledger_(system, jobs_),
       breakdown_(system, jobs_, participations_),
       scheduler_({system, options, queue_, path_, instances_, jobs_, breakdown_, *this, *this}),
-      messenger_(system, routes, options, queue_, ledger_, *this),
+      messenger_(system, routes, options, queue_, ledger_, end_points, *this),
       mailboxes_(system, queue_, path_, instances_, messenger_, scheduler_),
-      link_events_(*this, &Session::apply_event) {
+      control_(controllers, queue_, *this, end_points) {
   const RunnerParts parts = {system,          options,    queue_,  path_,      instances_,
                              participations_, messenger_, ledger_, breakdown_, scheduler_};
-  if (options.enable_shortcuts && network::engine_traits(options.fidelity).exact_when_alone) {
-    runner_ = std::make_unique<RingRunner>(parts);
+  const folding::Footprint footprint = footprint_of(controllers);
+  const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
+  if (options.enable_shortcuts && is_exact && !footprint.is_any) {
+    runner_ = std::make_unique<RingRunner>(parts, footprint);
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
+  if (control_.hears(control::kFlowStart | control::kFlowEnd)) messenger_.tell(control_);
   // Capacities that change at time 0 hold for everything that starts then.
-  for (size_t e = 0; e < options.events.size(); ++e) {
-    queue_.schedule(options.events[e].time, Priority::kNormal, &link_events_, e);
-  }
+  control_.begin();
   scheduler_.start();
 }
 
-void Session::apply_event(uint64_t index) {
-  const folding::LinkEvent& event = options_.events[index];
-  messenger_.network().set_capacity(system_.link_stand_in[event.link], event.bytes_per_s);
+folding::Footprint footprint_of(const Controllers& controllers) {
+  folding::Footprint all;
+  for (const auto& controller : controllers) {
+    const folding::Footprint one = controller->footprint();
+    all.is_any = all.is_any || one.is_any;
+    all.links.insert(all.links.end(), one.links.begin(), one.links.end());
+  }
+  return all;
+}
+
+int32_t Session::simulated_link(int32_t link) const {
+  const auto num_links = static_cast<int32_t>(system_.link_stand_in.size());
+  return link >= 0 && link < num_links ? system_.link_stand_in[link] : link;  // added ones stand for themselves
 }
 
 void Session::start_collective(const TaskRef& task, const CriticalPath::Ref& cause) { runner_->join(task, cause); }
@@ -59,6 +71,11 @@ void Session::on_delivered(Message& message) {
 
 void Session::on_iteration_end(int32_t job) {
   if (job == 0) ledger_.end_iteration(stats());
+  if (!control_.hears(control::kIterationEnd)) return;
+  control::Event event;
+  event.kind = control::kIterationEnd;
+  event.job = job;
+  control_.tell(event);
 }
 
 network::NetworkStats Session::stats() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/control_host.h"
 #include "runtime/mailboxes.h"
 #include "runtime/scheduler.h"
 #include "runtime/stepwise_runner.h"
@@ -14,10 +15,16 @@ namespace rostam::runtime {
 
 using workload::SessionResult;
 
-class Session : public MessageClient, public TaskStarter, public IterationClient {
+using Controllers = std::vector<std::unique_ptr<control::Controller>>;
+
+// What controllers may touch, all together.
+folding::Footprint footprint_of(const Controllers& controllers);
+
+class Session : public MessageClient, public TaskStarter, public IterationClient, public ControlTarget {
  public:
-  // `system`, `routes` and `options` must outlive the session.
-  Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options);
+  // All arguments must outlive the session.
+  Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
+          Controllers& controllers, routing::EndPoints& end_points);
 
   // Runs once. The result is that of the system's own devices and links, without its checks.
   // Throws: DeadlockError (up to ten blocked tasks), NoRouteError, ConfigError for what simulated time or 64-bit sums
@@ -30,13 +37,14 @@ class Session : public MessageClient, public TaskStarter, public IterationClient
   void start_send(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void await_message(const TaskRef& task) override;
   void on_iteration_end(int32_t job) override;
+  network::Network& network() override { return messenger_.network(); }
+  network::NetworkStats stats() override;
+  int32_t simulated_link(int32_t link) const override;
+  void set_route(const routing::Route& route) override { messenger_.set_route(route); }
 
  private:
-  void apply_event(uint64_t index);
   void run_events();
   [[noreturn]] void throw_deadlock();
-  // What the engine and the runner have carried up to now.
-  network::NetworkStats stats();
   SessionResult collect();
 
   const WeightedSystem& system_;
@@ -52,12 +60,12 @@ class Session : public MessageClient, public TaskStarter, public IterationClient
   Messenger messenger_;
   Mailboxes mailboxes_;
   std::unique_ptr<CollectiveRunner> runner_;
-  MemberEvent<Session> link_events_;
+  ControlHost control_;
 };
 
 // Folds the graph if the options and the engine allow it, runs it, and unfolds the result; checks MODEL K29.
 // Throws: as Session::run; ConfigError if the graph is not frozen or an option is out of range.
 SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, const routing::RouteTable& routes,
-                          const SessionOptions& options);
+                          const SessionOptions& options, Controllers& controllers);
 
 }  // namespace rostam::runtime

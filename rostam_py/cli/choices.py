@@ -20,6 +20,7 @@ LIST_KINDS = {
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
+    "controllers": "what acts on a running network",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
 DEFAULT_STRATEGY = "default"

@@ -29,7 +29,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
-        "fidelities": _fidelities, "convergence": _convergence,
+        "fidelities": _fidelities, "controllers": _controllers, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
         if kind not in listers:
@@ -145,6 +145,12 @@ def _fidelities() -> list[Row]:
     from rostam_py.simulation import fidelities
 
     return [{"fidelity": name, "what": what} for name, what in fidelities().items()]
+
+
+def _controllers() -> list[Row]:
+    from rostam_py.simulation import controllers
+
+    return [{"controller": name, "what": what} for name, what in controllers().items()]
 
 
 def _convergence() -> list[Row]:

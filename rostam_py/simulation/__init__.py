@@ -1,6 +1,7 @@
 """Simulation: plans, collectives and flows on a fabric, run by the C++ core."""
 
 from rostam_py.simulation.collective import CollectiveResult, collective_names, run_collective
+from rostam_py.simulation.controllers import controllers
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.engines import engines, fidelities
 from rostam_py.simulation.events import LinkBandwidth, Reroute
@@ -10,5 +11,5 @@ from rostam_py.simulation.simulate import simulate
 
 __all__ = [
     "CollectiveResult", "CriticalPath", "FlowsResult", "LinkBandwidth", "LinkLoad", "Reroute", "RunResult", "Segment",
-    "collective_names", "engines", "fidelities", "run_collective", "run_flows", "simulate",
+    "collective_names", "controllers", "engines", "fidelities", "run_collective", "run_flows", "simulate",
 ]  # fmt: skip

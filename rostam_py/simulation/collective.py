@@ -20,7 +20,7 @@ from rostam_py.collectives.rank_groups import check_shapes
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import ANALYTIC, check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list, time_ps
+from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
@@ -101,6 +101,7 @@ def run_collective(
     grid: tuple[int, int] | None = None,
     start_s: Mapping[int, float] | Sequence[float] | None = None,
     events: Sequence[Any] = (),
+    controllers: Sequence[Any] = (),
 ) -> CollectiveResult:
     """Run one collective over ``ranks`` and return its time and traffic.
 
@@ -117,7 +118,8 @@ def run_collective(
         hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time a rank, or {rank: time} where the rest starts at 0.
-        events: LinkBandwidth changes.
+        events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on the network meanwhile
+        (rostam list controllers).
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
@@ -142,9 +144,9 @@ def run_collective(
     members, count, shape = placed, len(placed), key.grid
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
-        if events or start_s is not None:
+        if events or controllers or start_s is not None:
             raise ConfigError(
-                "fidelity='analytic' knows neither events nor start_s; use an engine, fidelity='flow' say"
+                "fidelity='analytic' knows neither events, controllers nor start_s; use an engine, fidelity='flow' say"
             )
         return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
@@ -156,10 +158,10 @@ def run_collective(
     slots[:, 0, 1] = np.arange(count)
     graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts_ps[order], slots)
     graph.freeze()
-    router = make_router(fabric, routing, has_events=bool(events))
+    router = make_router(fabric, routing, has_events=bool(events or controllers))
     raw = _core.run_session(
         graph, router, seed=seed, fold=fold, shortcuts=fold, fidelity=fidelity,
-        link_events=link_event_list(events, router, fabric),
+        controllers=controller_list(events, controllers, router, fabric),
     )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:

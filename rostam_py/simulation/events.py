@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
+from rostam_py.simulation.controllers import Controllers, check_controllers
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -58,18 +59,19 @@ def time_ps(value: str | float, key: str) -> int:
     return round(check_simulated(parse_time(value, key), key) * 1e12)
 
 
-def link_event_list(events: Iterable[Any], router: Any, fabric: Any) -> list[tuple[int, int, float]]:
-    """Return (time in ps, engine link, bytes/s) of the LinkBandwidth events, for a router without bundles.
+def controller_list(events: Iterable[Any], controllers: Sequence[Any], router: Any, fabric: Any) -> Controllers:
+    """Return the controllers of a run, LinkBandwidth events being the first of them, for routes without bundles.
 
     Args: fabric: that the router is over, circuits set.
-    Raises: ConfigError for a link that does not exist.
+    Raises: ConfigError for a link or a controller that does not exist.
     """
     wanted = [event for event in events if isinstance(event, LinkBandwidth)]
+    others = check_controllers(controllers)
     if not wanted:
-        return []
+        return others
     engine_link = {link: index for index, links in enumerate(router.members) for link in links}
     capacities = router.capacities
-    rows = []
+    changes: dict[str, list[Any]] = {"time_ps": [], "link": [], "bytes_per_s": []}
     for event in wanted:
         if event.link not in engine_link:
             where = "an index into fabric.links of a working link"
@@ -82,8 +84,10 @@ def link_event_list(events: Iterable[Any], router: Any, fabric: Any) -> list[tup
                 f"events name link {event.link}; it must be {where} (0 to {max(engine_link, default=-1)})"
             )
         index = engine_link[event.link]
-        rows.append((time_ps(event.time, "events.time"), index, float(capacities[index]) * event.scale))
-    return rows
+        changes["time_ps"].append(time_ps(event.time, "events.time"))
+        changes["link"].append(index)
+        changes["bytes_per_s"].append(float(capacities[index]) * event.scale)
+    return [("link_bandwidth", changes), *others]
 
 
 def check_events(events: Sequence[Any], allowed: tuple[type, ...], where: str) -> None:

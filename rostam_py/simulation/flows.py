@@ -12,7 +12,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, expand_links, link_event_list, time_ps
+from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size
 
@@ -57,6 +57,7 @@ def run_flows(
     routing: str = "hash",
     seed: int = 0,
     events: Sequence[Any] = (),
+    controllers: Sequence[Any] = (),
 ) -> FlowsResult:
     """Run flows with max-min sharing and return when each was sent and had arrived.
 
@@ -65,6 +66,7 @@ def run_flows(
         seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, and Reroute where routing is "hash".
         stop_s: when a flow that is still sending is cut off [s], None never.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
+    controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links
         of bandwidth 0.
     """
@@ -85,11 +87,12 @@ def run_flows(
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
-    router = make_router(fabric, routing, has_events=bool(events))
+    router = make_router(fabric, routing, has_events=bool(events or controllers))
     raw = _core.run_flows(
         router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),
-        seed=seed, link_events=link_event_list(events, router, fabric), reroutes=reroutes, fidelity=fidelity,
+        seed=seed, controllers=controller_list(events, controllers, router, fabric), reroutes=reroutes,
+        fidelity=fidelity,
     )  # fmt: skip
     return FlowsResult(
         _seconds(raw["sent_ps"]),

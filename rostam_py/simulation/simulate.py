@@ -14,7 +14,7 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.engines import check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, check_events, expand_links, link_event_list
+from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.result import PS, RunResult
 from rostam_py.simulation.task_graph import CompiledGraph, compile_plans, seconds_to_ps
@@ -37,6 +37,7 @@ def simulate(
     fuse: bool = True,
     timeline: bool | Sequence[int] = False,
     events: Sequence[Any] = (),
+    controllers: Sequence[Any] = (),
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
     min_iterations: int = 1,
@@ -50,7 +51,8 @@ def simulate(
         fold: simulate devices that must behave alike once, and rings whose links nobody else uses meanwhile
         without their messages (same numbers, see MODEL H24); False simulates every device and message. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
-        of accelerators. events: LinkBandwidth changes. start_times: of each plan [s or text].
+        of accelerators. events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on
+        the network meanwhile (rostam list controllers). start_times: of each plan [s or text].
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
     Returns: RunResult, or a list of them for a list of plans.
@@ -67,7 +69,7 @@ def simulate(
     starts_ps = _starts(plans, start_times)
     graph = compile_plans(plans, starts_ps=starts_ps, fuse=fuse)
     fabric = fabric_of(plans, seed)
-    router = make_router(fabric, routing, has_events=bool(events))
+    router = make_router(fabric, routing, has_events=bool(events or controllers))
     is_mix = len(plans) > 1
     default = 3 if is_mix else 10
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
@@ -88,7 +90,7 @@ def simulate(
         fold=fold,
         shortcuts=fold,
         fidelity=fidelity,
-        link_events=link_event_list(events, router, fabric),
+        controllers=controller_list(events, controllers, router, fabric),
         timeline_devices=_recorded(graph, timeline),
     )
     common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric}

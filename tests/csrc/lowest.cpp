@@ -37,6 +37,7 @@ class LowestPolicy : public RoutePolicy {
   }
 
   bool is_hash_free() const override { return true; }
+  const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   const EngineLinks& links() const override { return links_; }
 
  private:

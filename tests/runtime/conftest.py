@@ -65,6 +65,10 @@ class GraphBuilder:
             self.core.freeze()
         options.setdefault("timeline_devices", list(range(self.num_devices)) if not options.get("fold") else [])
         options.setdefault("fold", False)
+        if changes := options.pop("link_events", None):  # (time in ps, link, bytes/s)
+            times, links, rates = (list(column) for column in zip(*changes, strict=True))
+            parameters = {"time_ps": times, "link": links, "bytes_per_s": rates}
+            options["controllers"] = [("link_bandwidth", parameters)]
         options.setdefault("shortcuts", options["fold"])
         routes = _core.make_routes("spray", [(self.fabric.core, options.pop("num_planes", 1))])
         raw = _core.run_session(self.core, routes, **options)

@@ -1,0 +1,18 @@
+// Footprint: the engine links that something outside the programs may change during a run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rostam::folding {
+
+struct Footprint {
+  struct Link {
+    int32_t link = 0;
+    uint64_t label = 0;  // what happens to it: links with equal labels may stand for each other
+  };
+  bool is_any = false;  // any link, and routes: nothing is folded and no shortcut holds
+  std::vector<Link> links;
+};
+
+}  // namespace rostam::folding

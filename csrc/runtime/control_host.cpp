@@ -1,0 +1,81 @@
+#include "runtime/control_host.h"
+
+#include <utility>
+
+namespace rostam::runtime {
+
+// What one controller sees: wake_at() must know whom to wake, and what it may touch.
+class ControlHost::Plane : public control::ControlPlane {
+ public:
+  Plane(ControlHost& host, size_t controller, folding::Footprint footprint)
+      : host_(host), controller_(controller), footprint_(std::move(footprint)) {}
+
+  SimTime now() const override { return host_.queue_.now(); }
+  void wake_at(SimTime time) override {
+    host_.queue_.schedule(time, Priority::kNormal, &host_.wakes_, static_cast<uint64_t>(controller_));
+  }
+  double backlog(int32_t src, int32_t dst) const override { return host_.target_.network().backlog(src, dst); }
+  double link_load(int32_t link) const override {
+    return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
+  }
+  void set_capacity(int32_t link, double bytes_per_s) override {
+    host_.target_.network().set_capacity(host_.target_.simulated_link(link), bytes_per_s);
+  }
+  void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) override {
+    check_any("sets a route");
+    routing::Route route;
+    route.src = src;
+    route.dst = dst;
+    route.links = links;
+    route.latency = latency;
+    host_.end_points_.check_route(route, src, dst);
+    host_.target_.set_route(route);
+  }
+  int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) override {
+    check_any("adds a link");
+    const int32_t link = host_.target_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
+    host_.end_points_.add_link(src, dst);
+    return link;
+  }
+  void remove_links(const std::vector<int32_t>& links) override {
+    check_any("removes links");
+    host_.target_.network().remove_links(links);
+  }
+
+ private:
+  void check_any(const char* what) const {
+    ROSTAM_CHECK(footprint_.is_any, "a controller " << what << ", but its footprint is not any link");
+  }
+  ControlHost& host_;
+  size_t controller_;
+  folding::Footprint footprint_;
+};
+
+ControlHost::ControlHost(std::vector<std::unique_ptr<control::Controller>>& controllers, EventQueue& queue,
+                         ControlTarget& target, routing::EndPoints& end_points)
+    : controllers_(controllers),
+      queue_(queue),
+      target_(target),
+      end_points_(end_points),
+      wakes_(*this, &ControlHost::wake) {
+  for (size_t k = 0; k < controllers_.size(); ++k) {
+    subscriptions_ |= controllers_[k]->subscriptions();
+    planes_.push_back(std::make_unique<Plane>(*this, k, controllers_[k]->footprint()));
+  }
+}
+
+ControlHost::~ControlHost() = default;
+
+void ControlHost::begin() {
+  for (size_t k = 0; k < controllers_.size(); ++k) controllers_[k]->begin(*planes_[k]);
+}
+
+void ControlHost::wake(uint64_t controller) { controllers_[controller]->wake(*planes_[controller]); }
+
+void ControlHost::tell(const control::Event& event) {
+  for (size_t k = 0; k < controllers_.size(); ++k) {
+    if (controllers_[k]->subscriptions() & event.kind) controllers_[k]->on(event, *planes_[k]);
+  }
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,54 @@
+"""Controllers: what acts on a running network, by registered name and plain parameters.
+
+Example:
+    simulate(plan, controllers=[("link_bandwidth", {"time_ps": [10**9], "link": [3], "bytes_per_s": [1e9]})])
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+
+Controllers = list[tuple[str, dict[str, Any]]]
+
+
+def controllers() -> dict[str, str]:
+    """Return what each registered controller does, in one line, by name."""
+    return {name: _core.controller_summary(name) for name in _core.controller_names()}
+
+
+def check_controllers(given: Sequence[Any]) -> Controllers:
+    """Return (name, parameters) of each, lists of numbers or text; a bare name stands for one without parameters.
+
+    Raises: ConfigError for another shape, or a name that is not registered. The core checks the parameters.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigError(f"controllers is {given!r}; it must be a list of names or (name, parameters)")
+    found: Controllers = []
+    known = controllers()
+    for entry in given:
+        name, parameters = (entry, {}) if isinstance(entry, str) else _pair(entry)
+        if name not in known:
+            raise ConfigError(f"controllers names {name!r}; registered: {', '.join(known)}")
+        found.append((name, {str(key): _plain(name, key, value) for key, value in parameters.items()}))
+    return found
+
+
+def _pair(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    is_pair = isinstance(entry, Sequence) and len(entry) == 2
+    if not is_pair or not isinstance(entry[0], str) or not isinstance(entry[1], Mapping):
+        raise ConfigError(f"controllers holds {entry!r}; each must be a name or (name, parameters)")
+    return entry[0], entry[1]
+
+
+def _plain(name: str, key: str, value: Any) -> Any:
+    """Return text as it is, and numbers as a list."""
+    if isinstance(value, str):
+        return value
+    is_list = isinstance(value, Sequence)
+    numbers = list(value) if is_list else [value]
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ConfigError(f"controllers: {name}.{key} holds {number!r}; parameters are numbers, lists or text")
+    return numbers
