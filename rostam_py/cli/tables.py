@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.convergence import TimeToAccuracy
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_count, format_size, format_time
@@ -49,6 +50,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
         table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
+    words = algorithm_words(result.algorithms)
+    if words:
+        table.add_row("algorithms", words)
     count, size = result.num_simulated_devices, plan.num_devices
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
     return table

@@ -12,6 +12,7 @@ from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
+from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.data import Batches, PlanData
 from rostam_py.plan.groups import GroupSet, grid_groups
 from rostam_py.plan.machine import Machine
@@ -91,6 +92,11 @@ class Plan(PlanData):
     def schedules(self) -> dict[tuple[str, str, int], ScheduleKey]:
         """What every collective, by (group, name, bytes), runs on this machine, "auto" resolved."""
         return schedules_of(self, self.volumes)
+
+    @cached_property
+    def collectives(self) -> list[dict[str, Any]]:
+        """What every collective runs on this machine, by groups, collective and size; see ``collectives_of``."""
+        return collectives_of(self.volumes, self.schedules)
 
     @property
     def volumes(self) -> Volumes:

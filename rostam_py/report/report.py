@@ -12,6 +12,7 @@ from typing import Any
 
 from rostam_py import __version__
 from rostam_py.errors import ConfigError
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import named_label, number
 from rostam_py.report.page.page import Page, render
@@ -144,13 +145,16 @@ def _listed(labels: Sequence[str]) -> str:
 
 
 _RUN_FACTS = (
-    "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing", "seed",
-    "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
+    "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
+    "algorithms", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu",
+    "memory_bytes",
 )  # fmt: skip
 
 
 def _said(name: str, value: Any) -> str:
     """Return a result's value in words, by the unit in its name."""
+    if name == "algorithms":
+        return algorithm_words(value) or "none"
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())
     if isinstance(value, bool):

@@ -100,6 +100,11 @@ class RunResult:
         return {kind: self.breakdown[kind] for kind in self._graph.categories}
 
     @property
+    def algorithms(self) -> list[dict[str, Any]]:
+        """The algorithm that every collective ran: one dict for each group set, collective and size [bytes]."""
+        return self.plan.collectives
+
+    @property
     def samples_per_s(self) -> float:
         """Samples trained per second."""
         return self.plan.global_batch / self.iteration_time_s
@@ -231,6 +236,7 @@ class RunResult:
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
             "num_messages": self.num_messages,
+            "algorithms": self.algorithms,
             "mfu": self.mfu,
             "hfu": self.hfu,
             "memory_bytes": plan.memory_bytes,

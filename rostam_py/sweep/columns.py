@@ -11,6 +11,7 @@ from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import FAILURE_KINDS
 from rostam_py.plan import Plan, Strategy
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.simulation import RunResult
 from rostam_py.sweep.settings import NO_CURVE, Settings
@@ -24,6 +25,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
     "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "pp": "int", "mp": "int", "precision": "str",
     "strategy_settings": "str",
     "global_batch": "int", "micro_batch": "int", "num_microbatches": "int",
+    "algorithms": "str",
     "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
     "mfu": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
     "bytes_sent": "int", "num_messages": "int", "max_link_utilization": "float", "circuit_degree": "int",
@@ -84,6 +86,7 @@ def result_row(result: RunResult, settings: Settings, network_usd: float | None)
     row = {
         "model": plan.graph_name if ":" in settings["model"] else settings["model"],
         "num_accelerators": plan.num_devices, **plan_row(plan),
+        "algorithms": algorithm_words(result.algorithms),
         "iteration_time_s": result.iteration_time_s, "first_iteration_s": result.first_iteration_s,
         "is_steady": result.is_steady, "samples_per_s": result.samples_per_s, "mfu": result.mfu, "hfu": result.hfu,
         "bytes_sent": sum(result.bytes_sent.values()), "num_messages": sum(result.num_messages.values()),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rostam_py.report.drawing.drawing import new_plot
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import COLOURS, PAPER_SYMBOLS, label
+from rostam_py.report.run.conditions import algorithms_said
 from rostam_py.units import format_size
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def _caption(detail: Mapping[str, Any]) -> str:
     )
     words += " times iteration time, in one plane. The colours always span 0 to 100%."
     words += f" Routing: {detail['result']['routing']}."
+    words += algorithms_said(detail)
     if drawing["grouping"]:
         words += f" Too large to draw whole: vertices are grouped by {drawing['grouping']}, a line stands for all links"
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."

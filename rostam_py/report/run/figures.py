@@ -21,6 +21,7 @@ from rostam_py.report.drawing.scales import (
     size_scale,
     time_scale,
 )
+from rostam_py.report.run.conditions import algorithms_said
 from rostam_py.report.run.fabric_figure import drawing_figure
 from rostam_py.report.run.links_figure import utilization_figure
 from rostam_py.report.run.path_figure import path_figure, stage_word
@@ -64,6 +65,7 @@ def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:
     bars = _Bars.of(detail, rows, {kind: _exposed(kind) for kind in kinds}, "time")
     words = f"Where one steady iteration goes, mean over the devices of each {bars.place}. Communication counts where a"
     words += " device's compute stream waits for it; a bubble is a wait for others. Parts add up to the iteration."
+    words += algorithms_said(detail)
     table = pl.DataFrame([{key: row[key] for key in (*_TAGS, *kinds) if key in row} for row in rows])
     title = f"Where an iteration goes, by {_places_word(detail)}"
     return Figure(f"{head}breakdown-by-stage", title, words, table, bars.plot(), bars.draw_paper)

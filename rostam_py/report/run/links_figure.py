@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rostam_py.report.drawing.drawing import new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import COLOURS, label
+from rostam_py.report.run.conditions import algorithms_said
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -25,6 +26,7 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
     busiest = detail["busiest_links"]
     words = f"All {count:,} working directed links of one plane, the busiest at the left: bytes in one iteration over"
     words += f" bandwidth times iteration time. Routing: {detail['result']['routing']}."
+    words += algorithms_said(detail)
     words += f" {idle:.0%} of them carry nothing." if idle else " All of them carry something."
     if busiest:
         words += f" The busiest is {busiest[0]['name']} with {busiest[0]['utilization']:.1%}."

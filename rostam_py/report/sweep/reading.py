@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BANDWIDTH = "accelerator_bandwidth_bytes_per_s"
 SIZE = "num_accelerators"
 # More lines than this cannot be told apart; then the fastest are drawn.
+MOST_NAMES = 4  # that a caption lists
 MOST_LINES = 21
 GOALS = {"time_to_accuracy_s": "time to accuracy", "time_per_sample_s": "time per sample"}
 
@@ -204,14 +205,24 @@ class Reading:
         return [key for key in self._settings() if counts[key].max() > 1]  # type: ignore[operator]
 
     def conditions(self, rows: polars.DataFrame) -> str:
-        """Return a sentence on how the rows' networks were used: the routing, unless that is what the lines are."""
-        if self.line == "routing" or not has_values(rows, "routing"):
-            return ""
-        names = rows["routing"].drop_nulls().unique().sort().to_list()
-        return f"Routing: {names[0]}." if len(names) == 1 else f"Routings differ between points: {', '.join(names)}."
+        """Return how the rows' networks were used: routing and algorithms, except what the lines are."""
+        words = {"routing": ("Routing", "Routings"), "algorithms": ("Algorithms", "Algorithms")}
+        said = []
+        for column, (one, several) in words.items():
+            if self.line == column or not has_values(rows, column):
+                continue
+            names = rows[column].drop_nulls().unique().sort().to_list()
+            if len(names) == 1:
+                said.append(f"{one}: {names[0]}.")
+            elif len(names) <= MOST_NAMES:
+                joined = (", " if column == "routing" else " | ").join(names)
+                said.append(f"{several} differ between points: {joined}.")
+            else:
+                said.append(f"{several} differ between points: see the table.")
+        return " ".join(said)
 
     def standing(self, points: ModelPoints) -> str:
-        """Return a sentence or two that say which points are drawn, and under which routing."""
+        """Return a sentence or two that say which points are drawn, under which routing and with which algorithms."""
         words = [self.conditions(points.best)]
         if points.num_lines > MOST_LINES:
             words.append(f"Only the {MOST_LINES} fastest of {points.num_lines:,} ({self.line}) are drawn.")

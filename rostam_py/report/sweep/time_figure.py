@@ -59,8 +59,8 @@ def time_table(reading: Reading, points: ModelPoints) -> polars.DataFrame:
 
     return reading.figure_table(
         points.best, points.goal, pl.col("goal_min").alias(f"{points.goal}_min"),
-        pl.col("goal_max").alias(f"{points.goal}_max"), "num_seeds", "num_settings", "strategy", "global_batch",
-        "num_accelerators", "is_extrapolated", "key",
+        pl.col("goal_max").alias(f"{points.goal}_max"), "num_seeds", "num_settings", "strategy", "algorithms",
+        "global_batch", "num_accelerators", "is_extrapolated", "key",
     )  # fmt: skip
 
 
@@ -76,6 +76,8 @@ def hover_text(reading: Reading, points: ModelPoints, row: dict[str, Any], scale
         )
     if row.get("routing"):
         said.append(f"routing {label(row['routing'])}")
+    if row.get("algorithms"):
+        said.append(label(row["algorithms"]))
     if row["num_seeds"] > 1:
         low, high = (number(row[key] * scale.factor) for key in ("goal_min", "goal_max"))
         said.append(f"{row['num_seeds']} seeds: {low} to {high} {scale.unit}")

@@ -324,6 +324,11 @@ def test_captions_name_the_routing_unless_the_lines_do():
     figures = {figure.name: figure for figure in sweep_figures(_small(mixed, axes))}
     assert "Routings differ between points: hash, spray." in figures["time-per-sample-m"].caption
     assert "routing hash" in figures["time-per-sample-m"].plotly.data[0].hovertext[0]
+    named = [row | {"algorithms": f"dp all_reduce {'ring' if row['fabric'] == 'tree' else 'torus_2d'}"} for row in rows]
+    figure = next(one for one in sweep_figures(_small(named, axes)) if one.name == "time-per-sample-m")
+    assert "Algorithms differ between points: dp all_reduce ring | dp all_reduce torus_2d." in figure.caption
+    assert "dp all_reduce ring" in figure.plotly.data[0].hovertext[0]
+    assert figure.table["algorithms"].n_unique() == 2
     alone = [row | {"fabric": "tree", "routing": routing} for routing in ("hash", "spray") for row in rows[:2]]
     data = _small(alone, {"model": ["m"], "routing": ["hash", "spray"]})
     assert Reading(data).line == "routing"
