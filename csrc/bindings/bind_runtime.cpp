@@ -164,6 +164,18 @@ py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
                   "microbatch"_a = to_array(microbatch), "iteration"_a = to_array(iteration));
 }
 
+// Rows: categories, then iterations; columns: count, total_ps, longest_ps, sent_bytes.
+py::array_t<int64_t> collective_array(const workload::JobResult& job) {
+  const auto num_iterations = static_cast<py::ssize_t>(job.iteration_ends.size()) - 1;
+  const auto num_rows = static_cast<py::ssize_t>(job.collectives.size());
+  py::array_t<int64_t> table({num_iterations > 0 ? num_rows / num_iterations : 0, num_iterations, py::ssize_t{4}});
+  int64_t* cell = table.mutable_data();
+  for (const workload::CollectiveTimes& one : job.collectives) {
+    for (const int64_t value : {one.count, one.total_ps, one.longest_ps, one.sent_bytes}) *cell++ = value;
+  }
+  return table;
+}
+
 py::list job_list(const SessionResult& result) {
   using namespace py::literals;
   py::list jobs;
@@ -171,7 +183,7 @@ py::list job_list(const SessionResult& result) {
     std::vector<int64_t> ends;
     for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
     jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
-                         "critical_path"_a = path_arrays(job.critical_path)));
+                         "collectives"_a = collective_array(job), "critical_path"_a = path_arrays(job.critical_path)));
   }
   return jobs;
 }

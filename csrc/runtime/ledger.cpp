@@ -41,14 +41,22 @@ void Ledger::count_on_wire(int32_t source, int32_t target, double bytes) {
   wire_received_[target] += bytes * num_senders / static_cast<double>(system_.weights[target]);
 }
 
-void Ledger::count_collective(int32_t device, int32_t iteration, int32_t schedule, int64_t chunks_sent) {
+void Ledger::count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
+                              int64_t chunks_sent) {
   const auto place = static_cast<size_t>(iteration);
   if (completed_.size() <= place) {
     completed_.resize(place + 1, std::vector<Participants>(system_.graph->schedules.size()));
   }
-  Participants& all = completed_[place][schedule];
-  all.chunks_sent += chunks_sent * system_.weights[device];
-  all.num_ranks += system_.weights[device];
+  Participants& all = completed_[place][task.schedule];
+  const int64_t num_ranks = system_.weights[device];
+  all.chunks_sent += chunks_sent * num_ranks;
+  all.num_ranks += num_ranks;
+  workload::CollectiveTimes& times = traffic(device, iteration, task.category).collectives;
+  times.count += num_ranks;
+  times.total_ps = checked_add(times.total_ps, checked_multiply(duration.ps(), num_ranks));
+  times.longest_ps = std::max(times.longest_ps, duration.ps());
+  const int64_t sent_bytes = checked_multiply(chunks_sent, system_.graph->chunk_bytes(task));
+  times.sent_bytes = checked_add(times.sent_bytes, checked_multiply(sent_bytes, num_ranks));
 }
 
 void Ledger::end_iteration(network::NetworkStats stats) { links_before_ = std::exchange(links_now_, std::move(stats)); }
@@ -93,6 +101,10 @@ void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& r
       result.sent_bytes.push_back(one.sent_bytes);
       result.received_bytes.push_back(one.received_bytes);
       result.num_messages.push_back(one.num_messages);
+      for (size_t i = 0; i <= last; ++i) {
+        const bool has_any = i < traffic_.size();
+        result.jobs[job].collectives.push_back(has_any ? traffic_[i][place].collectives : workload::CollectiveTimes{});
+      }
     }
   }
   result.link_bytes = links_now_.link_bytes;

@@ -23,8 +23,9 @@ class Ledger {
   // A message of a simulated device, or a part of it, has crossed its links, on the simulated plane.
   void count_on_wire(int32_t source, int32_t target, double bytes);
 
-  // A rank is through a collective.
-  void count_collective(int32_t device, int32_t iteration, int32_t schedule, int64_t chunks_sent);
+  // A rank is through a collective that it joined `duration` ago.
+  void count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
+                        int64_t chunks_sent);
 
   // The first job has ended an iteration; `stats` has all that crossed links up to now.
   void end_iteration(network::NetworkStats stats);
@@ -33,12 +34,14 @@ class Ledger {
   // Throws: InternalError.
   void check() const;
 
-  // Traffic of every job's last iteration; link loads of the first job's last, and in `total` of the whole run.
+  // Traffic of every job's last iteration and collectives of all; link loads of the first job's last, and in `total` of
+  // the whole run.
   void fill(const network::NetworkStats& total, workload::SessionResult& result) const;
 
  private:
   struct Traffic {
     int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;
+    workload::CollectiveTimes collectives;
   };
   struct Participants {
     int64_t chunks_sent = 0, num_ranks = 0;

@@ -124,7 +124,7 @@ void StepwiseRunner::complete(uint64_t payload) {
   const SimTime now = parts_.queue.now();
   parts_.breakdown.end_collective(d, part.joined, now, task.category);
   const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
-  parts_.ledger.count_collective(d, iteration, task.schedule, part.chunks_sent);
+  parts_.ledger.count_collective(d, iteration, task, now - part.joined, part.chunks_sent);
   parts_.sink.change_collectives(d, -1);
   parts_.sink.finish_task(ref, part.origin->start, now, part.origin);
 }

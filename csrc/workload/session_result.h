@@ -36,10 +36,17 @@ struct TimelineEntry {
 // Buckets of the breakdown: compute, launch, bubble, then exposed communication by category.
 enum Bucket : int32_t { kComputeBucket = 0, kLaunchBucket = 1, kBubbleBucket = 2, kFirstCategoryBucket = 3 };
 
+// The collectives that a job's ranks took part in, of one category in one iteration; a rank's time is from its join to
+// its end. Over all ranks: how many times one took part, their times and the longest, the bytes that they sent.
+struct CollectiveTimes {
+  int64_t count = 0, total_ps = 0, longest_ps = 0, sent_bytes = 0;
+};
+
 struct JobResult {
   std::vector<SimTime> iteration_ends;  // T_0 = start, T_1, ...
   bool is_steady = false;
-  std::vector<PathNode> critical_path;  // to the last iteration's end, latest first
+  std::vector<CollectiveTimes> collectives;  // [category][iteration]
+  std::vector<PathNode> critical_path;       // to the last iteration's end, latest first
 };
 
 struct SessionResult {
@@ -51,7 +58,7 @@ struct SessionResult {
   std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
   // The whole run on one plane, messages that are under way included: per engine link, per device.
   std::vector<double> total_link_bytes, wire_sent_bytes, wire_received_bytes;
-  std::vector<int64_t> device_end_ps;           // last task of each device
+  std::vector<int64_t> device_end_ps;  // last task of each device
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;
   int64_t num_solves = 0;

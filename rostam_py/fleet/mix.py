@@ -76,6 +76,8 @@ def simulate_mix(
         same routing and seed: a message takes the same path in both. So it holds what happened while the job ran: a
         job whose neighbours have left, or have not come, runs as if alone. ``ideal_s`` is alone as well but sprayed.
         Neither slow-down is bounded by 1: a job held up elsewhere may find its links free later (MODEL F20).
+        An all-reduce of gradients takes a rank from when it joins to when it is through: ``all_reduce_s`` is the
+        longest of a job, ``flow_completion_s`` the mean. With one bucket they are of all of a rank's gradients.
         On a fabric with circuits the mix has those of all its traffic, a job alone those of its own.
     Args: jobs: Jobs, or Plans (named plan_0, plan_1, ...). machine: that they share. plans: of the Jobs, from
         ``place_mix``; None places them with its defaults. start_times: of Plans [s, or text]; Jobs have theirs.
@@ -101,11 +103,13 @@ def simulate_mix(
     known = Baselines() if baselines is True else baselines or None
     outcomes = []
     for one, result in zip(placed, results, strict=True):
-        alone = None if known is None else _alone(one.plan, result, known, is_only=len(placed) == 1)
+        alone, ideal = (None, None)
+        if known is not None:
+            alone, ideal = _alone(one.plan, result, known, is_only=len(placed) == 1)
         outcomes.append(
             JobOutcome(
                 one.name, one.plan.graph_name, one.plan.num_devices, one.start_s,
-                result.iteration_times_s, *(alone or ()),
+                result.iteration_times_s, alone, ideal, result.collective_times.get("dp", ()),
             )
         )  # fmt: skip
     return MixResult(tuple(outcomes), tuple(results), routing, seed, num_iterations)

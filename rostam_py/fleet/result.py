@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from rostam_py.html import html_table
-from rostam_py.simulation.result import RunResult
+from rostam_py.simulation.result import CollectiveTimes, RunResult
 from rostam_py.units import format_time
 
 MIX_VERSION = 1
@@ -19,6 +19,7 @@ class JobOutcome:
     iteration_times_s: of its iterations in the mix, the first from a cold start included [s].
     alone_times_s: of the same iterations with the same accelerators, routing and seed, but no other job; None without
         baselines. ideal_times_s: alone as well, and sprayed over all shortest paths.
+    gradient_times: what its ranks spend in all-reduces of gradients among replicas, by iteration; () without any.
     """
 
     name: str
@@ -28,6 +29,7 @@ class JobOutcome:
     iteration_times_s: tuple[float, ...]
     alone_times_s: tuple[float, ...] | None = None
     ideal_times_s: tuple[float, ...] | None = None
+    gradient_times: tuple[CollectiveTimes, ...] = ()
 
     @property
     def iteration_time_s(self) -> float:
@@ -59,6 +61,21 @@ class JobOutcome:
         """What the other jobs and the routing cost: iteration_time_s / ideal_s; may lie below 1 (MODEL F20)."""
         return None if self.ideal_s is None else self.iteration_time_s / self.ideal_s
 
+    @property
+    def all_reduce_s(self) -> float | None:
+        """The longest that a rank takes for one all-reduce of gradients, mean over iterations [s]."""
+        return fmean(one.longest_s for one in self.gradient_times) if self.gradient_times else None
+
+    @property
+    def flow_completion_s(self) -> float | None:
+        """What a rank takes for one all-reduce of gradients, mean over ranks, all-reduces and iterations [s]."""
+        return fmean(one.mean_s for one in self.gradient_times) if self.gradient_times else None
+
+    @property
+    def flow_rate_bytes_per_s(self) -> float | None:
+        """What a rank sends per second while it all-reduces gradients, mean over iterations [bytes/s]."""
+        return fmean(one.rate_bytes_per_s for one in self.gradient_times) if self.gradient_times else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready row."""
         return {
@@ -72,6 +89,9 @@ class JobOutcome:
             "ideal_s": self.ideal_s,
             "slowdown": self.slowdown,
             "slowdown_ideal": self.slowdown_ideal,
+            "all_reduce_s": self.all_reduce_s,
+            "flow_completion_s": self.flow_completion_s,
+            "flow_rate_bytes_per_s": self.flow_rate_bytes_per_s,
         }
 
 
@@ -134,7 +154,7 @@ class MixResult:
             {
                 "job": job.name, "model": job.model, "accelerators": f"{job.num_accelerators:,}",
                 "start": format_time(job.start_s), "iteration": format_time(job.iteration_time_s),
-                "alone": time(job.alone_s), "alone, sprayed": time(job.ideal_s),
+                "all-reduce": time(job.all_reduce_s), "alone": time(job.alone_s), "alone, sprayed": time(job.ideal_s),
                 "slow-down": None if job.slowdown is None else f"{job.slowdown:.3f} x",
             }
             for job in self.jobs

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,20 @@ from rostam_py.units import format_count, format_time
 
 PS = 1e-12
 RESULT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """The collectives of one kind in one iteration, as the ranks in them see them: a rank's time is join to end.
+
+    count: ranks x collectives. mean_s, longest_s: of a rank's time [s]. rate_bytes_per_s: bytes that ranks send in
+    collectives over the time that they spend in them.
+    """
+
+    count: int
+    mean_s: float
+    longest_s: float
+    rate_bytes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,7 @@ class RunResult:
         ("tp", "dp", ...); sums to iteration_time_s.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
+    collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
     link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first plan, all jobs' bytes).
     mfu: model FLOPs, hfu: hardware FLOPs (with recomputation) over peak x devices x time.
     checks: conservation checks that ran, all passed.
@@ -72,6 +87,7 @@ class RunResult:
     bytes_sent: dict[str, int]
     bytes_received: dict[str, int]
     num_messages: dict[str, int]
+    collective_times: dict[str, tuple[CollectiveTimes, ...]]
     link_bytes: np.ndarray
     link_busy_s: np.ndarray
     mfu: float
@@ -237,6 +253,9 @@ class RunResult:
             "bytes_received": self.bytes_received,
             "num_messages": self.num_messages,
             "algorithms": self.algorithms,
+            "collective_times": {
+                kind: [asdict(one) for one in times] for kind, times in self.collective_times.items()
+            },
             "mfu": self.mfu,
             "hfu": self.hfu,
             "memory_bytes": plan.memory_bytes,

@@ -16,7 +16,7 @@ from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links
 from rostam_py.simulation.network import list_of, make_router
-from rostam_py.simulation.result import PS, RunResult
+from rostam_py.simulation.result import PS, CollectiveTimes, RunResult
 from rostam_py.simulation.task_graph import CompiledGraph, compile_plans, seconds_to_ps
 from rostam_py.units import MAX_SIMULATED_S, parse_time
 
@@ -185,6 +185,7 @@ def _result(
         bytes_sent=_by_kind(raw["sent_bytes"], graph.categories, number),
         bytes_received=_by_kind(raw["received_bytes"], graph.categories, number),
         num_messages=_by_kind(raw["num_messages"], graph.categories, number),
+        collective_times=_collective_times(job["collectives"], graph.categories),
         link_bytes=expand_links(raw["link_bytes"], router, num_links),
         link_busy_s=_busy(raw["link_busy_s"], router, num_links),
         mfu=mfu,
@@ -204,6 +205,20 @@ def _result(
 def _by_kind(values: np.ndarray, kinds: Sequence[str], job: int) -> dict[str, int]:
     mine = values.reshape(-1, len(kinds))[job]
     return {kind: int(v) for kind, v in zip(kinds, mine, strict=True)}
+
+
+def _collective_times(table: np.ndarray, kinds: Sequence[str]) -> dict[str, tuple[CollectiveTimes, ...]]:
+    """Return times by kind and iteration. table: (kinds, iterations, (count, total ps, longest ps, bytes sent))."""
+    return {
+        kind: tuple(
+            CollectiveTimes(
+                int(count), total / count * PS if count else 0.0, longest * PS, sent / (total * PS) if total else 0.0
+            )
+            for count, total, longest, sent in rows.tolist()
+        )
+        for kind, rows in zip(kinds, table, strict=True)
+        if rows[:, 0].any()
+    }
 
 
 def _busy(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:

@@ -36,11 +36,13 @@ _AFTER_EXPOSED: dict[str, str] = {
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
     "estimate_s": "float", "estimate_error": "float",
     "network_usd": "float", "accelerator_hours": "float", "cost_usd": "float",
-    "num_jobs": "int", "slowdown_mean": "float", "slowdown_max": "float", "jobs": "jobs", "notes": "list[str]",
+    "num_jobs": "int", "slowdown_mean": "float", "slowdown_max": "float", "all_reduce_mean_s": "float",
+    "jobs": "jobs", "notes": "list[str]",
 }  # fmt: skip
 JOB_COLUMNS: dict[str, str] = {
     "name": "str", "model": "str", "num_accelerators": "int", "start_s": "float", "iteration_time_s": "float",
     "alone_s": "float", "ideal_s": "float", "slowdown": "float", "slowdown_ideal": "float",
+    "all_reduce_s": "float", "flow_completion_s": "float", "flow_rate_bytes_per_s": "float",
 }  # fmt: skip
 
 
@@ -153,8 +155,10 @@ def mix_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a mix of jobs from ``MixResult.to_dict()``."""
     jobs = [{name: job.get(name) for name in JOB_COLUMNS} for job in outcome["jobs"]]
     slowdowns = [job["slowdown"] for job in jobs if job["slowdown"] is not None]
+    all_reduces = [job["all_reduce_s"] for job in jobs if job["all_reduce_s"] is not None]
     return {
         "num_accelerators": sum(job["num_accelerators"] for job in jobs), "num_jobs": len(jobs), "jobs": jobs,
         "slowdown_mean": sum(slowdowns) / len(slowdowns) if slowdowns else None,
         "slowdown_max": max(slowdowns, default=None),
+        "all_reduce_mean_s": sum(all_reduces) / len(all_reduces) if all_reduces else None,
     }  # fmt: skip

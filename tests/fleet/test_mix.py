@@ -35,6 +35,9 @@ def test_two_jobs_on_one_cable_get_half_of_it_each(step_plan, two_switches, rout
         assert ps(job) == [4 * MS] * 3
         assert alone_ps(job) == [2 * MS] * 3
         assert job.slowdown == job.slowdown_ideal == 2.0
+        # Every rank is in its all-reduce for 4 ms and sends 2 x 1 MB.
+        assert (job.all_reduce_s, job.flow_completion_s) == pytest.approx((4e-3, 4e-3), rel=1e-12)
+        assert job.flow_rate_bytes_per_s == pytest.approx(0.5e9, rel=1e-12)
     assert (mix.slowdown_mean, mix.slowdown_max) == (2.0, 2.0)
 
 
@@ -46,6 +49,19 @@ def test_compute_is_not_shared_and_thins_the_contention_out(step_plan, two_switc
         assert ps(job) == [7 * MS] * 2
         assert alone_ps(job) == [5 * MS] * 2
         assert job.slowdown == pytest.approx(1.4, rel=1e-12)
+
+
+def test_all_reduce_time_is_the_longest_ranks_and_flow_completion_time_the_mean(step_plan, two_switches):
+    # a0 computes 3 ms, a2 at half speed 6 ms; each sends 1 MB a step at 1 GB/s, its first when it joins:
+    #   a0 joins 3, sends 3-4, waits for a2's first (6-7), sends 7-8, through at 8: 5 ms;  a2: 6 to 8, 2 ms.
+    machine = two_switches(1e9, [1e9] * 4).with_slow_accelerators({2: 0.5})
+    (job,) = simulate_mix([step_plan(machine, [[0], [2]], 2_000_000, compute_s=3e-3)], machine, num_iterations=2).jobs
+    assert [(one.count, one.longest_s, one.mean_s) for one in job.gradient_times] == [
+        (2, pytest.approx(5e-3, rel=1e-12), pytest.approx(3.5e-3, rel=1e-12))
+    ] * 2
+    assert job.flow_rate_bytes_per_s == pytest.approx(4e6 / 7e-3, rel=1e-12)
+    row = job.to_dict()
+    assert (row["all_reduce_s"], row["flow_completion_s"]) == (job.all_reduce_s, job.flow_completion_s)
 
 
 def test_a_job_of_two_flows_gets_two_shares_of_three(step_plan, two_switches):

@@ -62,6 +62,17 @@ def test_gradients_are_all_reduced_once_an_iteration_and_exposed(hand_plan, free
     assert result.critical_path_by_kind() == pytest.approx({"compute": 3e-3, "dp": 1.5e-3})
 
 
+def test_times_in_collectives_are_the_same_folded_and_not(hand_plan, free_fabric):
+    # A ring of 4 x 1 MB at 1 GB/s: 6 steps of 0.25 ms, in which a rank sends 1.5 MB; two stages of 4 replicas.
+    plan = hand_plan(free_fabric(8), dp=4, pp=2, grad_bytes=1_000_000)
+    folded, whole = (rostam.simulate(plan, fold=fold).collective_times for fold in (True, False))
+    assert folded == whole
+    assert list(folded) == ["dp"]
+    for one in folded["dp"]:
+        assert (one.count, one.mean_s, one.longest_s) == pytest.approx((8, 1.5e-3, 1.5e-3), rel=1e-12)
+        assert one.rate_bytes_per_s == pytest.approx(1e9, rel=1e-12)
+
+
 def test_a_slow_device_slows_its_job_by_its_own_extra_work(hand_plan, free_fabric):
     # One of four replicas at half speed: 6 ms of work, then the all-reduce.
     plan = hand_plan(free_fabric(4), dp=4, grad_bytes=1_000_000)
