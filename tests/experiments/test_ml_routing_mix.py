@@ -24,6 +24,23 @@ def test_claims_of_the_paper_are_met_but_for_one_percent_of_a_flow(module, kept,
     assert [row["claim"] for row in module.compare(kept, mixes) if not row["is_met"]] == ["size of a flow [Gbit]"]
 
 
+def test_sprayed_all_reduces_take_what_the_collective_takes_alone(kept):
+    # BLOOM in 8 hosts: the longest ring is that of the stage with the embedding; no NIC sends more than 100 Gb/s.
+    rows = [row for key, point in kept.points.items() if "jobs, seed" in key for row in point["jobs"]]
+    sprayed = [row for row in rows if "sprayed_all_reduce_s" in row]
+    alone = kept.points["all-reduce"]["time_s"][1]
+    bloom = [row["sprayed_all_reduce_s"] for row in sprayed if row["name"].startswith("bloom_dp8")]
+    assert bloom == pytest.approx([alone] * len(bloom), rel=1e-3)
+    assert len(bloom) > 5
+    assert all(0.99 < row["sprayed_flow_rate_bytes_per_s"] / 12.5e9 <= 1 for row in sprayed)
+
+
+def test_under_ecmp_the_longest_flow_suffers_more_than_the_mean(module, kept, mixes):
+    for points in module.by_num_jobs(kept, mixes).values():
+        longest, mean, rate = (module.against_sprayed(points, points, key).mean() for key in module.METRICS)
+        assert longest > mean > 1 > rate
+
+
 def test_sprayed_mixes_on_the_nonblocking_tree_run_as_if_alone(module, kept, mixes):
     # No link but a NIC's can bind (32 ports below a leaf, 32 above, in equal parts), and jobs share no NIC.
     for points in module.by_num_jobs(kept, mixes).values():
