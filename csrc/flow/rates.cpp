@@ -1,4 +1,4 @@
-// FlowNetwork, second part: which rates change when flows come and go.
+// FlowNetwork: which rates change when flows come and go.
 //
 // A rate vector is max-min fair exactly if every flow runs at its peak or has a bottleneck: a full link on which no
 // flow is faster. So a change is solved for the flows next to it only, the others holding their rates, and the region

@@ -46,12 +46,12 @@ void RingRunner::join_ring(const TaskRef& ref, int32_t slot, uint32_t occurrence
   }
 }
 
-QuietRings::Exchange RingRunner::exchange_of(const TaskRef& ref) {
+RingExchange RingRunner::exchange_of(const TaskRef& ref) {
   const Task& task = parts_.instances.task(ref);
   const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
   transfers_.clear();
   schedule.messages(parts_.system.devices[ref.device].slots[task.slot].rank, 0, transfers_);
-  QuietRings::Exchange exchange;
+  RingExchange exchange;
   exchange.num_steps = schedule.shape().num_steps;
   exchange.num_chunks = transfers_.front().num_chunks;
   exchange.bytes = checked_multiply(parts_.system.graph->chunk_bytes(task), exchange.num_chunks);
@@ -66,7 +66,7 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
   const int32_t d = high(device_and_slot), slot = low(device_and_slot);
   Participation* part = parts_.participations.front(d, slot);
   if (part == nullptr || !part->is_quiet || part->quiet_end != parts_.queue.now()) return;
-  const QuietRings::Exchange exchange = exchange_of({d, part->sequence, part->task});
+  const RingExchange exchange = exchange_of({d, part->sequence, part->task});
   // Sent by this rank and received by the next one.
   parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
   parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
@@ -97,7 +97,7 @@ void RingRunner::disturb(int32_t ring) {
 }
 
 void RingRunner::go_on_stepwise(int32_t ring, uint32_t occurrence) {
-  const QuietRings::Exchange exchange = rings_.exchange(ring, occurrence);
+  const RingExchange exchange = rings_.exchange(ring, occurrence);
   const QuietRings::Moment moment = rings_.interrupt(ring, occurrence, parts_.queue.now());
   const auto is_through = [&](size_t i) { return moment.ranks[i].step == exchange.num_steps; };
   for (size_t i = 0; i < moment.ranks.size(); ++i) {
@@ -118,7 +118,7 @@ void RingRunner::go_on_stepwise(int32_t ring, uint32_t occurrence) {
 // Puts a rank where it stands: the step that it is in, what it has sent and what has come to it.
 void RingRunner::restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t i) {
   const std::vector<int32_t>& devices = rings_.ring(ring).devices;
-  const QuietRings::Exchange exchange = rings_.exchange(ring, occurrence);
+  const RingExchange exchange = rings_.exchange(ring, occurrence);
   const QuietRings::Progress& rank = moment.ranks[i];
   const int32_t d = devices[i];
   Participation& part = parts_.participations.at(d, rings_.ring(ring).slot, occurrence);
@@ -140,7 +140,7 @@ void RingRunner::restore(int32_t ring, uint32_t occurrence, const QuietRings::Mo
 }
 
 int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step) {
-  const QuietRings::Exchange& exchange = rings_.exchange(ring, occurrence);
+  const RingExchange& exchange = rings_.exchange(ring, occurrence);
   const int32_t index = parts_.messenger.make(rings_.ring(ring).devices[position], rings_.ring(ring).slot,
                                               rings_.ring(ring).peers[position]);
   Message& message = parts_.messenger[index];

@@ -27,7 +27,7 @@ class RingRunner : public CollectiveRunner, public RouteWatcher {
 
  private:
   void join_ring(const TaskRef& task, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
-  QuietRings::Exchange exchange_of(const TaskRef& task);
+  RingExchange exchange_of(const TaskRef& task);
   void end_quietly(uint64_t device_and_slot);
   void disturb(int32_t ring);
   void go_on_stepwise(int32_t ring, uint32_t occurrence);

@@ -1,0 +1,69 @@
+// RingCollective: one one-way ring collective on quiet links, in time.
+//
+// No flow shares, so step k + 1 of rank r starts at
+//   S[r][k+1] = max(S[r][k] + tx[r], S[r-1][k] + tx[r-1] + latency[r-1]),  S[r][0] = when r joined,
+// which is what the flow tier gives message by message, to the picosecond (tests/runtime/test_quiet_rings.py).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/critical_path.h"
+#include "runtime/ring_table.h"
+
+namespace rostam::runtime {
+
+// What all ranks of a collective have in common.
+struct RingExchange {
+  int32_t num_steps = 0;
+  int64_t bytes = 0;       // of a message
+  int64_t wire_bytes = 0;  // of it that the simulated plane carries
+  int64_t num_chunks = 0;  // of a message
+  int32_t iteration = 0;
+  int32_t category = 0;
+};
+
+// What a rank has carried. Units: bytes on the wire.
+struct RingLoad {
+  double bytes = 0;
+  int64_t busy_ps = 0;
+};
+
+struct RingCollective {
+  RingExchange exchange;
+  bool is_quiet = true;
+  int32_t num_joined = 0;
+  std::vector<SimTime> joins;  // never() until then
+  std::vector<CriticalPath::Ref> origins;
+  std::vector<SimTime> send_times;
+  SimTime end = SimTime::never();  // the last rank is through
+
+  // Whether the collective is through before the end of simulated time, if all joined now.
+  bool fits_clock(const Ring& ring, SimTime now) const;
+
+  // Adds what it has carried up to `now`, per rank; bytes of messages that are still being sent on demand.
+  void add_load(const Ring& ring, SimTime now, bool counts_unfinished, std::vector<RingLoad>& loads) const;
+};
+
+// The steps one after the other: when each rank starts the present one, as far as that is reached by `now`.
+class RingSteps {
+ public:
+  struct Start {  // never() if it is not known or not reached
+    SimTime time;
+    int32_t decided_by = 0;  // the rank whose join did
+  };
+
+  // At the first step. `ring` and `collective` must outlive it.
+  RingSteps(const Ring& ring, const RingCollective& collective, SimTime now);
+
+  const std::vector<Start>& starts() const { return starts_; }
+  void advance();
+
+ private:
+  const Ring& ring_;
+  const RingCollective& collective_;
+  SimTime now_;
+  std::vector<Start> starts_;
+};
+
+}  // namespace rostam::runtime
