@@ -108,7 +108,7 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
 def _row(candidate: Candidate) -> list[str]:
     seconds = candidate.iteration_time_s or 0.0
     simulated, error, exposed = candidate.simulated_s, candidate.estimate_error, candidate.exposed_s
-    placer = "sip_ml: " if candidate.strategy.placer == "sip_ml" else ""
+    placer = "" if candidate.strategy.placer == Strategy().placer else f"{candidate.strategy.placer}: "
     return [
         placer + candidate.describe(), f"{candidate.global_batch:,}",
         f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),

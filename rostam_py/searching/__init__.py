@@ -7,7 +7,7 @@ Example:
     found.best.strategy, found.best.time_to_accuracy_s
 """
 
-from rostam_py.searching.estimate import Estimate
+from rostam_py.placement.placer import Estimate
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.searching.search import search
 from rostam_py.searching.searcher import Searcher

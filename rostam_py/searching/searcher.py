@@ -11,23 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rostam_py.convergence import Curve, get_curve, notes_for
-from rostam_py.errors import ConfigError, DegreeError, NoRouteError
+from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement.accumulation import regroup_gradient_sums
-from rostam_py.placement.sip_ml.placer import SipMlPlacer
-from rostam_py.placement.sip_ml.reach import group_window
+from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.placer import Estimate, Estimator, Placer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled
-from rostam_py.searching.axis_costs import AxisCosts
 from rostam_py.searching.candidates import (
     check_batches,
     check_placers,
     default_batches,
 )
-from rostam_py.searching.estimate import CompiledStage, Estimate, compile_stages, estimate_plan, micro_batch_s
-from rostam_py.searching.estimate_sip_ml import CompiledGroup, compile_group, estimate_sip_ml
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.simulation import simulate
 from rostam_py.units import format_size
@@ -38,16 +34,18 @@ _RECOMPUTE = ("none", "selective", "full")
 _MOST_SIMULATED = 3
 _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
 
+# Plans of this placer, without a pipeline, tell what the kernels of any candidate take at least.
+_REFERENCE = Strategy().placer
+
 Progress = Callable[[str, int, int], None]
-Compiled = list[CompiledStage] | CompiledGroup
 
 
 @dataclass(slots=True)
 class _Placed:
-    """A plan on some machine of the right size, what its estimates start from, or why there is none."""
+    """A plan on some machine of the right size and what estimates it, or why there is none."""
 
     plan: Plan | None
-    stages: Compiled
+    estimator: Estimator | None
     reason: str = ""
 
 
@@ -91,7 +89,6 @@ class Searcher:
         self.placers = check_placers(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
-        self._regrouped = regroup_gradient_sums(graph)
         self._placed: dict[Any, _Placed] = {}
         self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
@@ -170,7 +167,7 @@ class Searcher:
         for name in self.placers:
             has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
             base = replace(self.base, placer=name, max_circuit_degree=degree, dp=1, tp=1, pp=1, mp=1)
-            candidates = PLACERS.get(name)(base, self.cost, self.cost_config).candidates(size, batch)
+            candidates = self._placer(base).candidates(size, batch)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         return found
 
@@ -182,17 +179,17 @@ class Searcher:
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
         strategy = replace(
-            self.base, placer="megatron", dp=dp, tp=tp, pp=1, micro_batch=None, recompute="none", check_memory=False,
+            self.base, placer=_REFERENCE, dp=dp, tp=tp, pp=1, micro_batch=None, recompute="none", check_memory=False,
             allow_idle=True,
         )  # fmt: skip
         placed = self._place(machine, strategy, batch)
-        if placed.plan is None or isinstance(placed.stages, CompiledGroup):
+        if placed.plan is None or placed.estimator is None:
             return 0.0
         plan, costs = placed.plan, None
         if not machine.fabric.is_circuit_switched:
             plan = plan.on(machine)
             costs = AxisCosts(plan, machine.fabric, self.routing, self._costs_on(machine.fabric))
-        return micro_batch_s(plan, costs, placed.stages) / plan.micro_batch
+        return placed.estimator.micro_batch_s(plan, costs) / plan.micro_batch
 
     # Estimates
 
@@ -201,8 +198,8 @@ class Searcher:
     ) -> list[Candidate]:
         """Estimate candidates in the order of their bounds until the next bound exceeds the best estimates.
 
-        Closer bounds come first: of sip_ml the placement where communication is free, and where circuits must be set
-        for each plan its estimate on an ideal switch.
+        Closer bounds come first: the placer's own, and where circuits must be set for each plan its estimate on an
+        ideal switch.
         """
         found: list[Candidate] = []
         best: list[float] = []  # a heap of the best objectives, negated
@@ -237,32 +234,30 @@ class Searcher:
         self, machine: Machine, candidate: Candidate, ideal: Machine | None, costs: dict[Any, Any]
     ) -> tuple[Callable[[], float], ...]:
         """Return what gives closer and closer bounds of a candidate [s], each dearer than the one before."""
-        bounds: list[Callable[[], float]] = []
-        if candidate.strategy.placer == "sip_ml":
-            bounds.append(lambda: self._makespan_s(machine, candidate))
+        bounds: list[Callable[[], float]] = [lambda: self._placers_bound_s(machine, candidate)]
         if ideal is not None:
             bounds.append(lambda: self._ideal_s(machine, ideal, candidate, costs))
         return tuple(bounds)
 
-    def _makespan_s(self, machine: Machine, candidate: Candidate) -> float:
-        """Return Algorithm 1's makespan with the optimizer [s]; 0 where it places nothing."""
-        strategy = candidate.strategy
+    def _placers_bound_s(self, machine: Machine, candidate: Candidate) -> float:
+        """Return what the placer knows an iteration takes at least [s]; 0 where it knows nothing."""
         try:
-            local, _ = strategy.batches(candidate.global_batch)
-            window = group_window(strategy, machine)
-            return self._sip_ml_placer(strategy).place_group(self._regrouped, machine, local, window).makespan_s
+            placer = self._placer(candidate.strategy)
+            return placer.lower_bound_s(self.graph, machine, candidate.global_batch) or 0.0
         except ConfigError:
             return 0.0
 
-    def _sip_ml_placer(self, strategy: Strategy) -> SipMlPlacer:
-        return SipMlPlacer(strategy, self.cost, self.cost_config, self._shared.setdefault("sip_ml", {}))
+    def _placer(self, strategy: Strategy) -> Placer:
+        shared = self._shared.setdefault(strategy.placer, {})
+        placer: Placer = PLACERS.get(strategy.placer)(strategy, self.cost, self.cost_config, shared)
+        return placer
 
     def _ideal_s(self, machine: Machine, ideal: Machine, candidate: Candidate, costs: dict[Any, Any]) -> float:
         """Return a candidate's estimate on an ideal switch [s]; 0 where it has no plan that fits."""
         placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
         if placed.plan is None or placed.reason:
             return 0.0
-        return self._time(placed.plan.on(ideal), placed.stages, costs).iteration_time_s
+        return self._time(placed.plan.on(ideal), placed, costs).iteration_time_s
 
     def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate:
         """Return the candidate with its estimate, or with why it has none."""
@@ -283,20 +278,20 @@ class Searcher:
                 known = replace(known, circuit_degree=plan.circuit_degree)
                 if limit is not None and plan.circuit_degree > limit:
                     return replace(known, reason=f"needs {plan.circuit_degree} circuits an accelerator, not {limit}")
-            estimate = self._time(plan, placed.stages)
+            estimate = self._time(plan, placed)
         except (ConfigError, NoRouteError) as error:
             return replace(known, reason=str(error))
         return replace(known, estimate_s=estimate.iteration_time_s)
 
-    def _time(self, plan: Plan, stages: Compiled, known: dict[Any, Any] | None = None) -> Estimate:
+    def _time(self, plan: Plan, placed: _Placed, known: dict[Any, Any] | None = None) -> Estimate:
         """Estimate a plan on its machine; where circuits carry it they are its own, and so are the costs of routes."""
         fabric = plan.fabric_with_circuits(self.seed)
         if known is None:
             known = self._costs_on(fabric) if fabric is plan.machine.fabric else {}
         costs = AxisCosts(plan, fabric, self.routing, known)
-        if isinstance(stages, CompiledGroup):
-            return estimate_sip_ml(plan, fabric, costs, stages)
-        return estimate_plan(plan, costs, stages)
+        if placed.estimator is None:
+            raise InternalError(f"a plan of placer {plan.strategy.placer!r} has nothing that estimates it")
+        return placed.estimator.estimate(plan, fabric, costs)
 
     def _costs_on(self, fabric: Any) -> dict[Any, Any]:
         """Return the costs known on a fabric; those of the fabric before it are dropped."""
@@ -308,8 +303,8 @@ class Searcher:
 
     def _fitted(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
         """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
-        if strategy.placer == "sip_ml":
-            return self._place(machine, strategy, batch)  # Algorithm 1 heeds memory while it places
+        if self._placer(strategy).fits_memory:
+            return self._place(machine, strategy, batch)
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)
         for level in _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) + 1 :]:
@@ -340,33 +335,28 @@ class Searcher:
                 plan = placed.plan or plan
         if plan.memory_bytes > capacity:
             over = f"needs {format_size(plan.memory_bytes)} on a device of {format_size(capacity)}"
-            return _Placed(plan, placed.stages, over)
+            return _Placed(plan, placed.estimator, over)
         return placed
 
     def _place(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
-        """Return the strategy's plan: made on an ideal fabric, or on this one where Algorithm 1 heeds it."""
+        """Return the strategy's plan: made on an ideal fabric, or on this one where the placer reads it."""
         failed = machine.fabric.failures.accelerators
-        window = None
-        if strategy.placer == "sip_ml":
-            try:
-                window = group_window(strategy, machine)
-            except ConfigError as error:
-                return _Placed(None, [], str(error))
-        key = (_key(strategy), batch, machine.num_accelerators, failed, window, machine.device.name)
+        placer = self._placer(strategy)
+        try:
+            fabric = placer.fabric_key(machine)
+        except ConfigError as error:
+            return _Placed(None, None, str(error))
+        key = (_key(strategy), batch, machine.num_accelerators, failed, fabric, machine.device.name)
         if key not in self._placed:
-            where = machine if strategy.placer == "sip_ml" else _ideal(machine)
-            self._placed[key] = self._new_plan(where, strategy, batch)
+            self._placed[key] = self._new_plan(placer, machine if placer.reads_fabric else _ideal(machine), batch)
         return self._placed[key]
 
-    def _new_plan(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+    def _new_plan(self, placer: Placer, machine: Machine, batch: int) -> _Placed:
         try:
-            placer = PLACERS.get(strategy.placer)(
-                strategy, self.cost, self.cost_config, self._shared.setdefault(strategy.placer, {})
-            )
             plan = placer.place(self.graph, machine, batch)
         except ConfigError as error:
-            return _Placed(None, [], str(error))
-        return _Placed(plan, compile_group(plan) if strategy.placer == "sip_ml" else compile_stages(plan))
+            return _Placed(None, None, str(error))
+        return _Placed(plan, placer.estimator(plan))
 
     # Simulations
 

@@ -13,7 +13,7 @@ from rostam_py.errors import DeadlockError, InternalError, RostamError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement import place
-from rostam_py.plan import Machine, Plan, Strategy
+from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.sweep.columns import mix_row, network_usd, plan_row, result_row, settings_row
@@ -123,7 +123,7 @@ class Evaluator:
         )  # fmt: skip
 
     def _plan(self, machine: Machine, settings: Settings) -> Plan:
-        """Return the plan on a machine; what the placer megatron makes depends on its size and accelerator only."""
+        """Return the plan on a machine; one whose placer does not read the fabric serves all of a size."""
         strategy = build_strategy(settings["strategy"], machine)
         batch = default_batch(settings["global_batch"], strategy)
         cost = {key: value for key, value in settings["cost"].items() if key != "name"}
@@ -131,7 +131,7 @@ class Evaluator:
             "global_batch": batch, "strategy": strategy, "cost": settings["cost"]["name"], "cost_config": cost,
         }  # fmt: skip
         graph = self._graph(settings["model"])
-        if strategy.placer != "megatron":
+        if PLACERS.get(strategy.placer).reads_fabric:
             return place(graph, machine, **arguments)
         size = [machine.num_accelerators, machine.healthy_accelerators]
         parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"], size]

@@ -3,9 +3,9 @@
 import pytest
 
 import rostam_py as rostam
+from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.megatron.estimate import _overlap_s, compile_stages, estimate_plan
 from rostam_py.plan import KernelTime, Task
-from rostam_py.searching.axis_costs import AxisCosts
-from rostam_py.searching.estimate import _overlap_s, compile_stages, estimate_plan
 
 
 def estimate(plan):
@@ -72,6 +72,6 @@ def test_overlap_of_spans_is_what_both_cover():
 
 def compile_row():
     """Return any compiled task."""
-    from rostam_py.searching.estimate import _row
+    from rostam_py.placement.megatron.estimate import _row
 
     return _row(Task("compute", "any", kernels=(KernelTime("any", "", "", 1.0),)), {})

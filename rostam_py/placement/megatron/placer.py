@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.precision import gradient_bytes
@@ -11,6 +10,7 @@ from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.candidates import candidates
+from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import resident_memory
@@ -23,6 +23,7 @@ from rostam_py.placement.megatron.templates import (
     write_forward,
 )  # fmt: skip
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
+from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import propagate
 from rostam_py.plan.data import Batches
@@ -33,24 +34,24 @@ from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
 
-class MegatronPlacer:
+class MegatronPlacer(Placer):
     """Turn a graph, a machine and a Strategy(dp, tp, pp) into a Plan.
 
-    Args: shared: filled and used by placers of one graph and cost model, so that plans which differ in dp, pp or
-        recomputation alone share what depends on tp and micro-batch: sharding and timed kernels.
+    Plans which differ in dp, pp or recomputation alone share what depends on tp and micro-batch: sharding and timed
+    kernels.
     """
 
     AXES = ("dp", "tp", "pp")
-
-    def __init__(
-        self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None
-    ) -> None:
-        self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
-        self.shared = {} if shared is None else shared
+    reads_fabric = False
+    fits_memory = False
 
     def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
         return candidates(self.strategy, num_accelerators, batch)
+
+    def estimator(self, plan: Plan) -> MegatronEstimator:
+        """Return what estimates a plan of this placer."""
+        return MegatronEstimator(plan)
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.

@@ -8,7 +8,6 @@ device of a group: stage i is what device i of every group runs.
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
@@ -18,14 +17,17 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
+from rostam_py.placement.placer import Placer
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.sip_ml.algorithm1 import SubOpPlacement, place_in_window
 from rostam_py.placement.sip_ml.candidates import candidates
+from rostam_py.placement.sip_ml.estimate import SipMlEstimator
+from rostam_py.placement.sip_ml.group import GroupPlacement
 from rostam_py.placement.sip_ml.partition import partition
 from rostam_py.placement.sip_ml.reach import circuit_limit, group_window
 from rostam_py.placement.sip_ml.sub_op_memory import untrained_memory
 from rostam_py.placement.sip_ml.sub_op_templates import GroupTemplates, write_templates
-from rostam_py.placement.sip_ml.sub_ops import KERNEL, SUM, SubOpGraph, build_sub_ops
+from rostam_py.placement.sip_ml.sub_ops import KERNEL, SubOpGraph, build_sub_ops
 from rostam_py.placement.sip_ml.window import Window, circuits_in_group
 from rostam_py.plan.data import Batches
 from rostam_py.plan.groups import model_parallel_groups
@@ -38,56 +40,10 @@ from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 from rostam_py.units import parse_time
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlacement:
-    """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan.
-
-    window: which of its devices may exchange data, None if any. optimizers: of each device, None without parameters.
-    notes: on the placement.
-    """
-
-    sub_ops: SubOpGraph
-    placed: SubOpPlacement
-    window: Window | None
-    optimizers: tuple[KernelTime | None, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def optimizer_s(self) -> tuple[float, ...]:
-        """How long every device's optimizer takes [s]."""
-        return tuple(0.0 if kernel is None else kernel.duration_s for kernel in self.optimizers)
-
-    @property
-    def makespan_s(self) -> float:
-        """What an iteration takes at least: where communication is free, every device's sub-ops and optimizer [s]."""
-        ends = list(self.optimizer_s)
-        placed = zip(self.sub_ops.nodes, self.placed.devices, self.placed.starts_s, strict=True)
-        for node, devices, starts in placed:
-            if node.kind == SUM:
-                continue  # what reads it comes later
-            seconds = 0.0 if node.time is None else node.time.duration_s
-            for d, start in zip(devices, starts, strict=True):
-                ends[d] = max(ends[d], start + seconds + self.optimizer_s[d])
-        return max(ends, default=0.0)
-
-
-class SipMlPlacer:
-    """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan.
-
-    Args: groups: placements known already, filled and used; for one graph and cost model only.
-    """
+class SipMlPlacer(Placer):
+    """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan; groups placed once are shared."""
 
     AXES = ("dp", "mp")
-
-    def __init__(
-        self,
-        strategy: Strategy,
-        cost: str,
-        cost_config: dict | None,
-        groups: dict[tuple[object, ...], GroupPlacement] | None = None,
-    ) -> None:
-        self.strategy, self.cost_name, self.cost_config = strategy, cost, dict(cost_config or {})
-        self.groups = {} if groups is None else groups
 
     def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
@@ -105,7 +61,7 @@ class SipMlPlacer:
         window = group_window(strategy, machine)
         accelerators = assign_accelerators(strategy, machine)
         batch, _ = strategy.batches(global_batch)
-        graph = regroup_gradient_sums(graph)
+        graph = self._regrouped(graph)
         group = self.place_group(graph, machine, batch, window)
         written = write_templates(
             group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers),
@@ -130,7 +86,7 @@ class SipMlPlacer:
         capacity = machine.device.memory_bytes if strategy.check_memory else None
         settings = (strategy.mp, strategy.quantum, strategy.min_kernel_time)
         key = (*settings, machine.device.name, batch, window, precision, optimizer, capacity)
-        if key not in self.groups:
+        if key not in self.shared:
             cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
             sub_ops = _sub_ops(graph, strategy, cost, batch, precision, optimizer)
             nodes = [node.node() for node in sub_ops.nodes]
@@ -138,8 +94,30 @@ class SipMlPlacer:
             counts = _local_parameters(sub_ops, placed, strategy)
             kernels = tuple(_optimizer_kernel(n, optimizer, precision, cost) for n in counts)
             notes = tuple(_notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost))
-            self.groups[key] = GroupPlacement(sub_ops, placed, window, kernels, notes)
-        return self.groups[key]
+            self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, notes)
+        found: GroupPlacement = self.shared[key]
+        return found
+
+    def _regrouped(self, graph: OperatorGraph) -> OperatorGraph:
+        key = ("regrouped", id(graph))
+        if key not in self.shared:
+            self.shared[key] = (graph, regroup_gradient_sums(graph))  # held, so that its id stays its own
+        found: OperatorGraph = self.shared[key][1]
+        return found
+
+    def estimator(self, plan: Plan) -> SipMlEstimator:
+        """Return what estimates a plan of this placer."""
+        return SipMlEstimator(plan)
+
+    def fabric_key(self, machine: Machine) -> Window | None:
+        """Return the window that the fabric leaves the groups, which is all that their placement depends on."""
+        return group_window(self.strategy, machine)
+
+    def lower_bound_s(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> float:
+        """Return the makespan of a group with the optimizer, where communication is free [s]."""
+        batch, _ = self.strategy.batches(global_batch)
+        window = group_window(self.strategy, machine)
+        return self.place_group(self._regrouped(graph), machine, batch, window).makespan_s
 
 
 def _check(strategy: Strategy) -> None:

@@ -9,18 +9,12 @@ collectives may hold up the next one's, and stragglers within a stage.
 
 from dataclasses import dataclass
 
+from rostam_py.fabrics.fabric import Fabric
+from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
+from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTiming
+from rostam_py.placement.placer import Estimate
 from rostam_py.plan import Plan, Stage, Task
-from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
-from rostam_py.searching.pipeline import Pipeline, TemplateTiming
 from rostam_py.units import parse_time
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A plan's estimated iteration. compute_s: kernels of the busiest stage alone, a lower bound."""
-
-    iteration_time_s: float
-    compute_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +93,21 @@ def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStag
         return sum(row.duration_s for template in rows for row in template)
     clock = _Clock(parse_time(plan.strategy.launch_latency), parse_time(plan.strategy.min_kernel_time), costs)
     return sum(clock.play(0, template, stages[0].num_streams, 1.0).compute_s for template in rows)
+
+
+class MegatronEstimator:
+    """Estimates of a plan of stages; its kernel times are added up once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.stages = compile_stages(plan)
+
+    def estimate(self, plan: Plan, fabric: Fabric, costs: AxisCosts) -> Estimate:
+        """Return the estimated iteration; the fabric's share is in ``costs``."""
+        return estimate_plan(plan, costs, self.stages)
+
+    def micro_batch_s(self, plan: Plan, costs: AxisCosts | None) -> float:
+        """Return the time of one forward and one backward of an unpipelined plan [s]; kernels alone without costs."""
+        return micro_batch_s(plan, costs, self.stages)
 
 
 def _slowdowns(plan: Plan) -> list[float]:

@@ -19,14 +19,14 @@ import numpy as np
 from rostam_py.collectives.group_costs import pair_costs
 from rostam_py.errors import InternalError
 from rostam_py.fabrics.fabric import Fabric
+from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
+from rostam_py.placement.placer import Estimate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
+from rostam_py.placement.sip_ml.group import GroupPlacement
 from rostam_py.placement.sip_ml.partition import ALL
-from rostam_py.placement.sip_ml.placer import GroupPlacement
 from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan
-from rostam_py.searching.axis_costs import ALL_STAGES, AxisCosts
-from rostam_py.searching.estimate import Estimate
 from rostam_py.units import parse_time
 
 
@@ -215,6 +215,21 @@ def _legs(rows: list[tuple[int, int, int, float]]) -> _Legs:
     size = np.asarray(size, float)
     k = 1 + max(int(src.max()), int(dst.max()))
     return _Legs(came, src, dst, size, np.bincount(src, size, k)[src], np.bincount(dst, size, k)[dst])
+
+
+class SipMlEstimator:
+    """Estimates of a plan of sub-ops, which are compiled once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.group = compile_group(plan)
+
+    def estimate(self, plan: Plan, fabric: Fabric, costs: AxisCosts) -> Estimate:
+        """Return the estimated iteration of the plan on a fabric."""
+        return estimate_sip_ml(plan, fabric, costs, self.group)
+
+    def micro_batch_s(self, plan: Plan, costs: AxisCosts | None) -> float:
+        """Return 0: a group runs its whole batch at once."""
+        return 0.0
 
 
 def estimate_sip_ml(plan: Plan, fabric: Fabric, costs: AxisCosts, group: CompiledGroup | None = None) -> Estimate:

@@ -6,8 +6,8 @@ Legend: m = micro-batches, P = stages.
 from dataclasses import dataclass
 
 from rostam_py.errors import InternalError
+from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.placement.schedule import stage_program
-from rostam_py.searching.axis_costs import AxisCosts
 
 # A long pipeline is played with this many micro-batches beyond its depth; the rest follows at the pace of the last.
 _STEADY_MICROBATCHES = 8
