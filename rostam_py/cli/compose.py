@@ -79,7 +79,7 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
             raise ConfigError(f"{override!r} is not an override; write key=value, for example model=resnet50")
         with explaining(command, overrides):
             values, is_list = _values(override)
-        if key in GROUPS and not values:
+        if key in GROUPS and not values and not is_list:
             raise ConfigError(
                 f"{override!r} is no name; {key} takes one of: {', '.join(group_choices(key))}"
                 + ("" if key == "experiment" else f"; single settings are {key}.KEY=VALUE")

@@ -46,7 +46,7 @@ def test_an_error_is_a_row_and_the_others_go_on(base, mlp, tmp_path):
     assert result.table["status"].to_list() == ["ok", "error", "ok"]
     row = result.table.row(1, named=True)
     assert row["error_type"] == "DegreeError"
-    assert "strategy.dp x tp x pp = 2 x 3 x 1 = 6" in row["error"]
+    assert "strategy.tp = 3 does not divide the 8 accelerators" in row["error"]
     assert row["iteration_time_s"] is None
     assert result.num_errors == 1
     assert result.best()["strategy.tp"].to_list() in (["1"], ["2"])
