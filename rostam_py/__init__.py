@@ -24,6 +24,7 @@ _EXPORTS = {
     "Plan": "rostam_py.plan",
     "Reroute": "rostam_py.simulation",
     "RunResult": "rostam_py.simulation",
+    "SimulationOptions": "rostam_py.simulation",
     "Strategy": "rostam_py.plan",
     "SweepResult": "rostam_py.sweep",
     "draw_jobs": "rostam_py.fleet",

@@ -182,13 +182,13 @@ def check_units(config: Any) -> None:
 
     from omegaconf import OmegaConf
 
-    from rostam_py.cli.schema import STRATEGY_UNITS
+    from rostam_py.cli.schema import MACHINE_UNITS, STRATEGY_UNITS
 
     if "fabric" not in config:
         return
     schema: Any = OmegaConf.get_type(config.fabric)
     units = {e.name: e.metadata["unit"] for e in dataclasses.fields(schema) if e.metadata.get("unit")}
-    for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS)):
+    for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS), ("machine", MACHINE_UNITS)):
         for key, unit in keys.items() if node in config else ():
             check_unit(f"{node}.{key}", None if OmegaConf.is_missing(config[node], key) else config[node][key], unit)
 
@@ -266,8 +266,14 @@ def _wanted(command: str, key: str) -> str:
 
 
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
-    """Say which keys there are on the level where ``path`` goes wrong."""
+    """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
+
+    from rostam_py.plan.strategy import MOVED
+
+    section, _, name = path.rpartition(".")
+    if section == "strategy" and name in MOVED:
+        return f"{path} is {MOVED[name]} now"
 
     choices = [one for one in overrides if one.partition("=")[0] in GROUPS]
     try:

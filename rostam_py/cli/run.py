@@ -14,17 +14,23 @@ from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
-from rostam_py.plan import Machine, Strategy
+from rostam_py.errors import ConfigError
+from rostam_py.plan import Machine, Plan, Strategy
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.sweep import settings
 from rostam_py.sweep.folder import check_folder
 
+# What a saved plan has decided.
+_PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
+
 
 def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
+    if config.plan is not None:
+        _check_planned(overrides)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
     progress = Console(stderr=True)
@@ -64,6 +70,37 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
 
     Args: progress: called with a line of text at each stage.
     """
+    plan = _planned(config, progress) if config.plan is None else _loaded(config, progress)
+    progress(f"simulating {plan.num_devices:,} accelerators")
+    from rostam_py.simulation import simulate
+
+    return simulate(
+        plan, fidelity=config.fidelity, routing=config.routing, seed=config.seed, fold=config.fold,
+        timeline=config.timeline,
+    )  # fmt: skip
+
+
+def _loaded(config: RunConfig, progress: Any) -> Plan:
+    """Return the saved plan."""
+    progress(f"reading {config.plan}")
+    plan = Plan.load(str(config.plan))
+    if config.convergence is not None:
+        get_curve(config.convergence).iterations(plan.global_batch, extrapolate=config.extrapolate)
+    return plan
+
+
+def _check_planned(overrides: list[str]) -> None:
+    """Raise ConfigError for keys that a saved plan has decided."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        if key.partition(".")[0] in _PLANNED:
+            raise ConfigError(
+                f"{override!r} changes nothing in a saved plan, which holds {', '.join(_PLANNED)}; leave it out"
+            )
+
+
+def _planned(config: RunConfig, progress: Any) -> Plan:
+    """Return the plan of the configured model, strategy and machine."""
     machine = build_machine(config)
     fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
     strategy = settings.build_strategy(fields, machine)
@@ -79,21 +116,15 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
         curve = get_curve(config.convergence)
         notes_for(curve, graph.name)
         curve.iterations(batch, extrapolate=config.extrapolate)
-    plan = place(
+    plan: Plan = place(
         graph, machine, global_batch=batch, strategy=strategy,
         cost=name_of("cost", config.cost), cost_config=cost_settings(config),
     )  # fmt: skip
-    progress(f"simulating {plan.num_devices:,} accelerators")
-    from rostam_py.simulation import simulate
-
-    return simulate(
-        plan, fidelity=config.fidelity, routing=config.routing, seed=config.seed, fold=config.fold,
-        timeline=config.timeline,
-    )  # fmt: skip
+    return plan
 
 
 def cost_settings(config: RunConfig | SearchConfig) -> dict[str, Any]:
-    """Return what the user set of the cost model: its defaults must not override strategy.min_kernel_time."""
+    """Return what the user set of the cost model: its defaults must not override machine.min_kernel_time."""
     defaults = type(config.cost)()
     names = [entry.name for entry in dataclasses.fields(config.cost)]
     return {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
@@ -104,7 +135,8 @@ def build_machine(config: RunConfig | SearchConfig) -> Machine:
     from rostam_py.fabrics.fabric import Fabric
 
     fabric = Fabric(name_of("fabric", config.fabric), config.fabric)
-    return settings.build_machine(fabric, dataclasses.asdict(config.failures), config.accelerator)
+    failures, physics = dataclasses.asdict(config.failures), dataclasses.asdict(config.machine)
+    return settings.build_machine(fabric, failures, config.accelerator, physics)
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
@@ -115,6 +147,8 @@ def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: 
     (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     (folder / "result.json").write_text(text, encoding="utf-8")
     write_detail(folder / "detail.json.gz", run_detail(result))
+    if config.save_plan:
+        result.plan.save(folder / "plan.json.gz")
     if config.timeline:
         result.save_timeline(str(folder / "timeline.json"))
 
@@ -128,5 +162,7 @@ def _result_json(result: RunResult, answer: TimeToAccuracy | None) -> str:
 
 def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
     digest = hashlib.sha256(resolved_yaml("run", overrides).encode()).hexdigest()[:8]
+    if config.plan is not None:
+        return Path("runs") / f"plan-{Path(config.plan).name.partition('.')[0]}-{digest}"
     model = Path(config.model.split(":")[0]).stem
     return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"

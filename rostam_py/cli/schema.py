@@ -16,11 +16,13 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.fabric import FAILURE_KINDS
+from rostam_py.plan.machine import PHYSICS, Machine
 from rostam_py.plan.strategy import Strategy
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 
 # Fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
-STRATEGY_UNITS = {"bucket_size": "size", "launch_latency": "time", "min_kernel_time": "time", "quantum": "time"}
+STRATEGY_UNITS = {"bucket_size": "size", "quantum": "time"}
+MACHINE_UNITS = {"launch_latency": "time", "min_kernel_time": "time"}
 COST_UNITS = {"ramp_time": "time", "min_kernel_time": "time"}
 
 
@@ -43,6 +45,24 @@ def _failures_schema() -> type:
 
 
 FailuresConfig = _failures_schema()
+
+
+def _machine_schema() -> type:
+    """Return a schema of the machine's settings that are neither its fabric nor its accelerators."""
+    known = {entry.name: entry for entry in dataclasses.fields(Machine)}
+    entries: list[Any] = [
+        (key, float if key not in MACHINE_UNITS else Any, field(default=known[key].default)) for key in PHYSICS
+    ]
+    schema = dataclasses.make_dataclass("MachineConfig", entries, kw_only=True)
+    schema.__doc__ = (
+        "How the machine starts work.\n\nlaunch_latency: before every kernel or collective. min_kernel_time: least"
+        " duration of one. comm_compute_fraction: share of compute that a running collective takes away."
+    )
+    schema.__module__ = __name__  # so that workers can unpickle it
+    return schema
+
+
+MachineConfig = _machine_schema()
 
 
 def _strategy_schema() -> type:
@@ -75,7 +95,7 @@ class RunConfig:
     timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well.
     extrapolate: also outside the curve's measured batches. report: also write report.html; rostam report FOLDER does so
     later. wandb.enable: send it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the
-    configuration>.
+    configuration>. save_plan: also write plan.json.gz. plan: simulate a saved plan instead of placing a model.
     """
 
     model: str = "resnet50"
@@ -83,6 +103,7 @@ class RunConfig:
     fabric: Any = MISSING
     num_accelerators: int | None = None
     accelerator: str = "a100_80gb"
+    machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
     failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
@@ -94,6 +115,8 @@ class RunConfig:
     convergence: str | None = None
     extrapolate: bool = False
     report: bool = False
+    plan: str | None = None
+    save_plan: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
     out: str | None = None
 
@@ -134,6 +157,7 @@ class SearchConfig:
     fabric: Any = MISSING
     num_accelerators: int | None = None
     accelerator: str = "a100_80gb"
+    machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
     convergence: str | None = None
     extrapolate: bool = False
     search: SearchOptions = field(default_factory=SearchOptions)

@@ -20,7 +20,7 @@ from rostam_py.cli.compose import (
     composed,
     explaining,
 )
-from rostam_py.cli.schema import COST_UNITS, STRATEGY_UNITS
+from rostam_py.cli.schema import COST_UNITS, MACHINE_UNITS, STRATEGY_UNITS
 from rostam_py.cli.sweep_schema import JobConfig, SweepSection
 from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError
@@ -239,7 +239,7 @@ def _unit_of(key: str) -> str | None:
     section, _, name = re.sub(r"^jobs(\.\d+|\[\d+\])", "job", key).rpartition(".")
     tables = {
         "strategy": STRATEGY_UNITS, "job.strategy": STRATEGY_UNITS, "cost": COST_UNITS, "job": _JOB_UNITS,
-        "mix": _MIX_UNITS,
+        "mix": _MIX_UNITS, "machine": MACHINE_UNITS,
     }  # fmt: skip
     return _fabric_units().get(name) if section == "fabric" else tables.get(section, {}).get(name)
 

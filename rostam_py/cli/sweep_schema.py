@@ -5,7 +5,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from rostam_py.cli.schema import FailuresConfig, SearchOptions, StrategyConfig
+from rostam_py.cli.schema import FailuresConfig, MachineConfig, SearchOptions, StrategyConfig
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.sweep.options import SweepOptions
 
@@ -73,6 +73,7 @@ class SweepConfig:
     fabric: Any = MISSING
     num_accelerators: int | None = None
     accelerator: str = "a100_80gb"
+    machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
     failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]

@@ -83,6 +83,11 @@ class Fabric:
         return self._name
 
     @property
+    def demand(self) -> tuple[Traffic, int] | None:
+        """Traffic and seed that its circuits are set for; None without circuits."""
+        return self._demand
+
+    @property
     def config(self) -> FabricConfig:
         """The parameters it was built from."""
         return self._config

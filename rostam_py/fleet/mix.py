@@ -11,6 +11,7 @@ from rostam_py.fleet.place_mix import check_jobs, place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
+from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.simulate import simulate
 from rostam_py.units import parse_time
@@ -36,7 +37,7 @@ class Baselines:
             seed = 0
         key = (
             id(plan.stages), id(fabric), plan.devices.tobytes(), plan.groups, repr(plan.strategy),
-            repr(sorted(plan.machine.slow.items())), routing, seed, num_iterations,
+            repr(sorted(plan.machine.slow.items())), repr(plan.machine.physics), routing, seed, num_iterations,
         )  # fmt: skip
         if key not in self._times:
             result = simulate(
@@ -56,6 +57,7 @@ class _Placed:
     plan: Plan
 
 
+@takes_options
 def simulate_mix(
     jobs: Sequence[Job] | Sequence[Plan],
     machine: Machine,
@@ -84,7 +86,7 @@ def simulate_mix(
         routing: "hash" (one path a connection, as ECMP) or "spray". seed: of the hash and of circuits.
         num_iterations: >= 1.
         baselines: False leaves alone_s and ideal_s out; a ``Baselines`` keeps and reuses what it holds.
-        timeline: as in ``simulate``, of the mix.
+        timeline: as in ``simulate``, of the mix. options: SimulationOptions; keywords go first.
     Returns: outcome and RunResult of every job, in order.
     Raises: ConfigError for bad arguments or plans of another machine; DegreeError for jobs that overlap or ask for
         too much; what ``simulate`` raises.

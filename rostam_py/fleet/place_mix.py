@@ -67,7 +67,13 @@ def _place(
     """Return the job's plan; what stages compute and send does not depend on which accelerators they run on."""
     strategy = _on(job.strategy, accelerators)
     settings = (repr(replace(job.strategy, accelerators=None, mapping="linear")), job.global_batch, cost)
-    key = (id(job.graph), *settings, repr(sorted((cost_config or {}).items())), repr(machine.device))
+    key = (
+        id(job.graph),
+        *settings,
+        repr(sorted((cost_config or {}).items())),
+        repr(machine.device),
+        machine.min_kernel_s,
+    )
     if key not in placed or machine.fabric.is_circuit_switched:  # there placing heeds the fabric's circuits
         plan = place(
             job.graph, machine, global_batch=job.global_batch, strategy=strategy, cost=cost, cost_config=cost_config

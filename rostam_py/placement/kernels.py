@@ -10,16 +10,13 @@ from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, Split, fuse, kernel_bytes, kernel_traffic
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime
 
 
-def cost_model_for(
-    strategy: Strategy, name: str, config: dict[str, Any], graph: OperatorGraph, machine: Machine
-) -> CostModel:
-    """Return the cost model, with the strategy's kernel floor if it has one and ``config`` sets none."""
+def cost_model_for(name: str, config: dict[str, Any], graph: OperatorGraph, machine: Machine) -> CostModel:
+    """Return the cost model, with the machine's kernel floor if it has one and ``config`` sets none."""
     known = {f.name for f in fields(COST_MODELS.get(name).Config)}
-    floor = {"min_kernel_time": strategy.min_kernel_time} if "min_kernel_time" in known else {}
+    floor = {"min_kernel_time": machine.min_kernel_time} if "min_kernel_time" in known else {}
     return make_cost_model(name, machine.device, graph=graph, **(floor | config))
 
 

@@ -1,5 +1,6 @@
-"""Machine: a fabric whose accelerators are all of one type, some of them possibly slow."""
+"""Machine: a fabric whose accelerators are all of one type, some of them possibly slow, and how they launch work."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -7,7 +8,10 @@ from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
-from rostam_py.units import format_bandwidth, format_count, format_size
+from rostam_py.units import check_simulated, format_bandwidth, format_count, format_size, parse_time
+
+# Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
+PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +21,17 @@ class Machine:
     fabric: what connects them; it has ``num_accelerators``, ``healthy_accelerators`` and ``name``.
     accelerator: an Accelerator, or the name of a known one.
     slow: accelerator id -> speed factor in (0, 1]; 0.5 computes at half speed (any factor > 0 is legal).
+    launch_latency: from the end of what a kernel or collective waits for to its start (MODEL B7) [s or text].
+    min_kernel_time: least duration of a kernel or collective [s or text].
+    comm_compute_fraction: share of compute that a running collective takes away (MODEL B8), in [0, 1).
     """
 
     fabric: Any
     accelerator: Accelerator | str = "a100_80gb"
     slow: dict[int, float] = field(default_factory=dict)
+    launch_latency: str | float = "1 us"
+    min_kernel_time: str | float = "1 us"
+    comm_compute_fraction: float = 0.0
 
     def __post_init__(self) -> None:
         if isinstance(self.accelerator, str):
@@ -35,6 +45,7 @@ class Machine:
         for accelerator, factor in self.slow.items():
             if not 0 < factor < float("inf"):
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
+        check_physics({key: getattr(self, key) for key in PHYSICS})
 
     @property
     def device(self) -> Accelerator:
@@ -53,6 +64,26 @@ class Machine:
         """Ids of the accelerators that have not failed, ascending."""
         return sorted(int(a) for a in self.fabric.healthy_accelerators)
 
+    @property
+    def launch_latency_s(self) -> float:
+        """``launch_latency`` [s]."""
+        return parse_time(self.launch_latency, "machine.launch_latency")
+
+    @property
+    def min_kernel_s(self) -> float:
+        """``min_kernel_time`` [s]."""
+        return parse_time(self.min_kernel_time, "machine.min_kernel_time")
+
+    @property
+    def physics(self) -> dict[str, float]:
+        """What decides how work starts, times in seconds, by key of PHYSICS."""
+        values = (self.launch_latency_s, self.min_kernel_s, float(self.comm_compute_fraction))
+        return dict(zip(PHYSICS, values, strict=True))
+
+    def with_failures(self, **parts: Any) -> "Machine":
+        """Return this machine with failed parts. Args: as ``fabric.with_failures`` takes them."""
+        return replace(self, fabric=self.fabric.with_failures(**parts))
+
     def with_slow_accelerators(self, factors: dict[int, float]) -> "Machine":
         """Return this machine with other speed factors for the named accelerators."""
         return replace(self, slow=self.slow | dict(factors))
@@ -69,3 +100,16 @@ class Machine:
             "slow": f"{len(self.slow):,} of them" if self.slow else None,
         }
         return html_pairs("machine", pairs)
+
+
+def check_physics(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for settings of a machine's launches that are no times, or no share.
+
+    Args: given: some of PHYSICS, by name.
+    """
+    for key in ("launch_latency", "min_kernel_time"):
+        if key in given:
+            check_simulated(parse_time(given[key], f"machine.{key}"), f"machine.{key}")
+    share = given.get("comm_compute_fraction", 0.0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise ConfigError(f"machine.comm_compute_fraction is {share!r}; it must be in [0, 1)")

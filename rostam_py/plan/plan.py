@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.errors import ConfigError, DegreeError, RostamError
 from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
@@ -17,6 +18,7 @@ from rostam_py.plan.data import Batches, PlanData
 from rostam_py.plan.groups import GroupSet, grid_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.storage import read_plan, save_plan
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import Stage
 from rostam_py.plan.traffic import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedules_of
@@ -71,6 +73,25 @@ class Plan(PlanData):
             " circuits; lower the degrees of the strategy, choose ring algorithms, or let the fabric relay"
         )
 
+    def save(self, path: str | Path) -> None:
+        """Write the plan, its machine included, to a file: JSON, gzip-compressed if the name ends in .gz.
+
+        The placer's ``details`` stay behind. Raises: ConfigError if the file cannot be written.
+        """
+        save_plan(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Plan":
+        """Return a saved plan; it simulates to an equal result.
+
+        Raises: ConfigError for a damaged file, with the place, or one of an unknown version.
+        """
+        fields = read_plan(path)
+        try:
+            return cls(**fields)
+        except RostamError as error:
+            raise ConfigError(f"{path}: the plan is refused: {error}") from error
+
     def on(self, machine: Machine) -> "Plan":
         """Return this plan on another machine of the same size and accelerator.
 
@@ -85,6 +106,11 @@ class Plan(PlanData):
             raise ConfigError(
                 f"the machine has accelerators of type {machine.device.name!r}, but the plan's times are for"
                 f" {self.machine.device.name!r}; place the graph again"
+            )
+        if machine.min_kernel_s != self.machine.min_kernel_s:
+            raise ConfigError(
+                f"machine.min_kernel_time is {machine.min_kernel_time!r}, but the plan's times are for"
+                f" {self.machine.min_kernel_time!r}; place the graph again"
             )
         return replace(self, machine=machine, devices=assign_accelerators(self.strategy, machine).reshape(-1))
 

@@ -15,6 +15,7 @@ from rostam_py.costs.optimizers import get_optimizer
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.html import html_pairs
+from rostam_py.plan.machine import PHYSICS
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -22,6 +23,7 @@ AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 RECOMPUTE = ("none", "selective", "full")
+MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
 PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
@@ -51,8 +53,6 @@ class Strategy:
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
         for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
-    launch_latency, min_kernel_time: per kernel or collective (MODEL B7).
-    comm_compute_fraction: share of compute that a running collective takes away.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
@@ -78,10 +78,14 @@ class Strategy:
     allow_idle: bool = False
     accelerators: list[int] | None = None
     algorithms: dict[str, str] = field(default_factory=dict)
-    launch_latency: Any = "1 us"
-    min_kernel_time: Any = "1 us"
-    comm_compute_fraction: float = 0.0
     check_memory: bool = True
+
+    def __new__(cls, *_: Any, **given: Any) -> "Strategy":
+        """Refuse keys that have moved, by their new names."""
+        for key in given:
+            if key in MOVED:
+                raise ConfigError(f"strategy.{key} is {MOVED[key]} now: Machine(..., {key}={given[key]!r})")
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         for key in (*AXES, "mp"):
@@ -153,10 +157,7 @@ class Strategy:
             raise UnitError(f"strategy.bucket_size is {self.bucket_size!r}; it must be > 0")
         if parse_time(self.quantum, "strategy.quantum") <= 0:
             raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
-        for key in ("quantum", "launch_latency", "min_kernel_time"):
-            check_simulated(parse_time(getattr(self, key), f"strategy.{key}"), f"strategy.{key}")
-        if not 0 <= self.comm_compute_fraction < 1:
-            raise ConfigError(f"strategy.comm_compute_fraction is {self.comm_compute_fraction!r}; it must be in [0, 1)")
+        check_simulated(parse_time(self.quantum, "strategy.quantum"), "strategy.quantum")
 
     @property
     def num_ranks(self) -> int:

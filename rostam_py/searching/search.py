@@ -8,8 +8,10 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
 from rostam_py.searching.searcher import Searcher
+from rostam_py.simulation.options import takes_options
 
 
+@takes_options
 def search(
     graph: OperatorGraph,
     machine: Machine,
@@ -39,7 +41,7 @@ def search(
         these only. base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
         where memory needs it.
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
-        did not measure. cost, cost_config: as ``place``; routing, fidelity, seed: as ``simulate``.
+        did not measure. cost, cost_config: as ``place``; routing, fidelity, seed, options: as ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.
     Raises: ConfigError where nothing fits, neither batches nor a curve are given, or the curve's samples are not the
         model's.

@@ -346,7 +346,8 @@ class Searcher:
             fabric = placer.fabric_key(machine)
         except ConfigError as error:
             return _Placed(None, None, str(error))
-        key = (_key(strategy), batch, machine.num_accelerators, failed, fabric, machine.device.name)
+        physics = (machine.device.name, machine.min_kernel_s)
+        key = (_key(strategy), batch, machine.num_accelerators, failed, fabric, *physics)
         if key not in self._placed:
             self._placed[key] = self._new_plan(placer, machine if placer.reads_fabric else _ideal(machine), batch)
         return self._placed[key]
@@ -416,7 +417,7 @@ def _ideal(machine: Machine) -> Machine:
     failed = machine.fabric.failures.accelerators
     if failed:
         fabric = fabric.with_failures(accelerators=failed)
-    return Machine(fabric=fabric, accelerator=machine.device, slow=machine.slow)
+    return replace(machine, fabric=fabric)
 
 
 def _key(strategy: Strategy) -> str:

@@ -6,10 +6,12 @@ from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.engines import engines, fidelities
 from rostam_py.simulation.events import LinkBandwidth, Reroute
 from rostam_py.simulation.flows import FlowsResult, run_flows
+from rostam_py.simulation.options import SimulationOptions
 from rostam_py.simulation.result import LinkLoad, RunResult
 from rostam_py.simulation.simulate import simulate
 
 __all__ = [
     "CollectiveResult", "CriticalPath", "FlowsResult", "LinkBandwidth", "LinkLoad", "Reroute", "RunResult", "Segment",
+    "SimulationOptions",
     "collective_names", "controllers", "engines", "fidelities", "run_collective", "run_flows", "simulate",
 ]  # fmt: skip

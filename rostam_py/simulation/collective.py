@@ -22,6 +22,7 @@ from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import ANALYTIC, check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
+from rostam_py.simulation.options import takes_options
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
 # Bus bandwidth = algorithm bandwidth x this factor of p, as nccl-tests define it.
@@ -86,6 +87,7 @@ class CollectiveResult:
         return html_pairs(f"{self.collective} ({self.algorithm}) of {size}", pairs)
 
 
+@takes_options
 def run_collective(
     fabric: Any,
     collective: str,
@@ -96,6 +98,7 @@ def run_collective(
     fidelity: str = "flow",
     routing: str = "spray",
     fold: bool = True,
+    shortcuts: bool | None = None,
     seed: int = 0,
     group: int | None = None,
     grid: tuple[int, int] | None = None,
@@ -119,7 +122,7 @@ def run_collective(
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time a rank, or {rank: time} where the rest starts at 0.
         events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on the network meanwhile
-        (rostam list controllers).
+        (rostam list controllers). shortcuts: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
@@ -160,7 +163,7 @@ def run_collective(
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events or controllers))
     raw = _core.run_session(
-        graph, router, seed=seed, fold=fold, shortcuts=fold, fidelity=fidelity,
+        graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, fidelity=fidelity,
         controllers=controller_list(events, controllers, router, fabric),
     )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)

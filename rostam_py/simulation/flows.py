@@ -14,6 +14,7 @@ from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router
+from rostam_py.simulation.options import takes_options
 from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size
 
 
@@ -44,6 +45,7 @@ class FlowsResult:
         return html_pairs(f"{len(self.finish_s):,} flows", pairs)
 
 
+@takes_options
 def run_flows(
     fabric: Any,
     *,
@@ -65,6 +67,7 @@ def run_flows(
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
         seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, and Reroute where routing is "hash".
         stop_s: when a flow that is still sending is cut off [s], None never.
+        options: SimulationOptions; keywords go first.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
     controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links

@@ -16,6 +16,7 @@ from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.engines import check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links
 from rostam_py.simulation.network import list_of, make_router
+from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.result import PS, CollectiveTimes, RunResult
 from rostam_py.simulation.task_graph import CompiledGraph, compile_plans, seconds_to_ps
 from rostam_py.units import MAX_SIMULATED_S, parse_time
@@ -27,6 +28,7 @@ MAX_STEPS = 10**8
 _UNEXPOSED = ("compute", "launch", "bubble")
 
 
+@takes_options
 def simulate(
     plan: Plan | Sequence[Plan],
     *,
@@ -34,6 +36,7 @@ def simulate(
     routing: str = "spray",
     seed: int = 0,
     fold: bool = True,
+    shortcuts: bool | None = None,
     fuse: bool = True,
     timeline: bool | Sequence[int] = False,
     events: Sequence[Any] = (),
@@ -48,8 +51,9 @@ def simulate(
         nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
     Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of
         circuits, 0 to 2^64 - 1.
-        fold: simulate devices that must behave alike once, and rings whose links nobody else uses meanwhile
-        without their messages (same numbers, see MODEL H24); False simulates every device and message. fuse: False
+        fold: simulate devices that must behave alike once; shortcuts (by default as fold): compute rings whose links
+        nothing else uses meanwhile without their messages (same numbers, see MODEL H24). Both False simulate every
+        device and message. options: SimulationOptions; keywords go first. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
         of accelerators. events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on
         the network meanwhile (rostam list controllers). start_times: of each plan [s or text].
@@ -75,20 +79,20 @@ def simulate(
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
-    strategy = plans[0].strategy
+    machine = plans[0].machine
     _check_agreement(plans)
     raw = _core.run_session(
         graph.core,
         router,
-        launch_latency_ps=seconds_to_ps(parse_time(strategy.launch_latency)),
-        min_collective_ps=seconds_to_ps(parse_time(strategy.min_kernel_time)),
-        comm_compute_fraction=strategy.comm_compute_fraction,
+        launch_latency_ps=seconds_to_ps(machine.launch_latency_s),
+        min_collective_ps=seconds_to_ps(machine.min_kernel_s),
+        comm_compute_fraction=machine.comm_compute_fraction,
         min_iterations=min_iterations,
         max_iterations=limit,
         steady_tolerance=STEADY_TOLERANCE,
         seed=seed,
         fold=fold,
-        shortcuts=fold,
+        shortcuts=fold if shortcuts is None else shortcuts,
         fidelity=fidelity,
         controllers=controller_list(events, controllers, router, fabric),
         timeline_devices=_recorded(graph, timeline),
@@ -132,11 +136,11 @@ def _compute_s(stage: Stage) -> float:
 
 
 def _check_agreement(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError where plans of one simulation differ in what the session has once."""
-    for key in ("launch_latency", "min_kernel_time", "comm_compute_fraction"):
-        values = [getattr(plan.strategy, key) for plan in plans]
-        if any(value != values[0] for value in values):
-            raise ConfigError(f"strategy.{key} differs between the plans of one simulation: {values}; set one value")
+    """Raise ConfigError where the machines of one simulation differ in what the session has once."""
+    for key, value in plans[0].machine.physics.items():
+        values = [plan.machine.physics[key] for plan in plans]
+        if any(other != value for other in values):
+            raise ConfigError(f"machine.{key} differs between the plans of one simulation: {values}; set one value")
 
 
 def _starts(plans: Sequence[Plan], start_times: Sequence[str | float] | None) -> list[int]:

@@ -107,7 +107,7 @@ class Evaluator:
         return [result]
 
     def _site(self, settings: Settings) -> _Site:
-        key = json.dumps([settings["fabric"], settings["failures"], settings["accelerator"]], sort_keys=True)
+        key = json.dumps([settings[name] for name in ("fabric", "failures", "accelerator", "machine")], sort_keys=True)
         return self._sites.get(key, lambda: _build_site(settings))
 
     def _graph(self, model: str) -> OperatorGraph:
@@ -134,7 +134,8 @@ class Evaluator:
         if PLACERS.get(strategy.placer).reads_fabric:
             return place(graph, machine, **arguments)
         size = [machine.num_accelerators, machine.healthy_accelerators]
-        parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"], size]
+        parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"]]
+        parts += [settings["machine"], size]
         plan: Plan = self._plans.get(json.dumps(parts, sort_keys=True), lambda: place(graph, machine, **arguments))
         return plan if plan.machine is machine else plan.on(machine)
 
@@ -217,7 +218,7 @@ def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
 def _build_site(settings: Settings) -> _Site:
     parameters = {key: value for key, value in settings["fabric"].items() if key != "name"}
     fabric = build_fabric(settings["fabric"]["name"], **parameters)
-    machine = build_machine(fabric, settings["failures"], settings["accelerator"])
+    machine = build_machine(fabric, settings["failures"], settings["accelerator"], settings["machine"])
     return _Site(machine, float(fabric.config.injection_bandwidth_bytes_per_s), network_usd(fabric))
 
 

@@ -14,12 +14,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
+from rostam_py.simulation.options import SimulationOptions, chosen
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
@@ -29,7 +30,7 @@ from rostam_py.sweep.identity import code_version
 from rostam_py.sweep.options import SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
-from rostam_py.sweep.settings import GIVEN, Settings
+from rostam_py.sweep.settings import GIVEN, MODES, Settings, is_read
 from rostam_py.sweep.store import Store, write_atomically, writing
 from rostam_py.sweep.table import chosen_points, sweep_table
 
@@ -271,6 +272,7 @@ def run_sweep(
     details: int | None = None,
     title: str | None = None,
     progress: Progress = lambda tally: None,
+    options: SimulationOptions | None = None,
 ) -> SweepResult:
     """Evaluate every combination of axis values, in parallel, and return the table.
 
@@ -280,15 +282,16 @@ def run_sweep(
         grid: {dotted key: values}, multiplied. rows: one axis of cases, each {"label": ..., dotted key: value}.
         graphs: {name: traced graph}; name one by model="graph:name". out: folder; default runs/sweep-<hash>.
         workers, backend, address, store, details, title: as SweepOptions. progress: called with a Tally.
+        options: simulation options of every point that ``base`` does not set.
     Returns: SweepResult: ``table`` (polars, one row a point), ``best()``, the folder.
     Raises: ConfigError for bad settings, before any work.
     Cost: the points' own time over the workers, 1 to 5 ms a batch of a second, and 4 s to start Ray.
     """
-    sweep = Sweep(base, grid=grid, rows=rows, graphs=graphs)
-    options = SweepOptions(
-        workers=workers, backend=backend, address=address, store=store, details=details, title=title
-    )  # fmt: skip
-    return sweep.run(out or Path("runs") / f"sweep-{sweep.digest}", options, progress=progress)
+    mode = str(base.get("mode", "run"))
+    known = [entry.name for entry in fields(SimulationOptions) if mode in MODES and is_read(mode, entry.name)]
+    sweep = Sweep(chosen(options, known, f"a sweep of mode {mode}") | dict(base), grid=grid, rows=rows, graphs=graphs)
+    how = SweepOptions(workers=workers, backend=backend, address=address, store=store, details=details, title=title)
+    return sweep.run(out or Path("runs") / f"sweep-{sweep.digest}", how, progress=progress)
 
 
 def check_folders(folder: Path, options: SweepOptions) -> None:

@@ -26,7 +26,9 @@ from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
 from rostam_py.plan import Machine, Strategy
+from rostam_py.plan.machine import PHYSICS, check_physics
 from rostam_py.plan.ranks import filled
+from rostam_py.plan.strategy import MOVED
 from rostam_py.searching.candidates import check_placers
 from rostam_py.units import parse_time
 
@@ -36,6 +38,9 @@ MODES = ("run", "search", "mix")
 NO_CURVE = "none"
 GIVEN = "graph:"  # before the name of a graph that the caller brings
 _SAMPLES_A_REPLICA = 8
+MACHINE_DEFAULTS: Settings = {
+    entry.name: entry.default for entry in dataclasses.fields(Machine) if entry.name in PHYSICS
+}
 
 # Settings of every point, and those of one mode. A point holds no key that its mode does not read.
 _COMMON: Settings = {
@@ -43,6 +48,7 @@ _COMMON: Settings = {
     "fabric": {"name": "fat_tree", "num_accelerators": 64},
     "num_accelerators": None,
     "accelerator": "a100_80gb",
+    "machine": {},
     "cost": {"name": "roofline"},
     "failures": {**dict.fromkeys(FAILURE_KINDS, 0), "seed": 0},
     "routing": "spray",
@@ -141,6 +147,7 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
             raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(known))}")
     settings = {key: given.get(key, default) for key, default in defaults.items()}
     settings["failures"] = _merged("failures", defaults["failures"], settings["failures"])
+    settings["machine"] = _merged("machine", MACHINE_DEFAULTS, settings["machine"])
     _check_common(settings)
     size = settings.pop("num_accelerators")
     settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size, _stamp(settings["fabric"].get("links")))
@@ -184,6 +191,7 @@ def _merged(key: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> 
 
 def _check_common(settings: Settings) -> None:
     get_accelerator(settings["accelerator"])
+    check_physics(settings["machine"])
     check_routing(settings["routing"])
     for kind in (*FAILURE_KINDS, "seed"):
         settings["failures"][kind] = check_integer(f"failures.{kind}", settings["failures"][kind], 0)
@@ -230,7 +238,7 @@ def _complete_cost(text: str) -> Settings:
         if key not in known:
             raise ConfigError(f"cost {name!r} has no parameter {key!r}; it has {', '.join(sorted(known))}")
     defaults = schema()
-    # Only what differs from the default: a cost model's own default must not override strategy.min_kernel_time.
+    # Only what differs from the default: a cost model's own default must not override machine.min_kernel_time.
     return {"name": name, **{k: v for k, v in given.items() if v != getattr(defaults, k)}}
 
 
@@ -239,6 +247,8 @@ def _complete_strategy(text: str, where: str) -> Settings:
     given = json.loads(text)
     known = {entry.name for entry in dataclasses.fields(Strategy)}
     for key in given:
+        if key in MOVED:
+            raise ConfigError(f"{where}.{key} is {MOVED[key]} now")
         if key not in known:
             raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(sorted(known))}")
     checked = Strategy(**given)
@@ -338,15 +348,17 @@ def _complete_job(number: int, given: Any) -> Settings:
     return job
 
 
-def build_machine(fabric: Any, failures: Mapping[str, int], accelerator: str) -> Machine:
+def build_machine(
+    fabric: Any, failures: Mapping[str, int], accelerator: str, physics: Mapping[str, Any] | None = None
+) -> Machine:
     """Return a machine: the fabric with parts failed at random, and accelerators on it.
 
-    Args: fabric: a Fabric. failures: count of each of ``FAILURE_KINDS``, and "seed".
+    Args: fabric: a Fabric. failures: count of each of ``FAILURE_KINDS``, and "seed". physics: the machine's, by key.
     """
     for kind in FAILURE_KINDS:
         if failures[kind]:
             fabric = fabric.with_random_failures(kind, failures[kind], failures["seed"])
-    return Machine(fabric=fabric, accelerator=accelerator)
+    return Machine(fabric=fabric, accelerator=accelerator, **(physics or {}))
 
 
 def build_strategy(fields: Mapping[str, Any], machine: Machine) -> Strategy:

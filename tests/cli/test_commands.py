@@ -92,9 +92,9 @@ def test_an_algorithm_can_be_chosen_by_its_plain_key(tmp_path, capsys):
     assert "all_reduce: binomial_tree" in (tmp_path / "config.yaml").read_text()
 
 
-def test_the_strategys_kernel_floor_reaches_the_kernels(tmp_path, capsys):
+def test_the_machines_kernel_floor_reaches_the_kernels(tmp_path, capsys):
     times = []
-    for extra in ([], ["strategy.min_kernel_time=100 us"], ["cost.min_kernel_time=100 us"]):
+    for extra in ([], ["machine.min_kernel_time=100 us"], ["cost.min_kernel_time=100 us"]):
         assert main(["run", "model=resnet50", *extra, f"out={tmp_path}", "--json"]) == 0
         times.append(json.loads(capsys.readouterr().out)["breakdown_s"]["compute"])
     assert times[0] < times[1] == times[2]

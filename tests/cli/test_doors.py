@@ -29,7 +29,7 @@ from rostam_py.cli.main import main
         (["search", "search.batches=5"], ["search.batches is '5'", "search.batches=[1,2] or null"]),
         (["search", "search.placers=[]", "search.batches=[3200]"], ["search.placers is []", "megatron"]),
         (["sweep", "sweep.grid=5"], ["sweep.grid is '5'", "a mapping"]),
-        (["run", "strategy.launch_latency='1e9 s'"], ["strategy.launch_latency is 1e+09 s", "106 days"]),
+        (["run", "machine.launch_latency='1e9 s'"], ["machine.launch_latency is 1e+09 s", "106 days"]),
         (["run", "fabric.link_latency='1e9 s'"], ["fabric.link_latency is 1e+09 s", "106 days"]),
         (["run", "strategy.bucket_size='9223372036854775808 B'"], ["strategy.bucket_size is", "2^63"]),
     ],

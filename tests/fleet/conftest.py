@@ -1,5 +1,7 @@
 """Mixes by hand: jobs that compute, all-reduce once and step, on cables drawn in each test."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def step_plan():
     def make(machine, ranks, num_bytes, compute_s=0.0):
         ids = np.array(ranks)
         strategy = rostam.Strategy(
-            dp=ids.shape[0], tp=ids.shape[1], accelerators=ids.reshape(-1).tolist(), precision="fp32", **FREE
+            dp=ids.shape[0], tp=ids.shape[1], accelerators=ids.reshape(-1).tolist(), precision="fp32"
         )
         tasks = (
             Task("compute", "work", kernels=(KernelTime("work", "", "hand", compute_s),)),
@@ -34,7 +36,7 @@ def step_plan():
         )
         stage = Stage(0, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(), 0)
         return Plan.on_grid(
-            "hand", machine, strategy, Batches(ids.size, 1, 1), (stage,), ids[:, None, :],
+            "hand", replace(machine, **FREE), strategy, Batches(ids.size, 1, 1), (stage,), ids[:, None, :],
             algorithms={"all_reduce": "ring"} | dict(strategy.algorithms),
         )  # fmt: skip
 

@@ -208,8 +208,10 @@ def plan_cases() -> list[Case]:
         {**three, "mapping": [5, 0, 3, 9, 15, 2, 8, 1, 14, 4, 7, 6, 13, 10, 12, 11]},
     )
     add("gpt slow devices", "tree16", "gpt", 32, three, machine={"slow": {3: 0.5, 9: 0.8}})
-    add("gpt communication takes compute", "tree16", "gpt", 32, {"dp": 16, "comm_compute_fraction": 0.25})
-    add("gpt no launch latency", "tree16", "gpt", 32, {**three, "launch_latency": "0 s", "min_kernel_time": "0 s"})
+    add("gpt communication takes compute", "tree16", "gpt", 32, {"dp": 16}, machine={"comm_compute_fraction": 0.25})
+    add(
+        "gpt no launch latency", "tree16", "gpt", 32, three, machine={"launch_latency": "0 s", "min_kernel_time": "0 s"}
+    )
     add("gpt v100", "cluster16", "gpt", 32, {"dp": 2, "tp": 8}, machine={"accelerator": "v100_32gb"})
     add("gpt idle rest", "tree16", "gpt", 12, {"dp": 3, "tp": 2, "pp": 2, "allow_idle": True})
     for algorithm in ("bidirectional_ring", "binomial_tree", "halving_doubling", "hierarchical"):

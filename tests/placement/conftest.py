@@ -56,9 +56,9 @@ def flat_fabric():
 def placed():
     """Return place() on a stand-in machine of just the size that the strategy needs."""
 
-    def run(graph, strategy, global_batch, accelerator="a100_80gb", **options):
+    def run(graph, strategy, global_batch, accelerator="a100_80gb", physics=None, **options):
         count = (strategy.dp or 1) * strategy.num_ranks_of_replica
-        machine = Machine(fabric=FlatFabric(count), accelerator=accelerator)
+        machine = Machine(fabric=FlatFabric(count), accelerator=accelerator, **(physics or {}))
         return place(graph, machine, global_batch=global_batch, strategy=strategy, **options)
 
     return run

@@ -22,8 +22,8 @@ def test_constant_costs_reach_the_kernels_of_their_modules(gpt, placed):
         assert found == pytest.approx(forward_s), block
 
 
-def test_min_kernel_time_of_the_strategy_floors_every_kernel(gpt, placed):
-    plan = placed(gpt, Strategy(min_kernel_time="1 ms"), 1)
+def test_min_kernel_time_of_the_machine_floors_every_kernel(gpt, placed):
+    plan = placed(gpt, Strategy(), 1, physics={"min_kernel_time": "1 ms"})
     kernels = [k for t in plan.stages[0].templates["forward"] for k in t.kernels]
     assert min(k.duration_s for k in kernels) == pytest.approx(1e-3)
 

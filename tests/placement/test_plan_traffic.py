@@ -18,12 +18,12 @@ MODELS = ("perceptron", "wide_perceptron", "conv_net", "tied_autoencoder", "gpt_
 def machine(count, fabric="electrical_flat", **params):
     """Return V100s on a fabric at 1 Tb/s each."""
     built = rostam.fabric(fabric, num_accelerators=count, accelerator_bandwidth="1 Tb/s", **params)
-    return Machine(fabric=built, accelerator="v100_32gb")
+    return Machine(fabric=built, accelerator="v100_32gb", min_kernel_time="0 s")
 
 
 def sip(**options):
     """Return a strategy of Algorithm 1 that ignores memory and does not floor kernel times."""
-    return Strategy(**({"placer": "sip_ml", "check_memory": False, "min_kernel_time": "0 s"} | options))
+    return Strategy(**({"placer": "sip_ml", "check_memory": False} | options))
 
 
 def recounted(plan):

@@ -14,11 +14,15 @@ from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL
 from rostam_py.plan import Machine, Strategy
 from rostam_py.tracing import trace
 
+NO_LAUNCH = {"launch_latency": "0 s"}
+NO_FLOOR = {"min_kernel_time": "0 s"}
 
-def machine(count, fabric="electrical_flat", accelerator="v100_32gb", **params):
+
+def machine(count, fabric="electrical_flat", accelerator="v100_32gb", physics=None, **params):
     """Return accelerators on a fabric at 1 Tb/s each."""
     params = {"accelerator_bandwidth": "1 Tb/s"} | params
-    return Machine(fabric=rostam.fabric(fabric, num_accelerators=count, **params), accelerator=accelerator)
+    built = rostam.fabric(fabric, num_accelerators=count, **params)
+    return Machine(fabric=built, accelerator=accelerator, **(physics or {}))
 
 
 def sip(**options):
@@ -54,8 +58,10 @@ def test_pure_data_parallelism_is_that_of_megatron(small_graphs, model, dp):
 def ideal_time(graph, mp, batch):
     """Return the iteration time at 10^6 Tb/s without latency or launch."""
     fabric = {"accelerator_bandwidth": "1000000 Tb/s", "latency": "0 s"}
-    strategy = sip(mp=mp, launch_latency="0 s", check_memory=False)
-    return rostam.simulate(place(graph, machine(mp, **fabric), global_batch=batch, strategy=strategy)).iteration_time_s
+    strategy = sip(mp=mp, check_memory=False)
+    return rostam.simulate(
+        place(graph, machine(mp, physics=NO_LAUNCH, **fabric), global_batch=batch, strategy=strategy)
+    ).iteration_time_s
 
 
 @pytest.mark.parametrize("model", ["perceptron", "wide_perceptron", "conv_net", "tied_autoencoder", "gpt_125m"])
@@ -112,8 +118,8 @@ def test_memory_of_a_perceptron_on_two_devices_matches_a_count_by_hand(perceptro
     # Batch 4, columns then rows: half of both weights, 2 x 8,192 elements, 4 bytes each of parameters, gradients and
     # momentum. Kept: half of the ReLU's output (4 x 256 floats), half of y (4 x 64 floats), all of x (4 x 64 floats).
     plan = place(
-        perceptron, machine(2), global_batch=4,
-        strategy=sip(mp=2, quantum="0.2 us", min_kernel_time="0 s", optimizer="momentum", precision="fp32"),
+        perceptron, machine(2, physics=NO_FLOOR), global_batch=4,
+        strategy=sip(mp=2, quantum="0.2 us", optimizer="momentum", precision="fp32"),
     )  # fmt: skip
     for stage in plan.stages:
         memory = stage.memory
@@ -137,8 +143,8 @@ def test_frozen_weights_and_buffers_lie_where_their_sub_ops_run():
             return self.down(torch.relu(self.up(x))) + self.shift
 
     graph = trace(Half(), torch.empty(4, 64), loss_fn=lambda y: (y * y).mean(), name="half")
-    options = {"quantum": "0.2 us", "min_kernel_time": "0 s", "optimizer": "momentum", "precision": "fp32"}
-    plan = place(graph, machine(2), global_batch=4, strategy=sip(mp=2, **options))
+    options = {"quantum": "0.2 us", "optimizer": "momentum", "precision": "fp32"}
+    plan = place(graph, machine(2, physics=NO_FLOOR), global_batch=4, strategy=sip(mp=2, **options))
     layer = 64 * 256 * 4
     for stage in plan.stages:
         assert stage.memory.parameters == layer // 2 + layer + 64 * 4
@@ -219,7 +225,7 @@ def test_a_plan_moves_to_another_machine(small_graphs):
 def test_a_device_that_waits_for_nobody_may_run_ahead(conv_net):
     # Three devices: the third makes a constant for the other two and then has nothing to do. It runs ahead: its
     # message is there before they ask for it; the critical path must end with the iteration all the same.
-    plan = place(conv_net, machine(3), global_batch=64, strategy=sip(mp=3, launch_latency="0 s"))
+    plan = place(conv_net, machine(3, physics=NO_LAUNCH), global_batch=64, strategy=sip(mp=3))
     idle = plan.stages[2].templates["iteration"]
     assert [t.kind for t in idle if t.kind == "recv"] == []
     result = rostam.simulate(plan)
@@ -244,7 +250,7 @@ def test_quantum_sets_the_number_of_sub_ops(small_graphs):
 
 def test_ops_that_cannot_be_split_are_reported(perceptron):
     # One sample, and a quantum below every kernel: the loss gradient's factor is one op over all of y, without a split.
-    plan = place(perceptron, machine(4), global_batch=4, strategy=sip(mp=4, quantum="0.5 ns", min_kernel_time="0 s"))
+    plan = place(perceptron, machine(4, physics=NO_FLOOR), global_batch=4, strategy=sip(mp=4, quantum="0.5 ns"))
     whole = [node.name for node in plan.details.sub_ops.nodes if node.kind == KERNEL and node.num_parts == 1]
     assert len(whole) == plan.details.sub_ops.num_unsplit == 1
     assert any("run whole on one device, for want of a legal split: 1 ops" in note for note in plan.notes)
@@ -292,8 +298,8 @@ def test_settings_without_a_meaning_for_algorithm_1_are_refused(perceptron, opti
 def test_no_simulation_beats_the_makespan_of_its_placement(small_graphs):
     # Device by device: the largest makespan plus the largest optimizer may be of two devices, and bound nothing.
     fabric = rostam.fabric("electrical_flat", num_accelerators=4, accelerator_bandwidth="1000000 Gb/s", latency=0.0)
-    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us", launch_latency=0.0)
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0)
+    strategy = rostam.Strategy(dp=1, mp=4, placer="sip_ml", quantum="1 us")
     for graph in small_graphs.values():
         plan = rostam.place(graph, machine, global_batch=16, strategy=strategy)
         group = plan.details

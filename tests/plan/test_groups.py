@@ -14,6 +14,7 @@ from rostam_py.simulation.detail import run_detail
 from rostam_py.sweep.columns import column_types
 
 SIZE = 10**6
+FREE = {"launch_latency": 0.0, "min_kernel_time": 0.0}
 BRANCH = GroupKind("branch-parallel", "#123456", 20)
 
 
@@ -24,12 +25,10 @@ def fabric(num_accelerators=8):
 
 def reduce_plan(groups, tasks, num_devices=8):
     """Return a plan whose devices all run ``tasks``."""
-    strategy = rostam.Strategy(
-        dp=num_devices, precision="fp32", launch_latency=0.0, min_kernel_time=0.0, algorithms={"all_reduce": "ring"}
-    )
+    strategy = rostam.Strategy(dp=num_devices, precision="fp32", algorithms={"all_reduce": "ring"})
     stage = Stage(0, {"iteration": tuple(tasks)}, (("iteration", 0),), MemoryBytes(), 0)
     return Plan.on_grid(
-        "hand", rostam.Machine(fabric=fabric(num_devices)), strategy, Batches(num_devices, 1, 1), (stage,),
+        "hand", rostam.Machine(fabric=fabric(num_devices), **FREE), strategy, Batches(num_devices, 1, 1), (stage,),
         np.arange(num_devices).reshape(-1, 1, 1), groups=groups, algorithms={"all_reduce": "ring"},
     )  # fmt: skip
 
@@ -82,15 +81,13 @@ def test_results_list_the_kinds_of_their_plans_only():
 def test_groups_need_not_fill_a_grid():
     # Devices 5, 0 and 7 reduce among themselves, the others are in no group and run on: only three send.
     groups = (GroupSet("ep", "experts", np.array([[5, 0, 7]])),)
-    strategy = rostam.Strategy(
-        dp=8, precision="fp32", launch_latency=0.0, min_kernel_time=0.0, algorithms={"all_reduce": "ring"}
-    )
+    strategy = rostam.Strategy(dp=8, precision="fp32", algorithms={"all_reduce": "ring"})
     members, others = (
         Stage(s, {"iteration": tasks}, (("iteration", 0),), MemoryBytes(), 0)
         for s, tasks in enumerate([(all_reduce("experts"),), (compute(1e-3),)])
     )
     plan = Plan(
-        "hand", rostam.Machine(fabric=fabric()), strategy, Batches(8, 1, 1), devices=np.arange(8),
+        "hand", rostam.Machine(fabric=fabric(), **FREE), strategy, Batches(8, 1, 1), devices=np.arange(8),
         stage_of=np.array([0, 1, 1, 1, 1, 0, 1, 0]), stages=(members, others), groups=groups,
         algorithms={"all_reduce": "ring"} | dict(strategy.algorithms),
     )  # fmt: skip

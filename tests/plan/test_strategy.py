@@ -51,8 +51,8 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"mapping": [0], "accelerators": [0]}, ConfigError, ["exclude each other"]),
         ({"bucket_size": "25"}, UnitError, ["strategy.bucket_size is '25'", "without a unit"]),
         ({"bucket_size": "0 MB"}, UnitError, ["strategy.bucket_size", "> 0"]),
-        ({"launch_latency": "1 parsec"}, UnitError, ["strategy.launch_latency", "parsec"]),
-        ({"comm_compute_fraction": 1.0}, ConfigError, ["comm_compute_fraction is 1.0", "[0, 1)"]),
+        ({"launch_latency": "1 us"}, ConfigError, ["strategy.launch_latency is machine.launch_latency now"]),
+        ({"comm_compute_fraction": 0.5}, ConfigError, ["is machine.comm_compute_fraction now: Machine(...,"]),
         ({"algorithms": {"all_reduc": "ring"}}, ConfigError, ["all_reduc", "all_reduce"]),
     ],
 )

@@ -54,9 +54,10 @@ def hand_plan():
         fabric, pp=1, dp=1, num_microbatches=1, schedule="1f1b", forward_s=1e-3, backward_s=2e-3, act_bytes=0,
         grad_bytes=0, accelerators=None, **options,
     ):  # fmt: skip
+        physics = {key: options.pop(key, value) for key, value in FREE.items()}
         ids = list(range(dp * pp)) if accelerators is None else list(accelerators)
         strategy = rostam.Strategy(
-            dp=dp, pp=pp, schedule=schedule, allow_idle=True, accelerators=ids, precision="fp32", **(FREE | options)
+            dp=dp, pp=pp, schedule=schedule, allow_idle=True, accelerators=ids, precision="fp32", **options
         )
         stages = []
         for s in range(pp):
@@ -66,7 +67,7 @@ def hand_plan():
         # rank order tp, pp, dp: the stages of a replica are neighbours
         batches = Batches(num_microbatches * dp, 1, num_microbatches)
         return Plan.on_grid(
-            "hand", rostam.Machine(fabric=fabric), strategy, batches, tuple(stages),
+            "hand", rostam.Machine(fabric=fabric, **physics), strategy, batches, tuple(stages),
             np.array(ids).reshape(dp, pp, 1), algorithms={"all_reduce": "ring"} | dict(strategy.algorithms),
         )  # fmt: skip
 

@@ -75,15 +75,15 @@ def test_folding_sees_a_lost_link(graph):
 
 
 def test_plans_of_one_simulation_must_agree_on_launch_latency(graph):
-    machine = rostam.Machine(fabric=tree(), accelerator="a100_80gb")
+    fabric = tree()
     plans = [
         rostam.place(
             graph,
-            machine,
+            rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=latency),
             global_batch=4,
-            strategy=rostam.Strategy(dp=4, tp=4, launch_latency=latency, accelerators=list(range(first, first + 16))),
+            strategy=rostam.Strategy(dp=4, tp=4, accelerators=list(range(first, first + 16))),
         )
         for first, latency in ((0, "1 us"), (16, "5 us"))
     ]
-    with pytest.raises(ConfigError, match=r"strategy\.launch_latency differs"):
+    with pytest.raises(ConfigError, match=r"machine\.launch_latency differs"):
         rostam.simulate(plans)

@@ -7,10 +7,10 @@ from rostam_py.errors import ConfigError
 from rostam_py.simulation.events import LinkBandwidth
 
 
-def plan_on(gpt, bandwidth="400 Gb/s", **strategy):
+def plan_on(gpt, bandwidth="400 Gb/s", **physics):
     fabric = rostam.fabric("electrical_flat", num_accelerators=8, accelerator_bandwidth=bandwidth)
-    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    return rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=8, **strategy))
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", **physics)
+    return rostam.place(gpt, machine, global_batch=16, strategy=rostam.Strategy(dp=8))
 
 
 @pytest.mark.parametrize("fold", [True, False])
@@ -47,8 +47,8 @@ def test_launches_of_eleven_days_pass_the_clocks_end_with_the_task_named(gpt):
 
 def test_a_launch_beyond_the_clock_is_refused_before_any_work():
     for key in ("launch_latency", "min_kernel_time"):
-        with pytest.raises(ConfigError, match=rf"^strategy\.{key} is 1e\+09 s; simulated time ends at 106 days"):
-            rostam.Strategy(**{key: "1e9 s"})
+        with pytest.raises(ConfigError, match=rf"^machine\.{key} is 1e\+09 s; simulated time ends at 106 days"):
+            rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=2), **{key: "1e9 s"})
 
 
 @pytest.mark.parametrize("num_bytes", [2**63, 2**80, "1e30 B", "10000 PB"])

@@ -14,7 +14,6 @@ from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTiming
 from rostam_py.placement.placer import Estimate
 from rostam_py.plan import Plan, Stage, Task
-from rostam_py.units import parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     compiled = compile_stages(plan) if stages is None else stages
     slow = _slowdowns(plan)
     strategy = plan.strategy
-    clock = _Clock(parse_time(strategy.launch_latency), parse_time(strategy.min_kernel_time), costs)
+    clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     timings = [clock.play_stage(s, stage, slow[s], len(compiled)) for s, stage in enumerate(compiled)]
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
     seconds = Pipeline(strategy.schedule, timings, costs).iteration_s(plan.num_microbatches)
@@ -91,7 +90,7 @@ def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStag
     rows = [stages[0].templates[name] for name in ("forward", "backward")]
     if costs is None:
         return sum(row.duration_s for template in rows for row in template)
-    clock = _Clock(parse_time(plan.strategy.launch_latency), parse_time(plan.strategy.min_kernel_time), costs)
+    clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     return sum(clock.play(0, template, stages[0].num_streams, 1.0).compute_s for template in rows)
 
 

@@ -79,9 +79,9 @@ class MegatronPlacer(Placer):
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
         precision = strategy.precision or graph.default_precision
-        key = (strategy.tp, micro_batch, precision, str(strategy.min_kernel_time), machine.device.name)
+        key = (strategy.tp, micro_batch, precision, machine.min_kernel_s, machine.device.name)
         if key not in self.shared:
-            cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+            cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             sharding = propagate(graph, strategy.tp, micro_batch)
             self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision)
         builder: KernelBuilder = self.shared[key]

@@ -27,7 +27,6 @@ from rostam_py.placement.sip_ml.partition import ALL
 from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan
-from rostam_py.units import parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +247,7 @@ class _Clock:
 
     def __init__(self, plan: Plan, fabric: Fabric, costs: AxisCosts, group: CompiledGroup) -> None:
         self.plan, self.costs, self.group = plan, costs, group
-        self.launch_s = parse_time(plan.strategy.launch_latency)
+        self.launch_s = plan.machine.launch_latency_s
         k = plan.strategy.mp
         self.num_devices = k
         self.has_circuits = fabric.circuits is not None

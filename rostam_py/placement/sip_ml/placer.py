@@ -84,10 +84,10 @@ class SipMlPlacer(Placer):
         strategy = self.strategy
         precision, optimizer = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
-        settings = (strategy.mp, strategy.quantum, strategy.min_kernel_time)
+        settings = (strategy.mp, strategy.quantum, machine.min_kernel_s)
         key = (*settings, machine.device.name, batch, window, precision, optimizer, capacity)
         if key not in self.shared:
-            cost = cost_model_for(strategy, self.cost_name, self.cost_config, graph, machine)
+            cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             sub_ops = _sub_ops(graph, strategy, cost, batch, precision, optimizer)
             nodes = [node.node() for node in sub_ops.nodes]
             placed = place_in_window(nodes, strategy.mp, window, capacity)
