@@ -52,10 +52,6 @@ FabricPointer with_failures(const Fabric& self, std::vector<int32_t> switches, s
       self.with_failures({std::move(switches), std::move(cables), std::move(accelerators)}));
 }
 
-FabricPointer with_random_failures(const Fabric& self, const std::string& kind, int32_t count, uint64_t seed) {
-  return std::const_pointer_cast<Fabric>(self.with_random_failures(kind, count, seed));
-}
-
 py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
   const std::vector<int32_t> hops = self.search_distances(accelerator);
   py::array_t<int32_t> of_vertex(self.num_vertices());
@@ -69,6 +65,8 @@ py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
 
 void bind_fabric(py::module_& module) {
   module.def("fabric_names", &fabric::fabric_names, "Names of the registered fabrics.");
+  module.def("draw_parts", &fabric::draw_parts, "num_parts"_a, "count"_a, "seed"_a,
+             "Positions of `count` parts, each at most once, drawn with `seed`.");
   module.def("make_fabric", &make, "name"_a, "parameters"_a,
              "Build the fabric `name` from plain arguments: {name: number or array}, in SI units.");
   py::class_<Fabric, FabricPointer>(module, "Fabric",
@@ -102,8 +100,10 @@ void bind_fabric(py::module_& module) {
           "vertex"_a, "accelerator"_a, "Hops by the distance function; -1 where only search is left.")
       .def("with_failures", &with_failures, "switches"_a, "links"_a, "accelerators"_a,
            "The same fabric with these switches, cables and accelerators failed in addition.")
-      .def("with_random_failures", &with_random_failures, "kind"_a, "count"_a, "seed"_a,
-           "Fail `count` more working 'switches', 'links', 'accelerators' or 'boards', drawn with `seed`.");
+      .def(
+          "working_parts", &Fabric::working_parts, "kind"_a, "scope"_a,
+          "Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.")
+      .def("cut_off", &Fabric::cut_off, "Working accelerators that failures have cut off from the others.");
 }
 
 }  // namespace rostam::bindings

@@ -167,12 +167,22 @@ class Fabric {
   // Throws: ConfigError for ids that do not exist.
   std::shared_ptr<const Fabric> with_failures(const Failures& more) const;
 
-  // Fails `count` more working parts of `kind` ("switches", "links", "accelerators", or "boards" where there are
-  // any; a board works while one of its accelerators does), drawn with `seed`.
-  // Throws: ConfigError for another kind or more parts than work.
-  std::shared_ptr<const Fabric> with_random_failures(const std::string& kind, int32_t count, uint64_t seed) const;
+  // Ids of the working parts of `kind` ("switches", "links", "accelerators", or "boards" where there are any; a board
+  // works while one of its accelerators does); of links those in `scope`: "network" for all but the cables of
+  // accelerators that do not forward, "host" for those, "all".
+  // Throws: ConfigError for another kind or scope.
+  std::vector<int32_t> working_parts(const std::string& kind, const std::string& scope) const;
+
+  // Working accelerators that failures have cut off: of every set that was connected in the intact fabric the part that
+  // holds more than half of those that work goes on, and who reaches none of it is cut off; without such a part nobody
+  // is. Cost: O(links) per part that is left.
+  std::vector<int32_t> cut_off() const;
 
  private:
+  // For every accelerator the number of its set of accelerators that reach each other; failed ones are alone.
+  std::vector<int32_t> connected_sets() const;
+  bool reaches_set(int32_t accelerator, const std::vector<int32_t>& set_of, int32_t set) const;
+  bool is_host_cable(const Link& link) const;
   static HopSpan span(const std::vector<Hop>& hops, const std::vector<int64_t>& begin, int32_t vertex) {
     const size_t v = static_cast<size_t>(vertex);
     return {hops.data() + begin[v], hops.data() + begin[v + 1]};
@@ -194,5 +204,8 @@ class Fabric {
   std::vector<int64_t> out_begin_;
   std::vector<int64_t> in_begin_;
 };
+
+// `count` of num_parts positions, each at most once, drawn with `seed`. REQUIRES: 0 <= count <= num_parts.
+std::vector<int32_t> draw_parts(int32_t num_parts, int32_t count, uint64_t seed);
 
 }  // namespace rostam::fabric

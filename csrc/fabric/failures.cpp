@@ -1,5 +1,6 @@
 // Failed parts: a fabric derived from another by taking parts away.
 #include <algorithm>
+#include <numeric>
 
 #include "fabric/fabric.h"
 #include "sim/random.h"
@@ -74,31 +75,34 @@ void Fabric::split_bundles() {
   blueprint_.bundles_collapse = false;
 }
 
-std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& kind, int32_t count,
-                                                           uint64_t seed) const {
-  Failures more;
-  std::vector<int32_t> boards;
-  std::vector<int32_t>* drawn = nullptr;
+bool Fabric::is_host_cable(const Link& link) const {
+  const int32_t lower = std::min(link.src, link.dst), upper = std::max(link.src, link.dst);
+  const bool is_accelerators = lower < num_accelerators() || upper >= num_accelerators() + num_switches();
+  return is_accelerators && !blueprint_.accelerators_forward;
+}
+
+std::vector<int32_t> Fabric::working_parts(const std::string& kind, const std::string& scope) const {
+  if (scope != "network" && scope != "host" && scope != "all") {
+    ROSTAM_THROW(ConfigError, "failures.scope is '" << scope << "'; allowed: network, host, all");
+  }
   std::vector<int32_t> working;
   if (kind == "switches") {
-    drawn = &more.switches;
     for (int32_t s = 0; s < num_switches(); ++s) {
       if (!is_vertex_failed(num_accelerators() + s)) working.push_back(s);
     }
   } else if (kind == "links") {
-    drawn = &more.cables;
     std::vector<uint8_t> works(static_cast<size_t>(num_cables()), 0);
     for (size_t i = 0; i < links().size(); ++i) {
-      if (links()[i].cable < num_cables()) works[static_cast<size_t>(links()[i].cable)] |= !link_failed_[i];
+      const Link& link = links()[i];
+      const bool is_meant = scope == "all" || is_host_cable(link) == (scope == "host");
+      if (link.cable < num_cables() && is_meant) works[static_cast<size_t>(link.cable)] |= !link_failed_[i];
     }
     for (int32_t c = 0; c < num_cables(); ++c) {
       if (works[static_cast<size_t>(c)]) working.push_back(c);
     }
   } else if (kind == "accelerators") {
-    drawn = &more.accelerators;
     working = healthy_accelerators();
   } else if (kind == "boards" && num_boards() > 0) {
-    drawn = &boards;
     for (const int32_t a : healthy_accelerators()) {
       const int32_t board = a / blueprint_.board_size;
       if (working.empty() || working.back() != board) working.push_back(board);
@@ -107,16 +111,99 @@ std::shared_ptr<const Fabric> Fabric::with_random_failures(const std::string& ki
     ROSTAM_THROW(ConfigError, "failures.kind is '" << kind << "'; allowed: switches, links, accelerators"
                                                    << (num_boards() > 0 ? ", boards" : ""));
   }
-  if (count < 0 || static_cast<size_t>(count) > working.size()) {
-    ROSTAM_THROW(ConfigError, "failures." << kind << " is " << count << "; allowed: 0.." << working.size()
-                                          << ", the working " << kind);
+  return working;
+}
+
+namespace {
+
+// Marks everything that a walk from `first` reaches along `hops_of`; an accelerator goes on only where it may forward.
+template <typename HopsOf>
+void mark_reached(const Fabric& fabric, int32_t first, uint8_t bit, HopsOf hops_of, std::vector<uint8_t>& marks,
+                  std::vector<int32_t>& reached) {
+  reached.assign(1, first);
+  marks[static_cast<size_t>(first)] |= bit;
+  for (size_t next = 0; next < reached.size(); ++next) {
+    const int32_t vertex = reached[next];
+    if (vertex != first && !fabric.can_forward(vertex)) continue;
+    for (const Hop& hop : hops_of(vertex)) {
+      uint8_t& mark = marks[static_cast<size_t>(hop.neighbour)];
+      if (mark & bit) continue;
+      mark |= bit;
+      reached.push_back(hop.neighbour);
+    }
   }
+}
+
+}  // namespace
+
+std::vector<int32_t> Fabric::connected_sets() const {
+  std::vector<int32_t> set_of(static_cast<size_t>(num_accelerators()), -1);
+  std::vector<uint8_t> marks(static_cast<size_t>(num_vertices()), 0);
+  std::vector<int32_t> forth, back;
+  int32_t num_sets = 0;
+  for (int32_t a = 0; a < num_accelerators(); ++a) {
+    if (set_of[static_cast<size_t>(a)] >= 0) continue;
+    mark_reached(*this, a, 1, [this](int32_t v) { return out(v); }, marks, forth);
+    mark_reached(*this, a, 2, [this](int32_t v) { return in(v); }, marks, back);
+    for (const int32_t v : forth) {
+      if (v < num_accelerators() && marks[static_cast<size_t>(v)] == 3 && set_of[static_cast<size_t>(v)] < 0) {
+        set_of[static_cast<size_t>(v)] = num_sets;
+      }
+    }
+    for (const int32_t v : forth) marks[static_cast<size_t>(v)] = 0;
+    for (const int32_t v : back) marks[static_cast<size_t>(v)] = 0;
+    ++num_sets;
+  }
+  return set_of;
+}
+
+// Whether the accelerator and one of the set reach each other. One without a way into the network may still have its
+// server, whose accelerators forward nothing for it.
+bool Fabric::reaches_set(int32_t accelerator, const std::vector<int32_t>& set_of, int32_t set) const {
+  if (set_of[static_cast<size_t>(accelerator)] == set) return true;
+  std::vector<uint8_t> marks(static_cast<size_t>(num_vertices()), 0);
+  std::vector<int32_t> forth, back;
+  mark_reached(*this, accelerator, 1, [this](int32_t v) { return out(v); }, marks, forth);
+  mark_reached(*this, accelerator, 2, [this](int32_t v) { return in(v); }, marks, back);
+  return std::any_of(forth.begin(), forth.end(), [&](int32_t v) {
+    return v < num_accelerators() && marks[static_cast<size_t>(v)] == 3 && set_of[static_cast<size_t>(v)] == set;
+  });
+}
+
+std::vector<int32_t> Fabric::cut_off() const {
+  if (failures_.switches.empty() && failures_.cables.empty() && failures_.accelerators.empty()) return {};
+  Fabric intact(*this);
+  intact.link_failed_.assign(links().size(), 0);
+  intact.vertex_failed_.assign(static_cast<size_t>(num_vertices()), 0);
+  intact.index_links();
+  const std::vector<int32_t> before = intact.connected_sets(), now = connected_sets();
+  std::vector<int32_t> sizes(before.size(), 0);
+  for (int32_t a = 0; a < num_accelerators(); ++a) ++sizes[static_cast<size_t>(now[static_cast<size_t>(a)])];
+  std::vector<int32_t> num_working(before.size(), 0);
+  std::vector<int32_t> largest(before.size(), -1);  // what is left of each set that was
+  for (const int32_t a : healthy_accelerators()) {
+    int32_t& best = largest[static_cast<size_t>(before[static_cast<size_t>(a)])];
+    const int32_t mine = now[static_cast<size_t>(a)];
+    if (best < 0 || sizes[static_cast<size_t>(mine)] > sizes[static_cast<size_t>(best)]) best = mine;
+    ++num_working[static_cast<size_t>(before[static_cast<size_t>(a)])];
+  }
+  std::vector<int32_t> lost;
+  for (const int32_t a : healthy_accelerators()) {
+    const auto was = static_cast<size_t>(before[static_cast<size_t>(a)]);
+    const bool has_main_part = 2 * sizes[static_cast<size_t>(largest[was])] > num_working[was];
+    if (has_main_part && !reaches_set(a, now, largest[was])) lost.push_back(a);
+  }
+  return lost;
+}
+
+std::vector<int32_t> draw_parts(int32_t num_parts, int32_t count, uint64_t seed) {
+  std::vector<int32_t> parts(static_cast<size_t>(num_parts));
+  std::iota(parts.begin(), parts.end(), 0);
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-    std::swap(working[i], working[i + mix(mix(seed) + i) % (working.size() - i)]);
-    drawn->push_back(working[i]);
+    std::swap(parts[i], parts[i + mix(mix(seed) + i) % (parts.size() - i)]);
   }
-  if (!boards.empty()) more.accelerators = accelerators_on(boards);
-  return with_failures(more);
+  parts.resize(static_cast<size_t>(count));
+  return parts;
 }
 
 }  // namespace rostam::fabric

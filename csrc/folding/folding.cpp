@@ -232,7 +232,7 @@ WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::R
   system.device_stand_in.resize(system.devices.size());
   std::iota(system.device_stand_in.begin(), system.device_stand_in.end(), 0);
   system.original = system.device_stand_in;
-  system.links = network::LinkTable(routes.links().capacities);
+  system.links = network::LinkTable(routes.links());
   system.link_stand_in.resize(routes.links().capacities.size());
   std::iota(system.link_stand_in.begin(), system.link_stand_in.end(), 0);
   system.channels = workload::ChannelTable(*system.graph, system.original);

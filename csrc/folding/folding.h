@@ -24,8 +24,9 @@ using workload::TaskGraph;
 // Every device and link simulated.
 WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes);
 
-// The coarsest equitable partition, or the identity where routes are hashed, any link may change, refinement does not
-// pay, or the system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x links a route).
+// The coarsest equitable partition, or the identity where routes are hashed, planes differ, any link may change,
+// refinement does not pay, or the system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x
+// links a route).
 WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
                     const Footprint& footprint);
 

@@ -31,10 +31,14 @@ class LinkTable {
   // The fabric links (ids) that an engine link stands for; none in a folded system.
   const std::vector<int32_t>& members(int32_t link) const { return members_[static_cast<size_t>(link)]; }
 
+  // Classes of planes that differ; 1 where nothing is split over lanes.
+  int32_t num_plane_classes() const { return num_plane_classes_; }
+
   // Adds a link; returns its id.
   int32_t add(const EngineLink& link, std::vector<int32_t> members = {});
 
  private:
+  int32_t num_plane_classes_ = 1;
   std::vector<EngineLink> links_;
   std::vector<std::vector<int32_t>> members_;
 };

@@ -46,6 +46,7 @@ class Network {
   // Registers the links that transfers may take; equal routes may be registered once and used by many transfers.
   // `name` tells routes apart whatever the order of their registration: sums over transfers follow it, so that they
   // are reproducible.
+  // Engines see routes of one lane; planes that differ are split before them (StripedNetwork).
   // REQUIRES: every link exists and is not removed, shares > 0.
   virtual RouteId add_route(const routing::Route& route, uint64_t name) = 0;
 
@@ -74,6 +75,10 @@ class Network {
   // what the links carried stays counted.
   // Throws: ConfigError for a link that does not exist or is removed.
   virtual void remove_links(const std::vector<int32_t>& links) = 0;
+
+  // Bytes that a transfer of `bytes` puts on its source's links, all planes of its lanes together: rounded up per
+  // plane.
+  virtual int64_t carried_bytes(RouteId /*route*/, int64_t bytes) const { return bytes; }
 
   // Bytes that a transfer has still to send, as of now.
   virtual double backlog(TransferId transfer) const = 0;

@@ -1,5 +1,7 @@
 #include "network/registry.h"
 
+#include "network/striped_network.h"
+
 namespace rostam::network {
 
 namespace {
@@ -29,7 +31,9 @@ const Entry& find(const std::string& fidelity) {
 
 std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
                                       NetworkClient& client) {
-  return find(fidelity).make(queue, links, client);
+  const Entry& engine = find(fidelity);
+  if (links.num_plane_classes() > 1) return std::make_unique<StripedNetwork>(engine.make, queue, links, client);
+  return engine.make(queue, links, client);
 }
 
 EngineTraits engine_traits(const std::string& fidelity) { return find(fidelity).traits(); }

@@ -6,6 +6,7 @@
 namespace rostam::routing {
 
 EngineLinks::EngineLinks(const fabric::Fabric& fabric, bool enable_bundling) {
+  num_plane_classes = 1;
   const std::vector<fabric::Link>& links = fabric.links();
   std::unordered_map<int32_t, int32_t> of_bundle;
   of_link.reserve(links.size());
@@ -25,6 +26,7 @@ EngineLinks::EngineLinks(const fabric::Fabric& fabric, bool enable_bundling) {
 }
 
 void EngineLinks::append(const EngineLinks& other) {
+  num_plane_classes += other.num_plane_classes;
   const auto num_fabric_links = static_cast<int32_t>(of_link.size());
   const auto num_engine_links = static_cast<int32_t>(capacities.size());
   for (const int32_t link : other.of_link) of_link.push_back(link + num_engine_links);

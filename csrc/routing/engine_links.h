@@ -9,12 +9,13 @@
 namespace rostam::routing {
 
 struct EngineLinks {
-  EngineLinks() = default;
+  EngineLinks() = default;  // of no plane
   EngineLinks(const fabric::Fabric& fabric, bool enable_bundling);
 
   // Adds those of another plane, its fabric links numbered on.
   void append(const EngineLinks& other);
 
+  int32_t num_plane_classes = 0;              // that were appended
   std::vector<int32_t> of_link;               // fabric link -> engine link
   std::vector<double> capacities;             // [bytes/s], the sum over the members
   std::vector<int32_t> classes;               // fabric::LinkClass of the members

@@ -48,10 +48,7 @@ int32_t RouteTable::num_planes() const {
   return count;
 }
 
-int64_t RouteTable::wire_bytes(int64_t bytes) const {
-  if (planes_.size() > 1) return bytes;
-  return (bytes + planes_.front().num_planes - 1) / planes_.front().num_planes;
-}
+int64_t RouteTable::wire_bytes(int64_t bytes) const { return bytes / num_alike() + (bytes % num_alike() > 0); }
 
 std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps) const {
   if (!set_.empty()) {

@@ -64,6 +64,8 @@ class RouteTable {
 
   // What each plane carries of a message: for engines, which send lanes' own parts of all bytes.
   int64_t wire_bytes(int64_t bytes) const;
+  // Planes that one simulated plane stands for in it; 1 where planes differ.
+  int32_t num_alike() const { return planes_.size() > 1 ? 1 : planes_.front().num_planes; }
 
  private:
   struct ChannelHash {

@@ -17,7 +17,8 @@ FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accele
       control_(controllers_, queue_, *this, end_points_),
       ids_(flows_.size(), 0),
       is_active_(flows_.size(), 0),
-      is_cut_(flows_.size(), 0) {
+      is_cut_(flows_.size(), 0),
+      carried_(flows_.size(), 0) {
   result_.sent_ps.assign(flows_.size(), -1);
   result_.delivered_ps.assign(flows_.size(), -1);
   result_.bytes_left.assign(flows_.size(), 0);
@@ -82,21 +83,28 @@ void FlowRun::on_event(uint64_t payload) {
 
 void FlowRun::start(size_t flow) {
   const network::RouteId route = add_route(static_cast<int32_t>(flow));
-  ids_[flow] = network_->start({route, flows_[flow].bytes, flow, flows_[flow].rate_cap});
+  const int64_t bytes = routes_->wire_bytes(flows_[flow].bytes);
+  ids_[flow] = network_->start({route, bytes, flow, flows_[flow].rate_cap / routes_->num_alike()});
+  carried_[flow] = static_cast<double>(network_->carried_bytes(route, bytes));
   is_active_[flow] = 1;
   tell(control::kFlowStart, flow);
 }
 
 // Onto the route that it has now.
 void FlowRun::move(size_t flow) {
-  if (is_active_[flow]) network_->set_route(ids_[flow], add_route(static_cast<int32_t>(flow)));
+  if (!is_active_[flow]) return;
+  carried_[flow] -= network_->backlog(ids_[flow]);
+  network_->set_route(ids_[flow], add_route(static_cast<int32_t>(flow)));
+  carried_[flow] += network_->backlog(ids_[flow]);  // what is left may be split over planes anew, in whole bytes
 }
 
 void FlowRun::stop(size_t flow) {
   if (!is_active_[flow]) return;
   is_active_[flow] = 0;
   is_cut_[flow] = 1;
-  result_.bytes_left[flow] = network_->backlog(ids_[flow]);
+  const double left = network_->backlog(ids_[flow]);
+  carried_[flow] -= left;
+  result_.bytes_left[flow] = left * routes_->num_alike();
   network_->cancel(ids_[flow]);
   tell(control::kFlowEnd, flow);
 }
@@ -158,9 +166,8 @@ void FlowRun::check_accelerators() {
   const auto num_accelerators = static_cast<size_t>(routes_->num_accelerators());
   std::vector<double> sent(num_accelerators), received(num_accelerators);
   for (size_t f = 0; f < flows_.size(); ++f) {
-    const double bytes = static_cast<double>(flows_[f].bytes) - result_.bytes_left[f];
-    sent[flows_[f].src] += bytes;
-    received[flows_[f].dst] += bytes;
+    sent[flows_[f].src] += carried_[f];
+    received[flows_[f].dst] += carried_[f];
   }
   end_points_.check_bytes(result_.link_bytes, sent, received);
   result_.checks = {"routes join the ends of their flows",

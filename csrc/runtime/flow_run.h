@@ -24,7 +24,7 @@ struct FlowSpec {
   int32_t dst = 0;
   int64_t bytes = 0;
   SimTime start;
-  double rate_cap = std::numeric_limits<double>::infinity();  // [bytes/s]
+  double rate_cap = std::numeric_limits<double>::infinity();  // over all planes [bytes/s]
   SimTime stop = SimTime::never();                            // cut off then, if it is still sending
 };
 
@@ -87,6 +87,7 @@ class FlowRun : public network::NetworkClient, public ControlTarget {
   std::vector<network::TransferId> ids_;
   std::vector<uint8_t> is_active_;
   std::vector<uint8_t> is_cut_;
+  std::vector<double> carried_;  // bytes that crossed the links of one plane of each class
   FlowRunResult result_;
 };
 

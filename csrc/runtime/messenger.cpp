@@ -47,6 +47,7 @@ void Messenger::send(int32_t index) {
   Message& message = messages_[index];  // the watcher may have made more
   message.is_sending = true;
   message.transfer = network_->start({route, wire_bytes(message.bytes), static_cast<uint64_t>(index)});
+  message.carried = static_cast<double>(network_->carried_bytes(route, wire_bytes(message.bytes)));
   if (control_ != nullptr) tell_controllers(control::kFlowStart, message);
 }
 
@@ -77,7 +78,9 @@ void Messenger::set_route(const routing::Route& route) {
                           system_.graph->devices[message.peer].accelerator == route.dst;
     if (!is_meant) continue;
     message.route = route_of(message.source, message.slot, message.peer);
+    message.carried -= network_->backlog(message.transfer);
     network_->set_route(message.transfer, message.route);
+    message.carried += network_->backlog(message.transfer);  // what is left may be split over planes anew
   }
 }
 
@@ -87,6 +90,7 @@ void Messenger::resume(int32_t index, SimTime started) {
   message.is_sending = true;
   message.transfer =
       network_->resume({message.route, wire_bytes(message.bytes), static_cast<uint64_t>(index)}, started);
+  message.carried = static_cast<double>(wire_bytes(message.bytes));
 }
 
 void Messenger::deliver_at(int32_t index, SimTime time) {
@@ -123,7 +127,7 @@ void Messenger::on_sent(uint64_t token) {
   Message& message = messages_[token];
   message.is_sending = false;
   if (watcher_ != nullptr) watcher_->after_sent(message.route);
-  ledger_.count_on_wire(message.source, message.target, static_cast<double>(wire_bytes(message.bytes)));
+  ledger_.count_on_wire(message.source, message.target, message.carried);
   ledger_.count_sent(message.source, message.iteration, message.category, message.bytes);
   if (control_ != nullptr) tell_controllers(control::kFlowEnd, message);
   client_.on_sent(message);
@@ -141,7 +145,7 @@ void Messenger::count_under_way() {
   for (const Message& message : messages_) {
     if (!message.is_sending) continue;
     const double left = network_->backlog(message.transfer);
-    ledger_.count_on_wire(message.source, message.target, static_cast<double>(wire_bytes(message.bytes)) - left);
+    ledger_.count_on_wire(message.source, message.target, message.carried - left);
   }
 }
 

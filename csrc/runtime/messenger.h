@@ -41,6 +41,7 @@ struct Message {
   network::RouteId route = 0;
   bool is_sending = false;
   network::TransferId transfer = 0;
+  double carried = 0;  // bytes that it puts on links, its lanes' together
 };
 
 // Hears of messages. `message` is valid during the call only.

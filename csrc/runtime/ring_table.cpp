@@ -117,6 +117,8 @@ RingTable::RingTable(const WeightedSystem& system, const Footprint& footprint, c
 
 // Makes the links the next ring's, if nobody owns them and no two of its messages share one.
 bool RingTable::claim_links(const Ring& ring) {
+  const auto is_split = [](const routing::Route& route) { return !route.lanes.empty(); };
+  if (std::any_of(ring.routes.begin(), ring.routes.end(), is_split)) return false;
   const auto index = static_cast<int32_t>(rings_.size());
   for (size_t i = 0; i < ring.routes.size(); ++i) {
     for (const routing::LinkShare& hop : ring.routes[i].links) {

@@ -14,8 +14,7 @@ from rostam_py.checks import check_seed
 from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
-from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.fabric import FAILURE_KINDS
+from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.plan.machine import PHYSICS, Machine
 from rostam_py.plan.strategy import Strategy
 from rostam_py.report.sinks.wandb_sink import WandbOptions
@@ -24,27 +23,6 @@ from rostam_py.report.sinks.wandb_sink import WandbOptions
 STRATEGY_UNITS = {"bucket_size": "size", "quantum": "time"}
 MACHINE_UNITS = {"launch_latency": "time", "min_kernel_time": "time"}
 COST_UNITS = {"ramp_time": "time", "min_kernel_time": "time"}
-
-
-def _check_failures(failures: Any) -> None:
-    for kind in FAILURE_KINDS:
-        check_integer(f"failures.{kind}", getattr(failures, kind), 0)
-    check_seed("failures.seed", failures.seed)
-
-
-def _failures_schema() -> type:
-    """Return a schema with the count of each kind of part that fails, and the seed of the draw."""
-    entries: list[Any] = [(name, int, field(default=0)) for name in (*FAILURE_KINDS, "seed")]
-    schema = dataclasses.make_dataclass(
-        "FailuresConfig", entries, kw_only=True, namespace={"__post_init__": _check_failures}
-    )
-    meaning = " ".join(f"{kind}: {what}." for kind, what in FAILURE_KINDS.items())
-    schema.__doc__ = f"Parts that fail before the run, drawn at random.\n\n{meaning} seed: of the draw."
-    schema.__module__ = __name__  # so that workers can unpickle it
-    return schema
-
-
-FailuresConfig = _failures_schema()
 
 
 def _machine_schema() -> type:
@@ -106,7 +84,7 @@ class RunConfig:
     machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
+    failures: RandomFailures = field(default_factory=RandomFailures)
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0
@@ -163,7 +141,7 @@ class SearchConfig:
     search: SearchOptions = field(default_factory=SearchOptions)
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
+    failures: RandomFailures = field(default_factory=RandomFailures)
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0

@@ -5,7 +5,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from rostam_py.cli.schema import FailuresConfig, MachineConfig, SearchOptions, StrategyConfig
+from rostam_py.cli.schema import MachineConfig, SearchOptions, StrategyConfig
+from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.sweep.options import SweepOptions
 
@@ -76,7 +77,7 @@ class SweepConfig:
     machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
     strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
     cost: Any = MISSING
-    failures: FailuresConfig = field(default_factory=FailuresConfig)  # type: ignore[valid-type]
+    failures: RandomFailures = field(default_factory=RandomFailures)
     fidelity: str = "flow"
     routing: str = "spray"
     seed: int = 0

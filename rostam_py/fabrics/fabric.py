@@ -1,48 +1,41 @@
 """Fabric: the Python face of one frozen core fabric, with its failures and prices."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.circuits import Circuits, check_demand
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import FabricConfig
+from rostam_py.fabrics.failures import (
+    FAILURE_KINDS,
+    FAILURE_PLANES,
+    FAILURE_SCOPES,
+    Failures,
+    check_choice,
+    count_of,
+)
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
 
-# Parts that can be drawn to fail, and what that means.
-FAILURE_KINDS = {
-    "links": "cables that fail",
-    "switches": "switches that fail",
-    "accelerators": "accelerators that fail",
-    "boards": "boards that fail, with all on them (hammingmesh, torus)",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """Failed parts by id, each tuple sorted: switches from 0, cables of one plane, accelerators."""
-
-    switches: tuple[int, ...] = ()
-    links: tuple[int, ...] = ()
-    accelerators: tuple[int, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.switches or self.links or self.accelerators)
+# Distance of vertices that nothing connects, as the core has it.
+_UNREACHABLE = 2**30
 
 
 class Fabric:
     """A built fabric; nothing about it changes. Copies with failed parts come from ``with_failures``.
 
-    Model: one plane is held; ``planes`` identical ones stand side by side and a message of S bytes puts
-        S / planes on each (MODEL A1). Failures name no plane, so they hit every one.
-        An optical fabric holds ports, switches and fibres; routes need ``with_circuits`` (MODEL G22).
+    Model: ``planes`` planes stand side by side and a message of S bytes stripes over them (MODEL A1). Planes that are
+        alike are simulated as one, which carries S / planes; a failure hits one plane, unless it says otherwise, and
+        a message then stripes over the planes in which its pair is connected, in proportion to what each offers it.
+        Accelerators that failures cut off in every plane count as failed.
+        An optical fabric holds ports, switches and fibres; routes need ``with_circuits`` (MODEL G22), and its
+        failures hit every plane, since all planes have the same circuits.
     Args: name: registered name. config: its Config. failures: parts that do not work. demand: (traffic, seed) that
         circuits are set for.
     """
@@ -54,25 +47,32 @@ class Fabric:
         failures: Failures | None = None,
         demand: tuple[Traffic, int] | None = None,
     ) -> None:
-        core = config.build(name)
-        if failures:
-            core = core.with_failures(failures.switches, failures.links, failures.accelerators)
-        self._fill(name, config, core, demand)
+        self._fill(name, config, config.build(name), failures or Failures(), demand)
 
-    def _fill(self, name: str, config: FabricConfig, parts: "_core.Fabric", demand: tuple[Traffic, int] | None) -> None:
-        """Set every field: ``parts`` is the core's fabric as built; routes run over the one that circuits make."""
+    def _fill(
+        self,
+        name: str,
+        config: FabricConfig,
+        intact: "_core.Fabric",
+        failures: Failures,
+        demand: tuple[Traffic, int] | None,
+    ) -> None:
+        """Set every field: ``intact`` is the core's fabric of one plane as built."""
         self._name = name
         self._config = config
-        self._parts = parts
-        self._core = parts
+        self._intact = intact
+        self._planes, self._failures = _failed_planes(intact, config, failures)
+        self._cores = [core for core, _ in self._planes]
         self._demand = demand
         self._circuits = None
         if demand is not None:
+            demand = (demand[0].only(self.healthy_accelerators), demand[1])
+            self._demand = demand
             self._circuits = config.set_circuits(demand[0], self.failures, demand[1])
-            self._core = _circuit_core(self, self._circuits)
+            self._cores = [_circuit_core(self, self._circuits)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._name, self._config, self.failures, self._demand)
+        return type(self), (self._name, self._config, self._failures, self._demand)
 
     def __repr__(self) -> str:
         return f"Fabric({self.describe()})"
@@ -94,32 +94,37 @@ class Fabric:
 
     @property
     def core(self) -> "_core.Fabric":
-        """The core's fabric (one plane), as routers and sessions take it; with circuits, one link a connected pair."""
-        return self._core
+        """The core's fabric of plane 0; with circuits, one link a connected pair."""
+        return self._cores[0]
+
+    @property
+    def plane_classes(self) -> list[tuple[int, ...]]:
+        """The planes, those that are alike together, each class ascending and the classes by their first plane."""
+        return [planes for _, planes in self._planes]
 
     @property
     def num_accelerators(self) -> int:
         """Accelerators, failed ones included."""
-        return int(self._parts.num_accelerators)
+        return int(self._intact.num_accelerators)
 
     @property
     def num_switches(self) -> int:
         """Switches of all planes, failed ones included; those inside servers of a fat tree are not counted."""
-        return self.planes * int(self._parts.num_switches)
+        return self.planes * int(self._intact.num_switches)
 
     @property
     def num_links(self) -> int:
         """Cables of all planes (each two directed links), failed ones included; not those inside servers of a tree."""
-        return self.planes * int(self._parts.num_cables)
+        return self.planes * int(self._intact.num_cables)
 
     @property
     def num_boards(self) -> int:
         """Boards, failed ones included, each of consecutive accelerators; 0 where the fabric has none."""
-        return int(self._parts.num_boards)
+        return int(self._intact.num_boards)
 
     @property
     def planes(self) -> int:
-        """Identical planes; a message stripes equally over them."""
+        """Planes side by side; a message stripes over them."""
         return self._config.planes
 
     @property
@@ -134,20 +139,26 @@ class Fabric:
 
     @property
     def links(self) -> np.ndarray:
-        """Directed links of one plane (with circuits: one a connected pair), a structured array (directed links,).
+        """Directed links of one plane of each class (with circuits: one a connected pair), a structured array (links,).
 
         Fields: src, dst (vertices: accelerators first, then switches, then NICs and switches inside servers),
-        bandwidth_bytes_per_s, latency_s, cable, bundle (-1: none), is_failed.
+        bandwidth_bytes_per_s, latency_s, cable (ids of all planes), bundle (-1: none), is_failed, plane (the first one
+        of its class: planes that are alike have the same links).
         """
-        columns = self._core.link_columns()
-        table = np.empty(len(columns["src"]), dtype=[(key, values.dtype) for key, values in columns.items()])
-        for key, values in columns.items():
-            table[key] = values
-        return table
+        tables = []
+        for core, planes in zip(self._cores, self.plane_classes, strict=True):
+            columns = core.link_columns()
+            columns["cable"] = columns["cable"] + planes[0] * int(self._intact.num_cables)
+            columns["plane"] = np.full(len(columns["src"]), planes[0], np.int32)
+            table = np.empty(len(columns["src"]), dtype=[(key, values.dtype) for key, values in columns.items()])
+            for key, values in columns.items():
+                table[key] = values
+            tables.append(table)
+        return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
     def vertex_name(self, vertex: int) -> str:
         """Return "accelerator 3", "switch 0" (as ``with_failures`` counts them), "NIC 3" or "server 0"."""
-        part = vertex - self.num_accelerators - int(self._parts.num_switches)
+        part = vertex - self.num_accelerators - int(self._intact.num_switches)
         if part >= self.num_accelerators:
             return f"server {part - self.num_accelerators}"
         if part >= 0:
@@ -157,14 +168,13 @@ class Fabric:
 
     @property
     def failures(self) -> Failures:
-        """The parts that have failed."""
-        core = self._parts
-        return Failures(tuple(core.failed_switches), tuple(core.failed_links), tuple(core.failed_accelerators))
+        """The parts that have failed, in all planes."""
+        return self._failures
 
     @property
     def healthy_accelerators(self) -> np.ndarray:
         """Ids of the accelerators that work, ascending."""
-        return np.asarray(self._parts.healthy_accelerators(), dtype=np.int64)
+        return np.asarray(self._planes[0][0].healthy_accelerators(), dtype=np.int64)
 
     @property
     def is_circuit_switched(self) -> bool:
@@ -199,7 +209,7 @@ class Fabric:
             raise ConfigError(f"fabric {self._name!r} switches packets and has no circuits to set")
         seed = check_seed("seed", seed)
         check_demand(traffic, self.num_accelerators, self.healthy_accelerators)
-        return self._with_parts(self._parts, (traffic, seed))
+        return self._changed(self._failures, (traffic, seed))
 
     def ring_order(self) -> np.ndarray:
         """Return the working accelerators in an order that suits rings.
@@ -227,7 +237,23 @@ class Fabric:
         Raises: NoRouteError if failures cut two of them apart.
         Cost: constant where a closed form holds, else accelerators x links.
         """
-        return int(self._core.diameter())
+        if len(self._cores) == 1:
+            return int(self._cores[0].diameter())
+        healthy = self.healthy_accelerators
+        return max(int(self._hops_to(int(dst))[healthy].max()) for dst in healthy)
+
+    def _hops_to(self, dst: int) -> np.ndarray:
+        """Return links from every accelerator to ``dst`` in the plane where they are fewest, int array.
+
+        Raises: NoRouteError if a working one has no path in any plane.
+        """
+        hops = np.min([core.search_distances(dst)[: self.num_accelerators] for core in self._cores], axis=0)
+        cut = [int(src) for src in self.healthy_accelerators if hops[src] >= _UNREACHABLE]
+        if cut:
+            raise NoRouteError(
+                f"no path is left from accelerator {cut[0]} to accelerator {dst} of fabric {self._name} in any plane"
+            )
+        return hops
 
     def router(
         self,
@@ -248,7 +274,8 @@ class Fabric:
                 "fabric.with_circuits(traffic)"
             )
         overhead_s = parse_time(message_overhead, "message_overhead")
-        return _core.make_routes(routing, [(self._core, self.planes)], overhead_s, enable_bundling)
+        planes = [(core, len(alike)) for core, alike in zip(self._cores, self.plane_classes, strict=True)]
+        return _core.make_routes(routing, planes, overhead_s, enable_bundling)
 
     def with_failures(
         self,
@@ -257,36 +284,89 @@ class Fabric:
         links: Iterable[int] = (),
         accelerators: Iterable[int] = (),
         boards: Iterable[int] = (),
+        planes: str = "one",
     ) -> "Fabric":
-        """Return this fabric with more parts failed, in every plane.
+        """Return this fabric with more parts failed, each in its plane.
 
         Circuits are set again for the same demand, less that of failed accelerators.
-        Args: switches: ids from 0. links: cable ids, the field ``cable`` of ``links`` (of a fabric without circuits).
-            accelerators: ids. boards: ids, row-major; a failed board is all of its accelerators.
+        Args:
+            switches: ids from 0, plane by plane: number k of plane p is p x (switches of a plane) + k.
+            links: cable ids, the field ``cable`` of ``links`` (of a fabric without circuits), plane by plane as well.
+            accelerators: ids; they fail in every plane.
+            boards: ids, row-major; a failed board is all of its accelerators.
+            planes: "all" fails the same switches and links in every plane; ids are then those of plane 0.
         Raises: ConfigError for ids that do not exist, and for boards where the fabric has none. A pair that is cut
-            apart raises NoRouteError when routed.
+            apart in every plane raises NoRouteError when routed, unless one of the two counts as failed by itself.
         """
-        lost = _ids("accelerators", accelerators) + list(self._parts.accelerators_on(_ids("boards", boards)))
-        parts = self._parts.with_failures(_ids("switches", switches), _ids("links", links), lost)
-        return self._with_parts(parts, self._demand)
+        check_choice("planes", planes, FAILURE_PLANES)
+        is_everywhere = planes == "all" or self.is_circuit_switched
+        lost = _ids("accelerators", accelerators, self.num_accelerators)
+        lost += self._intact.accelerators_on(_ids("boards", boards))
+        parts = {}
+        for kind, given, count in (
+            ("switches", switches, int(self._intact.num_switches)),
+            ("links", links, int(self._intact.num_cables)),
+        ):
+            ids = _ids(kind, given, count if is_everywhere else count * self.planes)
+            if is_everywhere and not self.is_circuit_switched:
+                ids = [plane * count + one for plane in range(self.planes) for one in ids]
+            parts[kind] = ids
+        before = self._failures
+        more = Failures(
+            _merged(before.switches, parts["switches"]),
+            _merged(before.links, parts["links"]),
+            _merged(set(before.accelerators) - set(before.cut_off), lost),
+        )
+        return self._changed(more, self._demand)
 
-    def with_random_failures(self, kind: str = "links", count: int = 1, seed: int = 0) -> "Fabric":
+    def with_random_failures(
+        self,
+        kind: str = "links",
+        count: int | str = 1,
+        seed: int = 0,
+        *,
+        scope: str = "network",
+        planes: str = "one",
+    ) -> "Fabric":
         """Return this fabric with ``count`` more working parts failed, drawn with ``seed`` (>= 0).
 
-        Args: kind: "switches", "links", "accelerators", or "boards" on a fabric that has any (hammingmesh, and a
-            torus of several boards); a board works while one of its accelerators does.
+        Args:
+            kind: "switches", "links", "accelerators", or "boards" on a fabric that has any (hammingmesh, and a torus of
+                several boards); a board works while one of its accelerators does.
+            count: how many, or a share of those that work such as "5%".
+            scope: of links: "network" draws from every cable but those of accelerators that do not forward, "host"
+                from those, "all" from every cable.
+            planes: "one" draws from the parts of all planes; "all" from those of one and fails them in every plane.
         Raises: ConfigError for another kind or more parts than work.
         """
-        if kind not in FAILURE_KINDS:
-            raise ConfigError(f"kind is {kind!r}; it must be one of: {', '.join(FAILURE_KINDS)}")
-        checked_count, checked_seed = check_integer(f"failures.{kind}", count, 0), check_seed("failures.seed", seed)
+        check_choice("kind", kind, FAILURE_KINDS)
+        check_choice("failures.scope", scope, FAILURE_SCOPES)
+        check_choice("failures.planes", planes, FAILURE_PLANES)
+        checked_seed = check_seed("failures.seed", seed)
         if kind == "boards" and self.num_boards == 0:
             raise ConfigError(
                 f"failures.boards is {count}, but fabric {self._name!r} has no boards; fail accelerators, switches or"
                 " links instead"
             )
-        parts = self._parts.with_random_failures(kind, checked_count, checked_seed)
-        return self._with_parts(parts, self._demand)
+        pool = self._working_parts(kind, scope, is_everywhere=planes == "all")
+        wanted = count_of(f"failures.{kind}", count, len(pool))
+        if wanted > len(pool):
+            within = f" of scope {scope!r}" if kind == "links" and scope != "all" else ""
+            raise ConfigError(f"failures.{kind} is {count}; allowed: 0..{len(pool)}, the working {kind}{within}")
+        drawn = [pool[k] for k in _core.draw_parts(len(pool), wanted, checked_seed)]
+        failed: dict[str, Any] = {kind: drawn}
+        return self.with_failures(**failed, planes=planes)
+
+    def _working_parts(self, kind: str, scope: str, *, is_everywhere: bool) -> list[int]:
+        """Return ids of working parts, of all planes or, where failures hit every plane, of those whole in each."""
+        if kind in ("accelerators", "boards"):
+            return list(self._planes[0][0].working_parts(kind, scope))
+        of_class = [set(core.working_parts(kind, scope)) for core, _ in self._planes]
+        if is_everywhere or self.is_circuit_switched:
+            return sorted(set.intersection(*of_class))
+        count = int(self._intact.num_switches if kind == "switches" else self._intact.num_cables)
+        of_plane = {plane: ids for ids, (_, alike) in zip(of_class, self._planes, strict=True) for plane in alike}
+        return [plane * count + one for plane in range(self.planes) for one in sorted(of_plane[plane])]
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes.
@@ -304,10 +384,7 @@ class Fabric:
         parts.append(f"{format_bandwidth(self.injection_bandwidth_bytes_per_s)} each")
         if self.planes > 1:
             parts.append(f"{self.planes} planes")
-        for entry in fields(Failures):
-            count = len(getattr(self.failures, entry.name))
-            if count:
-                parts.append(f"{count} {entry.name} failed")
+        parts += [f"{count} {what}" for what, count in self._failures.counts().items()]
         remainder = self._config.describe_remainder()
         if remainder is not None:
             parts.append(remainder)
@@ -321,7 +398,7 @@ class Fabric:
             price: str | None = f"{self.bill_of_materials().total_usd:,.0f} USD"
         except ConfigError:
             price = None
-        failed = [f"{len(ids):,} {kind}" for kind, ids in asdict(self.failures).items() if ids]
+        failed = [f"{count:,} {what}" for what, count in self._failures.counts().items()]
         pairs = {
             "accelerators": f"{self.num_accelerators:,}",
             "bandwidth": f"{format_bandwidth(self.injection_bandwidth_bytes_per_s)} an accelerator",
@@ -334,14 +411,58 @@ class Fabric:
         }
         return html_pairs(f"fabric {self._name}", pairs)
 
-    def _with_parts(self, parts: "_core.Fabric", demand: tuple[Traffic, int] | None) -> "Fabric":
-        """Return a fabric of these parts, with circuits for what of the demand is left on them."""
-        if demand is not None:
-            healthy = np.asarray(parts.healthy_accelerators(), dtype=np.int64)
-            demand = (demand[0].only(healthy), demand[1])
+    def failures_in(self, plane: int) -> Failures:
+        """Return the failed parts of one plane by their ids in plane 0."""
+        if self.is_circuit_switched:
+            return self._failures
+        return _in_plane(self._failures, self._intact, plane)
+
+    def _changed(self, failures: Failures, demand: tuple[Traffic, int] | None) -> "Fabric":
+        """Return a fabric with these failures, and circuits for what of the demand is left on it."""
         changed = object.__new__(type(self))
-        changed._fill(self._name, self._config, parts, demand)
+        changed._fill(self._name, self._config, self._intact, failures, demand)
         return changed
+
+
+def _in_plane(failures: Failures, intact: "_core.Fabric", plane: int) -> Failures:
+    def own(ids: tuple[int, ...], count: int) -> tuple[int, ...]:
+        return tuple(one - plane * count for one in ids if one // count == plane)
+
+    switches, links = int(intact.num_switches), int(intact.num_cables)
+    return Failures(
+        own(failures.switches, switches), own(failures.links, links), failures.accelerators, failures.cut_off
+    )
+
+
+def _failed_planes(
+    intact: "_core.Fabric", config: FabricConfig, failures: Failures
+) -> tuple[list[tuple["_core.Fabric", tuple[int, ...]]], Failures]:
+    """Return (core of one plane, planes like it) for each class of planes, and all failures.
+
+    Accelerators that are cut off in every plane have failed in addition.
+    """
+    all_planes = tuple(range(config.planes))
+    if not failures:
+        return [(intact, all_planes)], failures
+    classes: dict[tuple[Any, Any], list[int]] = {}
+    for plane in all_planes:
+        own = failures if config.is_circuit_switched else _in_plane(failures, intact, plane)
+        classes.setdefault((own.switches, own.links), []).append(plane)
+    lost = list(failures.accelerators)
+    cores = [intact.with_failures(list(switches), list(links), lost) for switches, links in classes]
+    cut_off = set.intersection(*(set(core.cut_off()) for core in cores)) - set(lost)
+    cut_off |= set(failures.cut_off)
+    if cut_off:
+        cores = [core.with_failures([], [], sorted(cut_off)) for core in cores]
+    merged = _merged(lost, cut_off)
+    planes = [tuple(alike) for alike in classes.values()]
+    return list(zip(cores, planes, strict=True)), Failures(
+        failures.switches, failures.links, merged, tuple(sorted(cut_off))
+    )
+
+
+def _merged(before: Iterable[int], more: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted({*before, *more}))
 
 
 def _circuit_core(fabric: Fabric, circuits: Circuits) -> "_core.Fabric":
@@ -354,9 +475,16 @@ def _circuit_core(fabric: Fabric, circuits: Circuits) -> "_core.Fabric":
     return core.with_failures([], [], list(fabric.failures.accelerators))
 
 
-def _ids(kind: str, values: Iterable[int]) -> list[int]:
+def _ids(kind: str, values: Iterable[int], count: int = 2**31) -> list[int]:
+    """Return ids below ``count`` as a list.
+
+    Raises: ConfigError naming the first that does not exist.
+    """
     ids: list[int] = check_integers(f"failures.{kind}", values).tolist()
     for value in ids:
-        if not 0 <= value < 2**31:
+        if value < 0:
             raise ConfigError(f"failures.{kind} holds {value}; it must be an integer >= 0")
+        if value >= count:
+            allowed = f"0..{count - 1}" if count else "none"
+            raise ConfigError(f"failures.{kind} names {value}; this fabric's {kind} are {allowed}")
     return ids

@@ -221,7 +221,8 @@ def _vertices(results: Sequence[RunResult], layout: Layout) -> list[dict[str, An
     np.add.at(votes, (layout.group_of[accelerators], job_of[accelerators] + 1), 1)
     failed = np.zeros(len(layout.group_of), np.int64)
     failed[list(fabric.failures.accelerators)] = 1
-    switches = fabric.num_accelerators + np.array(fabric.failures.switches, np.int64)
+    per_plane = max(1, int(fabric.core.num_switches))
+    switches = fabric.num_accelerators + np.array(fabric.failures.switches, np.int64) % per_plane
     failed[switches[switches < len(failed)]] = 1
     num_failed = np.bincount(layout.group_of, weights=failed, minlength=len(layout.x)).astype(np.int64)
     vertices = []

@@ -82,11 +82,11 @@ def run_flows(
     if len(targets) != num_flows:
         raise ConfigError(f"src has {num_flows} entries and dst {len(targets)}; give both for every flow")
     given = list_of("num_bytes", num_bytes, num_flows, "flows")
-    sizes = [-(-parse_size(value, "num_bytes") // fabric.planes) for value in given]
+    sizes = [parse_size(value, "num_bytes") for value in given]
     starts = [0 if value is None else time_ps(value, "start_s") for value in _per_flow(start_s, num_flows, "start_s")]
     stops = [-1 if value is None else time_ps(value, "stop_s") for value in _per_flow(stop_s, len(sizes), "stop_s")]
     caps = [
-        np.inf if value is None else parse_bandwidth(value, "rate_cap") / fabric.planes
+        np.inf if value is None else parse_bandwidth(value, "rate_cap")
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
@@ -100,7 +100,7 @@ def run_flows(
     return FlowsResult(
         _seconds(raw["sent_ps"]),
         _seconds(raw["delivered_ps"]),
-        raw["bytes_left"] * fabric.planes,
+        raw["bytes_left"],
         expand_links(raw["link_bytes"], router, len(fabric.links)),
         tuple(raw["checks"]),
     )

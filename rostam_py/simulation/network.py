@@ -42,5 +42,6 @@ def list_of(key: str, values: Any, count: int, what: str, *, instead: str = "") 
 
 
 def link_name(fabric: Any, links: np.ndarray, link: int) -> str:
-    """Return "source -> destination" of a directed link, naming accelerators and switches."""
-    return " -> ".join(fabric.vertex_name(int(links[end][link])) for end in ("src", "dst"))
+    """Return "source -> destination" of a directed link, naming accelerators and switches, and planes that differ."""
+    ends = " -> ".join(fabric.vertex_name(int(links[end][link])) for end in ("src", "dst"))
+    return f"{ends} (plane {links['plane'][link]})" if len(fabric.plane_classes) > 1 else ends

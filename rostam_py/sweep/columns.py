@@ -9,7 +9,7 @@ import numpy as np
 
 from rostam_py.convergence import get_curve, time_to_accuracy
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.fabric import FAILURE_KINDS
+from rostam_py.fabrics.failures import FAILURE_KINDS, count_of, share_of
 from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import counted_kinds
@@ -66,14 +66,28 @@ def polars_schema() -> dict[str, Any]:
 
 def settings_row(key: str, settings: Settings, bandwidth_bytes_per_s: float | None = None) -> dict[str, Any]:
     """Return what a row holds before anything is simulated."""
-    failures = settings["failures"]
     return {
         "key": key, "mode": settings["mode"], "model": settings.get("model"),
         "fabric_kind": settings["fabric"]["name"], "accelerator": settings["accelerator"],
         "accelerator_bandwidth_bytes_per_s": bandwidth_bytes_per_s, "routing": settings["routing"],
         "seed": settings["seed"], "cost": settings["cost"]["name"], "convergence": _curve(settings),
-        **{f"failed_{kind}": count for kind, count in failures.items() if kind != "seed"},
     }  # fmt: skip
+
+
+def failed_columns(settings: Settings, fabric: Any) -> dict[str, int]:
+    """Return how many parts of each kind were drawn to fail; a share is counted on the fabric."""
+    given = settings["failures"]
+    drawn = {kind: given[kind] for kind in FAILURE_KINDS}
+    failed = fabric.failures
+    counted = {
+        "links": len(failed.links), "switches": len(failed.switches),
+        "accelerators": len(failed.accelerators) - len(failed.cut_off),
+        "boards": count_of("failures.boards", drawn["boards"], fabric.num_boards),
+    }  # fmt: skip
+    return {
+        f"failed_{kind}": int(value) if share_of(f"failures.{kind}", value) is None else counted[kind]
+        for kind, value in drawn.items()
+    }
 
 
 def _curve(settings: Settings) -> str | None:

@@ -16,7 +16,7 @@ from rostam_py.placement import place
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
-from rostam_py.sweep.columns import mix_row, network_usd, plan_row, result_row, settings_row
+from rostam_py.sweep.columns import failed_columns, mix_row, network_usd, plan_row, result_row, settings_row
 from rostam_py.sweep.settings import (
     NO_CURVE,
     Settings,
@@ -78,6 +78,7 @@ class Evaluator:
             site = self._site(settings)
             row["accelerator_bandwidth_bytes_per_s"] = site.bandwidth_bytes_per_s
             row |= {"network_usd": site.network_usd, "num_accelerators": site.machine.num_accelerators}
+            row |= failed_columns(settings, site.machine.fabric)
             evaluate = {"run": self._run_row, "search": self._search_row, "mix": self._mix_row}[settings["mode"]]
             return row | evaluate(site, settings) | {"status": "ok"}
         except (RostamError, DeadlockError, InternalError) as error:

@@ -21,7 +21,7 @@ from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
-from rostam_py.fabrics.fabric import FAILURE_KINDS
+from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
@@ -50,7 +50,7 @@ _COMMON: Settings = {
     "accelerator": "a100_80gb",
     "machine": {},
     "cost": {"name": "roofline"},
-    "failures": {**dict.fromkeys(FAILURE_KINDS, 0), "seed": 0},
+    "failures": dataclasses.asdict(RandomFailures()),
     "routing": "spray",
     "seed": 0,
     "accelerator_usd_per_hour": None,
@@ -193,8 +193,7 @@ def _check_common(settings: Settings) -> None:
     get_accelerator(settings["accelerator"])
     check_physics(settings["machine"])
     check_routing(settings["routing"])
-    for kind in (*FAILURE_KINDS, "seed"):
-        settings["failures"][kind] = check_integer(f"failures.{kind}", settings["failures"][kind], 0)
+    settings["failures"] = dataclasses.asdict(RandomFailures(**settings["failures"]))
     settings["seed"] = check_integer("seed", settings["seed"], 0)
     if settings["num_accelerators"] is not None:
         check_integer("num_accelerators", settings["num_accelerators"], 1)
@@ -349,15 +348,13 @@ def _complete_job(number: int, given: Any) -> Settings:
 
 
 def build_machine(
-    fabric: Any, failures: Mapping[str, int], accelerator: str, physics: Mapping[str, Any] | None = None
+    fabric: Any, failures: Mapping[str, Any], accelerator: str, physics: Mapping[str, Any] | None = None
 ) -> Machine:
     """Return a machine: the fabric with parts failed at random, and accelerators on it.
 
-    Args: fabric: a Fabric. failures: count of each of ``FAILURE_KINDS``, and "seed". physics: the machine's, by key.
+    Args: fabric: a Fabric. failures: fields of ``RandomFailures``. physics: the machine's, by key.
     """
-    for kind in FAILURE_KINDS:
-        if failures[kind]:
-            fabric = fabric.with_random_failures(kind, failures[kind], failures["seed"])
+    fabric = RandomFailures(**failures).applied_to(fabric)
     return Machine(fabric=fabric, accelerator=accelerator, **(physics or {}))
 
 

@@ -149,3 +149,10 @@ def test_search_help_lists_every_key_of_the_schema(capsys):
     text = capsys.readouterr().out
     for key in ("search.num_simulated=8", "convergence=null", "fabric=", "strategy.precision=", "search.batches="):
         assert key in text
+
+
+def test_a_share_of_links_fails_without_killing_the_job_and_reports_say_so(tmp_path, capsys):
+    tree = ["fabric=fat_tree", "fabric.num_accelerators=32", "fabric.radix=8", "fabric.planes=2"]
+    given = ["failures.links=5%", "failures.scope=all", "failures.planes=one", "failures.seed=3"]
+    assert main(["run", "model=resnet50", *tree, *given, f"out={tmp_path}", "--json"]) == 0
+    assert "links failed" in json.loads(capsys.readouterr().out)["fabric"]

@@ -10,7 +10,8 @@ from rostam_py.cli.main import main
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["run", "failures.links=5%"], ["failures.links is '5%'", "an integer"]),
+        (["run", "failures.links=5%%"], ["failures.links is '5%%'", "a share from 0% to 100%"]),
+        (["run", "failures.scope=leaf"], ["failures.scope is 'leaf'", "network, host, all"]),
         (["report", ".", "formats=pdf"], ["formats is 'pdf'", "a list, for example formats=["]),
         (["run", "strategy.algorithms=ring"], ["strategy.algorithms is 'ring'", "strategy.algorithms.NAME=VALUE"]),
         (["run", "strategy.algorithms=[ring]"], ["strategy.algorithms is '[ring]'", "a mapping"]),

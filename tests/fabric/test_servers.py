@@ -131,7 +131,7 @@ def test_a_failed_spine_leaves_equal_shares_on_the_others(server_size):
 def test_random_failures_draw_switches_and_cables_of_the_network_only():
     fabric = tree()
     assert fabric.with_random_failures(kind="switches", count=6).failures.switches == tuple(range(6))
-    assert fabric.with_random_failures(kind="links", count=32).failures.links == tuple(range(32))
+    assert fabric.with_random_failures(kind="links", count=32, scope="all").failures.links == tuple(range(32))
     with pytest.raises(ConfigError, match=r"failures.switches is 7; allowed: 0\.\.6"):
         fabric.with_random_failures(kind="switches", count=7)
     with pytest.raises(ConfigError, match=r"failures.switches names 6; .* 0\.\.5"):
