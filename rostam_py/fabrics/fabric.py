@@ -47,7 +47,8 @@ class Fabric:
         failures: Failures | None = None,
         demand: tuple[Traffic, int] | None = None,
     ) -> None:
-        self._fill(name, config, config.build(name), failures or Failures(), demand)
+        intact = config.build(name)
+        self._fill(name, config, intact, _checked(failures or Failures(), intact, config), demand)
 
     def _fill(
         self,
@@ -450,8 +451,9 @@ def _failed_planes(
         classes.setdefault((own.switches, own.links), []).append(plane)
     lost = list(failures.accelerators)
     cores = [intact.with_failures(list(switches), list(links), lost) for switches, links in classes]
-    cut_off = set.intersection(*(set(core.cut_off()) for core in cores)) - set(lost)
-    cut_off |= set(failures.cut_off)
+    cut_off = set(failures.cut_off)
+    if not config.is_circuit_switched:  # what joins accelerators of an optical fabric is its circuits
+        cut_off |= set.intersection(*(set(core.cut_off()) for core in cores)) - set(lost)
     if cut_off:
         cores = [core.with_failures([], [], sorted(cut_off)) for core in cores]
     merged = _merged(lost, cut_off)
@@ -459,6 +461,20 @@ def _failed_planes(
     return list(zip(cores, planes, strict=True)), Failures(
         failures.switches, failures.links, merged, tuple(sorted(cut_off))
     )
+
+
+def _checked(failures: Failures, intact: "_core.Fabric", config: FabricConfig) -> Failures:
+    """Return failures of parts that exist.
+
+    Raises: ConfigError for ids that do not.
+    """
+    num_planes = 1 if config.is_circuit_switched else config.planes
+    _ids("switches", failures.switches, num_planes * int(intact.num_switches))
+    _ids("links", failures.links, num_planes * int(intact.num_cables))
+    _ids("accelerators", failures.accelerators, int(intact.num_accelerators))
+    if not set(failures.cut_off) <= set(failures.accelerators):
+        raise ConfigError(f"failures.cut_off is {list(failures.cut_off)}; each must be one of failures.accelerators")
+    return failures
 
 
 def _merged(before: Iterable[int], more: Iterable[int]) -> tuple[int, ...]:
