@@ -165,13 +165,16 @@ py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
 }
 
 // Rows: categories, then iterations; columns: count, total_ps, longest_ps, sent_bytes.
-py::array_t<int64_t> collective_array(const workload::JobResult& job) {
+py::array_t<double> collective_array(const workload::JobResult& job) {
   const auto num_iterations = static_cast<py::ssize_t>(job.iteration_ends.size()) - 1;
   const auto num_rows = static_cast<py::ssize_t>(job.collectives.size());
-  py::array_t<int64_t> table({num_iterations > 0 ? num_rows / num_iterations : 0, num_iterations, py::ssize_t{4}});
-  int64_t* cell = table.mutable_data();
+  py::array_t<double> table({num_iterations > 0 ? num_rows / num_iterations : 0, num_iterations, py::ssize_t{4}});
+  double* cell = table.mutable_data();
   for (const workload::CollectiveTimes& one : job.collectives) {
-    for (const int64_t value : {one.count, one.total_ps, one.longest_ps, one.sent_bytes}) *cell++ = value;
+    *cell++ = static_cast<double>(one.count);
+    *cell++ = one.total_ps;
+    *cell++ = static_cast<double>(one.longest_ps);
+    *cell++ = static_cast<double>(one.sent_bytes);
   }
   return table;
 }

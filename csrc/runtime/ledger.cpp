@@ -53,7 +53,7 @@ void Ledger::count_collective(int32_t device, int32_t iteration, const workload:
   all.num_ranks += num_ranks;
   workload::CollectiveTimes& times = traffic(device, iteration, task.category).collectives;
   times.count += num_ranks;
-  times.total_ps = checked_add(times.total_ps, checked_multiply(duration.ps(), num_ranks));
+  times.total_ps += static_cast<double>(duration.ps()) * static_cast<double>(num_ranks);
   times.longest_ps = std::max(times.longest_ps, duration.ps());
   const int64_t sent_bytes = checked_multiply(chunks_sent, system_.graph->chunk_bytes(task));
   times.sent_bytes = checked_add(times.sent_bytes, checked_multiply(sent_bytes, num_ranks));

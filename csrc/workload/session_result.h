@@ -37,9 +37,12 @@ struct TimelineEntry {
 enum Bucket : int32_t { kComputeBucket = 0, kLaunchBucket = 1, kBubbleBucket = 2, kFirstCategoryBucket = 3 };
 
 // The collectives that a job's ranks took part in, of one category in one iteration; a rank's time is from its join to
-// its end. Over all ranks: how many times one took part, their times and the longest, the bytes that they sent.
+// its end. Over all ranks: how many times one took part, their times and the longest, the bytes that they sent. The sum
+// of times is no time of the simulation: many ranks may pass what a clock of 64 bits holds.
 struct CollectiveTimes {
-  int64_t count = 0, total_ps = 0, longest_ps = 0, sent_bytes = 0;
+  int64_t count = 0;
+  double total_ps = 0;
+  int64_t longest_ps = 0, sent_bytes = 0;
 };
 
 struct JobResult {
