@@ -31,6 +31,6 @@ class Star : public Schedule {
 
 }  // namespace
 
-std::unique_ptr<Schedule> make_all_reduce_star(int32_t p, int32_t) { return std::make_unique<Star>(p); }
+std::unique_ptr<Schedule> make_all_reduce_star(int32_t p, const Layout&) { return std::make_unique<Star>(p); }
 
 }  // namespace rostam::collectives
