@@ -1,8 +1,7 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
 from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
-from rostam_py.graph.linear_ops import is_linear_in, passes_partial
-from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor, resolve_views
+from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
 from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Split",
     "Tensor",
     "fuse",
-    "is_linear_in",
     "kernel_bytes",
     "kernel_traffic",
     "passes_partial",

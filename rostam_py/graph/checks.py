@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.graph.vocabulary import DTYPE_BYTES, PARTIAL, PHASES, SPLIT_KINDS, TENSOR_KINDS
+from rostam_py.graph.vocabulary import DTYPE_BYTES, PARTIAL, PHASES, ROLES, SPLIT_KINDS, TENSOR_KINDS
 
 _COMM_KINDS = ("", "all_reduce", "halo")
 _MOST = 2.0**62  # elements, bytes and FLOPs of one op; the largest real ones are below 1e16
@@ -57,6 +57,12 @@ def _check_op(where: str, index: int, op: Any, graph: Any) -> None:
         raise ConfigError(f"{where} has forward_op {op.forward_op}; ops are 0 to {len(graph.ops) - 1}")
     if not -1 <= op.block < max(1, len(graph.block_names)):
         raise ConfigError(f"{where} has block {op.block}; blocks are 0 to {len(graph.block_names) - 1}, or -1")
+    _check_choice(where, "role", op.role, ROLES)
+    for places in op.linear_in:
+        if not places or list(places) != sorted(set(places)) or not 0 <= places[0] <= places[-1] < len(op.inputs):
+            raise ConfigError(
+                f"{where} has {list(places)} in linear_in; it must be places of its {len(op.inputs)} inputs, ascending"
+            )
     for split in op.splits:
         _check_dims(where, split, "input_dims", [graph.tensors[tensor] for tensor in op.inputs])
         _check_dims(where, split, "output_dims", [graph.tensors[tensor] for tensor in op.outputs])

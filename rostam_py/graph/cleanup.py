@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from rostam_py.graph.operator_graph import Op, OperatorGraph, resolve_views
+from rostam_py.graph.vocabulary import TABLE_ROLES
 
-_GATHERS = ("aten.embedding.", "aten._embedding_bag.", "aten.index_select.", "aten.gather.", "aten.index.")
 _OUTCOMES = ("gradient", "loss")
 
 
@@ -145,7 +145,7 @@ def _kernel_reads(
     for index in kernel:
         op = graph.ops[index]
         inputs = op.inputs
-        if op.op_type.startswith(_GATHERS) and len(inputs) > 1:
+        if op.role in TABLE_ROLES and len(inputs) > 1:
             gathered.append((inputs[0], op.outputs[0]))
             inputs = inputs[1:]
         for tensor in inputs:

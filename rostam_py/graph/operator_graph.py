@@ -5,20 +5,16 @@ one trace serves every batch. Tensor bytes are those of the traced dtype; precis
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph.checks import check_graph
-from rostam_py.graph.vocabulary import DTYPE_BYTES, WEIGHT_KINDS
+from rostam_py.graph.vocabulary import DTYPE_BYTES, WEIGHT_KINDS, WEIGHT_ROLES
 from rostam_py.html import html_pairs
 from rostam_py.units import format_count, format_size
-
-_WEIGHT_OPS = (
-    "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
-    "aten.embedding.default",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +95,8 @@ class Split:
 class Op:
     """One operator call.
 
-    op_type: canonical ATen name, e.g. "aten.mm.default"; optimizer kernels are "optimizer.adam".
+    op_type: canonical ATen name, e.g. "aten.mm.default"; optimizer kernels are "optimizer.adam". To time the op and
+        to name it in reports: whoever asks what an op does reads the properties below.
     inputs / outputs: tensor ids. Every tensor argument appears in ``inputs`` in call order.
     arguments: JSON value that rebuilds the call, ``{"args": [...], "kwargs": {...}}``, in which
         {"tensor": k} stands for input k, {"affine": [constant, per_sample]} for a batch-dependent
@@ -108,6 +105,10 @@ class Op:
     is_elementwise: may be fused into the kernel that produces its input (MODEL B7).
     forward_op: for a backward op, the id of the forward op it differentiates, if known.
     is_accumulation: a backward add that sums gradients of one tensor from several users.
+    role: what the op does, one of ROLES.
+    linear_in: sets of places in ``inputs``, ascending: op(sum of parts) = sum of op(part) if exactly the inputs of one
+        set are split into summands. ((0, 1),) for a sum, ((0,), (1,)) for a product. A constant term (the bias of a
+        product or a convolution) is in none: one member adds it.
     block: index of the repeated block this op belongs to, or -1. Blocks are structurally equal.
     """
 
@@ -128,6 +129,8 @@ class Op:
     is_accumulation: bool = False
     block: int = -1
     splits: tuple[Split, ...] = ()
+    role: str = ""
+    linear_in: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,9 +173,7 @@ class OperatorGraph:
     def weights(self) -> tuple[Tensor, ...]:
         """Trained and frozen weights, and buffers that act as one: what parallelism splits as its ops ask."""
         roots = resolve_views(self)
-        operands = {
-            roots[t] for op in self.ops if op.op_type in _WEIGHT_OPS and op.phase == "forward" for t in op.inputs
-        }
+        operands = {roots[t] for op in self.ops if op.role in WEIGHT_ROLES and op.phase == "forward" for t in op.inputs}
         kinds = ("parameter", "frozen")
         return tuple(t for t in self.tensors if t.kind in kinds or (t.kind == "buffer" and t.id in operands))
 
@@ -266,6 +267,15 @@ def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:
             for output in op.outputs:
                 roots[output] = roots[op.inputs[0]]
     return tuple(roots)
+
+
+def passes_partial(op: Op, partial: Collection[int]) -> bool:
+    """Return whether all outputs are PARTIAL sums if exactly the inputs at places ``partial`` are.
+
+    A placer may delay the all-reduce of a PARTIAL tensor over such ops.
+    Args: partial: places in ``op.inputs``, not tensor ids.
+    """
+    return tuple(sorted(partial)) in op.linear_in
 
 
 def _check_batch(batch: float) -> None:

@@ -8,17 +8,24 @@ import gzip
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.checks import parse_json
 from rostam_py.errors import ConfigError
 from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor
+from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 2
-_READABLE = (1, VERSION)  # version 1 knows no frozen weights: they are buffers there
+VERSION = 3
+_READABLE = (1, 2, VERSION)  # version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops
+_FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
+
+# Where the properties of ops come from that a file names only: tracing lies above, so it is named as a plug-in is.
+_NAMERS = Registry("source of op properties")
+_NAMERS.add("torch", "rostam_py.tracing.op_properties:with_properties")
 
 
 def save_graph(graph: OperatorGraph, path: str) -> None:
@@ -54,15 +61,12 @@ def load_graph(path: str) -> OperatorGraph:
         known = " and ".join(str(version) for version in _READABLE)
         raise ConfigError(f"{path} has graph version {header.version}; this rostam reads {known}: trace again")
     where = f"{path} is a damaged operator graph"
-    document: _Document = parse_json(_Document, data, where)
+    schema = _Document if header.version >= _FIRST_WITH_PROPERTIES else _OlderDocument
+    document: _Document | _OlderDocument = parse_json(schema, data, where)
     splits = [_split(record) for record in document.splits]
-    for place, record in enumerate(document.ops):
-        for index in record[4]:
-            if not 0 <= index < len(splits):
-                raise ConfigError(f"{where}: ops[{place}] has split {index}; there are {len(splits)} from 0")
     try:
         return OperatorGraph(
-            ops=tuple(_op(record, splits) for record in document.ops),
+            ops=_ops(document, splits),
             tensors=tuple(_tensor(record) for record in document.tensors),
             block_names=tuple(document.block_names),
             notes=tuple(document.notes),
@@ -83,14 +87,16 @@ def _read(path: str) -> bytes:
         raise ConfigError(f"cannot read graph {path}: {error.strerror or error}") from error
 
 
-# The records of version 1 and 2, as the functions below write and read them.
+# The records of all versions, as the functions below write and read them.
 _Number = int | float
 _AffineRecord = tuple[_Number, _Number]
 _Dims = list[int | None]
 _SplitRecord = tuple[str, _Dims, _Dims, _AffineRecord, str, _AffineRecord]
 _TensorRecord = tuple[list[_AffineRecord], str, str, str, int | None, bool, int, int]
 _OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int]
-_OpRecord = tuple[_OpPlain, tuple[_AffineRecord, _AffineRecord, _AffineRecord], list[int], list[int], list[int]]
+_Affines = tuple[_AffineRecord, _AffineRecord, _AffineRecord]
+_OlderOpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int]]
+_OpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int], str, list[list[int]]]
 
 
 @dataclass(slots=True)
@@ -102,8 +108,8 @@ class _Header:
 
 
 @dataclass(slots=True)
-class _Document:
-    """A graph's file."""
+class _Common:
+    """What the file of a graph holds in every version, besides its ops."""
 
     name: str
     route: str
@@ -115,7 +121,18 @@ class _Document:
     notes: list[str]
     tensors: list[_TensorRecord]
     splits: list[_SplitRecord]
+
+
+@dataclass(slots=True)
+class _Document(_Common):
     ops: list[_OpRecord]
+
+
+@dataclass(slots=True)
+class _OlderDocument(_Common):
+    """A file whose ops have no properties."""
+
+    ops: list[_OlderOpRecord]
 
 
 def _affine_record(affine: Affine) -> list[float]:
@@ -156,11 +173,25 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
         op.inputs,
         op.outputs,
         [splits.setdefault(split, len(splits)) for split in op.splits],
+        op.role,
+        op.linear_in,
     ]
 
 
-def _op(record: _OpRecord, splits: list[Split]) -> Op:
+def _ops(document: _Document | _OlderDocument, splits: list[Split]) -> tuple[Op, ...]:
+    if isinstance(document, _Document):
+        return tuple(_op(k, one[:5], splits, one[5], one[6]) for k, one in enumerate(document.ops))
+    named: tuple[Op, ...] = _NAMERS.get("torch")(_op(k, one, splits) for k, one in enumerate(document.ops))
+    return named
+
+
+def _op(
+    place: int, record: _OlderOpRecord, splits: list[Split], role: str = "", linear_in: Sequence[Sequence[int]] = ()
+) -> Op:
     plain, affine, inputs, outputs, split_ids = record
+    for index in split_ids:
+        if not 0 <= index < len(splits):
+            raise ConfigError(f"ops[{place}] has split {index}; there are {len(splits)} from 0")
     fields: dict[str, Any] = dict(zip(_OP_PLAIN, plain, strict=True))
     fields.update((key, Affine(*value)) for key, value in zip(_OP_AFFINE, affine, strict=True))
     return Op(
@@ -168,4 +199,6 @@ def _op(record: _OpRecord, splits: list[Split]) -> Op:
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         splits=tuple(splits[i] for i in split_ids),
+        role=role,
+        linear_in=tuple(map(tuple, linear_in)),
     )

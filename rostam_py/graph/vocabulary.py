@@ -4,6 +4,23 @@ PHASES = ("forward", "backward", "optimizer")
 TENSOR_KINDS = ("input", "parameter", "frozen", "buffer", "activation", "constant", "gradient", "loss")
 WEIGHT_KINDS = ("parameter", "frozen", "buffer")  # what devices hold for the whole training
 SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
+
+# What an op does, as far as anyone but the tracer and the cost models asks; "" is everything else.
+#   product, batched_product   of matrices; of stacks of them, as the two products of attention are
+#   convolution                forward
+#   embedding, gather          rows of a table, or entries of a tensor, by index: reads as much as the result holds
+#   softmax, attention         attention: fused, forward or backward
+#   sum                        of tensors, entry by entry, or their difference
+#   copy                       of a tensor as it is, cast or laid out anew
+#   join                       of tensors along a dimension
+#   scale                      one tensor times a number
+ROLES = (
+    "", "product", "batched_product", "convolution", "embedding", "gather", "softmax", "attention", "sum", "copy",
+    "join", "scale",
+)  # fmt: skip
+WEIGHT_ROLES = ("product", "batched_product", "convolution", "embedding")  # what a buffer acts as a weight in
+TABLE_ROLES = ("embedding", "gather")
+
 PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
 WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor
 

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rostam_py.errors import TracingError
-from rostam_py.tracing.flops import op_name
+from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import Call, RawTrace, Ref
 from rostam_py.tracing.step import ModuleTrail, Step, module_path, parameter_names
 

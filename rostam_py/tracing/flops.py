@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+from rostam_py.tracing.op_properties import op_name
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -48,12 +50,6 @@ _FREE = _names(
     logical_not isin empty_permuted upsample_nearest2d upsample_nearest2d_backward new_empty_strided randint
     """
 )
-
-
-def op_name(target: Any) -> str:
-    """Return an ATen op's name without namespace, overload or in-place mark: "add" for aten.add_.Tensor."""
-    name = str(target).split(".")[1] if "." in str(target) else str(target)
-    return name[:-1] if name.endswith("_") and not name.startswith("__") else name
 
 
 def count_flops(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> float | None:

@@ -9,7 +9,7 @@ import torch
 from rostam_py.errors import TracingError
 from rostam_py.graph import Affine, Op, Split, Tensor
 from rostam_py.graph.vocabulary import DTYPE_BYTES
-from rostam_py.tracing.flops import op_name
+from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
 from rostam_py.tracing.splits import RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot

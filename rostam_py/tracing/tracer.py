@@ -18,6 +18,7 @@ from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.joint import trace_joint
+from rostam_py.tracing.op_properties import with_properties
 from rostam_py.tracing.pairing import Draft, pair_traces
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
@@ -128,11 +129,11 @@ def _trace_subject(subject: Subject, route: str) -> OperatorGraph:
 def _graph(
     subject: Subject, draft: Draft, route: str, notes: list[str], groups: Sequence[Sequence[str]]
 ) -> OperatorGraph:
-    ops, tensors = number(Draft(assign_blocks(draft.ops, groups), draft.tensors, draft.notes))
+    numbered, tensors = number(Draft(assign_blocks(draft.ops, groups), draft.tensors, draft.notes))
     starts = [sum(len(g) for g in groups[:i]) for i in range(len(groups))]
     return OperatorGraph(
         name=subject.name,
-        ops=ops,
+        ops=with_properties(numbered),
         tensors=tensors,
         route=route,
         default_optimizer=subject.optimizer,

@@ -23,9 +23,9 @@ def document(tmp_path):
     summed = Split("row", (1, 0), (-1,), wide, "all_reduce", Affine(0, 4))
     ops = (
         Op(0, "mm", "layer", "forward", "aten.mm.default", (0, 1), (2,), {"args": []}, Affine(0, 128), Affine(256, 32),
-           Affine(0, 32), block=0, splits=(split, summed)),
+           Affine(0, 32), block=0, splits=(split, summed), role="product", linear_in=((0,), (1,))),
         Op(1, "mm_1", "layer", "backward", "aten.mm.default", (0, 2), (3,), {"args": []}, Affine(0, 128),
-           Affine(0, 64), Affine(256), forward_op=0),
+           Affine(0, 64), Affine(256), forward_op=0, role="product", linear_in=((0, 1),)),
     )  # fmt: skip
     graph = OperatorGraph("small", ops, tensors, block_names=("layer",), notes=("a note",))
     graph.save(str(tmp_path / "whole.json"))
@@ -80,7 +80,7 @@ def is_word(place):
     """Say whether a text is one of a few: dtype and kind of tensors, phase, kinds of splits and communication."""
     if place in (("format",),):
         return True
-    words = {"tensors": [(1,), (2,)], "splits": [(0,), (4,)], "ops": [(0, 3)]}
+    words = {"tensors": [(1,), (2,)], "splits": [(0,), (4,)], "ops": [(0, 3), (5,)]}
     return place[2:] in words.get(place[0], ())
 
 
@@ -96,7 +96,7 @@ def is_of_a_record(place):
     fixed = {"tensors": {3, 5}, "splits": {3, 4}, "ops": {3, 4, 5}}.get(place[0], set())
     if len(place) == 1:
         return True
-    is_list = (place[0] == "ops" and place[2:3] in ((2,), (3,), (4,))) or (
+    is_list = (place[0] == "ops" and place[2:3] in ((2,), (3,), (4,), (6,))) or (
         place[0] == "splits" and place[2:3] in ((1,), (2,))
     )
     return len(place) in fixed and not (is_list and len(place) > 3)
@@ -135,6 +135,8 @@ def test_no_mutated_graph_slips_through(document, tmp_path):
         (("ops", 0, 2, 0), 3, "reads tensor 3 before op 1 writes it"),
         (("ops", 0, 4, 0), 7, r"ops\[0\] has split 7; there are 2 from 0"),
         (("splits", 0, 2, 0), 2, "split column has 2 in output_dims; tensor 2 has 2 dimensions"),
+        (("ops", 0, 5), "produkt", r"op 0 \('mm'\) has role 'produkt'; it must be one of: ''"),
+        (("ops", 1, 6, 0), [1, 0], r"op 1 .'mm_1'. has \[1, 0\] in linear_in; it must be places of its 2 inputs, asc"),
         (("ops", 1, 0, 1), 5, r"ops\[1\]\[0\]\[1\]: input should be a valid string \(it is 5\)"),
     ],
 )

@@ -20,12 +20,33 @@ def graph() -> OperatorGraph:
     return trace(nn.Sequential(*blocks, nn.LayerNorm(8)), torch.zeros(2, 8), name="mlp", optimizer="adam")
 
 
-def test_graphs_of_version_1_still_load(graph: OperatorGraph, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_graphs_of_older_versions_still_load(graph: OperatorGraph, tmp_path: Path, version: int) -> None:
     path = tmp_path / "graph.json"
     graph.save(str(path))
     document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "version": 1}))
+    assert {len(record) for record in document["ops"]} == {7}  # the last two are the op's properties
+    older = {**document, "version": version, "ops": [record[:5] for record in document["ops"]]}
+    path.write_text(json.dumps(older))
     assert OperatorGraph.load(str(path)) == graph
+    path.write_text(json.dumps({**older, "version": 3}))
+    with pytest.raises(ConfigError, match=r"damaged operator graph: ops\[0\]\[5\]: field required"):
+        OperatorGraph.load(str(path))
+
+
+def test_an_older_graph_gets_its_properties_without_torch(graph: OperatorGraph, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 2, "ops": [record[:5] for record in document["ops"]]}))
+    code = (
+        "import sys\nfrom rostam_py.graph import OperatorGraph\n"
+        f"graph = OperatorGraph.load({str(path)!r})\n"
+        "print(*(op.role for op in graph.ops if op.role))\nassert 'torch' not in sys.modules"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert output == [op.role for op in graph.ops if op.role]
+    assert "product" in output
 
 
 @pytest.mark.parametrize("batch", [0, -1, float("nan"), float("inf")])

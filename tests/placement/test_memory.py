@@ -237,6 +237,7 @@ def test_a_graph_of_version_1_counts_its_frozen_weights_and_inputs_too(placed, t
     graph.save(str(path))
     document = json.loads(path.read_text())
     document["version"] = 1
+    document["ops"] = [record[:5] for record in document["ops"]]
     for record in document["tensors"]:
         record[2] = "buffer" if record[2] == "frozen" else record[2]
     path.write_text(json.dumps(document))

@@ -9,10 +9,6 @@ from collections.abc import Sequence
 
 from rostam_py.graph import OperatorGraph
 
-_FUSED_ATTENTION = "scaled_dot_product"
-_SOFTMAX = ("aten._softmax.default", "aten._safe_softmax.default")
-_PRODUCTS = ("aten.bmm.default", "aten.baddbmm.default", "aten.matmul.default")
-
 
 def attention_core(graph: OperatorGraph) -> list[set[int]]:
     """Return the forward ops of every attention core."""
@@ -20,11 +16,11 @@ def attention_core(graph: OperatorGraph) -> list[set[int]]:
     for op in graph.ops:
         if op.phase != "forward":
             continue
-        if _FUSED_ATTENTION in op.op_type:
+        if op.role == "attention":
             cores.append({op.id})
-        elif op.op_type in _SOFTMAX:
+        elif op.role == "softmax":
             core = _walk(graph, op.id, upwards=True) | _walk(graph, op.id, upwards=False)
-            if any(graph.ops[i].op_type in _PRODUCTS for i in core):
+            if any(graph.ops[i].role == "batched_product" for i in core):
                 cores.append(core)
     return cores
 
@@ -37,8 +33,8 @@ def _walk(graph: OperatorGraph, start: int, upwards: bool) -> set[int]:
         op = graph.ops[index]
         if index in found or op.phase != "forward":
             continue
-        is_product = op.op_type in _PRODUCTS
-        if index != start and not (is_product or op.is_metadata or op.is_elementwise or "dropout" in op.op_type):
+        is_product = op.role == "batched_product"
+        if index != start and not (is_product or op.is_metadata or op.is_elementwise):
             continue
         found.add(index)
         if is_product:

@@ -14,8 +14,7 @@ from rostam_py.placement.sharding import is_divisible
 
 SLICES = -3  # parts hold disjoint slices along no dimension that a split can name
 ALIGNED, ALL, EXCHANGE, SAME_PART = "aligned", "all", "exchange", "same_part"
-_MOVING = ("aten._to_copy.default", "aten.clone.default", "aten.neg.default", "aten.div.Scalar")
-_SUMMING = ("aten.add.Tensor", "aten.add_.Tensor")
+_PASSING = ("sum", "copy", "scale")  # roles of ops that are cheap enough to be run on every summand
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class _Partitioner:
         """Return the share of an op that passes partial sums on, None if it does not or makes them larger."""
         held = [self._held(t) for t in op.inputs]
         partial = frozenset(i for i, h in enumerate(held) if h is not None and h.dim == PARTIAL)
-        if not partial or not (op.op_type in _SUMMING or op.op_type in _MOVING or op.is_accumulation):
+        if not partial or not (op.role in _PASSING or op.is_accumulation):
             return None
         counts = {held[i].parts for i in partial}  # type: ignore[union-attr]
         if len(counts) != 1 or not passes_partial(op, partial):

@@ -1,11 +1,13 @@
-"""passes_partial against torch: op(a + b) with other inputs fixed equals op(a) + op(b)."""
+"""Properties of ops: linearity against torch (op(a + b) with other inputs fixed is op(a) + op(b)), roles by hand."""
 
 import pytest
 import torch
 from torch import nn
 
-from rostam_py.graph import Op, OperatorGraph, is_linear_in, passes_partial
+from rostam_py.graph import Op, OperatorGraph, passes_partial
+from rostam_py.graph.vocabulary import ROLES
 from rostam_py.tracing import trace
+from rostam_py.tracing.op_properties import with_properties
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +57,64 @@ def test_nonlinear_ops_stop_partial_sums(graph: OperatorGraph) -> None:
         if op.op_type in ("aten.gelu.default", "aten.tanh.default", "aten._softmax.default"):
             assert not passes_partial(op, frozenset({0}))
         if op.op_type == "aten.native_layer_norm.default":
-            assert not any(is_linear_in(op, place) for place in range(3))
+            assert op.linear_in == ()
 
 
-def _add(arguments: list[object], inputs: tuple[int, ...]) -> Op:
-    return Op(0, "add", "", "forward", "aten.add.Tensor", inputs, (9,), {"args": arguments, "kwargs": {}})
+def _op(name: str, num_inputs: int, arguments: list[object] | None = None) -> Op:
+    inputs = tuple(range(num_inputs))
+    plain = Op(0, name, "", "forward", f"aten.{name}", inputs, (9,), {"args": arguments or [], "kwargs": {}})
+    (op,) = with_properties([plain])
+    return op
 
 
 def test_sums_pass_partial_only_if_all_terms_are_partial() -> None:
-    add = _add([{"tensor": 0}, {"tensor": 1}], (1, 2))
+    add = _op("add.Tensor", 2, [{"tensor": 0}, {"tensor": 1}])
     assert passes_partial(add, frozenset({0, 1}))
     assert not passes_partial(add, frozenset({0}))
-    assert not passes_partial(_add([{"tensor": 0}, 1.0], (1,)), frozenset({0}))
-    assert passes_partial(_add([{"tensor": 0}, 0], (1,)), frozenset({0}))
+    assert not passes_partial(_op("add.Tensor", 1, [{"tensor": 0}, 1.0]), frozenset({0}))
+    assert passes_partial(_op("add.Tensor", 1, [{"tensor": 0}, 0]), frozenset({0}))
 
 
 def test_products_of_two_partial_tensors_do_not_pass() -> None:
-    mul = Op(0, "mul", "", "forward", "aten.mul.Tensor", (1, 2), (3,), {"args": [], "kwargs": {}})
+    mul = _op("mul.Tensor", 2)
     assert passes_partial(mul, frozenset({0}))
     assert not passes_partial(mul, frozenset({0, 1}))
+    assert not passes_partial(mul, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("name", "num_inputs", "role", "linear_in"),
+    [
+        ("mm.default", 2, "product", ((0,), (1,))),
+        ("addmm.default", 3, "product", ((1,), (2,))),  # input 0 is the bias
+        ("bmm.default", 2, "batched_product", ((0,), (1,))),
+        ("convolution.default", 3, "convolution", ((0,), (1,))),  # input 2 is the bias
+        ("convolution_backward.default", 3, "", ((0,),)),
+        ("embedding.default", 2, "embedding", ((0,),)),
+        ("_embedding_bag_forward_only.default", 3, "embedding", ()),
+        ("index.Tensor", 2, "gather", ((0,),)),
+        ("add_.Tensor", 2, "sum", ((0, 1),)),
+        ("sub.Tensor", 2, "sum", ((0, 1),)),
+        ("cat.default", 3, "join", ((0, 1, 2),)),
+        ("clone.default", 1, "copy", ((0,),)),
+        ("neg.default", 1, "scale", ((0,),)),
+        ("div.Scalar", 1, "scale", ((0,),)),
+        ("div.Tensor", 2, "", ((0,),)),
+        ("mul.Tensor", 1, "scale", ((0,),)),
+        ("_softmax.default", 1, "softmax", ()),
+        ("_log_softmax.default", 1, "", ()),
+        ("_scaled_dot_product_flash_attention.default", 3, "attention", ()),
+        ("relu.default", 1, "", ()),
+        ("arange.start", 0, "", ()),
+    ],
+)
+def test_an_op_has_the_role_and_linearity_of_its_name(name, num_inputs, role, linear_in):
+    op = _op(name, num_inputs)
+    assert role in ROLES
+    assert (op.role, op.linear_in) == (role, linear_in)
+
+
+def test_every_op_of_a_trace_has_its_properties(small_graphs) -> None:
+    for graph in small_graphs.values():
+        assert with_properties(graph.ops) == graph.ops
+        assert {op.role for op in graph.ops} > {"", "product"}
