@@ -36,4 +36,14 @@ def build_fabric(name: str, **params: Any) -> "Fabric":
     return Fabric(name, make_config(name, FABRICS.get(name), params))
 
 
-__all__ = ["FABRICS", "build_fabric"]
+def example_fabric(name: str) -> "Fabric":
+    """Build the small fabric that a registered name's Config gives as its example.
+
+    Raises: UnknownNameError for another name.
+    """
+    from rostam_py.fabrics.fabric import Fabric
+
+    return Fabric(name, FABRICS.get(name).example())
+
+
+__all__ = ["FABRICS", "build_fabric", "example_fabric"]

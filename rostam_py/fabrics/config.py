@@ -1,7 +1,8 @@
 """What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -13,11 +14,15 @@ from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 if TYPE_CHECKING:
     from rostam_py import _core
     from rostam_py.fabrics.circuits import Circuits
+    from rostam_py.fabrics.layout import Layout
     from rostam_py.fabrics.traffic import Traffic
 
 # HammingMesh, section III: 16 ports of 400 Gb/s (800 GB/s) into every accelerator package, on every fabric.
 DEFAULT_ACCELERATOR_BANDWIDTH = "6400 Gb/s"
 
+
+# Accelerators of an example: enough to see a fabric's shape, few enough to draw each.
+EXAMPLE_SIZE = 16
 
 # Vertices and directed links are int32 in the core; a link count stays below some hundred times this.
 MAX_COUNT = 2**24
@@ -89,6 +94,41 @@ class FabricConfig:
             raise ConfigError(f"fabric.{name} is {value!r}; it must be > 0")
         if unit == "time" and value is not None:
             check_simulated(parse_time(value, f"fabric.{name}"), f"fabric.{name}")
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return a small fabric of this kind that shows its shape: what is drawn, tested and tried first."""
+        return cls(**cls.resized({}, EXAMPLE_SIZE))
+
+    @classmethod
+    def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
+        """Return parameters with what decides the size replaced: here ``num_accelerators``, any number of them.
+
+        Args: parameters: of this Config, required ones of the size may be missing. num_accelerators: >= 1.
+        Raises: ConfigError for a size that this kind of fabric, with these parameters, cannot have.
+        """
+        if "num_accelerators" not in (entry.name for entry in fields(cls)):
+            keys = ", ".join(entry.name for entry in fields(cls) if entry not in fields(FabricConfig))
+            raise ConfigError(
+                f"num_accelerators is {num_accelerators}, but cannot size this fabric: its size follows from {keys}"
+            )
+        return {**parameters, "num_accelerators": num_accelerators}
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Return where the vertices of a fabric of this Config are drawn, and how its links run.
+
+        Model: in layers by the distance from accelerators; on a circle without switches.
+        Args:
+            fabric: a Fabric of this Config; with circuits, its links are those.
+            level: 0 draws every vertex by itself, 1 what belongs together (a leaf, a board) as one, each further
+                level twice as many.
+        """
+        from rostam_py.fabrics.layout import num_vertices
+        from rostam_py.fabrics.layout_circle import draw_circle
+        from rostam_py.fabrics.layout_tiers import draw_layers
+
+        is_circle = fabric.is_circuit_switched or num_vertices(fabric) == fabric.num_accelerators
+        return (draw_circle if is_circle else draw_layers)(fabric, level)
 
     @property
     def ports_per_plane(self) -> int:

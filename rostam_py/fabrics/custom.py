@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import FabricConfig, check_integer
@@ -51,6 +51,19 @@ class CustomConfig(FabricConfig):
         if not all(bandwidths):
             idle = bandwidths.index(0.0)
             raise ConfigError(f"fabric.links gives accelerator a{idle} no link to send on; every accelerator needs one")
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return four racks of four accelerators under one switch."""
+        hosts = [(f"a{k}", f"s{k // 4}") for k in range(16)]
+        return cls(links=hosts + [(f"s{k}", "s4") for k in range(4)], link_bandwidth="100 Gb/s")
+
+    @classmethod
+    def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
+        """Raise ConfigError: the links are given."""
+        raise ConfigError(
+            f"num_accelerators is {num_accelerators}, but cannot size a custom fabric: its links are given one by one"
+        )
 
     @property
     def injection_bandwidth_bytes_per_s(self) -> float:

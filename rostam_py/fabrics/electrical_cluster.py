@@ -1,13 +1,16 @@
 """electrical_cluster: fast servers joined by a slower ideal network."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials, parts_per_port
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.fat_tree import FatTreeConfig
 from rostam_py.units import parse_bandwidth, parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,6 +49,17 @@ class ElectricalClusterConfig(FabricConfig):
                 f"fabric.network_latency is {self.network_latency!r}; it must be >= fabric.server_latency "
                 f"({self.server_latency!r}), since paths between servers cross two of them"
             )
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return four servers of four."""
+        return cls(num_accelerators=16, server_size=4)
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw servers round the network that joins them."""
+        from rostam_py.fabrics.layout_tiers import draw_star
+
+        return draw_star(fabric, level, "server switch", "network")
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the network between servers: one nonblocking network of 64-port switches a 400 Gb/s port of a server.

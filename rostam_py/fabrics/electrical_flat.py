@@ -1,10 +1,13 @@
 """electrical_flat: one ideal switch that joins everything at full bandwidth."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.units import parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,6 +29,12 @@ class ElectricalFlatConfig(FabricConfig):
     def __post_init__(self) -> None:
         FabricConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw accelerators round the ideal switch."""
+        from rostam_py.fabrics.layout_tiers import draw_star
+
+        return draw_star(fabric, level, "ideal switch")
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""

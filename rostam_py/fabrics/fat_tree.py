@@ -1,12 +1,18 @@
 """fat_tree: two or three levels of switches, nonblocking or tapered at the leaves."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.units import parse_bandwidth, parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
+
+# By how many tiers a tree has.
+_TIERS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -78,6 +84,17 @@ class FatTreeConfig(FabricConfig):
                 f"fabric.num_spines is {num_spines}; {self.num_leaves} leaves with fabric.leaf_up = {up} allow {fewest}"
                 f" (fabric.radix = {self.radix}) to {up} (a link from every leaf to every spine)"
             )
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return four leaves of four below two spines."""
+        return cls(num_accelerators=16, radix=8)
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw accelerators and tiers of switches in layers."""
+        from rostam_py.fabrics.layout_tiers import draw_layers
+
+        return draw_layers(fabric, level, _TIERS)
 
     @property
     def num_leaves(self) -> int:

@@ -1,16 +1,21 @@
 """hammingmesh: boards of accelerators joined by switched row and column networks."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
+from rostam_py.fabrics.sizes import near_equal, whole_boards
 from rostam_py.fabrics.torus import hamiltonian_cycle
 from rostam_py.units import parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
 
 # In the order of the core's numbers; "auto" is resolved here.
 WIRINGS = ("wrap", "board_row", "accelerator_row", "tree")
@@ -101,6 +106,33 @@ class HammingMeshConfig(FabricConfig):
         self.wiring = _check_wiring(self.wiring)
         _ = self.dimensions
         FabricConfig.__post_init__(self)
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return 2 x 2 boards of 2 x 2."""
+        return cls(board=(2, 2), boards=(2, 2))
+
+    @classmethod
+    def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
+        """Return parameters with ``boards`` as near to a square as whole numbers allow, x >= y; the board is kept.
+
+        Raises: ConfigError for a number that whole boards do not make up.
+        """
+        board = _check_pair("fabric.board", parameters.get("board") or (1, 1))
+        boards = near_equal(whole_boards(board, num_accelerators), 2)
+        return {**parameters, "boards": boards}
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw framed boards, row switches to the left and column switches above."""
+        from rostam_py.fabrics.layout_lanes import LaneSwitches, draw_boards
+
+        rows, columns = self.dimensions
+        (a, b), (x, y) = self.board, self.boards
+        switches = [
+            LaneSwitches(one.num_networks, 1 if one.wiring == "board_row" else lines, one.num_leaves, one.num_spines)
+            for one, lines in ((rows, b), (columns, a))
+        ]
+        return draw_boards(fabric, level, ((a, b), (x, y)), *switches)
 
     @property
     def dimensions(self) -> tuple[Dimension, Dimension]:

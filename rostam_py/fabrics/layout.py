@@ -33,6 +33,7 @@ class Layout:
     kind, label: of every group: "accelerator", "leaf", ...; "leaf 3", "accelerators 96-127".
     name_of: of every vertex by itself (V,). grouping: what shares a group ("leaf"), "" where nothing does.
     is_to_scale: x and y have one unit (grids, circles). boxes: (x0, y0, x1, y1) of boards to frame.
+    note: a sentence on how to read the drawing, "" where nothing needs saying.
     route: (source group, target group) -> how their link runs: {} straight; {"path": points, None between strokes};
         {"bend": control point of a quadratic curve}. Both directions run alike.
     """
@@ -46,6 +47,7 @@ class Layout:
     grouping: str = ""
     is_to_scale: bool = True
     boxes: list[tuple[float, float, float, float]] = field(default_factory=list)
+    note: str = ""
     route: Callable[[int, int], dict[str, Any]] = _straight
 
     @property
@@ -57,8 +59,7 @@ class Layout:
 def layout_of(fabric: Any, max_links: int = MAX_DRAWN_LINKS) -> Layout:
     """Return the drawing of a fabric as it is routed: with circuits, its accelerators and a link a connected pair.
 
-    Model: trees in layers, grids as grids, rings and circuits on a circle, servers round their network; a custom
-        fabric in layers by the distance from accelerators, or on a circle without switches.
+    Model: each fabric's Config draws it at a level (``FabricConfig.draw``); this picks the lowest that is small enough.
     Args: max_links: above this many directed links groups are drawn; of groups, this many joined pairs at most.
     Cost: links x levels, at most about ten.
     Source: own; tests/fabrics/test_layout.py.
@@ -75,16 +76,8 @@ def layout_of(fabric: Any, max_links: int = MAX_DRAWN_LINKS) -> Layout:
 
 def layout_at(fabric: Any, level: int) -> Layout:
     """Return the drawing of a fabric at one level of grouping."""
-    from rostam_py.fabrics import layout_grids, layout_tiers
-
-    rules = {
-        "electrical_cluster": layout_tiers.draw_star,
-        "electrical_flat": layout_tiers.draw_star,
-        "hammingmesh": layout_grids.draw_mesh,
-        "torus": layout_grids.draw_torus,
-    }
-    is_circle = fabric.is_circuit_switched or num_vertices(fabric) == fabric.num_accelerators
-    return rules.get(fabric.name, draw_circle if is_circle else layout_tiers.draw_layers)(fabric, level)
+    layout: Layout = fabric.config.draw(fabric, level)
+    return layout
 
 
 def num_vertices(fabric: Any) -> int:
@@ -124,38 +117,6 @@ def make_layout(kind_of: list[str], group_of: np.ndarray, x: np.ndarray, y: np.n
 def mean_of(values: np.ndarray, group_of: np.ndarray) -> np.ndarray:
     """Return the mean of every group's members, float array (G,)."""
     return np.bincount(group_of, weights=values) / np.bincount(group_of)
-
-
-def draw_circle(fabric: Any, level: int) -> Layout:
-    """Draw accelerators clockwise from the top, ``2 ** level`` consecutive ones a group; optical switches inside."""
-    count = fabric.num_accelerators
-    inside = num_vertices(fabric) - count
-    segment = np.arange(count) >> level
-    rim = int(segment[-1]) + 1
-    outer, inner = _on_circle(rim, 1.0), _on_circle(inside, 0.4)
-    x, y = (np.concatenate([outer[axis], inner[axis]]) for axis in (0, 1))
-    return make_layout(
-        ["accelerator"] * count + ["optical switch"] * inside,
-        np.concatenate([segment, rim + np.arange(inside)]), x, y,
-        grouping="" if level == 0 else f"segment of {2**level}", route=lambda a, b: _chord(x, y, a, b),
-    )  # fmt: skip
-
-
-def _on_circle(count: int, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    angle = np.pi / 2 - 2 * np.pi * np.arange(count) / max(1, count)
-    return radius * np.cos(angle), radius * np.sin(angle)
-
-
-def _chord(x: np.ndarray, y: np.ndarray, source: int, target: int) -> dict[str, Any]:
-    """Bend a link towards the centre: neighbours along the rim, short ones clear of it, opposite ones through it."""
-    rim = np.count_nonzero(np.hypot(x, y) > 0.99)
-    middle = np.array([x[source] + x[target], y[source] + y[target]]) / 2
-    depth = float(np.hypot(*middle))  # the cosine of half the angle between two ends on the rim
-    steps = np.arccos(min(1.0, depth)) / np.pi * rim
-    if steps < 1.5 or depth < 1e-6:
-        return {}
-    reach = 1 - ((steps - 1) / max(1.0, rim / 2 - 1)) ** 0.4
-    return {"bend": (float(middle[0] / depth * reach), float(middle[1] / depth * reach))}
 
 
 def _label(kind: str, numbers: np.ndarray) -> str:

@@ -1,8 +1,9 @@
-"""Drawings by tiers, the distance from accelerators: trees and custom fabrics in layers, servers round a network.
+"""Drawings by tiers, the distance from accelerators: in layers, or in circles round what is farthest.
 
 Legend: V = vertices. A unit is the switch (leaf, server) that an accelerator hangs on, counted from 0.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from rostam_py.fabrics.layout import PLURALS, Layout, make_layout, mean_of, num_vertices
 
-_TREE_KINDS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 _HUB_RADIUS = 0.55
 
 
@@ -39,12 +39,15 @@ def tiers_of(fabric: Any) -> np.ndarray:
     return np.where(tiers < 0, 1, tiers)
 
 
-def draw_star(fabric: Any, level: int) -> Layout:
-    """Draw the network in the centre, servers round it and accelerators on the rim, with gaps between servers."""
+def draw_star(fabric: Any, level: int, *names: str) -> Layout:
+    """Draw what is farthest in the centre, what joins it round that and accelerators on the rim, with gaps.
+
+    Args: names: kinds of switches, those that accelerators are on first: one or two.
+    """
     tiers = tiers_of(fabric)
     top = int(tiers.max())
-    names = ("accelerator", "ideal switch") if top < 2 else ("accelerator", "server switch", "network")
-    here = _Tiers(tiers, [names[tier] for tier in tiers], _units(fabric, tiers.astype(np.float64)))
+    words = ("accelerator", *names)
+    here = _Tiers(tiers, [words[tier] for tier in tiers], _units(fabric, tiers.astype(np.float64)))
     unit = here.unit[: fabric.num_accelerators]
     place = np.arange(len(unit)) + (unit if top > 1 else 0)
     around = 2 * np.pi * place / (place[-1] + (2 if top > 1 else 1))
@@ -58,9 +61,12 @@ def draw_star(fabric: Any, level: int) -> Layout:
     )  # fmt: skip
 
 
-def draw_layers(fabric: Any, level: int) -> Layout:
-    """Draw accelerators at the bottom, with what is inside servers, and each tier of switches above what it joins."""
-    here = _tree_tiers(fabric) if fabric.name == "fat_tree" else _plain_tiers(fabric)
+def draw_layers(fabric: Any, level: int, names: Mapping[int, tuple[str, ...]] | None = None) -> Layout:
+    """Draw accelerators at the bottom, with what is inside servers, and each tier of switches above what it joins.
+
+    Args: names: kinds of switches from the lowest tier up, by how many tiers there are; "tier-2 switch" without.
+    """
+    here = _layers(fabric, names or {})
     x, y = _layer_positions(fabric, here)
     group_of = _groups(here, level)
     x, y = mean_of(x, group_of), mean_of(y, group_of)
@@ -81,8 +87,8 @@ def _both_ways(fabric: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([links["src"], links["dst"]]), np.concatenate([links["dst"], links["src"]])
 
 
-def _tree_tiers(fabric: Any) -> _Tiers:
-    """Name the switches of a fat tree by tier; what is numbered after them is inside servers: NICs join a leaf."""
+def _layers(fabric: Any, names: Mapping[int, tuple[str, ...]]) -> _Tiers:
+    """Name switches by tier; vertices that are numbered after them are inside servers: NICs join a switch."""
     first, end = fabric.num_accelerators, fabric.num_accelerators + int(fabric.core.num_switches)
     tiers = tiers_of(fabric)
     row = np.where(np.arange(len(tiers)) < first, 0, tiers - tiers[first:end].min() + 1).astype(np.float64)
@@ -90,17 +96,10 @@ def _tree_tiers(fabric: Any) -> _Tiers:
     is_nic = np.zeros(len(tiers), bool)
     is_nic[src[(src >= end) & (dst >= first) & (dst < end)]] = True
     row[end:] = np.where(is_nic[end:], 0.5, -0.5)
-    names = _TREE_KINDS[int(row.max())]
-    kind = ["accelerator"] * first + [names[int(r) - 1] for r in row[first:end]]
+    top = int(row.max())
+    words = names.get(top, ("switch",) if top == 1 else tuple(f"tier-{tier} switch" for tier in range(1, top + 1)))
+    kind = ["accelerator"] * first + [words[int(tier) - 1] for tier in row[first:end]]
     kind += ["NIC" if nic else "server switch" for nic in is_nic[end:]]
-    return _Tiers(row, kind, _units(fabric, row))
-
-
-def _plain_tiers(fabric: Any) -> _Tiers:
-    tiers = tiers_of(fabric)
-    many = int(tiers.max()) > 1
-    kind = ["accelerator" if tier == 0 else (f"tier-{tier} switch" if many else "switch") for tier in tiers]
-    row = tiers.astype(np.float64)
     return _Tiers(row, kind, _units(fabric, row))
 
 

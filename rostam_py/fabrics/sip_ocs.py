@@ -1,7 +1,7 @@
 """sip_ocs: accelerators joined by Q optical circuit switches."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
 
 
 @dataclass(kw_only=True, slots=True)
@@ -45,6 +48,12 @@ class SipOcsConfig(FabricConfig):
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.num_ocs = check_integer("fabric.num_ocs", self.num_ocs, 1)
         check_integer("fabric.num_accelerators x fabric.num_ocs", self.num_accelerators * self.num_ocs, 1)
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw accelerators on a circle, and circuits, or without any the optical switches inside."""
+        from rostam_py.fabrics.layout_circle import draw_circle
+
+        return draw_circle(fabric, level, "optical switch")
 
     @property
     def ports_per_plane(self) -> int:

@@ -1,15 +1,20 @@
 """torus: a wrapped grid of accelerators that forward, without switches."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_dims, check_integer
+from rostam_py.fabrics.sizes import near_equal, whole_boards
 from rostam_py.units import parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.layout import Layout
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,6 +51,25 @@ class TorusConfig(FabricConfig):
         for i, (size, part) in enumerate(zip(self.dims, self.board, strict=True)):
             if size % part:
                 raise ConfigError(f"fabric.board[{i}] is {part}; it must divide fabric.dims[{i}], which is {size}")
+
+    @classmethod
+    def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
+        """Return parameters with ``dims`` as near to equal as whole numbers allow, the largest first.
+
+        Model: the number of dimensions stays, 2 where none are given, and so do the boards.
+        Raises: ConfigError for a number that whole boards do not make up.
+        """
+        given, dims = parameters.get("board"), parameters.get("dims")
+        num_dims = len(check_dims("fabric.dims", dims, 1, "dimension")) if dims else 2
+        board = check_dims("fabric.board", given, 1, "size") if given else (1,) * num_dims
+        counts = near_equal(whole_boards(board, num_accelerators), len(board))
+        return {**parameters, "dims": [count * part for count, part in zip(counts, board, strict=True)]}
+
+    def draw(self, fabric: Any, level: int) -> "Layout":
+        """Draw the grid, with stubs where cables wrap."""
+        from rostam_py.fabrics.layout_grids import draw_grid
+
+        return draw_grid(fabric, level, self.dims, self.dims if self.board is None else self.board)
 
     @property
     def ports_per_plane(self) -> int:

@@ -20,7 +20,7 @@ from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.simulation.result import RunResult, Segment
 
-VERSION = 1
+VERSION = 2
 MAX_BINS = 128
 MAX_SEGMENTS = 1_000
 MAX_SAMPLES = 1_000
@@ -203,6 +203,7 @@ def _drawing(
     return {
         "fabric": first.fabric.name,
         "grouping": layout.grouping,
+        "note": layout.note,
         "is_to_scale": layout.is_to_scale,
         "boxes": [[_short(value, 5) for value in box] for box in layout.boxes],
         "vertices": _vertices(results, layout),
@@ -225,11 +226,15 @@ def _vertices(results: Sequence[RunResult], layout: Layout) -> list[dict[str, An
     switches = fabric.num_accelerators + np.array(fabric.failures.switches, np.int64) % per_plane
     failed[switches[switches < len(failed)]] = 1
     num_failed = np.bincount(layout.group_of, weights=failed, minlength=len(layout.x)).astype(np.int64)
+    role = np.full(len(layout.x), "switch", dtype=object)
+    role[layout.group_of[fabric.num_accelerators + int(fabric.core.num_switches) :]] = "inside"
+    role[layout.group_of[accelerators]] = "accelerator"
     vertices = []
     for group in range(len(layout.x)):
         vertex = {
             "x": _short(float(layout.x[group]), 5), "y": _short(float(layout.y[group]), 5),
-            "kind": layout.kind[group], "label": layout.label[group], "count": int(layout.count[group]),
+            "kind": layout.kind[group], "role": role[group], "label": layout.label[group],
+            "count": int(layout.count[group]),
         }  # fmt: skip
         if votes[group].any():
             vertex["job"] = int(votes[group].argmax()) - 1

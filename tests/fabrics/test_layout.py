@@ -4,23 +4,19 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py.fabrics import FABRICS
+from rostam_py.fabrics import FABRICS, example_fabric
 from rostam_py.fabrics.layout import MAX_DRAWN_LINKS, MAX_GROUPS, layout_at, layout_of, num_pairs, num_vertices
 from rostam_py.fabrics.traffic import Traffic
 
 # Two racks of two accelerators, their switches joined over a third and directly.
 CUSTOM = [("a0", "s0"), ("a1", "s0"), ("a2", "s1"), ("a3", "s1"), ("s0", "s2"), ("s1", "s2"), ("s0", "s1")]
-SMALL = {
-    "custom": {"links": CUSTOM, "link_bandwidth": "100 Gb/s"},
-    "electrical_cluster": {"num_accelerators": 19, "server_size": 4},
-    "electrical_flat": {"num_accelerators": 12},
-    "fat_tree": {"num_accelerators": 16, "radix": 4, "levels": 3},
-    "hammingmesh": {"board": (2, 3), "boards": (3, 2)},
-    "sip_ocs": {"num_accelerators": 12, "num_ocs": 4},
-    "sip_ring": {"num_accelerators": 12},
-    "torus": {"dims": (4, 6), "board": (2, 3)},
-}
-MORE = {
+SHAPES = {
+    "racks": ("custom", {"links": CUSTOM, "link_bandwidth": "100 Gb/s"}),
+    "uneven servers": ("electrical_cluster", {"num_accelerators": 19, "server_size": 4}),
+    "three levels": ("fat_tree", {"num_accelerators": 16, "radix": 4, "levels": 3}),
+    "a mesh": ("hammingmesh", {"board": (2, 3), "boards": (3, 2)}),
+    "a ring": ("sip_ring", {"num_accelerators": 12}),
+    "boards on a torus": ("torus", {"dims": (4, 6), "board": (2, 3)}),
     "a tree with servers": ("fat_tree", {"num_accelerators": 16, "radix": 8, "server_size": 4}),
     "one leaf": ("fat_tree", {"num_accelerators": 8}),
     "a mesh with trees": ("hammingmesh", {"board": (2, 2), "boards": (6, 6), "radix": 8}),
@@ -33,7 +29,8 @@ MORE = {
         {"links": [("a0", "a1"), ("a1", "a2"), ("a2", "a0")], "forwarding": True, "link_bandwidth": "1 Gb/s"},
     ),
 }
-CASES = {name: (name, SMALL[name]) for name in FABRICS.names()} | MORE
+CASES = [*FABRICS.names(), *SHAPES]
+# More links than are drawn one by one.
 LARGE = {
     "fat_tree": {"num_accelerators": 2048, "radix": 64},
     "torus": {"dims": (64, 64)},
@@ -45,7 +42,10 @@ LARGE = {
 
 
 def build(case):
-    name, parameters = CASES[case]
+    """The example of a registered fabric, or one of SHAPES."""
+    if case not in SHAPES:
+        return example_fabric(case)
+    name, parameters = SHAPES[case]
     return rostam.fabric(name, **parameters)
 
 
@@ -57,7 +57,7 @@ def kinds_of(layout):
     return found
 
 
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_every_vertex_is_drawn_once_and_nowhere_on_another(case):
     fabric = build(case)
     layout = layout_of(fabric)
@@ -69,7 +69,7 @@ def test_every_vertex_is_drawn_once_and_nowhere_on_another(case):
 
 
 @pytest.mark.parametrize("level", [1, 2, 4])
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_groups_hold_every_vertex_and_are_of_one_kind(case, level):
     fabric = build(case)
     single, layout = layout_at(fabric, 0), layout_at(fabric, level)
@@ -81,7 +81,7 @@ def test_groups_hold_every_vertex_and_are_of_one_kind(case, level):
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_links_begin_and_end_at_their_vertices_and_run_back_the_same_way(case, level):
     fabric = build(case)
     layout = layout_at(fabric, level)
@@ -110,7 +110,7 @@ def test_large_fabrics_are_drawn_in_groups_within_the_limits(name):
 
 def test_a_tree_is_drawn_in_layers_with_switches_over_the_middle_of_what_they_join():
     # Radix 4: 8 leaves of 2 in 4 pods of 2 leaves and 2 switches; 4 cores.
-    layout = layout_of(build("fat_tree"))
+    layout = layout_of(build("three levels"))
     kinds = kinds_of(layout)
     assert {kind: len(labels) for kind, labels in kinds.items()} == {
         "accelerator": 16, "leaf": 8, "pod switch": 8, "core": 4,
@@ -148,7 +148,7 @@ def test_a_group_of_a_tree_is_a_leaf():
     assert layout.label[1] == "accelerators 32-63"
 
 
-@pytest.mark.parametrize("case", ["torus", "hammingmesh", "a mesh with trees"])
+@pytest.mark.parametrize("case", ["boards on a torus", "a mesh", "a mesh with trees"])
 def test_a_grid_is_drawn_as_its_rows_and_columns(case):
     fabric = build(case)
     layout, grid = layout_of(fabric), fabric.grid()
@@ -161,7 +161,7 @@ def test_a_grid_is_drawn_as_its_rows_and_columns(case):
 
 def test_boards_are_framed_with_all_their_accelerators_inside():
     # 4 x 6 of boards of 2 x 3: four boards of six.
-    layout = layout_of(build("torus"))
+    layout = layout_of(build("boards on a torus"))
     assert len(layout.boxes) == 4
     for board, (x0, y0, x1, y1) in enumerate(layout.boxes):
         inside = (x0 < layout.x) & (layout.x < x1) & (y0 < layout.y) & (layout.y < y1)
@@ -169,7 +169,7 @@ def test_boards_are_framed_with_all_their_accelerators_inside():
 
 
 def test_only_links_that_wrap_are_stubs():
-    fabric = build("torus")
+    fabric = build("boards on a torus")
     layout = layout_of(fabric)
     stubs = [layout.route(int(s), int(d)) for s, d in zip(fabric.links["src"], fabric.links["dst"], strict=True)]
     # 4 rows and 6 columns wrap once each, in two directions
@@ -178,7 +178,7 @@ def test_only_links_that_wrap_are_stubs():
 
 
 def test_row_switches_lie_left_of_all_boards_and_column_switches_above():
-    layout = layout_of(build("hammingmesh"))
+    layout = layout_of(build("a mesh"))
     kinds = np.array(layout.kind)
     devices = kinds == "accelerator"
     assert set(kinds) == {"accelerator", "row switch", "column switch"}
@@ -196,7 +196,7 @@ def test_a_group_of_a_mesh_is_a_board_and_names_its_place():
 
 
 def test_a_ring_is_a_circle_in_order():
-    layout = layout_of(build("sip_ring"))
+    layout = layout_of(build("a ring"))
     turn = np.unwrap(np.arctan2(layout.y, layout.x))
     assert np.hypot(layout.x, layout.y) == pytest.approx(np.ones(12))
     assert np.diff(turn) == pytest.approx(np.full(11, -2 * np.pi / 12))
@@ -214,7 +214,7 @@ def test_circuits_are_drawn_between_accelerators_without_switches():
 
 
 def test_servers_surround_their_network():
-    layout = layout_of(build("electrical_cluster"))
+    layout = layout_of(build("uneven servers"))
     kinds, radius = np.array(layout.kind), np.hypot(layout.x, layout.y)
     assert radius[kinds == "network"] == pytest.approx(0)
     assert np.all(radius[kinds == "server switch"] < 0.9)
@@ -228,7 +228,7 @@ def test_servers_surround_their_network():
 
 
 def test_custom_switches_lie_in_layers_by_their_distance_from_accelerators():
-    layout = layout_of(build("custom"))
+    layout = layout_of(build("racks"))
     assert layout.y.tolist() == [0, 0, 0, 0, 1, 1, 2]
     assert layout.kind[4:] == ["tier-1 switch", "tier-1 switch", "tier-2 switch"]
     # a link within a layer is bent around what lies between

@@ -13,6 +13,7 @@ from rostam_py.report.drawing.drawing import new_plot
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import COLOURS, PAPER_SYMBOLS, label
 from rostam_py.report.run.conditions import algorithms_said
+from rostam_py.report.run.vertex_looks import vertex_looks
 from rostam_py.units import format_size
 
 if TYPE_CHECKING:
@@ -29,18 +30,6 @@ _CURVE_POINTS = 9
 # Width of the coolest lines [px] by how many there are.
 _THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))
 
-# Colour, symbol and size relative to an accelerator's, of a kind of vertex.
-_KINDS = {
-    "accelerator": ("#44546A", "circle", 1.0), "board": ("#44546A", "square", 1.3), "NIC": ("#9AA5B1", "diamond", 0.8),
-    "server switch": (COLOURS[5], "square", 1.2), "leaf": (COLOURS[0], "square", 1.5),
-    "row switch": (COLOURS[0], "square", 1.5), "switch": (COLOURS[0], "square", 1.5),
-    "column switch": (COLOURS[2], "square", 1.5), "spine": (COLOURS[2], "square", 1.5),
-    "pod switch": (COLOURS[2], "square", 1.5), "row spine": (COLOURS[5], "diamond", 1.5),
-    "column spine": (COLOURS[3], "diamond", 1.5), "core": (COLOURS[3], "square", 1.5),
-    "network": (COLOURS[2], "square", 2.2), "ideal switch": (COLOURS[2], "square", 2.2),
-    "optical switch": (COLOURS[3], "diamond", 1.5),
-}  # fmt: skip
-_OTHER_KIND = (COLOURS[2], "square", 1.5)
 _MIX_SWITCH = "#6B7785"  # where colours tell jobs apart
 
 
@@ -91,10 +80,8 @@ def _caption(detail: Mapping[str, Any]) -> str:
         words += " between two groups and shows the busiest of them, a ring round a vertex the busiest inside."
     if any("path" in link and None in link["path"] for link in drawing["links"]):
         words += " Stubs at the rim are cables that wrap to the opposite side."
-    if drawing["fabric"] == "hammingmesh":
-        words += " Cables to a row or column switch share a lane between the boards, the busiest on top."
-    if drawing["fabric"] in ("sip_ocs", "sip_ring"):
-        words += " Links are optical circuits, as set for this traffic."
+    if drawing["note"]:
+        words += f" {drawing['note']}"
     if any("num_failed" in part for part in (*drawing["links"], *drawing["vertices"])):
         words += " Failed parts are dotted or crossed."
     if detail["jobs"]:
@@ -195,16 +182,16 @@ def _height(drawing: Mapping[str, Any], xs: Sequence[float], ys: Sequence[float]
 
 def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, height_px: int) -> list[float]:
     """Return the diameter of every vertex [px]: a share of the distance between neighbours (in its layer), 3 to 15."""
-    vertices = drawing["vertices"]
+    vertices, looks = drawing["vertices"], vertex_looks(drawing["vertices"])
     if drawing["is_to_scale"]:
-        places = [(vertex["x"], vertex["y"]) for vertex in vertices if vertex["kind"] in ("accelerator", "board")]
+        places = [(vertex["x"], vertex["y"]) for vertex in vertices if vertex["role"] == "accelerator"]
         near = min((_median_gap(one) for one in (places, sorted(places))), default=width)
         room = dict.fromkeys((vertex["y"] for vertex in vertices), near * min(_WIDTH_PX / width, height_px / height))
     else:
         rows = Counter(vertex["y"] for vertex in vertices)
         room = {y: _WIDTH_PX / count for y, count in rows.items()}
     share = 0.3 if drawing["is_to_scale"] and drawing["grouping"] else 0.5  # groups may have rings
-    return [min(15.0, max(3.0, share * room[vertex["y"]]) * _look(vertex["kind"])[2]) for vertex in vertices]
+    return [min(15.0, max(3.0, share * room[vertex["y"]]) * looks[vertex["kind"]].size) for vertex in vertices]
 
 
 def _median_gap(places: Sequence[tuple[float, float]]) -> float:
@@ -235,13 +222,13 @@ def _add_rings(plot: plotly.graph_objects.Figure, drawing: Mapping[str, Any], si
     inner = [link for link in drawing["links"] if link["source"] == link["target"]]
     if not inner:
         return
-    vertices = [drawing["vertices"][link["source"]] for link in inner]
+    vertices, looks = [drawing["vertices"][link["source"]] for link in inner], vertex_looks(drawing["vertices"])
     colours = [RAMP[_bin_of(link["max_utilization"])] for link in inner]
     plot.add_scatter(
         x=[vertex["x"] for vertex in vertices], y=[vertex["y"] for vertex in vertices], mode="markers",
         marker={"color": colours, "size": [sizes[link["source"]] + 5 for link in inner],
                 "line": {"width": 0}, "opacity": 1,
-                "symbol": [_look(vertex["kind"])[1] for vertex in vertices]},
+                "symbol": [looks[vertex["kind"]].symbol for vertex in vertices]},
         hoverinfo="skip", showlegend=False,
     )  # fmt: skip
 
@@ -262,27 +249,22 @@ def _add_touch(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair]) -> Non
     )  # fmt: skip
 
 
-def _look(kind: str) -> tuple[str, str, float]:
-    if kind.startswith("tier-"):  # of a custom fabric
-        return COLOURS[2 * int(kind.removeprefix("tier-").split()[0]) % len(COLOURS)], *_OTHER_KIND[1:]
-    return _KINDS.get(kind, _OTHER_KIND)
-
-
 def _legend_groups(detail: Mapping[str, Any]) -> list[tuple[str, str, list[Mapping[str, Any]]]]:
     """Return (words, colour, vertices): by kind, accelerators of a mix by job; idle and failed ones apart."""
     jobs = [job["name"] for job in detail["jobs"]]
-    order = {kind: place for place, kind in enumerate(_KINDS)}
+    looks = vertex_looks(detail["drawing"]["vertices"])
+    order = {kind: place for place, kind in enumerate(looks)}
     groups: dict[tuple[float, int, str, str], list[Mapping[str, Any]]] = {}
     for vertex in detail["drawing"]["vertices"]:
         kind, job = vertex["kind"], vertex.get("job", -2)
-        words, colour = kind, _look(kind)[0] if not jobs or job == -1 else _MIX_SWITCH
+        words, colour = kind, looks[kind].colour if not jobs or job == -1 else _MIX_SWITCH
         if vertex.get("num_failed") == vertex["count"]:
             words = f"failed {kind}"
         elif job == -1:
             words = f"idle {kind}"
         elif jobs and job >= 0:
             words, colour = jobs[job], COLOURS[job % len(COLOURS)]
-        key = (order.get(kind, len(order)), job if job >= 0 else len(jobs), words, colour)
+        key = (order[kind], job if job >= 0 else len(jobs), words, colour)
         groups.setdefault(key, []).append(vertex)
     return [(words, colour, groups[key]) for key in sorted(groups) for *_, words, colour in [key]]
 
@@ -290,8 +272,9 @@ def _legend_groups(detail: Mapping[str, Any]) -> list[tuple[str, str, list[Mappi
 def _add_vertices(plot: plotly.graph_objects.Figure, detail: Mapping[str, Any], sizes: Sequence[float]) -> None:
     inner = {link["source"]: link for link in detail["drawing"]["links"] if link["source"] == link["target"]}
     number = {id(vertex): k for k, vertex in enumerate(detail["drawing"]["vertices"])}
+    looks = vertex_looks(detail["drawing"]["vertices"])
     for words, colour, vertices in _legend_groups(detail):
-        symbol = _look(vertices[0]["kind"])[1]
+        symbol = looks[vertices[0]["kind"]].symbol
         own = [sizes[number[id(vertex)]] for vertex in vertices]
         is_idle = words.startswith("idle ")
         plot.add_scatter(
@@ -345,8 +328,9 @@ def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], axes: matplotlib.a
     axes.add_collection(LineCollection(strokes, colors=colours, linewidths=widths))
     sizes = _marker_sizes(drawing, *_extent(drawing), 400)
     number = {id(vertex): k for k, vertex in enumerate(drawing["vertices"])}
+    looks = vertex_looks(drawing["vertices"])
     for words, colour, vertices in _legend_groups(detail):
-        symbol = PAPER_SYMBOLS["x" if words.startswith("failed ") else _look(vertices[0]["kind"])[1]]
+        symbol = PAPER_SYMBOLS["x" if words.startswith("failed ") else looks[vertices[0]["kind"]].symbol]
         axes.scatter(
             [vertex["x"] for vertex in vertices], [vertex["y"] for vertex in vertices], label=words, zorder=3,
             s=[sizes[number[id(vertex)]] ** 2 / 8 for vertex in vertices], marker=symbol, edgecolors=colour,

@@ -8,22 +8,13 @@ import polars as pl
 import pytest
 
 import rostam_py as rostam
+from rostam_py.fabrics import FABRICS, example_fabric
 from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.report.run.fabric_figure import RAMP
 from rostam_py.report.run.figures import run_figures
 from rostam_py.report.run.traffic_figure import bin_labels
 from rostam_py.simulation.detail import run_detail
 
-FABRICS = {
-    "custom": {"links": [("a0", "s0"), ("a1", "s0"), ("a2", "s1"), ("a3", "s1"), ("s0", "s1")]},
-    "electrical_cluster": {"num_accelerators": 8, "server_size": 4},
-    "electrical_flat": {"num_accelerators": 4},
-    "fat_tree": {"num_accelerators": 8, "radix": 4},
-    "hammingmesh": {"board": (2, 2), "boards": (2, 2)},
-    "sip_ocs": {"num_accelerators": 4},
-    "sip_ring": {"num_accelerators": 4},
-    "torus": {"dims": (4, 4)},
-}
 ALWAYS = ["breakdown-by-stage", "critical-path", "fabric", "link-utilization", "memory-by-stage"]
 
 
@@ -42,8 +33,13 @@ def make_plan(fabric, accelerators, num_bytes=10**6, name="hand", memory=10**9):
     )  # fmt: skip
 
 
-def make_detail(name="fat_tree", accelerators=(0, 1, 2, 3), **options):
-    fabric = rostam.fabric(name, link_bandwidth="100 Gb/s", **FABRICS[name])
+def tree(**changes):
+    return rostam.fabric("fat_tree", num_accelerators=8, radix=4, link_bandwidth="100 Gb/s", **changes)
+
+
+def make_detail(fabric=None, accelerators=(0, 1, 2, 3), **options):
+    """Detail of a run on a fabric, a small tree by default."""
+    fabric = fabric or tree()
     return run_detail(rostam.simulate(make_plan(fabric, list(accelerators), **options)))
 
 
@@ -54,7 +50,7 @@ def detail():
 
 @pytest.fixture(scope="module")
 def mix():
-    fabric = rostam.fabric("fat_tree", link_bandwidth="100 Gb/s", **FABRICS["fat_tree"])
+    fabric = tree()
     plans = [make_plan(fabric, [0, 1, 2], name="one"), make_plan(fabric, [4, 5], name="<b>two</b>")]
     results = rostam.simulate(plans)
     rows = [
@@ -75,12 +71,12 @@ def lines_of(figure):
     return [trace for trace in figure.plotly.data if trace.mode == "lines"]
 
 
-@pytest.mark.parametrize("name", list(FABRICS))
+@pytest.mark.parametrize("name", FABRICS.names())
 def test_every_figure_is_drawn_for_every_fabric_on_both_engines(name):
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 
-    figures = run_figures(make_detail(name))
+    figures = run_figures(make_detail(example_fabric(name)))
     assert [figure.name for figure in figures] == [*ALWAYS[:4], "traffic", *ALWAYS[4:]]
     for figure in figures:
         assert figure.title

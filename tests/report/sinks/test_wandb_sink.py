@@ -16,6 +16,7 @@ from rostam_py.report.sinks import wandb_content as content
 from rostam_py.report.sinks import wandb_sink
 from rostam_py.report.sinks.wandb_sink import SweepLogger, WandbOptions, log_run, log_sweep, resolve_mode
 from rostam_py.report.sweep.load import SweepData
+from rostam_py.simulation.detail import VERSION as DETAIL_VERSION
 
 pytest.importorskip("wandb")
 pl = pytest.importorskip("polars")
@@ -39,7 +40,7 @@ ANSWER = {
 }  # fmt: skip
 PATH = [("compute", 0.0, 0.004), ("pp", 0.004, 0.002), ("dp", 0.006, 0.001), ("compute", 0.007, 0.003)]
 DETAIL = {
-    "version": 1, "title": "gpt_125m on torus", "result": RESULT,
+    "version": DETAIL_VERSION, "title": "gpt_125m on torus", "result": RESULT,
     "memory": [
         {"stage": s, "devices": 8, "parameters": 1, "gradients": 1, "optimizer_state": 2, "activations": 3}
         for s in range(2)

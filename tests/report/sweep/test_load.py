@@ -9,6 +9,7 @@ import pytest
 from rostam_py.errors import ConfigError
 from rostam_py.report.run.load import load_run
 from rostam_py.report.sweep.load import is_sweep_folder, load_sweep
+from rostam_py.simulation.detail import VERSION as DETAIL_VERSION
 
 
 @pytest.fixture
@@ -27,17 +28,17 @@ def _write_detail(folder, key, detail):
 
 
 def test_a_sweep_loads_with_its_axes_points_and_details(folder):
-    _write_detail(folder, "abc", {"version": 1, "title": "one"})
+    _write_detail(folder, "abc", {"version": DETAIL_VERSION, "title": "one"})
     _edit(folder, details=["abc"])
     data = load_sweep(folder)
     assert list(data.axes) == ["model", "fabric", "strategy.tp", "fabric.accelerator_bandwidth", "seed"]
     assert len(data.table) == 2 * 5 * 2 * 4
     assert (len(data.finished()), len(data.failed())) == (78, 2)
-    assert data.details == {"abc": {"version": 1, "title": "one"}}
+    assert data.details == {"abc": {"version": DETAIL_VERSION, "title": "one"}}
 
 
 def test_a_run_loads(tmp_path):
-    (tmp_path / "detail.json.gz").write_bytes(gzip.compress(b'{"version": 1, "title": "mine"}'))
+    (tmp_path / "detail.json.gz").write_bytes(gzip.compress(b'{"version": %d, "title": "mine"}' % DETAIL_VERSION))
     assert load_run(tmp_path)["title"] == "mine"
     assert not is_sweep_folder(tmp_path)
 
@@ -81,7 +82,7 @@ def test_a_table_without_its_axes_is_refused(folder):
     ("content", "message"),
     [
         (None, "is missing"), (b"not gzip", "is damaged"), (gzip.compress(b"{}")[:-4], "is damaged|version None"),
-        (gzip.compress(b'{"version": 2}'), "version 2; this rostam reads version 1"),
+        (gzip.compress(b'{"version": 99}'), f"version 99; this rostam reads version {DETAIL_VERSION}"),
     ],
 )  # fmt: skip
 def test_a_listed_detail_must_be_there_and_whole(folder, content, message):
