@@ -1,6 +1,5 @@
-"""Checks of what users give: whole numbers, lists of accelerators, ranks or links, and files of JSON."""
+"""Checks of what users give: whole numbers, lists of accelerators, ranks or links."""
 
-import functools
 import operator
 from typing import Any
 
@@ -49,35 +48,3 @@ def check_integers(key: str, values: Any) -> np.ndarray:
         if not is_integer(value) or not -(2**63) <= int(value) < 2**63:
             raise ConfigError(f"{key}[{i}] is {value!r}; it must be an integer")
     return np.array([int(value) for value in entries], dtype=np.int64)
-
-
-def parse_json(schema: Any, data: bytes, where: str) -> Any:
-    """Return JSON text as a value of a type, for example a dataclass: nothing is converted, nothing missing.
-
-    Args: schema: a type that pydantic knows, fields annotated. where: what the text is, for the error.
-    Raises: ConfigError naming the first place that does not fit, its value, and what must stand there.
-    """
-    from pydantic import ValidationError  # 0.1 s, which only files are worth
-
-    try:
-        return _adapter(schema).validate_json(data, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        value = first.get("input")
-        given = "" if first["type"] in ("missing", "json_invalid") else f" (it is {_short(value)})"
-        more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-        text = first["msg"][:1].lower() + first["msg"][1:]
-        raise ConfigError(f"{where}{': ' + place if place else ''}: {text}{given}{more}") from error
-
-
-@functools.cache
-def _adapter(schema: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(schema)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -18,8 +18,8 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from rostam_py.checks import parse_json
 from rostam_py.costs.precision import get_precision
+from rostam_py.documents import parse_json
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
 from rostam_py.units import MAX_SIMULATED_S

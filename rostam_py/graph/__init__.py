@@ -1,7 +1,8 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
 from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
-from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
+from rostam_py.graph.operator_graph import OperatorGraph, resolve_views
+from rostam_py.graph.ops import Affine, Op, Split, Tensor, passes_partial
 from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
 
 __all__ = [

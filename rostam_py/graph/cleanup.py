@@ -9,7 +9,8 @@ Example:
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rostam_py.graph.operator_graph import Op, OperatorGraph, resolve_views
+from rostam_py.graph.operator_graph import OperatorGraph, resolve_views
+from rostam_py.graph.ops import Op
 from rostam_py.graph.vocabulary import TABLE_ROLES
 
 _OUTCOMES = ("gradient", "loss")

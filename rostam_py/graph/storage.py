@@ -4,17 +4,14 @@ The file holds tables: tensors, ops, and the distinct splits that ops refer to b
 integers and floats keep every digit, so a loaded graph equals the saved one.
 """
 
-import gzip
-import json
-import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rostam_py.checks import parse_json
+from rostam_py.documents import parse_json, read_data, write_document
 from rostam_py.errors import ConfigError
-from rostam_py.graph.operator_graph import Affine, Op, OperatorGraph, Split, Tensor
+from rostam_py.graph.ops import Affine, Op, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
@@ -28,63 +25,46 @@ _NAMERS = Registry("source of op properties")
 _NAMERS.add("torch", "rostam_py.tracing.op_properties:with_properties")
 
 
-def save_graph(graph: OperatorGraph, path: str) -> None:
-    """Write ``graph`` to ``path``, whole or not at all."""
+def save_graph(graph: Any, path: str | Path) -> None:
+    """Write a graph to ``path``, whole or not at all."""
     splits: dict[Split, int] = {}
     ops = [_op_record(op, splits) for op in graph.ops]
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        **{key: getattr(graph, key) for key in _HEADER},
-        "block_names": list(graph.block_names),
-        "notes": list(graph.notes),
-        "tensors": [_tensor_record(tensor) for tensor in graph.tensors],
-        "splits": [_split_record(split) for split in splits],
-        "ops": ops,
-    }
-    data = json.dumps(document, separators=(",", ":")).encode()
-    if str(path).endswith(".gz"):
-        data = gzip.compress(data, mtime=0)  # equal graphs give equal files
-    partial = f"{path}.partial"
-    with open(partial, "wb") as file:
-        file.write(data)
-    os.replace(partial, path)
+    write_document(
+        path,
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            **{key: getattr(graph, key) for key in _HEADER},
+            "block_names": list(graph.block_names),
+            "notes": list(graph.notes),
+            "tensors": [_tensor_record(tensor) for tensor in graph.tensors],
+            "splits": [_split_record(split) for split in splits],
+            "ops": ops,
+        },
+        allow_infinity=True,  # arguments of ops, -inf in a mask say
+    )
 
 
-def load_graph(path: str) -> OperatorGraph:
-    """Read a graph. Raises: ConfigError if the file is missing, is no graph, or has another version."""
-    data = _read(path)
-    header: _Header = parse_json(_Header, data, f"{path} is not an operator graph saved by rostam")
-    if header.format != FORMAT:
-        raise ConfigError(f"{path} is not an operator graph saved by rostam: its format is {header.format!r}")
-    if header.version not in _READABLE:
-        known = " and ".join(str(version) for version in _READABLE)
-        raise ConfigError(f"{path} has graph version {header.version}; this rostam reads {known}: trace again")
+def read_graph(path: str | Path) -> dict[str, Any]:
+    """Return the fields of a saved graph, of the right types.
+
+    Raises: ConfigError if the file is missing, is no graph, or has another version.
+    """
+    data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
     where = f"{path} is a damaged operator graph"
-    schema = _Document if header.version >= _FIRST_WITH_PROPERTIES else _OlderDocument
+    schema = _Document if version >= _FIRST_WITH_PROPERTIES else _OlderDocument
     document: _Document | _OlderDocument = parse_json(schema, data, where)
-    splits = [_split(record) for record in document.splits]
     try:
-        return OperatorGraph(
-            ops=_ops(document, splits),
-            tensors=tuple(_tensor(record) for record in document.tensors),
-            block_names=tuple(document.block_names),
-            notes=tuple(document.notes),
-            **{key: getattr(document, key) for key in _HEADER},
-        )
+        ops = _ops(document, [_split(record) for record in document.splits])
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ConfigError(f"{path} is not an operator graph saved by rostam: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read graph {path}: {error.strerror or error}") from error
+    return {
+        "ops": ops,
+        "tensors": tuple(_tensor(record) for record in document.tensors),
+        "block_names": tuple(document.block_names),
+        "notes": tuple(document.notes),
+        **{key: getattr(document, key) for key in _HEADER},
+    }
 
 
 # The records of all versions, as the functions below write and read them.
@@ -97,14 +77,6 @@ _OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int
 _Affines = tuple[_AffineRecord, _AffineRecord, _AffineRecord]
 _OlderOpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int]]
 _OpRecord = tuple[_OpPlain, _Affines, list[int], list[int], list[int], str, list[list[int]]]
-
-
-@dataclass(slots=True)
-class _Header:
-    """What says whether the rest is worth reading."""
-
-    format: str = ""
-    version: int = 0
 
 
 @dataclass(slots=True)

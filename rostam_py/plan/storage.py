@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from rostam_py.costs.accelerators import Accelerator
+from rostam_py.documents import Reader, array_record, read_document, write_document
 from rostam_py.errors import ConfigError, RostamError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.fabric import Fabric, Failures
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import Batches, PlanData
-from rostam_py.plan.documents import Reader, array_record, read_document, write_document
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import PHYSICS, Machine
 from rostam_py.plan.program import Program, Segment

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py import errors
-from rostam_py.checks import parse_json
+from rostam_py.documents import parse_json
 from rostam_py.errors import ConfigError
 from rostam_py.sweep.columns import JOB_COLUMNS, column_types, polars_schema
 

@@ -32,7 +32,7 @@ from rostam_py.placement.sip_ml.partition import (
     Reading,
     gradients_by_root,
 )
-from rostam_py.placement.sip_ml.sub_op_memory import ResidentFinder, SubOpResident
+from rostam_py.placement.sip_ml.residents import ResidentFinder, SubOpResident
 from rostam_py.plan.tasks import KernelTime
 
 HALO = "halo"

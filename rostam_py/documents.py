@@ -5,17 +5,19 @@ Arrays of integers or floats are base64 of their little-endian bytes, which gzip
 Example:
     write_document("plan.json.gz", {"format": "rostam-plan", "version": 1, ...})
     reader = read_document("plan.json.gz", "rostam-plan", (1,), "a plan")
-    reader.item("stages").entry(0).integer("num_parameters", least=0)
+    [one.item("num_parameters").integer() for one in reader.item("stages").entries()]
 """
 
 import base64
 import binascii
+import functools
 import gzip
 import json
 import math
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,12 @@ _LARGEST = 2**63 - 1
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
 
 
-def write_document(path: str | Path, document: dict[str, Any]) -> None:
-    """Write a document as JSON, gzip-compressed if the path ends in .gz; equal documents give equal files."""
-    data = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity: bool = False) -> None:
+    """Write a document as JSON, gzip-compressed if the path ends in .gz; equal documents give equal files.
+
+    Args: allow_infinity: numbers may be infinite, which plain JSON has no word for; Python's and pydantic's readers do.
+    """
+    data = json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity).encode()
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
     partial = f"{path}.partial"
@@ -51,23 +56,75 @@ def array_record(values: np.ndarray) -> dict[str, Any]:
 def read_document(path: str | Path, form: str, versions: Sequence[int], what: str) -> "Reader":
     """Return a reader of a document.
 
-    Args:
-        form: the document's "format". versions: those that can be read. what: it is, for messages.
+    Args: as those of ``read_data``.
     Raises: ConfigError for a file that is missing, damaged, something else, or of another version.
     """
+    data, _ = read_data(path, form, versions, what)
+    try:
+        return Reader(json.loads(data), str(path), "")
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not {what} saved by rostam: {error}") from error
+
+
+def read_data(path: str | Path, form: str, versions: Sequence[int], what: str) -> tuple[bytes, int]:
+    """Return the text of a document, for a schema of its own (``parse_json``), and its version.
+
+    Args:
+        form: the document's "format".
+        versions: those that can be read.
+        what: it is, for messages.
+    Raises: ConfigError for a file that is missing, damaged, something else, or of another version.
+    """
+    wrong = f"{path} is not {what} saved by rostam"
     try:
         data = Path(path).read_bytes()
-        document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ConfigError(f"{wrong}: {error}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, RecursionError, zlib.error) as error:
-        raise ConfigError(f"{path} is not {what} saved by rostam: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != form:
-        raise ConfigError(f"{path} is not {what} saved by rostam")
-    if document.get("version") not in versions or isinstance(document["version"], bool):
+    header: _Header = parse_json(_Header, data, wrong)
+    if header.format != form:
+        raise ConfigError(f"{wrong}: its format is {header.format!r}")
+    if header.version not in versions:
         known = " and ".join(map(str, versions))
-        raise ConfigError(f"{path} has version {document.get('version')!r} of {form}; this rostam reads {known}")
-    return Reader(document, str(path), "")
+        raise ConfigError(f"{path} has version {header.version} of {form}; this rostam reads {known}")
+    return data, header.version
+
+
+@dataclass(slots=True)
+class _Header:
+    """What says whether the rest is worth reading."""
+
+    format: str = ""
+    version: int = 0
+
+
+def parse_json(schema: Any, data: bytes, where: str) -> Any:
+    """Return JSON text as a value of a type, for example a dataclass: nothing is converted, nothing missing.
+
+    Args: schema: a type that pydantic knows, fields annotated. where: what the text is, for the error.
+    Raises: ConfigError naming the first place that does not fit, its value, and what must stand there.
+    """
+    from pydantic import ValidationError  # 0.1 s, which only files are worth
+
+    try:
+        return _adapter(schema).validate_json(data, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        value = first.get("input")
+        given = "" if first["type"] in ("missing", "json_invalid") else f" (it is {_short(value)})"
+        more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
+        text = first["msg"][:1].lower() + first["msg"][1:]
+        raise ConfigError(f"{where}{': ' + place if place else ''}: {text}{given}{more}") from error
+
+
+@functools.cache
+def _adapter(schema: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(schema)
 
 
 class Reader:

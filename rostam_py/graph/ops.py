@@ -1,0 +1,136 @@
+"""What an operator graph is made of: ops, the tensors between them, and the ways to split an op.
+
+Legend: an ``Affine`` is a quantity that is linear in the batch, ``constant + per_sample * batch``, so one trace serves
+every batch. Tensor bytes are those of the traced dtype; precision scales them later.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from rostam_py.graph.vocabulary import DTYPE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A quantity ``constant + per_sample * batch``."""
+
+    constant: float = 0
+    per_sample: float = 0
+
+    def at(self, batch: float) -> float:
+        """Return the value at a batch of ``batch`` samples."""
+        return self.constant + self.per_sample * batch
+
+    def __add__(self, other: "Affine") -> "Affine":
+        return Affine(self.constant + other.constant, self.per_sample + other.per_sample)
+
+    def scaled(self, factor: float) -> "Affine":
+        """Return this quantity times ``factor``."""
+        return Affine(self.constant * factor, self.per_sample * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A value that flows along the graph's edges.
+
+    shape: one Affine a dimension. dtype: torch's name without the prefix, e.g. "float32".
+    kind: one of TENSOR_KINDS; "parameter" is a trained weight, "frozen" one that takes no gradient, "gradient" the
+        final gradient of the parameter named ``name``.
+    name: the parameter's or buffer's (first) fully qualified name, the input's name, else "".
+    producer: id of the op that writes it; None for inputs, weights, buffers and constants.
+    is_saved: produced in forward, kept for backward (MODEL D15's activation memory); see also
+        ``OperatorGraph.kept_inputs``.
+    storage: tensors with the same id share memory (views); counted once.
+    """
+
+    id: int
+    shape: tuple[Affine, ...]
+    dtype: str
+    kind: str
+    name: str = ""
+    producer: int | None = None
+    is_saved: bool = False
+    storage: int = -1
+
+    def num_elements(self, batch: float) -> float:
+        """Return the number of elements at ``batch`` samples."""
+        count = 1.0
+        for dim in self.shape:
+            count *= dim.at(batch)
+        return count
+
+    def num_bytes(self, batch: float) -> float:
+        """Return the bytes in the traced dtype at ``batch`` samples."""
+        return self.num_elements(batch) * DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One legal way to split an op over the members of a group (one iteration-space axis).
+
+    kind: one of SPLIT_KINDS.
+    input_dims: for each tensor input (``Op.inputs`` order) the dimension that is split, or WHOLE.
+    output_dims: for each output (``Op.outputs`` order) the split dimension, WHOLE, or PARTIAL.
+    size: extent of the axis; a degree is legal if it divides it.
+    comm_bytes: extra bytes all-reduced ("all_reduce") or exchanged with neighbours ("halo") inside
+        the group while the op runs, e.g. the softmax statistics of a split vocabulary.
+    """
+
+    kind: str
+    input_dims: tuple[int | None, ...]
+    output_dims: tuple[int | None, ...]
+    size: Affine
+    comm_kind: str = ""
+    comm_bytes: Affine = Affine()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operator call.
+
+    op_type: canonical ATen name, e.g. "aten.mm.default"; optimizer kernels are "optimizer.adam". To time the op and
+        to name it in reports: whoever asks what an op does reads the properties below.
+    inputs / outputs: tensor ids. Every tensor argument appears in ``inputs`` in call order.
+    arguments: JSON value that rebuilds the call, ``{"args": [...], "kwargs": {...}}``, in which
+        {"tensor": k} stands for input k, {"affine": [constant, per_sample]} for a batch-dependent
+        integer, {"dtype": "float32"} for a dtype; other values stand for themselves.
+    is_metadata: only changes how a tensor is seen (view, transpose, ...): costs nothing.
+    is_elementwise: may be fused into the kernel that produces its input (MODEL B7).
+    forward_op: for a backward op, the id of the forward op it differentiates, if known.
+    is_accumulation: a backward add that sums gradients of one tensor from several users.
+    role: what the op does, one of ROLES.
+    linear_in: sets of places in ``inputs``, ascending: op(sum of parts) = sum of op(part) if exactly the inputs of one
+        set are split into summands. ((0, 1),) for a sum, ((0,), (1,)) for a product. A constant term (the bias of a
+        product or a convolution) is in none: one member adds it.
+    block: index of the repeated block this op belongs to, or -1. Blocks are structurally equal.
+    """
+
+    id: int
+    name: str
+    module: str
+    phase: str
+    op_type: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    arguments: Any = None
+    flops: Affine = Affine()
+    bytes_read: Affine = Affine()
+    bytes_written: Affine = Affine()
+    is_metadata: bool = False
+    is_elementwise: bool = False
+    forward_op: int | None = None
+    is_accumulation: bool = False
+    block: int = -1
+    splits: tuple[Split, ...] = ()
+    role: str = ""
+    linear_in: tuple[tuple[int, ...], ...] = ()
+
+
+def passes_partial(op: Op, partial: Collection[int]) -> bool:
+    """Return whether all outputs are PARTIAL sums if exactly the inputs at places ``partial`` are.
+
+    A placer may delay the all-reduce of a PARTIAL tensor over such ops.
+    Args: partial: places in ``op.inputs``, not tensor ids.
+    """
+    return tuple(sorted(partial)) in op.linear_in
