@@ -30,6 +30,8 @@ _EXPORTS = {
     "draw_jobs": "rostam_py.fleet",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",
+    "register_module": "rostam_py.tracing",
+    "register_op": "rostam_py.tracing",
     "run_collective": "rostam_py.simulation",
     "run_flows": "rostam_py.simulation",
     "run_sweep": "rostam_py.sweep",

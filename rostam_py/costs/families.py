@@ -16,7 +16,7 @@ _PATTERNS = (
     ("scatter", "embedding"),
     ("addmm", "matmul"),
     ("baddbmm", "matmul"),
-    ("_grouped_mm", "matmul"),
+    ("grouped_mm", "matmul"),
     (".mm.", "matmul"),
     (".bmm.", "matmul"),
     (".mv.", "matmul"),
@@ -36,9 +36,16 @@ _PATTERNS = (
 )
 
 
-def op_family(op_type: str) -> str:
-    """Return the family of an op type, one of FAMILIES; whatever is unknown counts as element-wise."""
+# Of ops that no pattern knows, such as a user's own: by what they do (graph.ROLES).
+_BY_ROLE = {
+    "product": "matmul", "batched_product": "matmul", "convolution": "convolution", "attention": "attention",
+    "softmax": "reduction", "embedding": "embedding", "gather": "embedding",
+}  # fmt: skip
+
+
+def op_family(op_type: str, role: str = "") -> str:
+    """Return the family of an op type, one of FAMILIES, else that of its role; what is unknown is element-wise."""
     for pattern, family in _PATTERNS:
         if pattern in op_type:
             return family
-    return "elementwise"
+    return _BY_ROLE.get(role, "elementwise")

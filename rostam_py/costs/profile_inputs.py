@@ -117,7 +117,7 @@ class CallBuilder:
 
     def _dtype_name(self, op: Op, dtype: str) -> str:
         cast = _CAST.get(self._precision)
-        return cast if cast and dtype == "float32" and op_family(op.op_type) in MATRIX_FAMILIES else dtype
+        return cast if cast and dtype == "float32" and op_family(op.op_type, op.role) in MATRIX_FAMILIES else dtype
 
     def _shape(self, tensor: Tensor) -> tuple[int, ...]:
         return tuple(round(dim.at(self._batch)) for dim in tensor.shape)

@@ -101,7 +101,7 @@ class ProfiledCost:
         return self.table.entries.get(self._keys.get(op.name, ""))
 
     def _unmeasured_s(self, op: Op, batch: float) -> float:
-        family = op_family(op.op_type)
+        family = op_family(op.op_type, op.role)
         ratio = self._ratio(family)
         self._fallbacks[f"{op.op_type} is not in the table: {ratio:.3g} x its roofline time"] += 1
         num_bytes = op.bytes_read.at(batch) + op.bytes_written.at(batch)

@@ -111,7 +111,7 @@ class RooflineCost:
 
         Raises: ConfigError if the accelerator has no peak for the precision.
         """
-        family = op_family(call.ops[0].op_type)
+        family = op_family(call.ops[0].op_type, call.ops[0].role)
         compute_s = self._compute_s(family, call)
         memory_s = (call.bytes_read + call.bytes_written) / self.memory_rate(family)
         return max(compute_s, memory_s, self._min_kernel_s)

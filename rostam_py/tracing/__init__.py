@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from rostam_py.tracing.custom import register_module, register_op
+
 if TYPE_CHECKING:
     from rostam_py.tracing.tracer import trace
 
-__all__ = ["trace"]
+__all__ = ["register_module", "register_op", "trace"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name
 
 
@@ -32,6 +33,7 @@ _PER_ELEMENT = {
     "max_pool2d_with_indices": 1, "max_pool3d_with_indices": 1, "avg_pool2d": 1, "avg_pool3d": 1,
     "max_pool2d_with_indices_backward": 1, "max_pool3d_with_indices_backward": 1, "avg_pool2d_backward": 1,
     "_adaptive_avg_pool2d": 1, "_adaptive_avg_pool2d_backward": 1, "native_dropout": 2, "native_dropout_backward": 2,
+    "floor_divide": 1, "histc": 1, "bincount": 1, "_conj": 1, "cumprod": 1, "renorm": 3, "trace": 1,
     "leaky_relu_backward": 1, "embedding_dense_backward": 0, "nll_loss_forward": 0, "nll_loss_backward": 0,
 }  # fmt: skip
 
@@ -47,7 +49,12 @@ _FREE = _names(
     nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward unfold unfold_backward
     _reshape_alias empty_strided bernoulli rand randn rand_like randn_like uniform normal eye linspace
     masked_fill where sort topk one_hot view_as_real view_as_complex chunk diagonal narrow movedim bitwise_not
-    logical_not isin empty_permuted upsample_nearest2d upsample_nearest2d_backward new_empty_strided randint
+    logical_not isin _unsafe_index _unsafe_index_put nonzero index_add index_copy index_fill masked_select
+    masked_scatter masked_scatter_backward _conj_physical conj _neg_view resolve_conj resolve_neg argsort unique_dim
+    tril_indices triu_indices bucketize searchsorted roll diag diag_embed pixel_shuffle pixel_unshuffle
+    slice_inverse set copy_ diagonal_backward as_strided_scatter diagonal_scatter randperm unfold_copy
+    pad reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d reflection_pad2d_backward
+    empty_permuted upsample_nearest2d upsample_nearest2d_backward new_empty_strided randint
     """
 )
 
@@ -57,6 +64,9 @@ def count_flops(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resu
 
     Args: target: OpOverload. args, kwargs, result: the (fake) tensors and values of the call.
     """
+    custom = find_op(str(target))
+    if custom is not None:
+        return custom.count_flops(args, kwargs, result)
     name = op_name(target)
     if name in _FREE:
         return 0.0
@@ -108,6 +118,19 @@ def _embedding_bag_backward(args: tuple[Any, ...], result: Any) -> Any:
     return args[1].numel() * args[0].shape[1]
 
 
+def _grouped_product(args: tuple[Any, ...], result: Any) -> Any:
+    """A grouped over rows or not, times B likewise: every row of a group meets that group's matrix once."""
+    a, b = args[0], args[1]
+    if a.dim() == 2 and b.dim() == 2:  # groups along the inner dim
+        return 2 * a.shape[0] * a.shape[1] * b.shape[1]
+    return 2 * math.prod(a.shape) * b.shape[-1] if b.dim() == 3 else 2 * a.shape[1] * math.prod(b.shape)
+
+
+def _grouped_fallback_backward(args: tuple[Any, ...], result: Any) -> Any:
+    x, weight = args[0], args[1]  # two products of the forward one's size
+    return 2 * 2 * math.prod(x.shape) * weight.shape[-1]
+
+
 def _dot(args: tuple[Any, ...], result: Any) -> Any:
     return 2 * math.prod(args[0].shape)
 
@@ -120,6 +143,9 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     "_embedding_bag_forward_only": _embedding_bag,
     "_embedding_bag_backward": _embedding_bag_backward,
     "_embedding_bag_dense_backward": _embedding_bag_backward,
+    "_grouped_mm": _grouped_product,
+    "transformers::grouped_mm_fallback": _grouped_product,
+    "transformers::grouped_mm_fallback_backward": _grouped_fallback_backward,
     "dot": _dot,
     "mv": _dot,
 }

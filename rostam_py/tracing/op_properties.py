@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rostam_py.graph import Op
+from rostam_py.tracing.custom import find_op
 
 
 def _names(text: str) -> frozenset[str]:
@@ -27,6 +28,12 @@ _ROLES = {
     "join": _names("cat stack"),
 }
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
+_OWN_NAMES = (
+    "aten",
+    "prims",
+    "rostam",
+    "optimizer",
+)  # whose ops the tables below and in flops.py name; no other library's
 _SCALING = _names("neg mul div")  # of one tensor: by a number
 _ATTENTION = "scaled_dot_product"  # in the names of all fused attention operators, backward ones too
 
@@ -60,7 +67,14 @@ _BILINEAR: dict[str, tuple[int, ...]] = {
 
 def with_properties(ops: Iterable[Op]) -> tuple[Op, ...]:
     """Return the ops with ``role`` and ``linear_in`` set from their types, inputs and arguments."""
-    return tuple(_with(op, *_properties(op_name(op.op_type), len(op.inputs), _adds_constant(op))) for op in ops)
+    return tuple(_with(op, *_of(op)) for op in ops)
+
+
+def _of(op: Op) -> tuple[str, tuple[tuple[int, ...], ...]]:
+    custom = find_op(op.op_type)
+    if custom is not None:
+        return custom.role, ()
+    return _properties(op_name(op.op_type), len(op.inputs), _adds_constant(op))
 
 
 def _with(op: Op, role: str, linear_in: tuple[tuple[int, ...], ...]) -> Op:
@@ -88,9 +102,11 @@ def _linear_in(name: str, num_inputs: int, adds_constant: bool) -> tuple[tuple[i
 
 
 def op_name(target: Any) -> str:
-    """Return an ATen op's name without namespace, overload or in-place mark: "add" for aten.add_.Tensor."""
-    name = str(target).split(".")[1] if "." in str(target) else str(target)
-    return name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    """Return an op's name without overload or in-place mark: "add" for aten.add_.Tensor, "mylib::add" for others'."""
+    library, dot, rest = str(target).partition(".")
+    name = rest.partition(".")[0] if dot else library
+    name = name[:-1] if name.endswith("_") and not name.startswith("__") else name
+    return f"{library}::{name}" if dot and library not in _OWN_NAMES else name
 
 
 def _adds_constant(op: Op) -> bool:

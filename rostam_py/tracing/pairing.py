@@ -9,10 +9,12 @@ import torch
 from rostam_py.errors import TracingError
 from rostam_py.graph import Affine, Op, Split, Tensor
 from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
 from rostam_py.tracing.splits import RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot
+from rostam_py.units import format_size
 
 
 def _names(text: str) -> frozenset[str]:
@@ -63,13 +65,18 @@ class _Pairing:
                     f"the traces at batches {self.batches[0]} and {self.batches[1]} do not match at op {op.target} of "
                     f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
                 ) from None
-        self._note_formulas(tensors)
+        self._note_formulas(ops, tensors)
         return Draft(ops, tensors, self.notes)
 
-    def _note_formulas(self, tensors: dict[int, Tensor]) -> None:
-        unknown = sorted(self.first.unknown_flops)
+    def _note_formulas(self, ops: list[Op], tensors: dict[int, Tensor]) -> None:
+        unknown: dict[str, float] = {}
+        for op in ops:
+            if op.op_type in self.first.unknown_flops:
+                moved = (op.bytes_read + op.bytes_written).at(1)
+                unknown[op.op_type] = unknown.get(op.op_type, 0.0) + moved
         if unknown:
-            self.notes.append(f"no FLOP formula, counted as 0: {', '.join(unknown)}")
+            listed = ", ".join(f"{name} ({format_size(unknown[name])})" for name in sorted(unknown))
+            self.notes.append(f"no FLOP formula, counted by the bytes they move in one sample: {listed}")
         if any(sum(dim.per_sample != 0 for dim in t.shape) > 1 for t in tensors.values()):
             self.notes.append("some tensors grow with the square of the batch: FLOPs and bytes are linear fits")
 
@@ -114,7 +121,7 @@ class _Pairing:
         name = op_name(a.target)
         is_metadata = name in _METADATA or _is_view(a.target)
         is_pointwise = torch.Tag.pointwise in getattr(a.target, "tags", ()) or name in _COPYING
-        moved = [_bytes(name, op, raw.values) for op, raw in ((a, self.first), (b, self.second))]
+        moved = [op.moved or _bytes(name, op, raw.values) for op, raw in ((a, self.first), (b, self.second))]
         is_adding = a.phase == "backward" and a.module is None and name == "add"
         return Op(
             id=index,
@@ -159,12 +166,11 @@ class _Pairing:
         return _DROPPED  # devices, layouts, generators: the caller's to choose
 
     def _splits(self, name: str, index: int, is_pointwise: bool) -> tuple[Split, ...]:
-        found = [
-            find_splits(_split_call(name, raw.ops[index], raw.values, is_pointwise))
-            for raw in (self.first, self.second)
-        ]
+        custom = find_op(str(self.first.ops[index].target))
+        find = find_splits if custom is None else custom.find_splits
+        found = [find(_split_call(name, raw.ops[index], raw.values, is_pointwise)) for raw in (self.first, self.second)]
         others = {(s.kind, s.input_dims, s.output_dims): s for s in found[1]}
-        splits = []
+        splits: list[Split] = []
         for a in found[0]:
             b = others.get((a.kind, a.input_dims, a.output_dims))
             if b is not None:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rostam_py.errors import TracingError
+from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.flops import count_flops
 
 
@@ -42,6 +44,7 @@ class RawOp:
     module: str | None
     sequence_number: int | None = None
     flops: float = 0.0
+    moved: tuple[float, float] | None = None  # bytes read and written, where the op was registered with them
 
 
 @dataclass
@@ -53,6 +56,7 @@ class RawTrace:
     loss: int = -1
     gradients: dict[str, list[int]] = field(default_factory=dict)
     unknown_flops: set[str] = field(default_factory=set)
+    _matrices: set[int] = field(default_factory=set)  # parameter matrices, and views and casts of them
 
     def add_value(self, tensor: torch.Tensor, kind: str = "activation", name: str = "") -> int:
         """Record a tensor and return its id."""
@@ -69,7 +73,10 @@ class RawTrace:
                 num_distinct=distinct,
             )
         )
-        return len(self.values) - 1
+        value = len(self.values) - 1
+        if kind in ("parameter", "frozen") and tensor.dim() > 1:
+            self._matrices.add(value)
+        return value
 
     def add_op(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], call: "Call") -> list[int | None]:
         """Record an op whose tensors in ``args`` and ``kwargs`` are already Refs; return its output ids."""
@@ -85,23 +92,40 @@ class RawTrace:
             outputs.append((position, value))
             ids.append(value)
         leaves = pytree.tree_leaves((args, kwargs))
+        inputs = tuple(leaf.value for leaf in leaves if isinstance(leaf, Ref))
+        custom = find_op(str(target))
         flops = count_flops(target, call.args, call.kwargs, call.result)
         if flops is None:
+            self._check_unknown(target, inputs, call.module)
             self.unknown_flops.add(str(target))
+        elif inputs and self._matrices.issuperset(inputs):
+            self._matrices.update(value for _, value in outputs)
         self.ops.append(
             RawOp(
                 target=target,
                 args=args,
                 kwargs=kwargs,
-                inputs=tuple(leaf.value for leaf in leaves if isinstance(leaf, Ref)),
+                inputs=inputs,
                 outputs=tuple(outputs),
                 phase=call.phase,
                 module=call.module,
                 sequence_number=call.sequence_number,
                 flops=flops or 0.0,
+                moved=None if custom is None else custom.count_bytes(call.args, call.kwargs, call.result),
             )
         )
         return ids
+
+    def _check_unknown(self, target: Any, inputs: tuple[int, ...], module: str | None) -> None:
+        """Refuse an op without a FLOP formula that reads a parameter matrix (MODEL 30)."""
+        read = [self.values[value] for value in inputs if value in self._matrices]
+        if read:
+            named = next((v.name for v in read if v.name), f"one of shape {read[0].shape}")
+            name = "::".join(str(target).split(".")[:2])
+            raise TracingError(
+                f"op {target} of module {module or '(root)'!r} reads the parameter {named} and has no FLOP formula: "
+                f"say what it costs by rostam.register_op({name!r}, flops=..., bytes=..., splits=...)"
+            )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rostam_py.errors import TracingError
+from rostam_py.tracing.custom import find_stand_in
 
 
 class Step(nn.Module):
@@ -109,6 +110,31 @@ def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
             table[name] = tensor
         for module, name in attributes:
             module.__dict__[name] = module._buffers.pop(name)
+
+
+@contextlib.contextmanager
+def stand_ins(step: Step) -> Iterator[None]:
+    """Put registered stand-ins in the place of their modules, and the modules back."""
+    replaced: list[tuple[nn.Module, str, nn.Module]] = []
+    try:
+        for parent in list(step.modules()):
+            for name, child in list(parent._modules.items()):
+                make = find_stand_in(type(child))
+                if child is not None and make is not None:
+                    replaced.append((parent, name, child))
+                    parent._modules[name] = _made(make, child)
+        yield
+    finally:
+        for parent, name, child in replaced:
+            parent._modules[name] = child
+
+
+def _made(make: Callable[[Any], Any], child: nn.Module) -> nn.Module:
+    """Return the stand-in of a module. Raises: TracingError if it is none."""
+    made = make(child)
+    if not isinstance(made, nn.Module):
+        raise TracingError(f"the stand-in registered for {type(child).__qualname__} is {_describe(made)}, not a module")
+    return made
 
 
 class ModuleTrail:

@@ -23,7 +23,7 @@ from rostam_py.tracing.pairing import Draft, pair_traces
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
-from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path
+from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path, stand_ins
 from rostam_py.tracing.subject import Subject
 
 _ROUTES = {"joint": trace_joint, "dispatch": trace_dispatch}
@@ -171,7 +171,7 @@ def _run(subject: Subject, route: str, batch: int) -> RawTrace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     step = Step(subject.module, subject.loss, subject.names)
     trails: list[ModuleTrail] = []
-    with fake_parameters(step, mode), warnings.catch_warnings(), _quiet_torch():
+    with stand_ins(step), fake_parameters(step, mode), warnings.catch_warnings(), _quiet_torch():
         warnings.simplefilter("ignore")
         with mode:
             inputs = subject.inputs_at(batch)
