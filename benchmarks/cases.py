@@ -16,6 +16,8 @@ import rostam_py as rostam
 from rostam_py.cli.main import COMMANDS
 
 BANDWIDTH = "2400 Gb/s"
+# By name, so that a case measures the same work whatever the default becomes.
+RINGS = {"all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,8 @@ def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any
     machine = rostam.Machine(fabric=_fabric(fabric, num_accelerators), accelerator="v100_32gb")
 
     def call() -> dict[str, Any]:
-        found = rostam.search(graph, machine, convergence="transformer_sip_ml")
+        base = rostam.Strategy(algorithms=RINGS)
+        found = rostam.search(graph, machine, convergence="transformer_sip_ml", base=base)
         return {"num_candidates": len(found.candidates), "simulated_s": found.best.simulated_s}
 
     return call
@@ -137,7 +140,7 @@ def _search(*, fabric: str, num_accelerators: int) -> Callable[[], dict[str, Any
 
 _SWEPT = {
     "model": "graph:gpt", "fabric": {"name": "torus", "dims": [8, 8]}, "global_batch": 512,
-    "strategy": {"tp": 2, "pp": 2, "micro_batch": 1, "precision": "bf16_mixed"},
+    "strategy": {"tp": 2, "pp": 2, "micro_batch": 1, "precision": "bf16_mixed", "algorithms": RINGS},
 }  # fmt: skip
 
 
@@ -195,7 +198,7 @@ def _mix(*, num_jobs: int) -> Callable[[], dict[str, Any]]:
         "fat_tree", num_accelerators=2048, radix=64, num_spines=32, server_size=8, link_bandwidth="100 Gb/s"
     )
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    strategy = rostam.Strategy(dp=8, tp=8, pp=8, precision="tf32", micro_batch=1, recompute="full")
+    strategy = rostam.Strategy(dp=8, tp=8, pp=8, precision="tf32", micro_batch=1, recompute="full", algorithms=RINGS)
     graph = rostam.trace("gpt3_175b")
     jobs = [rostam.Job(f"gpt_{i}", graph, strategy, 64) for i in range(num_jobs)]
     plans = rostam.place_mix(jobs, machine, allocation="random", host_size=8, seed=0)
@@ -263,10 +266,14 @@ _STARTS = {
     },
 }
 
-_TRANSFORMER = {"model": "transformer_350m", "strategy": {"dp": 128, "tp": 8}, "global_batch": 1024}
+_TRANSFORMER = {
+    "model": "transformer_350m", "strategy": {"dp": 128, "tp": 8, "algorithms": RINGS}, "global_batch": 1024,
+}  # fmt: skip
 _GPT3 = {
     "model": "gpt3_175b", "fabric": "fat_tree", "global_batch": 1536,
-    "strategy": {"pp": 96, "tp": 4, "micro_batch": 1, "recompute": "full", "precision": "bf16_mixed"},
+    "strategy": {
+        "pp": 96, "tp": 4, "micro_batch": 1, "recompute": "full", "precision": "bf16_mixed", "algorithms": RINGS,
+    },
 }  # fmt: skip
 
 

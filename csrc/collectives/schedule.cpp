@@ -46,6 +46,7 @@ bool works_in_pieces(const std::string& collective, const std::string& algorithm
 void Schedule::messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const {
   const size_t first = out.size();
   sends(rank, step, out);
+  if (out.size() < first + 2) return;
   size_t last = first;
   for (size_t k = first; k < out.size(); ++k) {
     if (out[k].joins_last) {

@@ -48,7 +48,10 @@ int32_t RouteTable::num_planes() const {
   return count;
 }
 
-int64_t RouteTable::wire_bytes(int64_t bytes) const { return bytes / num_alike() + (bytes % num_alike() > 0); }
+int64_t RouteTable::wire_bytes(int64_t bytes) const {
+  const int64_t num_planes = num_alike();
+  return num_planes == 1 ? bytes : bytes / num_planes + (bytes % num_planes > 0);
+}
 
 std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps) const {
   if (!set_.empty()) {

@@ -12,14 +12,18 @@ Ledger::Ledger(const folding::WeightedSystem& system, const Jobs& jobs)
       jobs_(jobs),
       num_categories_(system.graph->categories.size()),
       wire_sent_(system.devices.size(), 0.0),
-      wire_received_(system.devices.size(), 0.0) {}
+      wire_received_(system.devices.size(), 0.0) {
+  for (const workload::Device& device : system.devices) {
+    first_place_.push_back(static_cast<size_t>(device.job) * num_categories_);
+  }
+}
 
 Ledger::Traffic& Ledger::traffic(int32_t device, int32_t iteration, int32_t category) {
   const auto place = static_cast<size_t>(iteration);
-  const auto num_jobs = static_cast<size_t>(jobs_.size());
-  if (traffic_.size() <= place) traffic_.resize(place + 1, std::vector<Traffic>(num_jobs * num_categories_));
-  const auto job = static_cast<size_t>(system_.devices[device].job);
-  return traffic_[place][job * num_categories_ + static_cast<size_t>(category)];
+  if (traffic_.size() <= place) {
+    traffic_.resize(place + 1, std::vector<Traffic>(static_cast<size_t>(jobs_.size()) * num_categories_));
+  }
+  return traffic_[place][first_place_[device] + static_cast<size_t>(category)];
 }
 
 void Ledger::count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages) {

@@ -52,6 +52,7 @@ class Ledger {
   const folding::WeightedSystem& system_;
   const Jobs& jobs_;
   size_t num_categories_;
+  std::vector<size_t> first_place_;                   // per simulated device: of its job in a row of traffic_
   std::vector<std::vector<Traffic>> traffic_;         // [iteration][job * categories + category]
   std::vector<std::vector<Participants>> completed_;  // [iteration][schedule]
   std::vector<double> wire_sent_, wire_received_;     // per simulated device, whole run

@@ -36,7 +36,7 @@ int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   message.slot = slot;
   message.peer = peer;
   message.target = system_.device_stand_in[peer];
-  message.is_send = message.is_sending = message.is_synchronous = false;
+  message.is_send = message.is_sending = message.is_synchronous = message.is_ordered = false;
   return index;
 }
 
@@ -46,8 +46,9 @@ void Messenger::send(int32_t index) {
   if (watcher_ != nullptr) watcher_->before_send(route);
   Message& message = messages_[index];  // the watcher may have made more
   message.is_sending = true;
-  message.transfer = network_->start({route, wire_bytes(message.bytes), static_cast<uint64_t>(index)});
-  message.carried = static_cast<double>(network_->carried_bytes(route, wire_bytes(message.bytes)));
+  const int64_t bytes = wire_bytes(message.bytes);
+  message.transfer = network_->start({route, bytes, static_cast<uint64_t>(index)});
+  message.carried = static_cast<double>(network_->carried_bytes(route, bytes));
   if (control_ != nullptr) tell_controllers(control::kFlowStart, message);
 }
 
@@ -88,9 +89,9 @@ void Messenger::resume(int32_t index, SimTime started) {
   Message& message = messages_[index];
   message.route = route_of(message.source, message.slot, message.peer);
   message.is_sending = true;
-  message.transfer =
-      network_->resume({message.route, wire_bytes(message.bytes), static_cast<uint64_t>(index)}, started);
-  message.carried = static_cast<double>(wire_bytes(message.bytes));
+  const int64_t bytes = wire_bytes(message.bytes);
+  message.transfer = network_->resume({message.route, bytes, static_cast<uint64_t>(index)}, started);
+  message.carried = static_cast<double>(bytes);
 }
 
 void Messenger::deliver_at(int32_t index, SimTime time) {

@@ -33,6 +33,7 @@ struct Message {
   int32_t step = 0;
   uint32_t occurrence = 0;
   bool is_synchronous = false;  // holds its sender until it is delivered
+  bool is_ordered = false;      // the receiver counts what comes, whatever the step
   // Point to point: the task that sends it and where it arrives.
   bool is_send = false;
   TaskRef sender;

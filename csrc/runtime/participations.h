@@ -26,8 +26,12 @@ struct Participation {
   int64_t chunks_sent = 0;
   std::vector<int64_t> arrivals;  // per step, where order is not enough: of all that the device stands for
   std::vector<Deferred> deferred;
-  int64_t sequence = 0;  // the instance and task that joined
+  std::vector<collectives::Transfer> messages;  // of every step, if all have the same
+  int64_t sequence = 0;                         // the instance and task that joined
   int32_t task = 0;
+  int32_t iteration = 0;
+  const workload::Task* body = nullptr;  // that task
+  int64_t chunk_bytes = 0;
   int32_t category = 0;
   SimTime joined;
   CriticalPath::Ref origin;  // the join that decided when the current step could start
@@ -51,6 +55,7 @@ class Participations {
     Slot& state = devices_[device][slot];
     ROSTAM_CHECK(occurrence >= state.first, "a message for a collective that has ended");
     const size_t place = occurrence - state.first;
+    if (place == 0 && !state.queue.empty()) return state.queue.front();
     while (state.queue.size() <= place) state.queue.emplace_back();
     return state.queue[place];
   }

@@ -12,7 +12,8 @@ RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint)
       stepwise_(parts),
       rings_(parts.system, footprint,
              [&parts](int32_t d, int32_t slot, int32_t peer) { return parts.messenger.make_route(d, slot, peer); }),
-      ends_(*this, &RingRunner::end_quietly) {
+      ends_(*this, &RingRunner::end_quietly),
+      message_chunks_(parts.system.graph->schedules.size(), 0) {
   parts.messenger.watch(*this);
 }
 
@@ -29,7 +30,7 @@ void RingRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
 
 void RingRunner::join_ring(const TaskRef& ref, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank) {
   Participation& part = parts_.participations.at(ref.device, slot, occurrence);
-  const QuietRings::Joined joined = rings_.join(rank, occurrence, exchange_of(ref), parts_.queue.now(), part.origin);
+  const QuietRings::Joined joined = rings_.join(rank, occurrence, exchange_of(part), parts_.queue.now(), part.origin);
   if (joined == QuietRings::Joined::kSimulated) {
     stepwise_.advance(ref.device, slot, occurrence);
     return;
@@ -46,19 +47,27 @@ void RingRunner::join_ring(const TaskRef& ref, int32_t slot, uint32_t occurrence
   }
 }
 
-RingExchange RingRunner::exchange_of(const TaskRef& ref) {
-  const Task& task = parts_.instances.task(ref);
-  const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
-  transfers_.clear();
-  schedule.messages(parts_.system.devices[ref.device].slots[task.slot].rank, 0, transfers_);
+RingExchange RingRunner::exchange_of(const Participation& part) {
+  const Task& task = *part.body;
   RingExchange exchange;
-  exchange.num_steps = schedule.shape().num_steps;
-  exchange.num_chunks = transfers_.front().num_chunks;
-  exchange.bytes = checked_multiply(parts_.system.graph->chunk_bytes(task), exchange.num_chunks);
+  exchange.num_steps = parts_.system.graph->schedules[task.schedule]->shape().num_steps;
+  exchange.num_chunks = message_chunks(task.schedule);
+  exchange.bytes = checked_multiply(part.chunk_bytes, exchange.num_chunks);
   exchange.wire_bytes = parts_.messenger.wire_bytes(exchange.bytes);
-  exchange.iteration = parts_.instances.at(ref.device, ref.sequence).iteration;
+  exchange.iteration = part.iteration;
   exchange.category = task.category;
   return exchange;
+}
+
+// Of every message of every rank: peers and sizes are fixed, and a rank of a one-way ring receives what it sends.
+int64_t RingRunner::message_chunks(int32_t schedule) {
+  int64_t& chunks = message_chunks_[schedule];
+  if (chunks == 0) {
+    std::vector<collectives::Transfer> transfers;
+    parts_.system.graph->schedules[schedule]->messages(0, 0, transfers);
+    chunks = transfers.front().num_chunks;
+  }
+  return chunks;
 }
 
 // The rank is through, unless its collective was disturbed since this was planned.
@@ -66,7 +75,7 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
   const int32_t d = high(device_and_slot), slot = low(device_and_slot);
   Participation* part = parts_.participations.front(d, slot);
   if (part == nullptr || !part->is_quiet || part->quiet_end != parts_.queue.now()) return;
-  const RingExchange exchange = exchange_of({d, part->sequence, part->task});
+  const RingExchange exchange = exchange_of(*part);
   // Sent by this rank and received by the next one.
   parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
   parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
@@ -149,6 +158,7 @@ int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t posi
   message.bytes = exchange.bytes;
   message.category = exchange.category;
   message.iteration = exchange.iteration;
+  message.is_ordered = true;
   return index;
 }
 

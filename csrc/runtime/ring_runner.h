@@ -27,7 +27,8 @@ class RingRunner : public CollectiveRunner, public RouteWatcher {
 
  private:
   void join_ring(const TaskRef& task, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
-  RingExchange exchange_of(const TaskRef& task);
+  RingExchange exchange_of(const Participation& part);
+  int64_t message_chunks(int32_t schedule);
   void end_quietly(uint64_t device_and_slot);
   void disturb(int32_t ring);
   void go_on_stepwise(int32_t ring, uint32_t occurrence);
@@ -39,7 +40,7 @@ class RingRunner : public CollectiveRunner, public RouteWatcher {
   QuietRings rings_;
   MemberEvent<RingRunner> ends_;
   std::vector<std::vector<int32_t>> crossings_;  // per route: rings of others whose links it uses
-  std::vector<collectives::Transfer> transfers_;
+  std::vector<int64_t> message_chunks_;          // per schedule; 0 until it is asked for
 };
 
 }  // namespace rostam::runtime

@@ -42,35 +42,41 @@ void Scheduler::make_instance(int32_t d) {
   if (body.tasks.empty()) retire_instances(d);
 }
 
-// Moves the stream past instances whose part on it is done. Returns whether a live one has a task for it.
-bool Scheduler::find_next(int32_t d, int32_t s) {
+// Moves the stream past instances whose part on it is done. Returns its next task, if a live one has one.
+Scheduler::Next Scheduler::find_next(int32_t d, int32_t s) {
   Stream& stream = stream_of(d, s);
   if (stream.instance < parts_.instances.first(d)) {
     stream.instance = parts_.instances.first(d);
     stream.position = 0;
   }
   while (stream.instance < parts_.instances.next(d)) {
-    const auto& lists = parts_.instances.body(parts_.instances.at(d, stream.instance)).stream_tasks;
-    if (s < static_cast<int32_t>(lists.size()) && stream.position < static_cast<int32_t>(lists[s].size())) return true;
+    Instance& instance = parts_.instances.at(d, stream.instance);
+    const Template& body = parts_.instances.body(instance);
+    const auto& lists = body.stream_tasks;
+    if (s < static_cast<int32_t>(lists.size()) && stream.position < static_cast<int32_t>(lists[s].size())) {
+      return {&instance, &body, lists[s][stream.position]};
+    }
     ++stream.instance;
     stream.position = 0;
   }
-  return false;
+  return {};
 }
 
 // REQUIRES: find_next() found one.
-TaskRef Scheduler::next_task(int32_t d, int32_t s) const {
+Scheduler::Next Scheduler::next_task(int32_t d, int32_t s) const {
   const Stream& stream = streams_[d][s];
-  const Template& body = parts_.instances.body(parts_.instances.at(d, stream.instance));
-  return {d, stream.instance, body.stream_tasks[s][stream.position]};
+  Instance& instance = parts_.instances.at(d, stream.instance);
+  const Template& body = parts_.instances.body(instance);
+  return {&instance, &body, body.stream_tasks[s][stream.position]};
 }
 
 // Starts the stream's next task if it is free and the task's dependencies are met.
 void Scheduler::try_stream(int32_t d, int32_t s) {
   Stream& stream = stream_of(d, s);
-  if (stream.is_busy || !find_next(d, s)) return;
-  const TaskRef ref = next_task(d, s);
-  const TaskState& waiting = parts_.instances.at(d, ref.sequence).tasks[ref.task];
+  if (stream.is_busy) return;
+  const Next next = find_next(d, s);
+  if (next.instance == nullptr) return;
+  const TaskState& waiting = next.instance->tasks[next.task];
   if (waiting.num_waiting > 0) return;
   stream.is_busy = true;
   current_device_ = d;
@@ -89,9 +95,10 @@ void Scheduler::begin_task(uint64_t payload) {
   Stream& stream = stream_of(d, s);
   current_device_ = d;
   current_stream_ = s;
-  const TaskRef ref = next_task(d, s);
-  const Task& task = parts_.instances.task(ref);
-  TaskState& waited = parts_.instances.at(d, ref.sequence).tasks[ref.task];
+  const Next next = next_task(d, s);
+  const TaskRef ref = {d, stream.instance, next.task};
+  const Task& task = next.body->tasks[next.task];
+  TaskState& waited = next.instance->tasks[next.task];
   stream.task_start = parts_.queue.now();
   stream.has_begun = true;
   // What decided the start: the last dependency if its end plus the launch is later than the stream's release.
@@ -111,17 +118,18 @@ void Scheduler::begin_task(uint64_t payload) {
 
 void Scheduler::on_kernel_end(int32_t d) {
   const Stream& stream = stream_of(d, 0);
-  const TaskRef ref = next_task(d, 0);
+  const Next next = next_task(d, 0);
   parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());
-  const CriticalPath::Ref cause = parts_.instances.at(d, ref.sequence).tasks[ref.task].cause;
-  finish_task(ref, stream.task_start, parts_.queue.now(), cause);
+  const CriticalPath::Ref cause = std::move(next.instance->tasks[next.task].cause);
+  finish_task({d, stream.instance, next.task}, stream.task_start, parts_.queue.now(), cause);
 }
 
 // Marks a task done: frees its stream, wakes its dependents, retires its instance when that was the last one.
 void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, const CriticalPath::Ref& parent) {
   const int32_t d = ref.device;
   Instance& instance = parts_.instances.at(d, ref.sequence);
-  const Task& task = parts_.instances.task(ref);
+  const Template& body = parts_.instances.body(instance);
+  const Task& task = body.tasks[ref.task];
   PathNode node;
   node.start = start;
   node.end = end;
@@ -146,7 +154,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
     stream.last = done;
     ++stream.position;
   }
-  release_dependents(ref, done);
+  release_dependents(ref, instance, body, done);
   if (holds_stream) try_stream(d, s);
   if (--instance.num_left == 0) {
     parts_.jobs.note_last(d, done);  // not a task that this one has just set off
@@ -154,9 +162,8 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   }
 }
 
-void Scheduler::release_dependents(const TaskRef& ref, const CriticalPath::Ref& node) {
-  Instance& instance = parts_.instances.at(ref.device, ref.sequence);
-  const Template& body = parts_.instances.body(instance);
+void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const Template& body,
+                                   const CriticalPath::Ref& node) {
   for (const int32_t dependent : body.dependents[ref.task]) {
     TaskState& waiting = instance.tasks[dependent];
     waiting.ready = parts_.queue.now();
@@ -183,7 +190,7 @@ std::string Scheduler::describe_current() const {
   const Template& body = parts_.instances.body(parts_.instances.at(current_device_, stream.instance));
   const auto& tasks = body.stream_tasks[current_stream_];
   if (stream.position >= static_cast<int32_t>(tasks.size())) return "a task that has ended";
-  return parts_.instances.describe(next_task(current_device_, current_stream_));
+  return parts_.instances.describe({current_device_, stream.instance, tasks[stream.position]});
 }
 
 void Scheduler::fill(workload::SessionResult& result) {

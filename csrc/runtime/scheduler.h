@@ -60,14 +60,19 @@ class Scheduler : public TaskSink, public KernelClient {
     SimTime task_start;
     CriticalPath::Ref last;
   };
+  struct Next {  // a task of a live instance
+    Instance* instance = nullptr;
+    const Template* body = nullptr;
+    int32_t task = 0;
+  };
   void make_instance(int32_t device);
   void start_device(uint64_t device) { make_instance(static_cast<int32_t>(device)); }
   void try_stream(int32_t device, int32_t stream);
-  bool find_next(int32_t device, int32_t stream);
+  Next find_next(int32_t device, int32_t stream);
   void begin_task(uint64_t device_and_stream);
-  void release_dependents(const TaskRef& ref, const CriticalPath::Ref& node);
+  void release_dependents(const TaskRef& ref, Instance& instance, const Template& body, const CriticalPath::Ref& node);
   void retire_instances(int32_t device);
-  TaskRef next_task(int32_t device, int32_t stream) const;
+  Next next_task(int32_t device, int32_t stream) const;
   Stream& stream_of(int32_t device, int32_t stream) { return streams_[device][stream]; }
 
   Parts parts_;

@@ -22,6 +22,9 @@ uint32_t StepwiseRunner::enter(const TaskRef& ref, const CriticalPath::Ref& caus
   part.is_joined = true;
   part.sequence = ref.sequence;
   part.task = ref.task;
+  part.iteration = parts_.instances.at(ref.device, ref.sequence).iteration;
+  part.body = &task;
+  part.chunk_bytes = parts_.system.graph->chunk_bytes(task);
   part.category = task.category;
   part.joined = parts_.queue.now();
   PathNode node;
@@ -32,21 +35,23 @@ uint32_t StepwiseRunner::enter(const TaskRef& ref, const CriticalPath::Ref& caus
   return occurrence;
 }
 
-// Moves a rank through as many steps as its sends and arrivals allow.
 void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence) {
-  Participation& part = parts_.participations.at(d, slot, occurrence);
+  advance(d, slot, occurrence, parts_.participations.at(d, slot, occurrence));
+}
+
+// Moves a rank through as many steps as its sends and arrivals allow. Its part is gone if that was the last one.
+void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence, Participation& part) {
   if (!part.is_joined) return;
-  const Task& task = parts_.instances.task({d, part.sequence, part.task});
-  const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
+  const collectives::Schedule& schedule = *parts_.system.graph->schedules[part.body->schedule];
   const collectives::Shape& shape = schedule.shape();
-  const int32_t rank = parts_.system.devices[d].slots[slot].rank;
   while (part.step < shape.num_steps) {
-    if (!part.is_step_started) start_step(d, slot, occurrence);
+    if (!part.is_step_started) start_step(d, part, occurrence);
     if (part.pending_sends > 0) return;
     if (shape.has_ordered_arrivals) {
       if (part.ordered_arrivals <= part.step) return;
     } else {
       const bool has_any = static_cast<int32_t>(part.arrivals.size()) > part.step;
+      const int32_t rank = parts_.system.devices[d].slots[slot].rank;
       const int64_t awaited = schedule.num_receives(rank, part.step) * parts_.system.weights[d];
       if ((has_any ? part.arrivals[part.step] : 0) < awaited) return;
     }
@@ -61,33 +66,42 @@ void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence) {
   }
 }
 
-void StepwiseRunner::start_step(int32_t d, int32_t slot, uint32_t occurrence) {
-  Participation& part = parts_.participations.at(d, slot, occurrence);
+void StepwiseRunner::start_step(int32_t d, Participation& part, uint32_t occurrence) {
   part.is_step_started = true;
-  send_step(d, parts_.instances.task({d, part.sequence, part.task}), part, occurrence);
+  send_step(d, part, occurrence);
   // The receiver may be this very rank (folded): `part` stays valid, deque elements do not move on push_back.
   send_deferred(part);
 }
 
-void StepwiseRunner::send_step(int32_t d, const Task& task, Participation& part, uint32_t occurrence) {
+// What a rank sends in its step: asked of the schedule once where that is the same in every step.
+const std::vector<collectives::Transfer>& StepwiseRunner::messages_of(Participation& part, int32_t rank,
+                                                                      const collectives::Schedule& schedule) {
+  const bool is_fixed = schedule.shape().has_fixed_peers;
+  if (is_fixed && !part.messages.empty()) return part.messages;
+  std::vector<collectives::Transfer>& messages = is_fixed ? part.messages : transfers_;
+  messages.clear();
+  schedule.messages(rank, part.step, messages);
+  return messages;
+}
+
+void StepwiseRunner::send_step(int32_t d, Participation& part, uint32_t occurrence) {
+  const Task& task = *part.body;
   const collectives::Schedule& schedule = *parts_.system.graph->schedules[task.schedule];
   const SlotBinding& binding = parts_.system.devices[d].slots[task.slot];
   const std::vector<int32_t>& members = parts_.system.graph->groups[binding.group];
-  const int64_t chunk_bytes = parts_.system.graph->chunk_bytes(task);
-  const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
-  transfers_.clear();
-  schedule.messages(binding.rank, part.step, transfers_);
-  part.pending_sends = static_cast<int32_t>(transfers_.size());
-  for (const collectives::Transfer& transfer : transfers_) {
+  const std::vector<collectives::Transfer>& messages = messages_of(part, binding.rank, schedule);
+  part.pending_sends = static_cast<int32_t>(messages.size());
+  for (const collectives::Transfer& transfer : messages) {
     const int32_t index = parts_.messenger.make(d, task.slot, members[transfer.peer]);
     Message& message = parts_.messenger[index];
     message.step = part.step;
     message.occurrence = occurrence;
-    message.bytes = checked_multiply(chunk_bytes, transfer.num_chunks);
+    message.bytes = checked_multiply(part.chunk_bytes, transfer.num_chunks);
     message.origin = part.origin;
     message.category = task.category;
-    message.iteration = iteration;
+    message.iteration = part.iteration;
     message.is_synchronous = schedule.shape().is_synchronous;
+    message.is_ordered = schedule.shape().has_ordered_arrivals;
     part.chunks_sent += transfer.num_chunks;
     if (message.is_synchronous) {
       Participation& receiver = parts_.participations.at(message.target, task.slot, occurrence);
@@ -123,8 +137,7 @@ void StepwiseRunner::complete(uint64_t payload) {
   const Task& task = parts_.instances.task(ref);
   const SimTime now = parts_.queue.now();
   parts_.breakdown.end_collective(d, part.joined, now, task.category);
-  const int32_t iteration = parts_.instances.at(d, part.sequence).iteration;
-  parts_.ledger.count_collective(d, iteration, task, now - part.joined, part.chunks_sent);
+  parts_.ledger.count_collective(d, part.iteration, task, now - part.joined, part.chunks_sent);
   parts_.sink.change_collectives(d, -1);
   parts_.sink.finish_task(ref, part.origin->start, now, part.origin);
 }
@@ -134,19 +147,23 @@ void StepwiseRunner::on_sent(const Message& message) {
 }
 
 void StepwiseRunner::end_send(int32_t d, int32_t slot, uint32_t occurrence) {
-  --parts_.participations.at(d, slot, occurrence).pending_sends;
-  advance(d, slot, occurrence);
+  Participation& part = parts_.participations.at(d, slot, occurrence);
+  --part.pending_sends;
+  advance(d, slot, occurrence, part);
 }
 
 void StepwiseRunner::on_delivered(Message& message) {
   Participation& part = parts_.participations.at(message.target, message.slot, message.occurrence);
-  ++part.ordered_arrivals;
-  if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
-  // A message stands for as many as its sender does; they spread evenly over what its receiver stands for.
-  part.arrivals[message.step] += parts_.system.weights[message.source];
+  if (message.is_ordered) {
+    ++part.ordered_arrivals;
+  } else {
+    if (static_cast<int32_t>(part.arrivals.size()) <= message.step) part.arrivals.resize(message.step + 1, 0);
+    // A message stands for as many as its sender does; they spread evenly over what its receiver stands for.
+    part.arrivals[message.step] += parts_.system.weights[message.source];
+  }
   // The arrival decides when the rank goes on if it is what the rank's current step waited for.
   if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
-  advance(message.target, message.slot, message.occurrence);
+  advance(message.target, message.slot, message.occurrence, part);
   if (message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
 }
 

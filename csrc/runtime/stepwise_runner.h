@@ -41,8 +41,11 @@ class StepwiseRunner : public CollectiveRunner {
   void complete(uint64_t device_and_slot);
 
  private:
-  void start_step(int32_t device, int32_t slot, uint32_t occurrence);
-  void send_step(int32_t device, const Task& task, Participation& part, uint32_t occurrence);
+  void advance(int32_t device, int32_t slot, uint32_t occurrence, Participation& part);
+  void start_step(int32_t device, Participation& part, uint32_t occurrence);
+  void send_step(int32_t device, Participation& part, uint32_t occurrence);
+  const std::vector<collectives::Transfer>& messages_of(Participation& part, int32_t rank,
+                                                        const collectives::Schedule& schedule);
   void send_deferred(Participation& part);
   void end_send(int32_t device, int32_t slot, uint32_t occurrence);
 
