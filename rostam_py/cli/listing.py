@@ -29,7 +29,8 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
-        "fidelities": _fidelities, "controllers": _controllers, "convergence": _convergence,
+        "fidelities": _fidelities, "controllers": _controllers, "placers": _placers,
+        "groups": _groups, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
         if kind not in listers:
@@ -151,6 +152,20 @@ def _controllers() -> list[Row]:
     from rostam_py.simulation import controllers
 
     return [{"controller": name, "what": what} for name, what in controllers().items()]
+
+
+def _placers() -> list[Row]:
+    from rostam_py.plan import PLACERS
+
+    return [{"placer": name, "what": _first_line(PLACERS.get(name))} for name in PLACERS]
+
+
+def _groups() -> list[Row]:
+    from rostam_py.plan.group_kinds import counted_kind, group_kind, kinds_in_order
+
+    return [
+        {"group": name, "what": group_kind(name).words, "counted as": counted_kind(name)} for name in kinds_in_order()
+    ]
 
 
 def _convergence() -> list[Row]:

@@ -24,8 +24,8 @@ class Circuits:
     circuit_pair: the pair of every single circuit, int64 array (circuits,), ascending. ocs: its switch; None on a ring.
     fibre (0 clockwise, towards higher numbers; 1 counter-clockwise) and wavelength of every circuit; None without
     a ring.
-    min_ratio_per_s: least bandwidth / bytes over demanded pairs with a circuit [1/s], the objective (largest possible
-    on sip_ocs without duplex, a heuristic's on sip_ring): its inverse is how long the slowest pair sends [s]; 0
+    min_ratio_per_s: least bandwidth / bytes over demanded pairs with a circuit [1/s], the objective (the largest
+    possible, or a heuristic's, as the fabric's Config says): its inverse is how long the slowest pair sends [s]; 0
     without demand.
     relayed_src, relayed_dst, relayed_bytes: demanded pairs without a circuit, whose data takes a chain of circuits.
     colouring_gap: circuits given up so that both directions lie on one switch (duplex only).

@@ -200,9 +200,8 @@ class Fabric:
         """Return this fabric with circuits set for a demand: a link for every connected pair, and so routes.
 
         Model: the least bandwidth / bytes over the demanded pairs is made large, then left-over bandwidth goes to the
-            slowest pairs (MODEL G21, G22): the largest possible on sip_ocs but for what duplex loses, by a greedy
-            heuristic on sip_ring (``SipRingConfig`` says how far from the optimum). Circuits set before are dropped;
-            later failures set them again.
+            slowest pairs (MODEL G21, G22): the largest possible, or a heuristic's (its Config says how far from the
+            optimum). Circuits set before are dropped; later failures set them again.
         Args: traffic: of one iteration. seed: of the rounding to whole wavelengths, >= 0.
         Raises: ConfigError for a fabric without circuits, or a demand that it cannot hold.
         """
@@ -332,8 +331,8 @@ class Fabric:
         """Return this fabric with ``count`` more working parts failed, drawn with ``seed`` (>= 0).
 
         Args:
-            kind: "switches", "links", "accelerators", or "boards" on a fabric that has any (hammingmesh, and a torus of
-                several boards); a board works while one of its accelerators does.
+            kind: "switches", "links", "accelerators", or "boards" on a fabric that has any; a board works while one of
+                its accelerators does.
             count: how many, or a share of those that work such as "5%".
             scope: of links: "network" draws from every cable but those of accelerators that do not forward, "host"
                 from those, "all" from every cable.

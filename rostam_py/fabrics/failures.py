@@ -16,7 +16,7 @@ FAILURE_KINDS = {
     "links": "cables that fail, as a count or a share such as 5%",
     "switches": "switches that fail, as a count or a share",
     "accelerators": "accelerators that fail, as a count or a share",
-    "boards": "boards that fail, with all on them (hammingmesh, torus), as a count or a share",
+    "boards": "boards that fail, with all on them, of a fabric that has any, as a count or a share",
 }
 # Which cables are drawn from.
 FAILURE_SCOPES = {

@@ -22,7 +22,7 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.electrical_flat import ElectricalFlatConfig
 from rostam_py.models import MODELS, get_spec
 from rostam_py.placement.megatron.placer import MegatronPlacer
-from rostam_py.plan import PLACERS
+from rostam_py.plan import GROUP_KINDS, PLACERS, GroupKind
 from rostam_py.sweep.settings import complete_settings
 
 _MODULE = "rostam_components_of_a_test"
@@ -42,7 +42,17 @@ def twins(monkeypatch):
     module = types.ModuleType(_MODULE)
     module.TwinFabric = TwinFabric
     TwinFabric.__module__ = _MODULE
-    module.TwinPlacer = type("TwinPlacer", (MegatronPlacer,), {"__doc__": "megatron by another name."})
+
+    class TwinPlacer(MegatronPlacer):
+        """megatron whose replicas form groups of a kind of their own."""
+
+        def place(self, graph, machine, global_batch):
+            plan = MegatronPlacer.place(self, graph, machine, global_batch)
+            groups = [dataclasses.replace(g, kind="twin_kind") if g.kind == "dp" else g for g in plan.groups]
+            return dataclasses.replace(plan, groups=tuple(groups))
+
+    module.TwinPlacer = TwinPlacer
+    module.TWIN_KIND = GroupKind("twin-parallel", "#123456", 20)
     module.TwinCost = type("TwinCost", (COST_MODELS.get("roofline"),), {"__doc__": "A roofline by another name."})
     module.TwinCost.Config = dataclasses.make_dataclass(
         "Config", [], bases=(COST_MODELS.get("roofline").Config,), kw_only=True
@@ -53,6 +63,7 @@ def twins(monkeypatch):
     for registry, name, attribute in (
         (FABRICS, "twin_fabric", "TwinFabric"), (PLACERS, "twin_placer", "TwinPlacer"),
         (COST_MODELS, "twin_cost", "TwinCost"), (CURVES, "twin_curve", "TWIN_CURVE"),
+        (GROUP_KINDS, "twin_kind", "TWIN_KIND"),
     ):  # fmt: skip
         monkeypatch.setitem(registry._targets, name, f"{_MODULE}:{attribute}")
     monkeypatch.setitem(MODELS, "twin_model", f"{_MODULE}:build_model")
@@ -63,6 +74,7 @@ def twins(monkeypatch):
 NAMED = {
     "fabric": ("twin_fabric", "fabrics"), "cost": ("twin_cost", "costs"), "model": ("twin_model", "models"),
     "convergence": ("twin_curve", "convergence"), "accelerator": ("twin_accelerator", "accelerators"),
+    "placer": ("twin_placer", "placers"), "group": ("twin_kind", "groups"),
 }  # fmt: skip
 COMMON = [
     "model=twin_model", "fabric=twin_fabric", "fabric.num_accelerators=8", "accelerator=twin_accelerator",
@@ -71,10 +83,16 @@ COMMON = [
 
 
 @pytest.mark.parametrize("key", NAMED)
-def test_a_registered_component_is_listed_and_completed(key, twins, capsys):
+def test_a_registered_component_is_listed(key, twins, capsys):
     name, kind = NAMED[key]
     assert main(["list", kind, "--json"]) == 0
     assert name in [row[key] for row in json.loads(capsys.readouterr().out)[kind]]
+    assert candidates(["list", kind[:-1]]) == [kind]
+
+
+@pytest.mark.parametrize("key", [key for key in NAMED if key not in ("placer", "group")])
+def test_a_registered_component_is_completed(key, twins):
+    name, _ = NAMED[key]
     for command in ("run", "search", "sweep"):
         assert candidates([command, f"{key}=twin"]) == [f"{key}={name}"]
 
@@ -89,15 +107,19 @@ def test_registered_components_run_are_searched_swept_and_reported(twins, tmp_pa
     assert main(["run", *COMMON, batch, placer, "report=true", f"out={tmp_path / 'run'}", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["time_to_accuracy"]["convergence"] == "twin_curve"
+    assert result["breakdown_s"]["twin_kind"] > 0
+    assert "dp" not in {kind for kind, sent in result["bytes_sent"].items() if sent}
     options = ["search.placers=[twin_placer]", "search.num_simulated=1", "search.batches=[3200]"]
     assert main(["search", *COMMON, *options, f"out={tmp_path / 'search'}", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["candidates"][0]["exposed_communication_s"] > 0
     assert found["candidates"][0]["simulated_s"] > 0
     axes = [batch, "strategy.placer=megatron,twin_placer", "sweep.backend=inline", f"out={tmp_path / 'sweep'}"]
     assert main(["sweep", *COMMON, *axes, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["points"]
     assert [row["status"] for row in rows] == ["ok", "ok"]
     assert rows[0]["iteration_time_s"] == rows[1]["iteration_time_s"] == result["iteration_time_s"]
+    assert rows[1]["exposed_twin_kind_s"] == rows[0]["exposed_dp_s"] > 0
     assert main(["sweep", *COMMON, *options, "sweep.mode=search", "sweep.backend=inline", "report=false",
                  f"out={tmp_path / 'searches'}", "--json"]) == 0  # fmt: skip
     assert json.loads(capsys.readouterr().out)["points"][0]["status"] == "ok"
@@ -105,6 +127,7 @@ def test_registered_components_run_are_searched_swept_and_reported(twins, tmp_pa
         assert main(["report", str(tmp_path / folder)]) == 0
         text = (tmp_path / folder / "report.html").read_text()
         assert "twin_fabric" in text
+        assert "twin-parallel" in text
         assert "twin_model" in text
 
 

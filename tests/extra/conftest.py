@@ -1,12 +1,14 @@
 """Python faces of the second core's parts, registered while the tests run, as a user's own package would."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.units import parse_time
@@ -22,7 +24,7 @@ class IslandsConfig(FabricConfig):
     Source: own, tests/csrc/islands.cpp; a small Dragonfly.
     """
 
-    groups: int = 3
+    groups: int = 4
     switches: int = 2
     down: int = 2
 
@@ -30,6 +32,14 @@ class IslandsConfig(FabricConfig):
         FabricConfig.__post_init__(self)
         for name in ("groups", "switches", "down"):
             check_integer(f"fabric.{name}", getattr(self, name), 1)
+
+    @classmethod
+    def resized(cls, parameters: Mapping[str, Any], num_accelerators: int) -> dict[str, Any]:
+        """Return parameters with as many groups as hold the accelerators; their switches are kept."""
+        size = parameters.get("switches", 2) * parameters.get("down", 2)
+        if num_accelerators % size:
+            raise ConfigError(f"num_accelerators is {num_accelerators}; groups hold {size} each")
+        return {**parameters, "groups": num_accelerators // size}
 
     def core_parameters(self) -> dict[str, object]:
         """Return the core's plain arguments in SI units."""

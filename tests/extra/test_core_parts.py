@@ -11,7 +11,7 @@ ALL_REDUCES = [algorithm for collective, algorithm in _core.schedule_names() if 
 
 def islands(**changes):
     """Return 12 accelerators on 3 groups of 2 switches at 100 Gb/s a link."""
-    return rostam.fabric("islands", **{"link_bandwidth": "100 Gb/s", "link_latency": "1 us"} | changes)
+    return rostam.fabric("islands", **{"groups": 3, "link_bandwidth": "100 Gb/s", "link_latency": "1 us"} | changes)
 
 
 def test_parts_are_in_the_lists():

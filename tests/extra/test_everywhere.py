@@ -8,10 +8,7 @@ from rostam_py.cli.completion import candidates
 from rostam_py.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
-USED = [
-    "model=resnet50", "fabric=islands", "fabric.groups=4", "fabric.switches=2", "fabric.down=2", "routing=lowest",
-    "fidelity=unshared",
-]  # fmt: skip
+USED = ["model=resnet50", "fabric=islands", "num_accelerators=16", "routing=lowest", "fidelity=unshared"]
 STAR = ["strategy.algorithms.all_reduce=star"]
 
 
@@ -27,12 +24,24 @@ def test_parts_are_listed(kind, column, name, capsys):
     assert name in [row[column] for row in json.loads(capsys.readouterr().out)[kind]]
 
 
-def test_parts_are_completed():
-    for command in ("run", "search", "sweep"):
-        assert candidates([command, "fabric=isl"]) == ["fabric=islands"]
-        assert candidates([command, "routing=low"]) == ["routing=lowest"]
-        assert candidates([command, "fidelity=uns"]) == ["fidelity=unshared"]
-        assert candidates([command, "strategy.algorithms.all_reduce=st"]) == STAR
+@pytest.mark.parametrize("command", ["run", "search", "sweep"])
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        (["fabric=isl"], ["fabric=islands"]), (["fabric=islands", "fabric.gr"], ["fabric.groups="]),
+        (["routing=low"], ["routing=lowest"]), (["fidelity=uns"], ["fidelity=unshared"]),
+        (["strategy.algorithms.all_reduce=st"], STAR),
+    ],
+)  # fmt: skip
+def test_parts_are_completed(command, typed, found):
+    assert candidates([command, *typed]) == found
+
+
+def test_parts_are_explained(capsys):
+    assert main(["run", "fabric=islands", "--help"]) == 0
+    text = capsys.readouterr().out
+    for words in ("fabric.groups", "accelerators of a switch", "lowest (the minimal path"):
+        assert words in text
 
 
 def test_parts_run_and_are_reported(tmp_path, capsys):
@@ -45,15 +54,50 @@ def test_parts_run_and_are_reported(tmp_path, capsys):
         assert name in text
 
 
-def test_parts_are_swept(tmp_path, capsys):
+def test_parts_are_swept_and_reported(tmp_path, capsys):
     axes = ["routing=lowest,spray", "fidelity=flow,unshared", "strategy.algorithms.all_reduce=ring,star"]
-    used = [one for one in USED if not one.startswith(("routing", "fidelity"))]
-    options = ["global_batch=64", "sweep.backend=inline", f"out={tmp_path}", "--json"]
-    assert main(["sweep", *used, *axes, *options]) == 0
+    axes += ["fabric=islands,electrical_flat", "num_accelerators=16"]
+    options = ["model=resnet50", "global_batch=64", "sweep.backend=inline", f"out={tmp_path}", "--json"]
+    assert main(["sweep", *axes, *options]) == 0
     rows = json.loads(capsys.readouterr().out)["points"]
     assert {row["status"] for row in rows} == {"ok"}
-    assert len(rows) == 8
-    assert len({row["iteration_time_s"] for row in rows}) > 1  # the parts decide something
+    assert len(rows) == 16
+    assert {row["fabric_kind"] for row in rows} == {"islands", "electrical_flat"}
+    for key in ("routing", "fidelity", "strategy.algorithms.all_reduce", "fabric"):
+        others = [k for k in ("routing", "fidelity", "strategy.algorithms.all_reduce", "fabric") if k != key]
+        times: dict[tuple, set] = {}
+        for row in rows:
+            times.setdefault(tuple(row[k] for k in others), set()).add(row["iteration_time_s"])
+        assert max(map(len, times.values())) > 1, f"{key} decides nothing"
+    text = (tmp_path / "report.html").read_text()
+    for name in ("islands", "lowest", "unshared", "star"):
+        assert name in text
+
+
+def test_the_added_fabric_is_swept_over_sizes_and_refuses_others(tmp_path, capsys):
+    options = [
+        "model=resnet50",
+        "global_batch=192",
+        "sweep.backend=inline",
+        "report=false",
+        f"out={tmp_path}",
+        "--json",
+    ]
+    assert main(["sweep", "fabric=islands", "num_accelerators=8,16,24", *options]) == 0
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [int(row["num_accelerators"]) for row in rows] == [8, 16, 24]
+    assert {row["status"] for row in rows} == {"ok"}
+    assert main(["run", "model=resnet50", "fabric=islands", "num_accelerators=10"]) == 2
+    assert "num_accelerators is 10; groups hold 4 each" in capsys.readouterr().err
+
+
+def test_strategies_are_searched_in_a_sweep_of_the_parts(tmp_path, capsys):
+    options = ["sweep.mode=search", "search.num_simulated=1", "search.batches=[64]", "convergence=none"]
+    options += ["sweep.backend=inline", "report=false", f"out={tmp_path}", "--json"]
+    used = [one for one in USED if not one.startswith("routing")]
+    assert main(["sweep", *used, "routing=lowest,hash", *STAR, *options]) == 0
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [row["status"] for row in rows] == ["ok", "ok"]
 
 
 def test_parts_are_searched(tmp_path, capsys):
