@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rostam_py as rostam
-from rostam_py.cli.main import COMMANDS
+from rostam_py.cli.commands import COMMANDS
 
 BANDWIDTH = "2400 Gb/s"
 # By name, so that a case measures the same work whatever the default becomes.

@@ -13,8 +13,6 @@ from rostam_py.errors import ConfigError, UnknownNameError
 
 # Hydra groups: a choice is a whole set of keys, of which single ones can be overridden.
 GROUPS = ("fabric", "cost", "strategy", "experiment")
-# Keys whose value is a registered name.
-NAMED_KEYS = ("model", "accelerator", "convergence", "routing")
 LIST_KINDS = {
     "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
@@ -26,7 +24,6 @@ LIST_KINDS = {
 }  # fmt: skip
 DEFAULT_STRATEGY = "default"
 CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own
-_NO_CURVE = ("none", "null")
 
 
 def group_choices(group: str) -> list[str]:
@@ -86,35 +83,18 @@ def user_folders() -> list[Path]:
     return [folder.resolve() for folder in named]
 
 
-def name_choices(key: str) -> list[str]:
-    """Return the registered names of a key of ``NAMED_KEYS``."""
-    if key == "model":
-        from rostam_py.models import MODELS
-
-        return sorted(MODELS)
-    if key == "accelerator":
-        from rostam_py.costs import ACCELERATORS
-
-        return sorted(ACCELERATORS)
-    if key == "convergence":
-        from rostam_py.convergence import CURVES
-
-        return CURVES.names()
-    from rostam_py.fabrics.routings import routings
-
-    return list(routings())
-
-
 def check_choice(key: str, values: Iterable[str]) -> None:
-    """Refuse a name that does not exist behind a group or a named key; other keys pass.
+    """Refuse a name that does not exist behind a group or a key of names; what sections hold they check themselves.
 
     Raises: UnknownNameError with the nearest name and all choices.
     """
     if key in GROUPS:
         choices = group_choices(key)
-    elif key in NAMED_KEYS:
-        choices = name_choices(key)
     else:
+        from rostam_py.spec.lookup import choices_of
+
+        choices = [] if "." in key else sorted(choices_of(key) or ())
+    if not choices:
         return
     for value in values:
         if value in choices or _passes(key, value):
@@ -148,5 +128,7 @@ def _passes(key: str, value: str) -> bool:
     if key == "model":
         return ".py:" in value
     if key == "convergence":
-        return value in _NO_CURVE
+        from rostam_py.spec.keys import NO_CURVE
+
+        return value in (NO_CURVE, "null")
     return key == "experiment" and value == "null"

@@ -11,7 +11,8 @@ without loading Hydra, keys from Hydra's own completion of the composed configur
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, experiment_command, group_choices, name_choices
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, experiment_command, group_choices
+from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import UnknownNameError
 
 _BASH = r"""# rostam: completion for bash
@@ -74,7 +75,7 @@ _OPTIONS = ("--json", "--help")
 _BOOLEANS = ("false", "true")
 
 
-def completion(arguments: list[str]) -> int:
+def completion(arguments: list[str], as_json: bool = False) -> int:
     """Print a shell's script, or answer its query. Returns the exit status."""
     if arguments[:1] == ["query"]:
         for candidate in candidates(arguments[1:]):
@@ -90,10 +91,9 @@ def completion(arguments: list[str]) -> int:
 def candidates(words: Sequence[str]) -> list[str]:
     """Return what may stand in place of the last word, given those before it ("rostam" left out).
 
-    Cost: some 10 ms for commands, options and names; keys compose the configuration, some 0.4 s.
+    Cost: some 10 ms for commands, options and presets, 0.3 s for other names, whose schema is loaded; keys compose the
+        configuration, some 0.6 s.
     """
-    from rostam_py.cli.main import COMMANDS
-
     words = list(words) or [""]
     *before, word = [one.lstrip("'\"") for one in words]
     if not before:
@@ -102,10 +102,10 @@ def candidates(words: Sequence[str]) -> list[str]:
     if command not in COMMANDS:
         return []
     if word.startswith("-"):
-        return _starting(word, [*COMMANDS[command], *_OPTIONS])
+        return _starting(word, [*COMMANDS[command].options, *_OPTIONS])
     plain: dict[str, Callable[[], Iterable[str]]] = {
-        "list": lambda: LIST_KINDS, "completion": lambda: SCRIPTS, "profile": lambda: name_choices("model"),
-        "help": lambda: COMMANDS,
+        "list": lambda: LIST_KINDS, "completion": lambda: SCRIPTS, "help": lambda: COMMANDS,
+        "profile": lambda: _values_of("model", "profile") or (),
     }  # fmt: skip
     if command == "report" and len(before) == 1:
         return []  # a folder: the shell knows them
@@ -127,10 +127,13 @@ def _override(command: str, before: list[str], word: str) -> list[str]:
             return [f"{key}={done}{comma}{name}" for name in _starting(part, names) if name not in given]
         if value.startswith((".", "/")):
             return [f"{key}={path}" for path in _paths(value)]
-    elif key.startswith("strategy.algorithms."):
-        from rostam_py.collectives.rank_groups import collectives
+    elif "." in key:
+        from rostam_py.cli.schema import command_schema
+        from rostam_py.spec.lookup import inner_keys
 
-        return _starting(word, [f"strategy.algorithms.{name}=" for name in collectives()])
+        section = key.rpartition(".")[0]
+        if inner := inner_keys(section, command_schema(command)):
+            return _starting(word, [f"{section}.{name}=" for name in inner])
     return _keys(command, before, word)
 
 
@@ -149,38 +152,12 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
         return [name for name in group_choices(key) if experiment_command(name) in ("run", command)]
     if key in GROUPS:
         return group_choices(key)
-    if key in NAMED_KEYS:
-        return name_choices(key)
-    if key == "search.placers":
-        from rostam_py.plan import PLACERS
+    from rostam_py.cli.schema import command_schema
+    from rostam_py.spec.lookup import choices_of, is_list
 
-        return [f"[{name}]" for name in PLACERS]
-    if key == "fidelity":
-        from rostam_py.simulation import engines
-
-        return engines()
-    section, _, name = key.rpartition(".")
-    if section == "sweep" and name in ("mode", "backend"):
-        from rostam_py.sweep.options import BACKENDS
-        from rostam_py.sweep.settings import MODES
-
-        return MODES if name == "mode" else BACKENDS
-    if section == "strategy.algorithms":
-        from rostam_py.collectives.rank_groups import algorithm_names
-
-        return ("auto", *algorithm_names(name))
-    return _strategy_values(name) if section == "strategy" else None
-
-
-def _strategy_values(name: str) -> Iterable[str] | None:
-    from rostam_py.costs import PRECISIONS
-    from rostam_py.plan import strategy
-
-    known: dict[str, Iterable[str]] = {
-        "schedule": strategy.SCHEDULES, "recompute": strategy.RECOMPUTE, "window": strategy.WINDOWS,
-        "placer": strategy.PLACERS.names(), "precision": tuple(PRECISIONS), "mapping": ("linear", "random"),
-    }  # fmt: skip
-    return known.get(name)
+    schema = command_schema(command)
+    names = choices_of(key, schema)
+    return [f"[{name}]" for name in names] if names and is_list(key, schema) else names
 
 
 def _keys(command: str, before: list[str], word: str) -> list[str]:

@@ -5,11 +5,12 @@ import copy
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
+from rostam_py.spec.lookup import unit_of
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
@@ -54,7 +55,7 @@ def _sized(config: Any) -> Any:
     schema: Any = OmegaConf.get_type(config.fabric)
     given = {key: value for key, value in written.items() if value != "???"}
     size = check_integer("num_accelerators", config.num_accelerators, 1)
-    for key, value in resize_parameters(name_of_schema(schema), given, size).items():
+    for key, value in resize_parameters(name_of_schema("fabric", schema), given, size).items():
         changed.fabric[key] = value
     return changed
 
@@ -178,28 +179,28 @@ def _check_experiments(command: str, names: list[str]) -> None:
 
 def check_units(config: Any) -> None:
     """Refuse bare numbers where a unit is needed (MODEL A6)."""
-    import dataclasses
-
     from omegaconf import OmegaConf
 
-    from rostam_py.cli.schema import MACHINE_UNITS, STRATEGY_UNITS
-
-    if "fabric" not in config:
-        return
-    schema: Any = OmegaConf.get_type(config.fabric)
-    units = {e.name: e.metadata["unit"] for e in dataclasses.fields(schema) if e.metadata.get("unit")}
-    for node, keys in (("fabric", units), ("strategy", STRATEGY_UNITS), ("machine", MACHINE_UNITS)):
-        for key, unit in keys.items() if node in config else ():
-            check_unit(f"{node}.{key}", None if OmegaConf.is_missing(config[node], key) else config[node][key], unit)
+    written: Any = OmegaConf.to_container(config)
+    for key, value in written.items():
+        check_plain_units(str(key), value)
 
 
-def check_unit(key: str, value: Any, unit: str | None) -> None:
-    """Refuse a bare number other than 0 for a key that takes a "bandwidth", "time" or "size"; None takes anything.
+def check_plain_units(key: str, value: Any) -> None:
+    """Refuse bare numbers other than 0 where a unit is needed, inside mappings and lists too (MODEL A6).
 
     Raises: UnitError.
     """
-    if unit is not None and isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
-        raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            check_plain_units(f"{key}.{name}", inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            check_plain_units(f"{key}[{number}]", inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
+        unit = unit_of(key)
+        if unit is not None:
+            raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
 
 
 def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigError:

@@ -6,10 +6,10 @@ User errors print one line and exit with 2, faults of rostam itself exit with 1.
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from rostam_py import __version__
+from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import DeadlockError, InternalError, RostamError, RostamWarning
 
 _HELP = """rostam: how long a PyTorch model trains on a machine that may not exist yet, and why
@@ -44,13 +44,6 @@ options
   --json      print the result as JSON instead of tables
   --version   print the version
 """
-
-
-# Commands, and the options that each takes besides --json and --help.
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "run": ("--multirun",), "search": (), "sweep": ("--dry-run",), "report": (), "list": (), "profile": (), "demo": (),
-    "completion": (),
-}  # fmt: skip
 
 
 _USUAL = warnings.formatwarning
@@ -94,86 +87,23 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"rostam {__version__}")
         return 0
     command, rest = arguments[0], arguments[1:]
-    handlers = {
-        "run": _run,
-        "search": _search,
-        "sweep": _sweep,
-        "report": _report,
-        "list": _list,
-        "profile": _profile,
-        "demo": _demo,
-        "completion": _completion,
-    }
     if command not in COMMANDS:
         print(f"rostam: error: unknown command {command!r}; commands: {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    handler: Callable[[list[str], bool], int] = handlers[command]
     if command == "completion" and rest[:1] == ["query"]:
-        return handler(rest, False)  # what follows is a line being typed, options and all
+        return COMMANDS[command].run(rest, False)  # what follows is a line being typed, options and all
     wants_help = any(flag in rest for flag in ("-h", "--help"))
     if wants_help:
         from rostam_py.cli.usage import print_usage
 
         print_usage(command, [one for one in rest if not one.startswith("-")])
         return 0
-    options = ("--json", "--help", *COMMANDS[command])
+    options = ("--json", "--help", *COMMANDS[command].options)
     unknown = [flag for flag in rest if flag.startswith("-") and flag not in options]
     if unknown:
         print(f"rostam: error: unknown option {unknown[0]!r}; options: {', '.join(options)}", file=sys.stderr)
         return 2
-    return handler([one for one in rest if one != "--json"], "--json" in rest)
-
-
-def _run(overrides: list[str], as_json: bool) -> int:
-    if "--multirun" in overrides:
-        from rostam_py.cli.multirun import multirun
-
-        return multirun([one for one in overrides if one != "--multirun"], as_json)
-    from rostam_py.cli.run import run
-
-    return run(overrides, as_json)
-
-
-def _search(overrides: list[str], as_json: bool) -> int:
-    from rostam_py.cli.search import search
-
-    return search(overrides, as_json)
-
-
-def _sweep(overrides: list[str], as_json: bool) -> int:
-    from rostam_py.cli.sweep import sweep
-
-    return sweep(overrides, as_json)
-
-
-def _report(arguments: list[str], as_json: bool) -> int:
-    from rostam_py.cli.report import report
-
-    return report(arguments, as_json)
-
-
-def _list(kinds: list[str], as_json: bool) -> int:
-    from rostam_py.cli.listing import list_kinds
-
-    return list_kinds(kinds, as_json)
-
-
-def _profile(arguments: list[str], as_json: bool) -> int:
-    from rostam_py.cli.profile import profile_model
-
-    return profile_model(arguments, as_json)
-
-
-def _completion(arguments: list[str], as_json: bool) -> int:
-    from rostam_py.cli.completion import completion
-
-    return completion(arguments)
-
-
-def _demo(overrides: list[str], as_json: bool) -> int:
-    from rostam_py.cli.demo import demo
-
-    return demo(overrides, as_json)
+    return COMMANDS[command].run([one for one in rest if one != "--json"], "--json" in rest)
 
 
 if __name__ == "__main__":

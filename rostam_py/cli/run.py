@@ -15,11 +15,13 @@ from rostam_py.cli.tables import print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
-from rostam_py.plan import Machine, Plan, Strategy
+from rostam_py.plan import Plan
 from rostam_py.report.sinks.wandb_sink import WandbOptions
 from rostam_py.simulation import RunResult
 from rostam_py.simulation.detail import run_detail, write_detail
-from rostam_py.sweep import settings
+from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
+from rostam_py.spec.keys import MODES
+from rostam_py.spec.settings import Settings, complete_settings
 from rostam_py.sweep.folder import check_folder
 
 # What a saved plan has decided.
@@ -70,14 +72,28 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
 
     Args: progress: called with a line of text at each stage.
     """
-    plan = _planned(config, progress) if config.plan is None else _loaded(config, progress)
+    settings = point_settings("run", config)
+    plan = _planned(settings, progress) if config.plan is None else _loaded(config, progress)
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
-    return simulate(
-        plan, fidelity=config.fidelity, routing=config.routing, seed=config.seed, fold=config.fold,
-        timeline=config.timeline,
-    )  # fmt: skip
+    return simulate(plan, options=simulation_options(settings), timeline=config.timeline)
+
+
+def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:
+    """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
+    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in dataclasses.fields(MODES[mode])}
+    for group in ("fabric", "cost"):
+        given[group] = {"name": name_of(group, getattr(config, group)), **given[group]}
+    return complete_settings({"mode": mode, **given})
+
+
+def _plain(value: Any, entry: Any) -> Any:
+    """Return the fields of a section that a point has of it; other values as they are."""
+    if not dataclasses.is_dataclass(value):
+        return value
+    schema = entry.default_factory if dataclasses.is_dataclass(entry.default_factory) else value
+    return {inner.name: getattr(value, inner.name) for inner in dataclasses.fields(schema)}
 
 
 def _loaded(config: RunConfig, progress: Any) -> Plan:
@@ -99,44 +115,21 @@ def _check_planned(overrides: list[str]) -> None:
             )
 
 
-def _planned(config: RunConfig, progress: Any) -> Plan:
+def _planned(settings: Settings, progress: Any) -> Plan:
     """Return the plan of the configured model, strategy and machine."""
-    machine = build_machine(config)
-    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
-    strategy = settings.build_strategy(fields, machine)
-    progress(f"tracing {config.model}")
+    machine = build_machine(settings)
+    strategy = build_strategy(settings, machine)
+    progress(f"tracing {settings['model']}")
     from rostam_py.tracing import trace
 
-    graph = trace(config.model)
+    graph = trace(settings["model"])
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
-    from rostam_py.placement import place
-
-    batch = settings.default_batch(config.global_batch, strategy)
-    if config.convergence is not None:  # refuse a batch without iterations before simulating it
-        curve = get_curve(config.convergence)
+    if settings["convergence"] is not None:  # refuse a batch without iterations before simulating it
+        curve = get_curve(settings["convergence"])
         notes_for(curve, graph.name)
-        curve.iterations(batch, extrapolate=config.extrapolate)
-    plan: Plan = place(
-        graph, machine, global_batch=batch, strategy=strategy,
-        cost=name_of("cost", config.cost), cost_config=cost_settings(config),
-    )  # fmt: skip
-    return plan
-
-
-def cost_settings(config: RunConfig | SearchConfig) -> dict[str, Any]:
-    """Return what the user set of the cost model: its defaults must not override machine.min_kernel_time."""
-    defaults = type(config.cost)()
-    names = [entry.name for entry in dataclasses.fields(config.cost)]
-    return {k: getattr(config.cost, k) for k in names if getattr(config.cost, k) != getattr(defaults, k)}
-
-
-def build_machine(config: RunConfig | SearchConfig) -> Machine:
-    """Build the fabric, fail what is to fail, and put accelerators on it."""
-    from rostam_py.fabrics.fabric import Fabric
-
-    fabric = Fabric(name_of("fabric", config.fabric), config.fabric)
-    failures, physics = dataclasses.asdict(config.failures), dataclasses.asdict(config.machine)
-    return settings.build_machine(fabric, failures, config.accelerator, physics)
+        batch = default_batch(settings["global_batch"], strategy)
+        curve.iterations(batch, extrapolate=settings["extrapolate"])
+    return place_settings(graph, machine, settings)
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:

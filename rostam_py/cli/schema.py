@@ -1,154 +1,90 @@
 """The schema of every command's configuration: dataclasses, stored in Hydra's ConfigStore.
 
-Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name. Strategy's
-fields are the schema of the group ``strategy``, whose choice "default" they are.
+What is simulated, searched or swept has its keys in ``rostam_py.spec``; here stands what a command does with the
+result. Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name. Strategy
+is the schema of the group ``strategy``, whose choice "default" it is.
 """
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
-
-from rostam_py.checks import check_seed
 from rostam_py.cli.choices import DEFAULT_STRATEGY
-from rostam_py.costs import COST_MODELS
+from rostam_py.costs import ACCELERATORS, COST_MODELS, PRECISIONS
+from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.fabrics import FABRICS
-from rostam_py.fabrics.failures import RandomFailures
-from rostam_py.plan.machine import PHYSICS, Machine
+from rostam_py.models import MODELS
 from rostam_py.plan.strategy import Strategy
+from rostam_py.report.sinks.static import FORMATS
 from rostam_py.report.sinks.wandb_sink import WandbOptions
-
-# Fields that carry a unit on the command line; a fabric's Config marks its own in field metadata.
-STRATEGY_UNITS = {"bucket_size": "size", "quantum": "time"}
-MACHINE_UNITS = {"launch_latency": "time", "min_kernel_time": "time"}
-COST_UNITS = {"ramp_time": "time", "min_kernel_time": "time"}
-
-
-def _machine_schema() -> type:
-    """Return a schema of the machine's settings that are neither its fabric nor its accelerators."""
-    known = {entry.name: entry for entry in dataclasses.fields(Machine)}
-    entries: list[Any] = [
-        (key, float if key not in MACHINE_UNITS else Any, field(default=known[key].default)) for key in PHYSICS
-    ]
-    schema = dataclasses.make_dataclass("MachineConfig", entries, kw_only=True)
-    schema.__doc__ = (
-        "How the machine starts work.\n\nlaunch_latency: before every kernel or collective. min_kernel_time: least"
-        " duration of one. comm_compute_fraction: share of compute that a running collective takes away."
-    )
-    schema.__module__ = __name__  # so that workers can unpickle it
-    return schema
-
-
-MachineConfig = _machine_schema()
-
-
-def _strategy_schema() -> type:
-    """Return Strategy's fields as a schema in which dp may be left open (then it fills the machine)."""
-    entries: list[Any] = []
-    for entry in dataclasses.fields(Strategy):
-        kind = int | None if entry.name == "dp" else entry.type
-        default = None if entry.name == "dp" else entry.default
-        if default is dataclasses.MISSING:
-            entries.append((entry.name, kind, field(default_factory=entry.default_factory)))
-        else:
-            entries.append((entry.name, kind, field(default=default)))
-    schema = dataclasses.make_dataclass("StrategyConfig", entries, kw_only=True)
-    schema.__module__ = __name__  # so that workers can unpickle it
-    return schema
-
-
-StrategyConfig = _strategy_schema()
+from rostam_py.spec.keys import DEFAULT_MODEL, MODES, MixKeys, PointKeys, RunKeys, SearchKeys, SearchOptions
+from rostam_py.sweep.options import SweepOptions
 
 
 @dataclass(kw_only=True)
-class RunConfig:
+class RunConfig(RunKeys):
     """One simulation.
 
-    model: a registered model (rostam list models) or path/to/file.py:ClassName. global_batch: samples an iteration;
-    null takes 8 a replica (8 micro-batches of 1 with a pipeline). num_accelerators: sizes any fabric.
-    accelerator: a data sheet (rostam list accelerators).
-    fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
-    everything drawn at random but failures. fold: simulate devices that must behave alike once. timeline: also write
-    timeline.json. convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well.
-    extrapolate: also outside the curve's measured batches. report: also write report.html; rostam report FOLDER does so
-    later. wandb.enable: send it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the
-    configuration>. save_plan: also write plan.json.gz. plan: simulate a saved plan instead of placing a model.
+    convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. timeline: also write
+    timeline.json. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send it to Weights
+    & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
+    plan.json.gz. plan: simulate a saved plan instead of placing a model.
     """
 
-    model: str = "resnet50"
-    global_batch: int | None = None
-    fabric: Any = MISSING
-    num_accelerators: int | None = None
-    accelerator: str = "a100_80gb"
-    machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
-    cost: Any = MISSING
-    failures: RandomFailures = field(default_factory=RandomFailures)
-    fidelity: str = "flow"
-    routing: str = "spray"
-    seed: int = 0
-    fold: bool = True
     timeline: bool = False
-    convergence: str | None = None
-    extrapolate: bool = False
     report: bool = False
     plan: str | None = None
     save_plan: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
     out: str | None = None
 
-    def __post_init__(self) -> None:
-        check_seed("seed", self.seed)
-
 
 @dataclass(kw_only=True)
-class SearchOptions:
+class ShownSearch(SearchOptions):
     """What a search considers and shows.
 
-    num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
-    the powers of two that the curve measured. placers: of those that strategy.placer may be; null takes all.
-    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit. show: rows of the table.
+    show: rows of the table.
     """
 
-    num_simulated: int = 8
-    batches: list[int] | None = None
-    placers: list[str] | None = None
-    max_circuit_degree: int | None = None
     show: int = 16
 
 
 @dataclass(kw_only=True)
-class SearchConfig:
+class SearchConfig(SearchKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    model: a registered model (rostam list models) or path/to/file.py:ClassName. num_accelerators: sizes any fabric.
-    accelerator: a data sheet (rostam list accelerators). convergence: a curve (rostam list convergence); null takes the
-    model's own, none minimises time a sample over search.batches. extrapolate: also outside the curve's measured
-    batches. strategy: precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
-    fidelity: the engine (rostam list fidelities). routing: how paths are chosen (rostam list routings). seed: of
-    everything drawn at random but failures.
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
     """
 
-    model: str = "resnet50"
-    fabric: Any = MISSING
-    num_accelerators: int | None = None
-    accelerator: str = "a100_80gb"
-    machine: MachineConfig = field(default_factory=MachineConfig)  # type: ignore[valid-type]
-    convergence: str | None = None
-    extrapolate: bool = False
-    search: SearchOptions = field(default_factory=SearchOptions)
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)  # type: ignore[valid-type]
-    cost: Any = MISSING
-    failures: RandomFailures = field(default_factory=RandomFailures)
-    fidelity: str = "flow"
-    routing: str = "spray"
-    seed: int = 0
+    search: ShownSearch = field(default_factory=ShownSearch)
     out: str | None = None
 
-    def __post_init__(self) -> None:
-        check_seed("seed", self.seed)
+
+@dataclass(kw_only=True)
+class SweepSection(SweepOptions):
+    """Axes and execution.
+
+    mode: run (simulate the strategy), search (find the best one) or mix (jobs that share the fabric). grid: axes as
+    {key: [values]}. rows: one axis of cases that set several keys at once, [{label: A, fabric: tree_64}, ...].
+    """
+
+    mode: str = field(default=next(iter(MODES)), metadata={"choices": MODES})
+    grid: dict[str, Any] = field(default_factory=dict)
+    rows: list[Any] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class SweepConfig(RunKeys, SearchKeys, MixKeys, PointKeys):
+    """Many points: every combination of the axes, in parallel, into one table and a report. An axis is any key with
+    several values: model=a,b 'seed=range(0,8)' fabric=tree_64,torus_8x8. Finished points are kept: the same command
+    goes on after a kill. --dry-run counts points and estimates the time.
+
+    report: write report.html. out: folder; null takes runs/sweep-<models>-<hash>.
+    """
+
+    sweep: SweepSection = field(default_factory=SweepSection)
+    report: bool = True
+    wandb: WandbOptions = field(default_factory=WandbOptions)
+    out: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -161,12 +97,12 @@ class ProfileConfig:
     takes <model>.costs.json.
     """
 
-    model: str = "resnet50"
+    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
     batches: list[int] = field(default_factory=lambda: [2, 8])
     device: str = "auto"
     threads: int = 0
-    optimizer: str | None = None
-    precision: str = "fp32"
+    optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
+    precision: str = field(default="fp32", metadata={"choices": PRECISIONS})
     date: str = ""
     out: str | None = None
 
@@ -183,8 +119,8 @@ class DemoConfig:
 
     short: bool = False
     num_accelerators: int = 256
-    accelerator: str = "v100_32gb"
-    precision: str | None = None
+    accelerator: str = field(default="v100_32gb", metadata={"choices": ACCELERATORS})
+    precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     bandwidths: list[str] = field(
         default_factory=lambda: ["400 Gb/s", "800 Gb/s", "1600 Gb/s", "3200 Gb/s", "8000 Gb/s"]
     )
@@ -199,21 +135,18 @@ class ReportConfig:
     formats: pdf, svg: also write figures/NAME.FORMAT beside the page. out: the page; null takes report.html in DIR.
     """
 
-    formats: list[str] = field(default_factory=list)
+    formats: list[str] = field(default_factory=list, metadata={"choices": FORMATS})
     out: str | None = None
 
 
-COMMAND_SCHEMAS = {
-    "run": RunConfig, "search": SearchConfig, "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig,
+COMMAND_SCHEMAS: dict[str, type] = {
+    "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "profile": ProfileConfig, "demo": DemoConfig,
+    "report": ReportConfig,
 }  # fmt: skip
 
 
 def command_schema(command: str) -> type | None:
     """Return the schema of a command's configuration, None for a command without one."""
-    if command == "sweep":  # it builds on this file
-        from rostam_py.cli.sweep_schema import SweepConfig
-
-        return SweepConfig
     return COMMAND_SCHEMAS.get(command)
 
 
@@ -221,32 +154,27 @@ def store_schemas() -> None:
     """Fill Hydra's ConfigStore from the registries."""
     from hydra.core.config_store import ConfigStore
 
-    from rostam_py.cli.sweep_schema import SweepConfig
-
     store = ConfigStore.instance()
     names = {group: {one.removesuffix(".yaml") for one in store.repo.get(group, ())} for group in ("fabric", "cost")}
     if names["fabric"].issuperset(FABRICS) and names["cost"].issuperset(COST_MODELS) and "strategy" in store.repo:
         return  # storing again takes a fifth of composing
-    store.store(name="run_schema", node=RunConfig)
-    store.store(name="sweep_schema", node=SweepConfig)
-    store.store(name="search_schema", node=SearchConfig)
-    store.store(name="profile", node=ProfileConfig)
-    store.store(name="demo", node=DemoConfig)
-    store.store(name="report", node=ReportConfig)
+    for command, schema in COMMAND_SCHEMAS.items():
+        # Commands with groups have a primary configuration of their own, which chooses of each.
+        store.store(name=f"{command}_schema" if hasattr(schema, "fabric") else command, node=schema)
     for name in FABRICS:
         store.store(group="fabric", name=name, node=FABRICS.get(name))
     for name in COST_MODELS:
         store.store(group="cost", name=name, node=COST_MODELS.get(name).Config)
-    store.store(group="strategy", name=DEFAULT_STRATEGY, node=StrategyConfig)
+    store.store(group="strategy", name=DEFAULT_STRATEGY, node=Strategy)
 
 
 def name_of(kind: str, config: Any) -> str:
     """Return the registered name of a composed fabric or cost Config."""
+    return name_of_schema(kind, type(config))
+
+
+def name_of_schema(kind: str, schema: Any) -> str:
+    """Return the name under which a fabric's or cost model's Config is registered."""
     if kind == "fabric":
-        return name_of_schema(type(config))
-    return next(name for name in COST_MODELS if COST_MODELS.get(name).Config is type(config))
-
-
-def name_of_schema(schema: type) -> str:
-    """Return the name under which a fabric's Config is registered."""
-    return next(name for name in FABRICS if FABRICS.get(name) is schema)
+        return next(name for name in FABRICS if FABRICS.get(name) is schema)
+    return next(name for name in COST_MODELS if COST_MODELS.get(name).Config is schema)

@@ -1,6 +1,5 @@
 """``rostam search``: one machine in; ranked strategies and batches out, as table, JSON and search.json."""
 
-import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -13,14 +12,14 @@ from rich.table import Table
 
 from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
-from rostam_py.cli.run import build_machine, cost_settings
+from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
 from rostam_py.convergence import get_curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
-from rostam_py.searching.candidates import check_placers
-from rostam_py.sweep.settings import NO_CURVE, SEARCHED, curve_of
+from rostam_py.spec.build import build_machine, cost_arguments
+from rostam_py.spec.keys import NO_CURVE
 from rostam_py.units import format_size, format_time
 
 
@@ -45,25 +44,23 @@ def search(overrides: list[str], as_json: bool) -> int:
 
 
 def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
-    curve = curve_of(config.model, config.convergence, config.search.batches, config.extrapolate)
-    if curve is not None and curve != NO_CURVE and config.model in MODELS:
+    settings = point_settings("search", config)
+    curve, options = settings["convergence"], settings["search"]
+    if curve != NO_CURVE and config.model in MODELS:
         notes_for(get_curve(curve), config.model)  # a curve that does not fit is refused before tracing
-    placers = check_placers(config.search.placers, "search.placers")
-    machine = build_machine(config)
-    fields = {entry.name: getattr(config.strategy, entry.name) for entry in dataclasses.fields(Strategy)}
-    base = Strategy(**(fields | SEARCHED))
+    machine = build_machine(settings)
     progress(f"tracing {config.model}", 0, None)
     from rostam_py.tracing import trace
 
     searcher = Searcher(
-        trace(config.model), base=base, placers=placers, cost=name_of("cost", config.cost),
-        cost_config=cost_settings(config), routing=config.routing, fidelity=config.fidelity, seed=config.seed,
+        trace(config.model), base=Strategy(**settings["strategy"]), placers=options["placers"],
+        routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
+        controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=None if curve == NO_CURVE else curve, batches=config.search.batches,
-        extrapolate=config.extrapolate,
-        max_circuit_degree=config.search.max_circuit_degree, num_simulated=config.search.num_simulated,
-        progress=progress,
+        machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"],
+        extrapolate=config.extrapolate, max_circuit_degree=options["max_circuit_degree"],
+        num_simulated=options["num_simulated"], progress=progress,
     )  # fmt: skip
 
 

@@ -1,8 +1,6 @@
 """Axes of ``rostam sweep``: Hydra's sweep grammar and sweep.grid, sweep.rows turned into axes of resolved values."""
 
 import dataclasses
-import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,21 +12,19 @@ from rostam_py.cli.choices import GROUPS, check_choice, group_choices
 from rostam_py.cli.compose import (
     as_hydra_wants,
     check_overrides,
-    check_unit,
+    check_plain_units,
     check_units,
     chosen,
     composed,
     explaining,
 )
-from rostam_py.cli.schema import COST_UNITS, MACHINE_UNITS, STRATEGY_UNITS
-from rostam_py.cli.sweep_schema import JobConfig, SweepSection
-from rostam_py.costs import COST_MODELS
+from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics import FABRICS
 from rostam_py.report.sinks.wandb_sink import WandbOptions
+from rostam_py.spec.keys import JobKeys
+from rostam_py.spec.settings import complete_jobs
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.axis_checks import check_clashes
-from rostam_py.sweep.settings import complete_jobs
 
 _COMMAND = "sweep"
 _RESOLVED = ("fabric", "cost", "strategy")  # groups that an axis may run over
@@ -37,8 +33,6 @@ _NOT_SETTINGS = ("sweep", "report", "wandb", "out")
 _GRID = "sweep.grid"
 _HERE = "the command line"
 _MODE = "sweep.mode"  # a point's "mode"
-_MIX_UNITS = {"arrival_window": "time"}
-_JOB_UNITS = {"start": "time"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,6 @@ def read_command(overrides: list[str]) -> SweepCommand:
         section: Any = OmegaConf.to_object(config.sweep)
         wandb: Any = OmegaConf.to_object(config.wandb)
     settings = _settings(config, plain)
-    _check_plain_units("mix", settings["mix"])
     _check_jobs(settings["jobs"])
     axes = _read_axes(overrides, plain, section)
     for axis in axes:
@@ -130,9 +123,8 @@ def _check_jobs(jobs: list[Any]) -> None:
         where = f"jobs[{number}]"
         if not isinstance(job, Mapping):
             continue  # complete_jobs says what it must be
-        _check_plain_units(where, job)
         try:
-            OmegaConf.merge(OmegaConf.structured(JobConfig), job)
+            OmegaConf.merge(OmegaConf.structured(JobKeys), job)
         except ConfigKeyError as error:
             inner = ".".join([where, *str(error.full_key).split(".")[:-1]])
             schema: Any = error.object_type
@@ -163,17 +155,12 @@ def _settings(config: Any, plain: Sequence[str]) -> dict[str, Any]:
     settings = {key: _without_missing(config[key]) for key in config if key not in (*_NOT_SETTINGS, "fabric", "cost")}
     for group in ("fabric", "cost"):
         settings[group] = _named(group, config[group])
-    del settings["search"]["show"]
     return settings | {"mode": config.sweep.mode, "fabric_label": chosen(_COMMAND, list(plain), "fabric")}
 
 
 def _named(group: str, node: Any) -> dict[str, Any]:
     """Return the fields of a group's choice with its registered name; what is missing may yet come from an axis."""
-    registry = {"fabric": FABRICS, "cost": COST_MODELS}[group]
-    schema = OmegaConf.get_type(node)
-    name = next(
-        one for one in registry if (registry.get(one) if group == "fabric" else registry.get(one).Config) is schema
-    )
+    name = name_of_schema(group, OmegaConf.get_type(node))
     return {"name": name, **_without_missing(node)}
 
 
@@ -210,7 +197,7 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
 
     What the command line says of a group's keys holds for each choice of it.
     """
-    _check_plain_units(key, value)
+    check_plain_units(key, value)
     if isinstance(value, str):
         check_choice(key, [value])
     if key not in _RESOLVED or not isinstance(value, str):
@@ -220,32 +207,3 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
         node = composed(_COMMAND, tuple(overrides))[key]
         data = _without_missing(node) if key == "strategy" else _named(key, node)
         return Value(value, data, is_preset=True)
-
-
-def _check_plain_units(key: str, value: Any) -> None:
-    """Refuse bare numbers where a unit is needed, inside mappings and lists too (MODEL A6)."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            _check_plain_units(f"{key}.{name}", inner)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            _check_plain_units(f"{key}[{number}]", inner)
-    else:
-        check_unit(key, value, _unit_of(key))
-
-
-def _unit_of(key: str) -> str | None:
-    """Return what a key is measured in: "bandwidth", "time", "size", None for one without a unit."""
-    section, _, name = re.sub(r"^jobs(\.\d+|\[\d+\])", "job", key).rpartition(".")
-    tables = {
-        "strategy": STRATEGY_UNITS, "job.strategy": STRATEGY_UNITS, "cost": COST_UNITS, "job": _JOB_UNITS,
-        "mix": _MIX_UNITS, "machine": MACHINE_UNITS,
-    }  # fmt: skip
-    return _fabric_units().get(name) if section == "fabric" else tables.get(section, {}).get(name)
-
-
-@functools.cache
-def _fabric_units() -> dict[str, str]:
-    schemas = [FABRICS.get(name) for name in FABRICS]
-    entries = [entry for schema in schemas for entry in dataclasses.fields(schema)]
-    return {entry.name: entry.metadata["unit"] for entry in entries if entry.metadata.get("unit")}

@@ -101,7 +101,7 @@ def meanings(schema: Any) -> dict[str, str]:
 
 
 def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
-    what = meanings(_documented(schema))
+    what = meanings(schema)
     given = preset_values("strategy", chosen["strategy"]) if prefix == "strategy." else {}
     for entry in dataclasses.fields(schema):
         default = entry.default
@@ -117,14 +117,6 @@ def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
             _print_fields(type(default), f"{key}.", chosen)
         elif key not in chosen:
             _print_entry(f"{key}={given.get(entry.name, _shown(default))}", what.get(entry.name, ""))
-
-
-def _documented(schema: Any) -> Any:
-    """Return the class that documents a schema's fields: Strategy for the schema made from it."""
-    from rostam_py.cli.schema import StrategyConfig
-    from rostam_py.plan.strategy import Strategy
-
-    return Strategy if schema is StrategyConfig else schema
 
 
 def _print_groups(chosen: dict[str, str]) -> None:

@@ -84,8 +84,8 @@ class RooflineCost:
         """
 
         # Text, so that a bare number of the command line stays text without a unit, which is refused.
-        min_kernel_time: str = "1 us"
-        ramp_time: str = RAMP_TIME
+        min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
+        ramp_time: str = field(default=RAMP_TIME, metadata={"unit": "time"})
         compute_efficiency: Any = field(default_factory=dict)
         memory_efficiency: Any = field(default_factory=dict)
 

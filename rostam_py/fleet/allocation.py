@@ -1,6 +1,7 @@
 """Allocation: which accelerators each job of a mix gets; hosts are never shared."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,7 @@ def allocate(
         left out. "linear" hands hosts out by number, "random" in a seeded random order, jobs first to last.
     Raises: ConfigError for unknown names or accelerators; DegreeError where jobs overlap or do not fit.
     """
-    if allocation not in ALLOCATIONS:
-        raise ConfigError(f"mix.allocation is {allocation!r}; it must be one of: {', '.join(ALLOCATIONS)}")
+    check_allocation(allocation)
     if isinstance(host_size, bool) or not isinstance(host_size, int) or not 1 <= host_size <= machine.num_accelerators:
         raise ConfigError(
             f"mix.host_size is {host_size!r}; it must be an integer from 1 to the machine's"
@@ -46,6 +46,12 @@ def allocate(
             fixed = tuple(ids[: job.num_accelerators])
         given.append(fixed)
     return given
+
+
+def check_allocation(allocation: Any) -> None:
+    """Raise ConfigError unless it is one of ALLOCATIONS."""
+    if allocation not in ALLOCATIONS:
+        raise ConfigError(f"mix.allocation is {allocation!r}; it must be one of: {', '.join(ALLOCATIONS)}")
 
 
 def _num_hosts(job: Job, host_size: int) -> int:

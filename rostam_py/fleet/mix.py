@@ -68,6 +68,7 @@ def simulate_mix(
     seed: int = 0,
     num_iterations: int = 3,
     baselines: bool | Baselines = True,
+    controllers: Sequence[Any] = (),
     timeline: bool | Sequence[int] = False,
 ) -> MixResult:
     """Simulate jobs that share a machine's fabric, and each of them alone.
@@ -86,7 +87,8 @@ def simulate_mix(
         routing: "hash" (one path a connection, as ECMP) or "spray". seed: of the hash and of circuits.
         num_iterations: >= 1.
         baselines: False leaves alone_s and ideal_s out; a ``Baselines`` keeps and reuses what it holds.
-        timeline: as in ``simulate``, of the mix. options: SimulationOptions; keywords go first.
+        controllers: as in ``simulate``, of the mix; a job alone is without them. timeline: as in ``simulate``, of the
+        mix. options: SimulationOptions; keywords go first.
     Returns: outcome and RunResult of every job, in order.
     Raises: ConfigError for bad arguments or plans of another machine; DegreeError for jobs that overlap or ask for
         too much; what ``simulate`` raises.
@@ -100,7 +102,7 @@ def simulate_mix(
     placed = _placed(jobs, machine, plans, start_times)
     results = simulate(
         [one.plan for one in placed], routing=routing, seed=seed, start_times=[one.start_s for one in placed],
-        min_iterations=num_iterations, max_iterations=num_iterations, timeline=timeline,
+        min_iterations=num_iterations, max_iterations=num_iterations, controllers=controllers, timeline=timeline,
     )  # fmt: skip
     known = Baselines() if baselines is True else baselines or None
     outcomes = []

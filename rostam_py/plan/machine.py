@@ -29,8 +29,8 @@ class Machine:
     fabric: Any
     accelerator: Accelerator | str = "a100_80gb"
     slow: dict[int, float] = field(default_factory=dict)
-    launch_latency: str | float = "1 us"
-    min_kernel_time: str | float = "1 us"
+    launch_latency: str | float = field(default="1 us", metadata={"unit": "time"})
+    min_kernel_time: str | float = field(default="1 us", metadata={"unit": "time"})
     comm_compute_fraction: float = 0.0
 
     def __post_init__(self) -> None:

@@ -7,12 +7,13 @@ Example:
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rostam_py.checks import check_integers, check_seed
-from rostam_py.costs.optimizers import get_optimizer
-from rostam_py.costs.precision import get_precision
+from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
+from rostam_py.costs.precision import PRECISIONS, get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.html import html_pairs
 from rostam_py.plan.machine import PHYSICS
@@ -23,12 +24,27 @@ AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 RECOMPUTE = ("none", "selective", "full")
+MAPPINGS = ("linear", "random")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
 PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
 
 
+def _collectives() -> list[str]:
+    from rostam_py.collectives.rank_groups import collectives  # loads the core
+
+    return list(collectives())
+
+
+def _algorithms(collective: str) -> tuple[str, ...]:
+    from rostam_py.collectives.rank_groups import algorithm_names  # loads the core
+
+    return ("auto", *algorithm_names(collective))
+
+
+# Field metadata, of every schema: "unit" of what carries one as text; "choices", the names that a field takes, a
+# container or what returns one; of a mapping "keys", too, and then "choices" takes the key.
 @dataclass(kw_only=True, slots=True)
 class Strategy:
     """Degrees, schedule and numerics of one training job.
@@ -61,23 +77,23 @@ class Strategy:
     pp: int = 1
     mp: int = 1
     micro_batch: int | None = None
-    schedule: str = "1f1b"
-    bucket_size: Any = "25 MB"
-    precision: str | None = None
-    optimizer: str | None = None
-    recompute: str = "none"
+    schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
+    bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
+    precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
+    optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
+    recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     asynchronous_tp: bool = True
     shard: int = 0
-    placer: str = "megatron"
-    quantum: Any = "10 us"
+    placer: str = field(default="megatron", metadata={"choices": PLACERS})
+    quantum: Any = field(default="10 us", metadata={"unit": "time"})
     max_circuit_degree: int | None = None
-    window: str = "symmetric"
+    window: str = field(default="symmetric", metadata={"choices": WINDOWS})
     rank_order: str = "tp,pp,dp"
-    mapping: Any = "linear"
+    mapping: Any = field(default="linear", metadata={"choices": MAPPINGS})
     mapping_seed: int = 0
     allow_idle: bool = False
     accelerators: list[int] | None = None
-    algorithms: dict[str, str] = field(default_factory=dict)
+    algorithms: dict[str, str] = field(default_factory=dict, metadata={"keys": _collectives, "choices": _algorithms})
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
@@ -129,18 +145,19 @@ class Strategy:
                 )
 
     def _check_algorithms(self) -> None:
-        if not self.algorithms:
-            return
-        from rostam_py.collectives.rank_groups import algorithm_names, collectives  # loads the core
-
+        if not isinstance(self.algorithms, Mapping):
+            raise ConfigError(
+                f"strategy.algorithms is {self.algorithms!r}; it must be a mapping of collectives to algorithms, for"
+                " example strategy.algorithms.all_reduce=ring"
+            )
         for name, algorithm in self.algorithms.items():
-            _check_choice("algorithms key", name, tuple(collectives()))
-            _check_choice(f"algorithms.{name}", algorithm, ("auto", *algorithm_names(name)))
+            _check_choice("algorithms key", name, tuple(_collectives()))
+            _check_choice(f"algorithms.{name}", algorithm, _algorithms(name))
 
     def _check_mapping(self) -> None:
         check_seed("strategy.mapping_seed", self.mapping_seed)
         if isinstance(self.mapping, str):
-            if self.mapping not in ("linear", "random") and random_seed(self.mapping) is None:
+            if self.mapping not in MAPPINGS and random_seed(self.mapping) is None:
                 raise ConfigError(
                     f"strategy.mapping is {self.mapping!r}; it must be linear, random (its seed is"
                     " strategy.mapping_seed) or a list with the accelerator of every rank"

@@ -23,10 +23,10 @@ from rostam_py.report.sweep.figures import sweep_sections
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.report.sweep.reading import has_values
+from rostam_py.spec.keys import MODES
 from rostam_py.units import format_bandwidth, format_size, format_time
 
 _MOST_LABELS = 12
-_MODES = {"run": "simulations", "search": "searches for the best strategy", "mix": "mixes of jobs"}
 
 
 def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:
@@ -95,8 +95,9 @@ def sweep_page(data: SweepData) -> Page:
     if len(data.table) < data.manifest["num_points"]:
         facts["points"] += f", of {data.manifest['num_points']:,}: the sweep has not ended"
     facts["versions"] = f"simulated by rostam {data.manifest.get('rostam_version', '?')}, drawn by {__version__}"
+    words = MODES[data.mode].WORDS  # type: ignore[attr-defined]
     return Page(
-        title=data.title, kicker=f"A sweep of {len(data.table):,} {_MODES[data.mode]}", headline=sweep_headline(data),
+        title=data.title, kicker=f"A sweep of {len(data.table):,} {words}", headline=sweep_headline(data),
         facts=facts, sections=_unique(sections), settings=data.manifest.get("base") or {}, table=points_table(data),
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ def search(
     routing: str = "spray",
     fidelity: str = "flow",
     seed: int = 0,
+    controllers: Sequence[Any] = (),
 ) -> SearchResult:
     """Find the strategy and global batch with the least time-to-accuracy, or time per sample without a curve.
 
@@ -41,7 +42,8 @@ def search(
         these only. base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
         where memory needs it.
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
-        did not measure. cost, cost_config: as ``place``; routing, fidelity, seed, options: as ``simulate``.
+        did not measure. cost, cost_config: as ``place``; routing, fidelity, seed, controllers, options: as
+        ``simulate``.
     Returns: candidates, best first; estimate and simulation of each, and why others were refused.
     Raises: ConfigError where nothing fits, neither batches nor a curve are given, or the curve's samples are not the
         model's.
@@ -51,7 +53,7 @@ def search(
     """
     searcher = Searcher(
         graph, base=base, placers=placers, cost=cost, cost_config=cost_config, routing=routing, fidelity=fidelity,
-        seed=seed,
+        seed=seed, controllers=controllers,
     )  # fmt: skip
     return searcher.search(
         machine, convergence=convergence, batches=batches, strategies=strategies,

@@ -26,6 +26,7 @@ from rostam_py.searching.candidates import (
 )
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.simulation import simulate
+from rostam_py.simulation.controllers import check_controllers
 from rostam_py.units import format_size
 
 # Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
@@ -68,7 +69,7 @@ class Searcher:
 
     Args: base: precision, optimizer, recompute, algorithms and all else but the degrees, which are searched.
         placers: registered names; None takes all. cost, cost_config: as ``place`` takes them.
-        routing, seed, fidelity: as ``simulate`` takes them.
+        routing, seed, fidelity, controllers: as ``simulate`` takes them; estimates know nothing of controllers.
     Raises: ConfigError for an unknown placer.
     """
 
@@ -83,12 +84,14 @@ class Searcher:
         routing: str = "spray",
         fidelity: str = "flow",
         seed: int = 0,
+        controllers: Sequence[Any] = (),
     ) -> None:
         self.graph = graph
         self.base = Strategy() if base is None else base
         self.placers = check_placers(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
+        self.controllers = check_controllers(controllers)
         self._placed: dict[Any, _Placed] = {}
         self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
@@ -382,7 +385,10 @@ class Searcher:
         plan = candidate.plan
         if plan is None:
             return candidate
-        result = simulate(plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed)
+        result = simulate(
+            plan, fidelity=self.fidelity, routing=self.routing, seed=self.seed,
+            controllers=self.controllers,
+        )  # fmt: skip
         exposed = sum(result.exposed.values())
         return replace(candidate, simulated_s=result.iteration_time_s, exposed_s=exposed, result=result)
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rostam_py import _core
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, UnknownNameError
 
+_SHAPES = "a name, (name, parameters) or {name: NAME, PARAMETER: VALUE}"
 Controllers = list[tuple[str, dict[str, Any]]]
 
 
@@ -21,24 +22,28 @@ def controllers() -> dict[str, str]:
 def check_controllers(given: Sequence[Any]) -> Controllers:
     """Return (name, parameters) of each, lists of numbers or text; a bare name stands for one without parameters.
 
+    Args: given: names, (name, parameters) or {"name": name, parameters}, as configurations write it.
+
     Raises: ConfigError for another shape, or a name that is not registered. The core checks the parameters.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ConfigError(f"controllers is {given!r}; it must be a list of names or (name, parameters)")
+        raise ConfigError(f"controllers is {given!r}; it must be a list, each entry {_SHAPES}")
     found: Controllers = []
     known = controllers()
     for entry in given:
         name, parameters = (entry, {}) if isinstance(entry, str) else _pair(entry)
         if name not in known:
-            raise ConfigError(f"controllers names {name!r}; registered: {', '.join(known)}")
+            raise UnknownNameError(f"controllers names {name!r}; registered: {', '.join(known)}")
         found.append((name, {str(key): _plain(name, key, value) for key, value in parameters.items()}))
     return found
 
 
 def _pair(entry: Any) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+        return entry["name"], {key: value for key, value in entry.items() if key != "name"}
     is_pair = isinstance(entry, Sequence) and len(entry) == 2
     if not is_pair or not isinstance(entry[0], str) or not isinstance(entry[1], Mapping):
-        raise ConfigError(f"controllers holds {entry!r}; each must be a name or (name, parameters)")
+        raise ConfigError(f"controllers holds {entry!r}; each must be {_SHAPES}")
     return entry[0], entry[1]
 
 

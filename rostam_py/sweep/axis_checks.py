@@ -13,8 +13,9 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.spec.keys import MODES
+from rostam_py.spec.settings import Settings, is_read, is_setting, keys_read
 from rostam_py.sweep.axes import CASE, Axis, Value, changes_of
-from rostam_py.sweep.settings import MODES, Settings, is_read, is_setting, keys_read
 
 _MODE = "mode"
 _SIZE = "num_accelerators"
@@ -130,7 +131,7 @@ def check_modes(base: Mapping[str, Any], axes: Sequence[Axis]) -> None:
 
 def _modes(base: Mapping[str, Any], axes: Sequence[Axis]) -> list[str]:
     """Return the modes that a base and axes give points."""
-    own = str(base.get(_MODE, MODES[0]))
+    own = str(base.get(_MODE, next(iter(MODES))))
     for axis in axes:
         given = [changes_of(axis, value).get(_MODE) for value in axis.values]
         if any(given):

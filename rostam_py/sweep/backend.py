@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
+from rostam_py.spec.settings import Settings
 from rostam_py.sweep.evaluate import Evaluator
 from rostam_py.sweep.identity import code_version
-from rostam_py.sweep.settings import Settings
 from rostam_py.sweep.store import has_point, write_point
 
 TOKEN_FILE = ".sweep"

@@ -14,7 +14,8 @@ from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.simulation import RunResult
-from rostam_py.sweep.settings import NO_CURVE, Settings
+from rostam_py.spec.keys import NO_CURVE
+from rostam_py.spec.settings import Settings
 
 # name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
 _BEFORE_EXPOSED: dict[str, str] = {

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rostam_py.spec.settings import Settings
 from rostam_py.sweep.backend import Backend, Batch, Finished, Outcome
 from rostam_py.sweep.columns import settings_row
 from rostam_py.sweep.points import Point
-from rostam_py.sweep.settings import Settings
 from rostam_py.sweep.store import WORKER_LOST, Store, has_point, write_point
 
 # Long enough that a task's overhead (1 to 5 ms) vanishes, short enough that little is lost, and progress moves.

@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.errors import DeadlockError, InternalError, RostamError
-from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
-from rostam_py.placement import place
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
-from rostam_py.sweep.columns import failed_columns, mix_row, network_usd, plan_row, result_row, settings_row
-from rostam_py.sweep.settings import (
-    NO_CURVE,
-    Settings,
+from rostam_py.spec.build import (
     build_machine,
     build_strategy,
-    complete_settings,
+    cost_arguments,
     default_batch,
+    place_settings,
+    simulation_options,
 )
+from rostam_py.spec.keys import NO_CURVE
+from rostam_py.spec.settings import Settings, complete_settings
+from rostam_py.sweep.columns import failed_columns, mix_row, network_usd, plan_row, result_row, settings_row
 from rostam_py.units import parse_time
 
 GraphLoader = Callable[[str], OperatorGraph]
@@ -117,43 +117,36 @@ class Evaluator:
         return self._graphs[model]
 
     def _simulate(self, site: _Site, settings: Settings) -> RunResult:
-        plan = self._plan(site.machine, settings)
-        return simulate(
-            plan, fidelity=settings["fidelity"], routing=settings["routing"], seed=settings["seed"],
-            fold=settings["fold"],
-        )  # fmt: skip
+        return simulate(self._plan(site.machine, settings), options=simulation_options(settings))
 
     def _plan(self, machine: Machine, settings: Settings) -> Plan:
         """Return the plan on a machine; one whose placer does not read the fabric serves all of a size."""
-        strategy = build_strategy(settings["strategy"], machine)
+        strategy = build_strategy(settings, machine)
         batch = default_batch(settings["global_batch"], strategy)
-        cost = {key: value for key, value in settings["cost"].items() if key != "name"}
-        arguments: dict[str, Any] = {
-            "global_batch": batch, "strategy": strategy, "cost": settings["cost"]["name"], "cost_config": cost,
-        }  # fmt: skip
         graph = self._graph(settings["model"])
         if PLACERS.get(strategy.placer).reads_fabric:
-            return place(graph, machine, **arguments)
+            return place_settings(graph, machine, settings)
         size = [machine.num_accelerators, machine.healthy_accelerators]
         parts = [settings["model"], settings["strategy"], batch, settings["cost"], settings["accelerator"]]
         parts += [settings["machine"], size]
-        plan: Plan = self._plans.get(json.dumps(parts, sort_keys=True), lambda: place(graph, machine, **arguments))
+        plan: Plan = self._plans.get(
+            json.dumps(parts, sort_keys=True), lambda: place_settings(graph, machine, settings)
+        )
         return plan if plan.machine is machine else plan.on(machine)
 
     def _run_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
         return result_row(self._simulate(site, settings), settings, site.network_usd)
 
     def _searcher(self, settings: Settings) -> Searcher:
-        keys = ("model", "strategy", "cost", "routing", "fidelity", "seed")
+        keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")
         options = settings["search"]
         key = json.dumps([*(settings[name] for name in keys), options["placers"]], sort_keys=True)
-        cost = {name: value for name, value in settings["cost"].items() if name != "name"}
         return self._searchers.get(
             key,
             lambda: Searcher(
                 self._graph(settings["model"]), base=Strategy(**settings["strategy"]), placers=options["placers"],
-                cost=settings["cost"]["name"], cost_config=cost, routing=settings["routing"],
-                fidelity=settings["fidelity"], seed=settings["seed"],
+                routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
+                controllers=settings["controllers"], **cost_arguments(settings),
             ),
         )  # fmt: skip
 
@@ -192,16 +185,16 @@ class Evaluator:
                 jobs, options["num_jobs"], seed=options["seed"], arrival_window_s=window,
                 num_accelerators=site.machine.num_accelerators,
             )  # fmt: skip
-        cost = {key: value for key, value in settings["cost"].items() if key != "name"}
         plans = place_mix(
             jobs, site.machine, allocation=options["allocation"], host_size=options["host_size"],
-            seed=options["seed"], cost=settings["cost"]["name"], cost_config=cost, placed=self._placed,
+            seed=options["seed"], placed=self._placed, **cost_arguments(settings),
         )  # fmt: skip
         known = Baselines() if self._baselines is None else self._baselines
         self._baselines = known
         return simulate_mix(
             jobs, site.machine, plans=plans, routing=settings["routing"], seed=settings["seed"],
             num_iterations=options["num_iterations"], baselines=known if baselines else False,
+            controllers=settings["controllers"],
         )  # fmt: skip
 
     def _mix_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
@@ -217,9 +210,8 @@ def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
 
 
 def _build_site(settings: Settings) -> _Site:
-    parameters = {key: value for key, value in settings["fabric"].items() if key != "name"}
-    fabric = build_fabric(settings["fabric"]["name"], **parameters)
-    machine = build_machine(fabric, settings["failures"], settings["accelerator"], settings["machine"])
+    machine = build_machine(settings)
+    fabric = machine.fabric
     return _Site(machine, float(fabric.config.injection_bandwidth_bytes_per_s), network_usd(fabric))
 
 

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rostam_py import __version__
-from rostam_py.sweep.settings import GIVEN, Settings
+from rostam_py.spec.keys import GIVEN
+from rostam_py.spec.settings import Settings
 
 # Packages that decide numbers; the rest only asks for and shows them.
 _COMPUTING = (
-    "graph", "tracing", "costs", "fabrics", "convergence", "placement", "simulation", "searching", "fleet", "models",
+    "graph", "tracing", "costs", "fabrics", "convergence", "collectives", "plan", "placement", "simulation",
+    "searching", "fleet", "spec", "models",
 )  # fmt: skip
 _DIGEST_LENGTH = 12
 
@@ -31,7 +33,7 @@ def code_version() -> str:
     import rostam_py.models
 
     package = Path(rostam_py.__file__).parent
-    own = [Path(__file__).with_name(f"{name}.py") for name in ("settings", "evaluate", "columns")]
+    own = [Path(__file__).with_name(f"{name}.py") for name in ("evaluate", "columns")]
     folders = {name: package / name for name in _COMPUTING} | {"models": Path(next(iter(rostam_py.models.__path__)))}
     digest = hashlib.sha256()
     for name, folder in sorted(folders.items()):

@@ -1,6 +1,6 @@
 """Options of a sweep: where it runs and what it keeps; and what it is expected to take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostam_py.errors import ConfigError
 
@@ -20,7 +20,7 @@ class SweepOptions:
     """
 
     workers: int | None = None
-    backend: str = "ray"
+    backend: str = field(default="ray", metadata={"choices": BACKENDS})
     address: str | None = None
     retries: int = 2
     store: str | None = None

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rostam_py.errors import ConfigError
+from rostam_py.spec.settings import Settings, complete_settings, with_key
 from rostam_py.sweep.axes import CASE, Axis, Value, changes_of
 from rostam_py.sweep.axis_checks import check_clashes, check_modes, check_sizes
 from rostam_py.sweep.identity import point_key
-from rostam_py.sweep.settings import Settings, complete_settings, with_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ FLOORS = [
     {"simulation"},
     {"searching"},
     {"fleet"},
+    {"spec"},
     {"sweep", "report"},
     {"cli"},
 ]

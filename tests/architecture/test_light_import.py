@@ -39,7 +39,7 @@ def test_import_rostam_py_loads_nothing_heavy():
         "from rostam_py.costs import COST_MODELS, ACCELERATORS; COST_MODELS.names()",
         "from rostam_py.plan import PLACERS; PLACERS.names()",
         "from rostam_py.models import MODELS; list(MODELS)",
-        "from rostam_py.sweep.settings import complete_settings; complete_settings({})",
+        "from rostam_py.spec.settings import complete_settings; complete_settings({})",
     ],
 )
 def test_listing_loads_neither_torch_nor_hydra(statement):

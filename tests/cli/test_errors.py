@@ -46,7 +46,7 @@ def error_of(arguments, capsys):
         (["run", "cost=guess"], ["unknown cost 'guess'", "roofline"]),
         (["run", "accelerator=a100"], ["unknown accelerator 'a100'", "a100_80gb"]),
         (["run", "routing=ospf"], ["ospf", "spray", "hash"]),
-        (["run", "fidelity=packet"], ["fidelity is 'packet'", "flow"]),
+        (["run", "fidelity=packet"], ["unknown fidelity 'packet'", "flow"]),
         (["run", "modle=resnet50"], ["unknown key 'modle'", "did you mean 'model'"]),
         (["run", "fabric.radixx=4"], ["unknown key 'fabric.radixx'", "did you mean 'fabric.radix'"]),
         (["run", "fabric=torus", "fabric.radix=4"], ["unknown key 'fabric.radix'", "dims"]),

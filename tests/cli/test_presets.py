@@ -18,7 +18,7 @@ from rostam_py.cli.choices import (
 )
 from rostam_py.cli.compose import compose_config, composed
 from rostam_py.cli.main import main
-from rostam_py.cli.schema import StrategyConfig, name_of
+from rostam_py.cli.schema import name_of
 from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import FABRICS
@@ -46,7 +46,7 @@ def test_every_preset_composes_to_the_schema_that_it_names(group, name):
     schemas = {
         "fabric": {one: FABRICS.get(one) for one in FABRICS},
         "cost": {one: COST_MODELS.get(one).Config for one in COST_MODELS},
-        "strategy": {"default": StrategyConfig},
+        "strategy": {"default": Strategy},
     }[group]
     assert name not in schemas, "a preset hides a registered name"
     schema = schemas[preset_base(group, name)]

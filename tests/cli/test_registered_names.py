@@ -12,7 +12,7 @@ import types
 import pytest
 
 from rostam_py import _core
-from rostam_py.cli.choices import check_choice, name_choices
+from rostam_py.cli.choices import check_choice
 from rostam_py.cli.completion import candidates
 from rostam_py.cli.main import main
 from rostam_py.collectives.rank_groups import needs_grid
@@ -23,7 +23,8 @@ from rostam_py.fabrics.electrical_flat import ElectricalFlatConfig
 from rostam_py.models import MODELS, get_spec
 from rostam_py.placement.megatron.placer import MegatronPlacer
 from rostam_py.plan import GROUP_KINDS, PLACERS, GroupKind
-from rostam_py.sweep.settings import complete_settings
+from rostam_py.spec.lookup import choices_of
+from rostam_py.spec.settings import complete_settings
 
 _MODULE = "rostam_components_of_a_test"
 
@@ -150,7 +151,7 @@ def test_a_routing_that_the_core_registers_is_known_everywhere(monkeypatch, caps
     assert main(["list", "routings", "--json"]) == 0
     assert {"routing": "layers", "what": "twin"} in json.loads(capsys.readouterr().out)["routings"]
     assert candidates(["sweep", "routing=l"]) == ["routing=layers"]
-    assert "layers" in name_choices("routing")
+    assert "layers" in choices_of("routing")
     check_choice("routing", ["layers"])
     assert complete_settings({"routing": "layers"})["routing"] == "layers"
     assert main(["run", "--help"]) == 0

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from rostam_py.cli.choices import GROUPS, LIST_KINDS, NAMED_KEYS, describe_preset, presets
+from rostam_py.cli.choices import GROUPS, LIST_KINDS, describe_preset, presets
+from rostam_py.cli.commands import COMMANDS
 from rostam_py.cli.compose import check_overrides
-from rostam_py.cli.main import COMMANDS, main
-from rostam_py.cli.schema import StrategyConfig, command_schema
+from rostam_py.cli.main import main
+from rostam_py.cli.schema import command_schema
 from rostam_py.cli.usage import EXAMPLES, meanings, print_usage
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
-from rostam_py.plan import Strategy
 
 WITH_SCHEMA = [command for command in COMMANDS if command_schema(command) is not None]
 _REPORT = """
@@ -29,7 +29,7 @@ print(heavy, file=sys.stderr)
 
 def fields_of(schema, prefix=""):
     """Return (key, meaning) of every leaf of a schema; groups stand for themselves."""
-    what = meanings(Strategy if schema is StrategyConfig else schema)
+    what = meanings(schema)
     rows = []
     for entry in dataclasses.fields(schema):
         default = entry.default if entry.default_factory is dataclasses.MISSING else entry.default_factory()
@@ -132,8 +132,7 @@ def test_kinds_of_list_are_those_that_help_names(capsys):
     assert all(f"rostam list {kind}" in text for kind in LIST_KINDS)
 
 
-def test_groups_and_named_keys_are_keys_of_run():
+def test_groups_are_keys_of_run():
     keys = {entry.name for entry in dataclasses.fields(command_schema("run"))}
-    assert set(NAMED_KEYS) < keys
     assert set(GROUPS) - {"experiment"} < keys
     assert presets("experiment")

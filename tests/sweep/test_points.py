@@ -5,11 +5,11 @@ import json
 import pytest
 
 from rostam_py.errors import ConfigError
+from rostam_py.spec.settings import complete_settings, with_key
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis
 from rostam_py.sweep.identity import code_version, point_key
 from rostam_py.sweep.points import expand_points
 from rostam_py.sweep.run_sweep import Sweep
-from rostam_py.sweep.settings import complete_settings, with_key
 
 
 def test_points_are_the_product_of_the_axes_the_last_one_fastest(base):
@@ -131,7 +131,7 @@ def test_num_accelerators_sizes_every_fabric(base):
     ("given", "said"),
     [
         ({"sed": 1}, "unknown key 'sed'"),
-        ({"seed": -1}, "seed is -1; it must be an integer >= 0"),
+        ({"seed": -1}, "seed is -1; it must be an integer from 0 to 2.64 - 1"),
         ({"strategy": {"tpp": 2}}, "unknown key 'strategy.tpp'"),
         ({"strategy": {"tp": 0}}, "strategy.tp is 0"),
         ({"fabric": {"name": "tours"}}, "did you mean 'torus'"),

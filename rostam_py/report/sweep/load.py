@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.report.run.load import existing_folder, load_detail, read_file
+from rostam_py.spec.keys import MODES
 
 if TYPE_CHECKING:
     import polars
 
 MANIFEST_VERSION = 1
-_MODES = ("run", "search", "mix")
 _NEEDED = ("key", "index", "status")
 
 
@@ -122,8 +122,8 @@ def _check_manifest(manifest: Any, path: Path) -> None:
     if not isinstance(manifest, dict) or manifest.get("version") != MANIFEST_VERSION:
         found = manifest.get("version") if isinstance(manifest, dict) else None
         raise ConfigError(f"{path} has version {found!r}; this rostam reads version {MANIFEST_VERSION}")
-    if manifest.get("mode") not in _MODES:
-        raise ConfigError(f"{path}: mode is {manifest.get('mode')!r}; allowed: {', '.join(_MODES)}")
+    if manifest.get("mode") not in MODES:
+        raise ConfigError(f"{path}: mode is {manifest.get('mode')!r}; allowed: {', '.join(MODES)}")
     axes = manifest.get("axes")
     if not isinstance(axes, list) or not all(
         isinstance(axis, dict) and {"key", "labels"} <= set(axis) for axis in axes

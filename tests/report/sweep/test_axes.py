@@ -13,8 +13,9 @@ from rostam_py.report.sweep.figures import sweep_figures
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, load_sweep
 from rostam_py.report.sweep.reading import Reading
+from rostam_py.spec.keys import MODES
+from rostam_py.spec.settings import complete_settings
 from rostam_py.sweep.columns import column_types
-from rostam_py.sweep.settings import MODES, complete_settings
 
 # Axis -> two labels, of every setting that has the name of a column.
 LABELS = {

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rostam_py.checks import check_seed
 from rostam_py.convergence import DEFAULT_CURVES, get_curve
 from rostam_py.costs import COST_MODELS
 from rostam_py.costs.accelerators import get_accelerator
@@ -25,82 +26,72 @@ from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.models import MODELS
-from rostam_py.plan import Machine, Strategy
-from rostam_py.plan.machine import PHYSICS, check_physics
-from rostam_py.plan.ranks import filled
+from rostam_py.plan import Strategy
 from rostam_py.plan.strategy import MOVED
 from rostam_py.searching.candidates import check_placers
+from rostam_py.simulation.controllers import check_controllers
+from rostam_py.simulation.engines import check_fidelity
+from rostam_py.spec.keys import (
+    GIVEN,
+    MISSING,
+    MODES,
+    NO_CURVE,
+    SEARCHED,
+    JobKeys,
+    MachineKeys,
+    MixOptions,
+    SearchOptions,
+    all_keys,
+    check_count,
+    keys_of,
+)
 from rostam_py.units import parse_time
 
 Settings = dict[str, Any]
 
-MODES = ("run", "search", "mix")
-NO_CURVE = "none"
-GIVEN = "graph:"  # before the name of a graph that the caller brings
-_SAMPLES_A_REPLICA = 8
-MACHINE_DEFAULTS: Settings = {
-    entry.name: entry.default for entry in dataclasses.fields(Machine) if entry.name in PHYSICS
-}
-
-# Settings of every point, and those of one mode. A point holds no key that its mode does not read.
-_COMMON: Settings = {
-    "mode": "run",
-    "fabric": {"name": "fat_tree", "num_accelerators": 64},
-    "num_accelerators": None,
-    "accelerator": "a100_80gb",
-    "machine": {},
-    "cost": {"name": "roofline"},
-    "failures": dataclasses.asdict(RandomFailures()),
-    "routing": "spray",
-    "seed": 0,
-    "accelerator_usd_per_hour": None,
-}
-_OF_MODE: dict[str, Settings] = {
-    "run": {
-        "model": "resnet50", "global_batch": None, "strategy": {}, "fidelity": "flow", "fold": True,
-        "convergence": None, "extrapolate": False,
-    },
-    "search": {
-        "model": "resnet50", "strategy": {}, "fidelity": "flow", "convergence": None, "extrapolate": False,
-        "search": {
-            "num_simulated": 8, "batches": None, "placers": None, "max_circuit_degree": None,
-        },
-    },
-    "mix": {
-        "jobs": [],
-        "mix": {
-            "num_jobs": None, "allocation": "linear", "host_size": 8, "arrival_window": "0 s", "num_iterations": 3,
-            "seed": 0,
-        },
-    },
+# Sections that their own dataclass checks.
+_SECTIONS: dict[str, Any] = {
+    "machine": MachineKeys, "failures": RandomFailures, "search": SearchOptions, "mix": MixOptions,
 }  # fmt: skip
-_DEFAULTS: Settings = {key: value for defaults in (_COMMON, *_OF_MODE.values()) for key, value in defaults.items()}
-# Fields of a strategy that a search tries values of, whatever they are set to.
-SEARCHED = {
-    entry.name: entry.default
-    for entry in dataclasses.fields(Strategy)
-    if entry.name in ("dp", "tp", "pp", "mp", "placer")
-}
-_JOB: Settings = {"name": None, "model": "resnet50", "global_batch": None, "strategy": {}, "start": "0 s"}
+
+
+@functools.cache
+def _defaults(mode: str) -> Settings:
+    """Return what a point of a mode takes where nothing is given; sections are empty."""
+    return {name: _default(entry) for name, entry in keys_of(mode).items()}
+
+
+def _default(entry: dataclasses.Field[Any]) -> Any:
+    if entry.default is MISSING:
+        return entry.metadata["default"]
+    if entry.default is not dataclasses.MISSING:
+        return entry.default
+    made = entry.default_factory() if callable(entry.default_factory) else None
+    return {} if dataclasses.is_dataclass(made) else made
+
+
+@functools.cache
+def _known() -> Settings:
+    """Return the defaults of all modes."""
+    return {name: default for mode in MODES for name, default in _defaults(mode).items()}
 
 
 def is_setting(key: str) -> bool:
     """Say whether a dotted key is below a setting of any mode."""
-    return key.partition(".")[0] in _DEFAULTS
+    return key.partition(".")[0] in ("mode", *all_keys())
 
 
 def is_read(mode: str, key: str) -> bool:
     """Say whether points of a mode read a dotted key."""
     head, _, field = key.partition(".")
     is_searched = mode == "search" and head == "strategy" and field in SEARCHED
-    return (head in _COMMON or head in _OF_MODE[mode]) and not is_searched
+    return head in ("mode", *keys_of(mode)) and not is_searched
 
 
 def keys_read(mode: str) -> list[str]:
     """Return the settings that a mode reads, in words."""
-    names = sorted(_COMMON | _OF_MODE[mode])
     but = f"strategy (but {', '.join(SEARCHED)}, which it searches)"
-    return [but if mode == "search" and name == "strategy" else name for name in names]
+    return [but if mode == "search" and name == "strategy" else name for name in sorted(["mode", *keys_of(mode)])]
 
 
 def with_key(settings: Settings, key: str, value: Any) -> Settings:
@@ -111,7 +102,7 @@ def with_key(settings: Settings, key: str, value: Any) -> Settings:
     changed = dict(settings)
     head, _, rest = key.partition(".")
     if rest:
-        changed[head] = _changed_inside(changed.get(head, _DEFAULTS.get(head)), head, rest, value)
+        changed[head] = _changed_inside(changed.get(head, _known().get(head)), head, rest, value)
     else:
         changed[head] = {"name": value} if head in ("fabric", "cost") and isinstance(value, str) else value
     return changed
@@ -137,37 +128,49 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
         Keys of other modes are dropped, unknown ones refused.
     Raises: ConfigError naming key, value and what is allowed.
     """
-    mode = given.get("mode", "run")
+    mode = given.get("mode", next(iter(MODES)))
     if mode not in MODES:
         raise ConfigError(f"sweep.mode is {mode!r}; it must be one of: {', '.join(MODES)}")
-    defaults = _COMMON | _OF_MODE[mode]
-    known = set(defaults).union(*_OF_MODE.values())
     for key in given:
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(known))}")
-    settings = {key: given.get(key, default) for key, default in defaults.items()}
-    settings["failures"] = _merged("failures", defaults["failures"], settings["failures"])
-    settings["machine"] = _merged("machine", MACHINE_DEFAULTS, settings["machine"])
+        if key != "mode" and key not in all_keys():
+            raise ConfigError(f"unknown key {key!r}; keys are: {', '.join(sorted(['mode', *all_keys()]))}")
+    settings = {"mode": mode} | {key: given.get(key, default) for key, default in _defaults(mode).items()}
+    for key, schema in _SECTIONS.items():
+        if key in settings:
+            settings[key] = _section(key, schema, settings[key])
     _check_common(settings)
     size = settings.pop("num_accelerators")
+    for key in ("fabric", "cost"):
+        if not isinstance(settings[key], Mapping):
+            example = "fabric=torus fabric.dims=[4,4]" if key == "fabric" else "cost=roofline"
+            raise ConfigError(f"{key} is {settings[key]!r}; it must be a name with its parameters, such as {example}")
     settings["fabric"] = _complete_fabric(_text(settings["fabric"]), size, _stamp(settings["fabric"].get("links")))
     settings["cost"] = _complete_cost(_text(settings["cost"]))
     if mode == "mix":
-        _complete_mix(settings, defaults)
-        return settings
+        _complete_mix(settings)
+    else:
+        _complete_training(settings)
+    return settings
+
+
+def _complete_training(settings: Settings) -> None:
+    """Complete and check what points that train one model have."""
     settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
     check_model(settings["model"])
-    if mode == "search":
-        settings["strategy"] = settings["strategy"] | SEARCHED
-        settings["search"] = _merged("search", defaults["search"], settings["search"])
-        _check_search(settings)
-    elif settings["convergence"] is not None and settings["global_batch"] is not None:
-        get_curve(settings["convergence"]).iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
-    elif settings["convergence"] is not None:
-        get_curve(settings["convergence"])
+    check_fidelity(settings["fidelity"])
     if settings.get("global_batch") is not None:
-        settings["global_batch"] = check_integer("global_batch", settings["global_batch"], 1)
-    return settings
+        settings["global_batch"] = check_count("global_batch", settings["global_batch"])
+    if settings["mode"] == "search":
+        settings["strategy"] = settings["strategy"] | SEARCHED
+        options = settings["search"]
+        options["placers"] = list(check_placers(options["placers"], "search.placers"))
+        settings["convergence"] = curve_of(
+            settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
+        )
+    elif settings["convergence"] is not None:
+        curve = get_curve(settings["convergence"])
+        if settings["global_batch"] is not None:
+            curve.iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
 
 
 def _text(data: Any) -> str:
@@ -182,19 +185,24 @@ def _plain(value: Any) -> Any:
     raise ConfigError(f"a setting holds a {type(value).__name__}; use numbers, text, lists and mappings")
 
 
-def _merged(key: str, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Settings:
+def _section(key: str, schema: Any, given: Any) -> Settings:
+    """Return a section's fields, defaults filled in, as its dataclass checks them."""
+    known = [entry.name for entry in dataclasses.fields(schema)]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{key} is {given!r}; it is given key by key: {', '.join(f'{key}.{one}' for one in known)}")
     for inner in given:
-        if inner not in defaults:
-            raise ConfigError(f"unknown key '{key}.{inner}'; {key} has: {', '.join(defaults)}")
-    return {**defaults, **given}
+        if inner not in known:
+            raise ConfigError(f"unknown key '{key}.{inner}'; {key} has: {', '.join(known)}")
+    return dataclasses.asdict(schema(**given))
 
 
 def _check_common(settings: Settings) -> None:
     get_accelerator(settings["accelerator"])
-    check_physics(settings["machine"])
     check_routing(settings["routing"])
-    settings["failures"] = dataclasses.asdict(RandomFailures(**settings["failures"]))
-    settings["seed"] = check_integer("seed", settings["seed"], 0)
+    settings["controllers"] = [
+        {"name": name, **parameters} for name, parameters in check_controllers(settings["controllers"])
+    ]
+    settings["seed"] = check_seed("seed", settings["seed"])
     if settings["num_accelerators"] is not None:
         check_integer("num_accelerators", settings["num_accelerators"], 1)
     price = settings["accelerator_usd_per_hour"]
@@ -244,6 +252,8 @@ def _complete_cost(text: str) -> Settings:
 @functools.lru_cache(maxsize=4096)
 def _complete_strategy(text: str, where: str) -> Settings:
     given = json.loads(text)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} is {given!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
     known = {entry.name for entry in dataclasses.fields(Strategy)}
     for key in given:
         if key in MOVED:
@@ -270,17 +280,6 @@ def check_model(model: Any) -> None:
         )
 
 
-def _check_search(settings: Settings) -> None:
-    options = settings["search"]
-    options["num_simulated"] = check_integer("search.num_simulated", options["num_simulated"], 0)
-    options["placers"] = list(check_placers(options["placers"], "search.placers"))
-    for batch in options["batches"] or ():
-        check_integer("search.batches", batch, 1)
-    settings["convergence"] = curve_of(
-        settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
-    )
-
-
 def curve_of(model: str, convergence: str | None, batches: list[int] | None, extrapolate: bool) -> str | None:
     """Return the name of the curve that a search uses: as given, or the model's own; None minimises time per sample.
 
@@ -299,17 +298,9 @@ def curve_of(model: str, convergence: str | None, batches: list[int] | None, ext
     return str(get_curve(name).name)
 
 
-def _complete_mix(settings: Settings, defaults: Settings) -> None:
-    options = settings["mix"] = _merged("mix", defaults["mix"], settings["mix"])
+def _complete_mix(settings: Settings) -> None:
     if not settings["jobs"]:
         raise ConfigError("jobs is empty; a mix needs at least one, for example jobs=[{model: gpt_125m}]")
-    if options["num_jobs"] is not None:
-        check_integer("mix.num_jobs", options["num_jobs"], 1)
-    for key, least in (("host_size", 1), ("num_iterations", 1), ("seed", 0)):
-        options[key] = check_integer(f"mix.{key}", options[key], least)
-    if options["allocation"] not in ("linear", "random"):
-        raise ConfigError(f"mix.allocation is {options['allocation']!r}; it must be one of: linear, random")
-    parse_time(options["arrival_window"], "mix.arrival_window")
     settings["jobs"] = complete_jobs(settings["jobs"])
 
 
@@ -332,40 +323,18 @@ def complete_jobs(given: Any) -> list[Settings]:
 
 def _complete_job(number: int, given: Any) -> Settings:
     where = f"jobs[{number}]"
+    known = {entry.name: _default(entry) for entry in dataclasses.fields(JobKeys)}
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{where} is {given!r}; a job is a mapping with the keys: {', '.join(_JOB)}")
-    job = _merged(where, _JOB, given)
+        raise ConfigError(f"{where} is {given!r}; a job is a mapping with the keys: {', '.join(known)}")
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"unknown key '{where}.{key}'; {where} has: {', '.join(known)}")
+    job = known | dict(given)
     check_model(job["model"])
     job["name"] = str(job["name"] or f"{Path(str(job['model']).split(':')[0]).stem}_{number}")
     if job["global_batch"] is not None:
-        job["global_batch"] = check_integer(f"{where}.global_batch", job["global_batch"], 1)
+        job["global_batch"] = check_count(f"{where}.global_batch", job["global_batch"])
     parse_time(job["start"], f"{where}.start")
-    if not isinstance(job["strategy"], Mapping):
-        raise ConfigError(f"{where}.strategy is {job['strategy']!r}; it must be a mapping such as {{dp: 4, tp: 2}}")
     strategy = _complete_strategy(_text(job["strategy"]), f"{where}.strategy")
     job["strategy"] = strategy | {"dp": strategy["dp"] or 1}
     return job
-
-
-def build_machine(
-    fabric: Any, failures: Mapping[str, Any], accelerator: str, physics: Mapping[str, Any] | None = None
-) -> Machine:
-    """Return a machine: the fabric with parts failed at random, and accelerators on it.
-
-    Args: fabric: a Fabric. failures: fields of ``RandomFailures``. physics: the machine's, by key.
-    """
-    fabric = RandomFailures(**failures).applied_to(fabric)
-    return Machine(fabric=fabric, accelerator=accelerator, **(physics or {}))
-
-
-def build_strategy(fields: Mapping[str, Any], machine: Machine) -> Strategy:
-    """Return the strategy; a dp left open fills the healthy accelerators.
-
-    Raises: DegreeError if tp x pp leaves no room.
-    """
-    return filled(Strategy(**fields), machine)
-
-
-def default_batch(global_batch: int | None, strategy: Strategy) -> int:
-    """Return the global batch: as given, or 8 micro-batches a replica."""
-    return global_batch if global_batch is not None else (strategy.micro_batch or 1) * _SAMPLES_A_REPLICA * strategy.dp

@@ -1,0 +1,39 @@
+"""Commands: what each takes besides --json and --help, and where it is; nothing is imported before it runs."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    target: "module:function" of (arguments, whether JSON is wanted), which returns the exit status. options: of its
+    own, each with the target that takes over, "" where the usual one reads it.
+    """
+
+    target: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, arguments: list[str], as_json: bool) -> int:
+        """Import the function and return its exit status."""
+        taken = [option for option in arguments if self.options.get(option)]
+        target = self.options[taken[0]] if taken else self.target
+        module, _, name = target.partition(":")
+        status: int = getattr(importlib.import_module(module), name)(
+            [one for one in arguments if one not in taken], as_json
+        )
+        return status
+
+
+COMMANDS = {
+    "run": Command("rostam_py.cli.run:run", {"--multirun": "rostam_py.cli.multirun:multirun"}),
+    "search": Command("rostam_py.cli.search:search"),
+    "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
+    "report": Command("rostam_py.cli.report:report"),
+    "list": Command("rostam_py.cli.listing:list_kinds"),
+    "profile": Command("rostam_py.cli.profile:profile_model"),
+    "demo": Command("rostam_py.cli.demo:demo"),
+    "completion": Command("rostam_py.cli.completion:completion"),
+}

@@ -1,0 +1,7 @@
+"""One schema of a run, a search and a mix, for the command line, sweeps and experiments alike.
+
+keys      every key with its default, unit and allowed names
+lookup    what they say of a dotted key
+settings  a point as plain nested data: completed and checked
+build     settings -> machine, plan and simulation options
+"""

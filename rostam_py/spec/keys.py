@@ -1,0 +1,255 @@
+"""Keys: every key of a run, a search and a mix, with its default, unit and allowed names, once.
+
+Example:
+    RunKeys(global_batch=256).fidelity      # "flow"
+    keys_of("mix")["jobs"]                  # its field
+
+The command line, sweeps and experiments take their schemas from these dataclasses: ``rostam run`` is RunKeys and what
+becomes of the result, a point of a sweep one of MODES. Field metadata says more of a value: "unit" ("bandwidth", "time"
+or "size") of what carries one as text; "choices", the names that it may be: a container, or what returns one, given the
+key of a mapping that has "keys"; "schemas", what returns the dataclasses of which one is given by name, "default" that
+of a point which names none.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from rostam_py.checks import check_seed, is_integer
+from rostam_py.convergence import CURVES
+from rostam_py.costs import ACCELERATORS, COST_MODELS
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics import FABRICS
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.failures import RandomFailures
+from rostam_py.fabrics.routings import routings
+from rostam_py.fleet.allocation import ALLOCATIONS, check_allocation
+from rostam_py.models import MODELS
+from rostam_py.plan import PLACERS, Strategy
+from rostam_py.plan.machine import PHYSICS, Machine, check_physics
+from rostam_py.searching.candidates import check_placers
+from rostam_py.simulation.controllers import check_controllers, controllers
+from rostam_py.simulation.engines import engines
+from rostam_py.units import parse_time
+
+MISSING = "???"  # Hydra's word for what must be given
+GIVEN = "graph:"  # before the name of a graph that the caller brings
+NO_CURVE = "none"  # a search that minimises the time per sample
+# Fields of a strategy that a search tries values of, whatever they are set to.
+SEARCHED = {
+    entry.name: entry.default
+    for entry in dataclasses.fields(Strategy)
+    if entry.name in ("dp", "tp", "pp", "mp", "placer")
+}
+DEFAULT_MODEL = "resnet50"
+
+
+def _of_machine(name: str) -> Any:
+    known = {entry.name: entry for entry in dataclasses.fields(Machine)}[name]
+    kind: Any = float if isinstance(known.default, float) else Any
+    return name, kind, field(default=known.default, metadata=known.metadata)
+
+
+def _check_machine(keys: Any) -> None:
+    check_physics(dataclasses.asdict(keys))
+
+
+MachineKeys: Any = dataclasses.make_dataclass(
+    "MachineKeys", [_of_machine(name) for name in PHYSICS], kw_only=True, namespace={"__post_init__": _check_machine}
+)
+MachineKeys.__module__ = __name__  # so that workers can unpickle it
+MachineKeys.__doc__ = """How the machine starts work.
+
+launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
+of compute that a running collective takes away.
+"""
+
+
+def check_count(key: str, value: Any) -> int:
+    """Return a number of samples as an int; unlike parts of a fabric they may be any number.
+
+    Raises: ConfigError unless it is an integer >= 1.
+    """
+    if not is_integer(value) or int(value) < 1:
+        raise ConfigError(f"{key} is {value!r}; it must be an integer >= 1")
+    return int(value)
+
+
+@dataclass(kw_only=True)
+class SearchOptions:
+    """What a search considers.
+
+    num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
+    the powers of two that the curve measured. placers: of those that strategy.placer may be; null takes all.
+    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit.
+    """
+
+    num_simulated: int = 8
+    batches: list[int] | None = None
+    placers: list[str] | None = field(default=None, metadata={"choices": PLACERS})
+    max_circuit_degree: int | None = None
+
+    def __post_init__(self) -> None:
+        self.num_simulated = check_integer("search.num_simulated", self.num_simulated, 0)
+        if self.placers is not None:
+            self.placers = list(check_placers(self.placers, "search.placers"))
+        if isinstance(self.batches, str) or not isinstance(self.batches or (), Sequence):
+            raise ConfigError(f"search.batches is {self.batches!r}; it must be a list such as [256,512]")
+        for batch in self.batches or ():
+            check_count("search.batches", batch)
+
+
+@dataclass(kw_only=True)
+class JobKeys:
+    """One job of a mix.
+
+    name: by default the model's and its place. global_batch: null takes 8 samples a replica. start: when it arrives.
+    """
+
+    name: str | None = None
+    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
+    global_batch: int | None = None
+    strategy: Strategy = field(default_factory=Strategy)
+    start: Any = field(default="0 s", metadata={"unit": "time"})
+
+
+@dataclass(kw_only=True)
+class MixOptions:
+    """How jobs of a mix share the machine.
+
+    num_jobs: draw so many of jobs; null takes each once. allocation: linear or random hosts. host_size: accelerators
+    of a host. arrival_window: over which drawn jobs start. num_iterations: of each job. seed: of draw and hosts.
+    """
+
+    num_jobs: int | None = None
+    allocation: str = field(default="linear", metadata={"choices": ALLOCATIONS})
+    host_size: int = 8
+    arrival_window: Any = field(default="0 s", metadata={"unit": "time"})
+    num_iterations: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_jobs is not None:
+            check_integer("mix.num_jobs", self.num_jobs, 1)
+        for key in ("host_size", "num_iterations"):
+            setattr(self, key, check_integer(f"mix.{key}", getattr(self, key), 1))
+        self.seed = check_seed("mix.seed", self.seed)
+        check_allocation(self.allocation)
+        parse_time(self.arrival_window, "mix.arrival_window")
+
+
+@dataclass(kw_only=True)
+class TrainingKeys:
+    """What trains one model.
+
+    model: a registered model (rostam list models) or path/to/file.py:ClassName. convergence: a curve (rostam list
+    convergence). extrapolate: also outside the curve's measured batches. fidelity: the engine (rostam list fidelities).
+    """
+
+    model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
+    strategy: Strategy = field(default_factory=Strategy)
+    convergence: str | None = field(default=None, metadata={"choices": CURVES})
+    extrapolate: bool = False
+    fidelity: str = field(default="flow", metadata={"choices": engines})
+
+
+@dataclass(kw_only=True)
+class SiteKeys:
+    """Where it runs: the keys of every mode.
+
+    num_accelerators: sizes any fabric. accelerator: a data sheet (rostam list accelerators). routing: how paths are
+    chosen (rostam list routings). seed: of everything drawn at random but failures. controllers: what acts on the
+    running network (rostam list controllers), names or mappings of a name and its parameters, for example
+    [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
+    """
+
+    fabric: Any = field(
+        default=MISSING,
+        metadata={
+            "schemas": lambda: [FABRICS.get(name) for name in FABRICS],
+            "default": {"name": "fat_tree", "num_accelerators": 64},
+        },
+    )
+    num_accelerators: int | None = None
+    accelerator: str = field(default="a100_80gb", metadata={"choices": ACCELERATORS})
+    machine: MachineKeys = field(default_factory=MachineKeys)
+    cost: Any = field(
+        default=MISSING,
+        metadata={
+            "schemas": lambda: [COST_MODELS.get(name).Config for name in COST_MODELS],
+            "default": {"name": "roofline"},
+        },
+    )
+    failures: RandomFailures = field(default_factory=RandomFailures)
+    routing: str = field(default="spray", metadata={"choices": routings})
+    controllers: list[Any] = field(default_factory=list, metadata={"choices": controllers})
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
+        check_controllers(self.controllers)
+
+
+@dataclass(kw_only=True)
+class RunKeys(SiteKeys, TrainingKeys):
+    """One simulation.
+
+    global_batch: samples an iteration; null takes 8 a replica (8 micro-batches of 1 with a pipeline). fold: simulate
+    devices that must behave alike once.
+    """
+
+    WORDS: ClassVar[str] = "simulations"
+
+    global_batch: int | None = None
+    fold: bool = True
+
+
+@dataclass(kw_only=True)
+class SearchKeys(SiteKeys, TrainingKeys):
+    """A search for the strategy and global batch with the least time-to-accuracy.
+
+    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a sample over
+    search.batches. strategy: precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
+    """
+
+    WORDS: ClassVar[str] = "searches for the best strategy"
+
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+
+@dataclass(kw_only=True)
+class MixKeys(SiteKeys):
+    """Jobs that share the fabric.
+
+    jobs: of mode mix, [{model: gpt_125m, strategy: {tp: 8}, start: 5 s}, ...].
+    """
+
+    WORDS: ClassVar[str] = "mixes of jobs"
+
+    jobs: list[Any] = field(default_factory=list, metadata={"schemas": lambda: [JobKeys]})
+    mix: MixOptions = field(default_factory=MixOptions)
+
+
+# What a point may be; the first is what one is that does not say.
+MODES: dict[str, type] = {"run": RunKeys, "search": SearchKeys, "mix": MixKeys}
+
+
+@dataclass(kw_only=True)
+class PointKeys:
+    """What the points of a sweep have besides.
+
+    accelerator_usd_per_hour: for the cost of training.
+    """
+
+    accelerator_usd_per_hour: float | None = None
+
+
+def keys_of(mode: str) -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields that points of a mode have, by key."""
+    return {entry.name: entry for schema in (MODES[mode], PointKeys) for entry in dataclasses.fields(schema)}
+
+
+def all_keys() -> dict[str, dataclasses.Field[Any]]:
+    """Return the fields that points of some mode have, by key."""
+    return {name: entry for mode in MODES for name, entry in keys_of(mode).items()}
