@@ -16,7 +16,7 @@ LISTS = {"rostam_py/fabrics/__init__.py"}
 USES = {
     "rostam_py/cli/demo.py": "the demonstration compares six fabrics, which are its subject",
     "rostam_py/searching/searcher.py": "a bound is the time on an ideal switch",
-    "rostam_py/sweep/settings.py": "the fabric where none is given",
+    "rostam_py/spec/keys.py": "the fabric where none is given",
 }
 OTHER_MEANINGS = {("rostam_py/tracing/joint.py", "custom")}  # a key of torch's
 
