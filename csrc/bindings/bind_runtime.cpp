@@ -208,7 +208,7 @@ py::dict result_dict(const SessionResult& result) {
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
                      int32_t min_iterations, int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
-                     bool shortcuts, const std::string& fidelity, const ControllerList& controllers,
+                     bool shortcuts, bool park, const std::string& fidelity, const ControllerList& controllers,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
@@ -220,6 +220,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.seed = seed;
   options.enable_folding = fold;
   options.enable_shortcuts = shortcuts;
+  options.enable_parking = park;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   runtime::Controllers made = make_controllers(controllers);
@@ -247,7 +248,7 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   {
     py::gil_scoped_release release;
     result =
-        runtime::FlowRun(routes, num_accelerators, flows, make_controllers(controllers), moves, seed, fidelity).run();
+        runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves, seed, fidelity).run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
@@ -311,7 +312,7 @@ void bind_runtime(py::module_& module) {
   module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
              py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
-             py::arg("seed") = 0, py::arg("fold") = true, py::arg("shortcuts") = true,
+             py::arg("seed") = 0, py::arg("fold") = true, py::arg("shortcuts") = true, py::arg("park") = false,
              py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");

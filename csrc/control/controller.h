@@ -12,7 +12,8 @@ namespace rostam::control {
 enum EventKind : uint32_t {
   kFlowStart = 1,     // a message goes onto the network
   kFlowEnd = 2,       // its last byte has left the source
-  kIterationEnd = 4,  // of a job
+  kFlowWait = 4,      // it has no route, and waits for one
+  kIterationEnd = 8,  // of a job
 };
 
 struct Event {

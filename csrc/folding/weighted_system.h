@@ -27,6 +27,12 @@ struct WeightedSystem {
   std::vector<int32_t> device_stand_in;
   std::vector<int32_t> link_stand_in;
   std::vector<int32_t> original;  // per simulated device, the first device that it stands for
+
+  // Of a device of the graph. In an unfolded system a job may be restarted on other accelerators than the graph's.
+  int32_t accelerator_of(int32_t device) const {
+    return is_folded ? graph->devices[static_cast<size_t>(device)].accelerator
+                     : devices[static_cast<size_t>(device)].accelerator;
+  }
 };
 
 }  // namespace rostam::folding

@@ -1,6 +1,7 @@
 #include "routing/route_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -53,49 +54,77 @@ int64_t RouteTable::wire_bytes(int64_t bytes) const {
   return num_planes == 1 ? bytes : bytes / num_planes + (bytes % num_planes > 0);
 }
 
-std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps) const {
+const Route* RouteTable::find_set(const Channel& channel) const {
   if (!set_.empty()) {
     const auto found = set_.find({channel.src, channel.dst, channel.hash});
-    if (found != set_.end()) return found->second;
+    if (found != set_.end()) return &found->second;
   }
+  if (set_of_pairs_.empty()) return nullptr;
+  const auto found = set_of_pairs_.find({channel.src, channel.dst});
+  return found != set_of_pairs_.end() ? &found->second : nullptr;
+}
+
+std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps) const {
   try {
-    return policy_route(channel, wants_steps);
+    const Route* set = find_set(channel);
+    if (set == nullptr) return policy_route(channel, wants_steps);
+    check_not_removed(*set);
+    return *set;
   } catch (const NoRouteError&) {
     if (missing_ == MissingRoute::kThrow) throw;
     return std::nullopt;
   }
 }
 
+// Throws: NoRouteError if a link of the route is removed.
+void RouteTable::check_not_removed(const Route& route) const {
+  if (is_removed_.empty()) return;
+  for (const LinkShare& hop : route.links) {
+    const auto link = static_cast<size_t>(hop.link);
+    if (link >= is_removed_.size() || !is_removed_[link]) continue;
+    ROSTAM_THROW(NoRouteError, "link " << hop.link << " on the route from accelerator " << route.src << " to "
+                                       << route.dst << " is removed");
+  }
+}
+
 // Throws: NoRouteError if no plane connects the pair.
-std::optional<Route> RouteTable::policy_route(const Channel& channel, bool wants_steps) const {
+Route RouteTable::policy_route(const Channel& channel, bool wants_steps) const {
   const RouteQuery query{channel.hash, wants_steps};
-  if (planes_.size() == 1) return planes_.front().policy->route(channel.src, channel.dst, query);
+  if (planes_.size() == 1) {
+    Route route = planes_.front().policy->route(channel.src, channel.dst, query);
+    check_not_removed(route);
+    return route;
+  }
+  Route route = striped_route(channel, query, true);
+  // Nothing can be sent now, and what the planes will offer is not known.
+  return route.lanes.empty() ? striped_route(channel, query, false) : route;
+}
+
+// Without `wants_offer` planes that offer nothing now count as much as any.
+Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query, bool wants_offer) const {
   Route route;
   for (size_t k = 0; k < planes_.size(); ++k) {
     Route part;
     try {
       part = planes_[k].policy->route(channel.src, channel.dst, query);
+      for (LinkShare& hop : part.links) hop.link += first_link_[k];
+      check_not_removed(part);
     } catch (const NoRouteError&) {
-      if (k + 1 == planes_.size() && route.lanes.empty()) throw;
+      if (k + 1 == planes_.size() && route.lanes.empty() && !wants_offer) throw;
       continue;
     }
-    for (LinkShare& hop : part.links) hop.link += first_link_[k];
     Lane lane;
     lane.first_link = static_cast<uint32_t>(route.links.size());
     lane.first_node = static_cast<uint32_t>(route.steps.nodes.size());
     lane.latency = part.latency;
     lane.num_planes = planes_[k].num_planes;
-    lane.bytes_per_s = offer_of(part);
+    lane.bytes_per_s = wants_offer ? offer_of(part) : 1;
     if (lane.bytes_per_s <= 0) continue;
     append_steps(part.steps, first_link_[k], route.steps);
     route.links.insert(route.links.end(), part.links.begin(), part.links.end());
     lane.end_link = static_cast<uint32_t>(route.links.size());
     route.latency = std::max(route.latency, part.latency);
     route.lanes.push_back(lane);
-  }
-  if (route.lanes.empty()) {
-    ROSTAM_THROW(NoRouteError,
-                 "no plane has a path with bandwidth from accelerator " << channel.src << " to " << channel.dst);
   }
   route.src = channel.src;
   route.dst = channel.dst;
@@ -110,21 +139,39 @@ double RouteTable::offer_of(const Route& route) const {
   return offer;
 }
 
-void RouteTable::set_route(const Channel& channel, Route route) {
+void RouteTable::check_route(const Route& route, int32_t src, int32_t dst) const {
   const auto num_links = static_cast<int32_t>(links_.capacities.size());
   for (const LinkShare& hop : route.links) {
     if (hop.link < 0 || hop.link >= num_links || !(hop.share > 0)) {
-      ROSTAM_THROW(ConfigError, "a route from accelerator " << channel.src << " to " << channel.dst << " takes link "
-                                                            << hop.link << " with share " << hop.share
-                                                            << "; links are 0 to " << num_links - 1 << ", shares > 0");
+      ROSTAM_THROW(ConfigError, "a route from accelerator " << src << " to " << dst << " takes link " << hop.link
+                                                            << " with share " << hop.share << "; links are 0 to "
+                                                            << num_links - 1 << ", shares > 0");
+    }
+    if (static_cast<size_t>(hop.link) < is_removed_.size() && is_removed_[static_cast<size_t>(hop.link)]) {
+      ROSTAM_THROW(ConfigError, "a route from accelerator " << src << " to " << dst << " takes link " << hop.link
+                                                            << ", which is removed");
     }
   }
-  if (route.src != channel.src || route.dst != channel.dst) {
+  if (route.src != src || route.dst != dst) {
     ROSTAM_THROW(ConfigError, "a route from accelerator " << route.src << " to " << route.dst
-                                                          << " is set for messages from " << channel.src << " to "
-                                                          << channel.dst);
+                                                          << " is set for messages from " << src << " to " << dst);
   }
+}
+
+void RouteTable::set_route(const Channel& channel, Route route) {
+  check_route(route, channel.src, channel.dst);
   set_[{channel.src, channel.dst, channel.hash}] = std::move(route);
+  ++version_;
+}
+
+void RouteTable::set_routes(Route route) {
+  check_route(route, route.src, route.dst);
+  for (auto own = set_.begin(); own != set_.end();) {
+    const auto [src, dst, hash] = own->first;
+    own = src == route.src && dst == route.dst ? set_.erase(own) : std::next(own);
+  }
+  const Pair pair = {route.src, route.dst};
+  set_of_pairs_[pair] = std::move(route);
   ++version_;
 }
 
@@ -154,6 +201,13 @@ int32_t RouteTable::add_link(double bytes_per_s) {
   links_.classes.push_back(0);
   links_.members.emplace_back();
   return static_cast<int32_t>(links_.capacities.size()) - 1;
+}
+
+void RouteTable::remove_link(int32_t link) {
+  is_removed_.resize(std::max(is_removed_.size(), static_cast<size_t>(link) + 1), 0);
+  is_removed_[static_cast<size_t>(link)] = 1;
+  set_capacity(link, 0);
+  ++version_;
 }
 
 }  // namespace rostam::routing

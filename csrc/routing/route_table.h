@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "routing/policy.h"
@@ -37,14 +39,17 @@ class RouteTable {
   explicit RouteTable(std::vector<PlaneClass> planes, MissingRoute missing = MissingRoute::kThrow);
 
   // The route of messages that start now: of a single class of planes as its policy has it, else with one lane for
-  // each class in which the pair is connected, split by what each offers: the least of capacity / share.
+  // each class in which the pair is connected, split by what each offers: the least of capacity / share; equally where
+  // none offers anything now.
   // Empty: no path, and such messages wait. Throws: NoRouteError for a pair without a path where they may not.
   std::optional<Route> route_of(const Channel& channel, bool wants_steps = false) const;
 
   // From now on messages of the channel take `route`, over whatever links. Throws: ConfigError for links that do not
-  // exist, or a route that does not join the channel's ends.
+  // exist or are removed, or a route that does not join the channel's ends.
   void set_route(const Channel& channel, Route route);
-  // Back to the policies.
+  // Of all channels of the pair that the route joins, those with routes of their own included.
+  void set_routes(Route route);
+  // Back to the pair's route, or the policies'.
   void unset_route(const Channel& channel);
   // From now on the planes of a class are routed by another policy: after failures, say.
   // REQUIRES: the same engine links. Throws: ConfigError otherwise.
@@ -52,10 +57,14 @@ class RouteTable {
   // Counts the calls above.
   uint64_t version() const { return version_; }
 
-  // Engine links of all classes; links that are added in a run follow. Units: capacity [bytes/s].
+  void set_missing(MissingRoute missing) { missing_ = missing; }
+
+  // Engine links of all classes; links that are added in a run follow. A route over a removed link is none. Where
+  // planes differ messages that start now are split by the capacities of now. Units: capacity [bytes/s].
   const EngineLinks& links() const { return links_; }
   void set_capacity(int32_t link, double bytes_per_s);
   int32_t add_link(double bytes_per_s);
+  void remove_link(int32_t link);
 
   const std::vector<PlaneClass>& planes() const { return planes_; }
   int32_t num_accelerators() const { return planes_.front().policy->fabric().num_accelerators(); }
@@ -71,14 +80,21 @@ class RouteTable {
   struct ChannelHash {
     size_t operator()(const std::tuple<int32_t, int32_t, uint64_t>& key) const;
   };
+  using Pair = std::pair<int32_t, int32_t>;
   double offer_of(const Route& route) const;
-  std::optional<Route> policy_route(const Channel& channel, bool wants_steps) const;
+  void check_route(const Route& route, int32_t src, int32_t dst) const;
+  const Route* find_set(const Channel& channel) const;
+  void check_not_removed(const Route& route) const;
+  Route policy_route(const Channel& channel, bool wants_steps) const;
+  Route striped_route(const Channel& channel, const RouteQuery& query, bool wants_offer) const;
 
   std::vector<PlaneClass> planes_;
   std::vector<int32_t> first_link_;  // of each class
   EngineLinks links_;
   MissingRoute missing_;
   std::unordered_map<std::tuple<int32_t, int32_t, uint64_t>, Route, ChannelHash> set_;
+  std::map<Pair, Route> set_of_pairs_;
+  std::vector<uint8_t> is_removed_;  // per engine link; shorter where none behind is
   uint64_t version_ = 0;
 };
 

@@ -18,9 +18,7 @@ class ControlHost::Plane : public control::ControlPlane {
   double link_load(int32_t link) const override {
     return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
   }
-  void set_capacity(int32_t link, double bytes_per_s) override {
-    host_.target_.network().set_capacity(host_.target_.simulated_link(link), bytes_per_s);
-  }
+  void set_capacity(int32_t link, double bytes_per_s) override { host_.set_capacity(link, bytes_per_s); }
   void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) override {
     check_any("sets a route");
     routing::Route route;
@@ -29,17 +27,18 @@ class ControlHost::Plane : public control::ControlPlane {
     route.links = links;
     route.latency = latency;
     host_.end_points_.check_route(route, src, dst);
-    host_.target_.set_route(route);
+    host_.routes_.set_routes(std::move(route));
+    host_.target_.on_new_route(src, dst);
   }
   int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) override {
     check_any("adds a link");
-    const int32_t link = host_.target_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
-    host_.end_points_.add_link(src, dst);
-    return link;
+    return host_.add_link(src, dst, bytes_per_s);
   }
   void remove_links(const std::vector<int32_t>& links) override {
     check_any("removes links");
     host_.target_.network().remove_links(links);
+    for (const int32_t link : links) host_.routes_.remove_link(link);
+    host_.target_.on_new_offers();
   }
 
  private:
@@ -52,10 +51,11 @@ class ControlHost::Plane : public control::ControlPlane {
 };
 
 ControlHost::ControlHost(std::vector<std::unique_ptr<control::Controller>>& controllers, EventQueue& queue,
-                         ControlTarget& target, routing::EndPoints& end_points)
+                         ControlTarget& target, routing::RouteTable& routes, routing::EndPoints& end_points)
     : controllers_(controllers),
       queue_(queue),
       target_(target),
+      routes_(routes),
       end_points_(end_points),
       wakes_(*this, &ControlHost::wake) {
   for (size_t k = 0; k < controllers_.size(); ++k) {
@@ -68,6 +68,20 @@ ControlHost::~ControlHost() = default;
 
 void ControlHost::begin() {
   for (size_t k = 0; k < controllers_.size(); ++k) controllers_[k]->begin(*planes_[k]);
+}
+
+void ControlHost::set_capacity(int32_t link, double bytes_per_s) {
+  target_.network().set_capacity(target_.simulated_link(link), bytes_per_s);
+  routes_.set_capacity(link, bytes_per_s);
+  if (routes_.planes().size() > 1) target_.on_new_offers();
+}
+
+int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
+  end_points_.add_link(src, dst);
+  const int32_t link = routes_.add_link(bytes_per_s);
+  const int32_t added = target_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
+  ROSTAM_CHECK(added == link, "link " << link << " of the route table is link " << added << " of the network");
+  return link;
 }
 
 void ControlHost::wake(uint64_t controller) { controllers_[controller]->wake(*planes_[controller]); }

@@ -4,17 +4,18 @@
 
 namespace rostam::runtime {
 
-FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
+FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
                  std::vector<std::unique_ptr<control::Controller>> controllers, std::vector<RerouteEvent> reroutes,
                  uint64_t seed, const std::string& fidelity)
-    : routes_(std::move(routes)),
+    : routes_(routes),
+      num_links_(routes.links().capacities.size()),
       flows_(std::move(flows)),
       controllers_(std::move(controllers)),
       reroutes_(std::move(reroutes)),
-      end_points_(*routes_),
+      end_points_(routes_),
       events_(*this, &FlowRun::on_event),
-      network_(network::make_network(fidelity, queue_, network::LinkTable(routes_->links()), *this)),
-      control_(controllers_, queue_, *this, end_points_),
+      network_(network::make_network(fidelity, queue_, network::LinkTable(routes_.links()), *this)),
+      control_(controllers_, queue_, *this, routes_, end_points_),
       ids_(flows_.size(), 0),
       is_active_(flows_.size(), 0),
       is_cut_(flows_.size(), 0),
@@ -23,7 +24,6 @@ FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accele
   result_.delivered_ps.assign(flows_.size(), -1);
   result_.bytes_left.assign(flows_.size(), 0);
   const auto num_flows = static_cast<int32_t>(flows_.size());
-  const auto num_links = static_cast<int32_t>(routes_->links().capacities.size());
   for (size_t f = 0; f < flows_.size(); ++f) {
     const FlowSpec& flow = flows_[f];
     const bool is_pair = flow.src >= 0 && flow.src < num_accelerators && flow.dst >= 0 && flow.dst < num_accelerators &&
@@ -38,8 +38,8 @@ FlowRun::FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accele
   for (size_t f = 0; f < flows_.size(); ++f) hashes_.push_back(mix(seed + f));
   for (const auto& controller : controllers_) {
     for (const folding::Footprint::Link& touched : controller->footprint().links) {
-      if (touched.link >= 0 && touched.link < num_links) continue;
-      ROSTAM_THROW(ConfigError, "an event names link " << touched.link << "; links are 0 to " << num_links - 1);
+      if (touched.link >= 0 && touched.link < static_cast<int32_t>(num_links_)) continue;
+      ROSTAM_THROW(ConfigError, "an event names link " << touched.link << "; links are 0 to " << num_links_ - 1);
     }
   }
   control_.begin();
@@ -61,9 +61,7 @@ void FlowRun::schedule(SimTime time, Kind kind, size_t index) {
 
 network::RouteId FlowRun::add_route(int32_t flow) {
   const FlowSpec& spec = flows_[flow];
-  const auto set = set_routes_.find({spec.src, spec.dst});
-  const routing::Route route =
-      set != set_routes_.end() ? set->second : *routes_->route_of({spec.src, spec.dst, hashes_[flow]});
+  const routing::Route route = *routes_.route_of({spec.src, spec.dst, hashes_[flow]});
   end_points_.check_route(route, spec.src, spec.dst);
   return network_->add_route(route, static_cast<uint64_t>(flow));
 }
@@ -83,8 +81,8 @@ void FlowRun::on_event(uint64_t payload) {
 
 void FlowRun::start(size_t flow) {
   const network::RouteId route = add_route(static_cast<int32_t>(flow));
-  const int64_t bytes = routes_->wire_bytes(flows_[flow].bytes);
-  ids_[flow] = network_->start({route, bytes, flow, flows_[flow].rate_cap / routes_->num_alike()});
+  const int64_t bytes = routes_.wire_bytes(flows_[flow].bytes);
+  ids_[flow] = network_->start({route, bytes, flow, flows_[flow].rate_cap / routes_.num_alike()});
   carried_[flow] = static_cast<double>(network_->carried_bytes(route, bytes));
   is_active_[flow] = 1;
   tell(control::kFlowStart, flow);
@@ -104,15 +102,14 @@ void FlowRun::stop(size_t flow) {
   is_cut_[flow] = 1;
   const double left = network_->backlog(ids_[flow]);
   carried_[flow] -= left;
-  result_.bytes_left[flow] = left * routes_->num_alike();
+  result_.bytes_left[flow] = left * routes_.num_alike();
   network_->cancel(ids_[flow]);
   tell(control::kFlowEnd, flow);
 }
 
-void FlowRun::set_route(const routing::Route& route) {
-  set_routes_[{route.src, route.dst}] = route;
+void FlowRun::on_new_route(int32_t src, int32_t dst) {
   for (size_t f = 0; f < flows_.size(); ++f) {
-    if (flows_[f].src == route.src && flows_[f].dst == route.dst) move(f);
+    if (flows_[f].src == src && flows_[f].dst == dst) move(f);
   }
 }
 
@@ -141,7 +138,7 @@ FlowRunResult FlowRun::run() {
   result_.link_bytes = std::move(stats.link_bytes);
   result_.num_solves = stats.num_solves;
   check_accelerators();
-  result_.link_bytes.resize(routes_->links().capacities.size());  // without links that were added
+  result_.link_bytes.resize(num_links_);
   return std::move(result_);
 }
 
@@ -163,7 +160,7 @@ void FlowRun::check_all_arrived() const {
 
 // MODEL K29, with what was sent of flows that were cut off.
 void FlowRun::check_accelerators() {
-  const auto num_accelerators = static_cast<size_t>(routes_->num_accelerators());
+  const auto num_accelerators = static_cast<size_t>(routes_.num_accelerators());
   std::vector<double> sent(num_accelerators), received(num_accelerators);
   for (size_t f = 0; f < flows_.size(); ++f) {
     sent[flows_[f].src] += carried_[f];

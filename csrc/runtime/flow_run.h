@@ -5,10 +5,8 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "network/registry.h"
@@ -47,7 +45,7 @@ struct FlowRunResult {
 class FlowRun : public network::NetworkClient, public ControlTarget {
  public:
   // Throws: ConfigError for accelerators, links, flows or bytes out of range, NoRouteError for a cut pair.
-  FlowRun(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
+  FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, std::vector<FlowSpec> flows,
           std::vector<std::unique_ptr<control::Controller>> controllers, std::vector<RerouteEvent> reroutes,
           uint64_t seed, const std::string& fidelity);
 
@@ -59,7 +57,8 @@ class FlowRun : public network::NetworkClient, public ControlTarget {
   network::Network& network() override { return *network_; }
   network::NetworkStats stats() override { return network_->stats(); }
   int32_t simulated_link(int32_t link) const override { return link; }
-  void set_route(const routing::Route& route) override;
+  void on_new_route(int32_t src, int32_t dst) override;
+  void on_new_offers() override {}  // a flow's route is asked for when it starts
 
  private:
   enum class Kind : uint64_t { kStart = 0, kReroute = 1, kStop = 2 };
@@ -73,7 +72,8 @@ class FlowRun : public network::NetworkClient, public ControlTarget {
   void check_all_arrived() const;
   void check_accelerators();
 
-  std::shared_ptr<routing::RouteTable> routes_;
+  routing::RouteTable routes_;
+  size_t num_links_;  // without those that are added
   std::vector<FlowSpec> flows_;
   std::vector<std::unique_ptr<control::Controller>> controllers_;
   std::vector<RerouteEvent> reroutes_;
@@ -83,7 +83,6 @@ class FlowRun : public network::NetworkClient, public ControlTarget {
   MemberEvent<FlowRun> events_;
   std::unique_ptr<network::Network> network_;
   ControlHost control_;
-  std::map<std::pair<int32_t, int32_t>, routing::Route> set_routes_;  // by controllers
   std::vector<network::TransferId> ids_;
   std::vector<uint8_t> is_active_;
   std::vector<uint8_t> is_cut_;

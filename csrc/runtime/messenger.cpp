@@ -1,8 +1,7 @@
 #include "runtime/messenger.h"
 
+#include <sstream>
 #include <utility>
-
-#include "sim/random.h"
 
 namespace rostam::runtime {
 
@@ -17,10 +16,7 @@ Messenger::Messenger(const folding::WeightedSystem& system, const routing::Route
       client_(client),
       late_arrivals_(*this, &Messenger::on_delivered),
       network_(network::make_network(options.fidelity, queue, system.links, *this)),
-      end_points_(end_points),
-      routes_(system.channels.size(), kNoRoute) {
-  for (const workload::Device& device : system.devices) last_routes_.emplace_back(device.slots.size());
-}
+      routes_(system, routes, options.seed, *network_, end_points) {}
 
 int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   int32_t index;
@@ -36,16 +32,22 @@ int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   message.slot = slot;
   message.peer = peer;
   message.target = system_.device_stand_in[peer];
-  message.is_send = message.is_sending = message.is_synchronous = message.is_ordered = false;
+  message.state = MessageState::kMade;
+  message.is_send = message.is_synchronous = message.is_ordered = false;
   return index;
 }
 
 void Messenger::send(int32_t index) {
-  const network::RouteId route = route_of(messages_[index].source, messages_[index].slot, messages_[index].peer);
+  const network::RouteId route = route_of(messages_[index]);
+  if (route == ChannelRoutes::kNoRoute) {
+    messages_[index].state = MessageState::kParked;
+    if (control_ != nullptr) tell_controllers(control::kFlowWait, messages_[index]);
+    return;
+  }
   messages_[index].route = route;
   if (watcher_ != nullptr) watcher_->before_send(route);
   Message& message = messages_[index];  // the watcher may have made more
-  message.is_sending = true;
+  message.state = MessageState::kSending;
   const int64_t bytes = wire_bytes(message.bytes);
   message.transfer = network_->start({route, bytes, static_cast<uint64_t>(index)});
   message.carried = static_cast<double>(network_->carried_bytes(route, bytes));
@@ -56,39 +58,35 @@ void Messenger::tell_controllers(control::EventKind kind, const Message& message
   control::Event event;
   event.kind = kind;
   event.src = system_.devices[message.source].accelerator;
-  event.dst = system_.graph->devices[message.peer].accelerator;
+  event.dst = system_.accelerator_of(message.peer);
   event.bytes = message.bytes;
   control_->tell(event);
 }
 
-void Messenger::set_route(const routing::Route& route) {
-  ROSTAM_CHECK(watcher_ == nullptr && !system_.is_folded, "a route is set where shortcuts or folding rely on routes");
-  set_routes_[{route.src, route.dst}] = route;
-  for (int32_t d = 0; d < static_cast<int32_t>(system_.devices.size()); ++d) {
-    if (system_.devices[d].accelerator != route.src) continue;
-    for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) {
-      for (const int32_t peer : system_.channels.destinations(d, slot)) {
-        if (system_.graph->devices[peer].accelerator != route.dst) continue;
-        routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
-        last_routes_[d][slot] = LastRoute();
-      }
+void Messenger::move(int32_t src, int32_t dst) {
+  routes_.forget(src, dst);
+  for (size_t index = 0; index < messages_.size(); ++index) {
+    Message& message = messages_[index];
+    const bool is_waiting = message.state == MessageState::kParked;
+    if (!is_waiting && message.state != MessageState::kSending) continue;
+    if (system_.devices[message.source].accelerator != src || system_.accelerator_of(message.peer) != dst) continue;
+    const network::RouteId route = route_of(message);
+    if (route == ChannelRoutes::kNoRoute) continue;
+    if (is_waiting) {
+      send(static_cast<int32_t>(index));
+      continue;
     }
-  }
-  for (Message& message : messages_) {
-    const bool is_meant = message.is_sending && system_.devices[message.source].accelerator == route.src &&
-                          system_.graph->devices[message.peer].accelerator == route.dst;
-    if (!is_meant) continue;
-    message.route = route_of(message.source, message.slot, message.peer);
+    message.route = route;
     message.carried -= network_->backlog(message.transfer);
-    network_->set_route(message.transfer, message.route);
+    network_->set_route(message.transfer, route);
     message.carried += network_->backlog(message.transfer);  // what is left may be split over planes anew
   }
 }
 
 void Messenger::resume(int32_t index, SimTime started) {
   Message& message = messages_[index];
-  message.route = route_of(message.source, message.slot, message.peer);
-  message.is_sending = true;
+  message.route = route_of(message);
+  message.state = MessageState::kSending;
   const int64_t bytes = wire_bytes(message.bytes);
   message.transfer = network_->resume({message.route, bytes, static_cast<uint64_t>(index)}, started);
   message.carried = static_cast<double>(bytes);
@@ -98,35 +96,9 @@ void Messenger::deliver_at(int32_t index, SimTime time) {
   queue_.schedule(time, Priority::kNormal, &late_arrivals_, static_cast<uint64_t>(index));
 }
 
-network::RouteId Messenger::route_of(int32_t d, int32_t slot, int32_t peer) {
-  LastRoute& last = last_routes_[d][slot];
-  if (last.peer == peer) return last.route;
-  const workload::ChannelId channel = system_.channels.find(d, slot, peer);
-  network::RouteId& id = routes_[channel];
-  if (id == kNoRoute) {
-    const routing::Route route = make_route(d, slot, peer);
-    id = network_->add_route(route, channel);
-    if (watcher_ != nullptr) watcher_->on_new_route(id, route, d, slot);
-  }
-  last = {peer, id};
-  return id;
-}
-
-routing::Route Messenger::make_route(int32_t d, int32_t slot, int32_t peer) {
-  if (system_.is_folded) return system_.routes[system_.channels.find(d, slot, peer)];
-  const int32_t from = system_.devices[d].accelerator, to = system_.graph->devices[peer].accelerator;
-  if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
-  const auto set = set_routes_.find({from, to});
-  if (set != set_routes_.end()) return set->second;
-  const auto rank = static_cast<uint64_t>(system_.channels.rank_in_pair(d, slot, peer));
-  routing::Route route = *route_table_.route_of({from, to, mix(mix(options_.seed + rank) + pack(from, to))});
-  end_points_.check_route(route, from, to);
-  return route;
-}
-
 void Messenger::on_sent(uint64_t token) {
   Message& message = messages_[token];
-  message.is_sending = false;
+  message.state = MessageState::kSent;
   if (watcher_ != nullptr) watcher_->after_sent(message.route);
   ledger_.count_on_wire(message.source, message.target, message.carried);
   ledger_.count_sent(message.source, message.iteration, message.category, message.bytes);
@@ -137,6 +109,7 @@ void Messenger::on_sent(uint64_t token) {
 void Messenger::on_delivered(uint64_t token) {
   // Out of the pool first: what follows may start new messages.
   Message message = std::move(messages_[token]);
+  messages_[token].state = MessageState::kFree;
   free_.push_back(static_cast<int32_t>(token));
   ledger_.count_received(message.source, message.iteration, message.category, message.bytes);
   client_.on_delivered(message);
@@ -144,23 +117,29 @@ void Messenger::on_delivered(uint64_t token) {
 
 void Messenger::count_under_way() {
   for (const Message& message : messages_) {
-    if (!message.is_sending) continue;
+    if (message.state != MessageState::kSending) continue;
     const double left = network_->backlog(message.transfer);
     ledger_.count_on_wire(message.source, message.target, message.carried - left);
   }
 }
 
-void Messenger::throw_if_endless(SimTime now) const {
+void Messenger::throw_if_stuck(SimTime now) const {
   for (const Message& message : messages_) {
-    if (!message.is_sending || !network_->is_endless(message.transfer)) continue;
-    ROSTAM_THROW(ConfigError, "a message of " << message.bytes << " bytes from accelerator "
-                                              << system_.devices[message.source].accelerator << " to "
-                                              << system_.graph->devices[message.peer].accelerator << " ("
-                                              << system_.graph->categories[message.category] << ", iteration "
-                                              << message.iteration << ") has " << network_->backlog(message.transfer)
-                                              << " bytes left at " << now.seconds()
-                                              << " s and would not be through by the end of simulated time, 106 days;"
-                                                 " look for a lost unit in a bandwidth or size");
+    const bool is_waiting = message.state == MessageState::kParked;
+    const bool is_sending = message.state == MessageState::kSending;
+    if (!is_waiting && !(is_sending && network_->is_endless(message.transfer))) continue;
+    std::ostringstream text;
+    text << "a message of " << message.bytes << " bytes from accelerator "
+         << system_.devices[message.source].accelerator << " to " << system_.accelerator_of(message.peer) << " ("
+         << system_.graph->categories[message.category] << ", iteration " << message.iteration << ")";
+    if (is_waiting) {
+      ROSTAM_THROW(NoRouteError, text.str() << " waits for a route at " << now.seconds()
+                                            << " s, and nothing will give it one: a controller must set it");
+    }
+    ROSTAM_THROW(ConfigError, text.str() << " has " << network_->backlog(message.transfer) << " bytes left at "
+                                         << now.seconds()
+                                         << " s and would not be through by the end of simulated time, 106 days; look"
+                                            " for a lost unit in a bandwidth or size");
   }
 }
 

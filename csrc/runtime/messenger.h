@@ -1,16 +1,12 @@
-// Messenger: puts messages on the network. Keeps those under way, the route of every channel, and what they carried.
+// Messenger: puts messages on the network. Keeps those under way, and what they carried.
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "network/registry.h"
-#include "routing/end_points.h"
-#include "routing/route_table.h"
+#include "runtime/channel_routes.h"
 #include "runtime/control_host.h"
 #include "runtime/ledger.h"
 #include "runtime/mailbox_key.h"
@@ -20,7 +16,16 @@
 
 namespace rostam::runtime {
 
+enum class MessageState : uint8_t {
+  kFree,     // no message: its place may be used
+  kMade,     // not sent yet
+  kParked,   // waits for a route
+  kSending,  // on the network
+  kSent,     // its last byte has left its source; it arrives later
+};
+
 struct Message {
+  MessageState state = MessageState::kFree;
   int32_t source = 0;
   int32_t target = 0;  // simulated device
   int32_t peer = 0;    // the device of the graph that it stands for
@@ -40,7 +45,6 @@ struct Message {
   MailboxKey mailbox;
   // On the network.
   network::RouteId route = 0;
-  bool is_sending = false;
   network::TransferId transfer = 0;
   double carried = 0;  // bytes that it puts on links, its lanes' together
 };
@@ -53,21 +57,15 @@ class MessageClient {
   virtual void on_delivered(Message& message) = 0;
 };
 
-// Sees routes before messages take them: what computes collectives without messages must step aside for others'.
-class RouteWatcher {
- public:
-  virtual ~RouteWatcher() = default;
-  virtual void on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) = 0;
-  virtual void before_send(network::RouteId route) = 0;
-  virtual void after_sent(network::RouteId route) = 0;
-};
-
 class Messenger : public network::NetworkClient {
  public:
   Messenger(const folding::WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
             EventQueue& queue, Ledger& ledger, routing::EndPoints& end_points, MessageClient& client);
 
-  void watch(RouteWatcher& watcher) { watcher_ = &watcher; }
+  void watch(RouteWatcher& watcher) {
+    watcher_ = &watcher;
+    routes_.watch(watcher);
+  }
   // Tells controllers of flows.
   void tell(ControlHost& control) { control_ = &control; }
 
@@ -75,37 +73,36 @@ class Messenger : public network::NetworkClient {
   int32_t make(int32_t source, int32_t slot, int32_t peer);
   Message& operator[](int32_t message) { return messages_[message]; }
 
+  // A message without a route waits for one, if the route table lets it.
   void send(int32_t message);
   // Puts a message on the network that began to be sent at `started`, alone on its links.
   void resume(int32_t message, SimTime started);
   // The message has left its source; it arrives at `time`.
   void deliver_at(int32_t message, SimTime time);
 
-  // Messages from route.src to route.dst take it from now on, those under way too. REQUIRES: nobody watches.
-  void set_route(const routing::Route& route);
+  ChannelRoutes& routes() { return routes_; }
+  // The route table has another route between two accelerators: messages under way move onto it, those that wait for
+  // one start; where it has none any more they stay where they are. REQUIRES: no watcher.
+  void move(int32_t src, int32_t dst);
 
-  // The route of a channel, hashed once for each as a connection's five-tuple is.
-  routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
   // What each plane carries of a message.
   int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
 
   network::Network& network() { return *network_; }
   // Counts what messages under way have carried so far; for the end of a run.
   void count_under_way();
-  // Throws: ConfigError for a message that would not be through by the end of simulated time.
-  void throw_if_endless(SimTime now) const;
+  // Where nothing else can happen. Throws: ConfigError for a message that would not be through by the end of simulated
+  // time, NoRouteError for one that waits for a route.
+  void throw_if_stuck(SimTime now) const;
 
   void on_sent(uint64_t token) override;
   void on_delivered(uint64_t token) override;
 
  private:
-  static constexpr network::RouteId kNoRoute = std::numeric_limits<network::RouteId>::max();
-  struct LastRoute {  // most slots have one peer
-    int32_t peer = -1;
-    network::RouteId route = kNoRoute;
-  };
   void tell_controllers(control::EventKind kind, const Message& message);
-  network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
+  network::RouteId route_of(const Message& message) {
+    return routes_.route_of(message.source, message.slot, message.peer);
+  }
 
   const folding::WeightedSystem& system_;
   const routing::RouteTable& route_table_;
@@ -117,12 +114,9 @@ class Messenger : public network::NetworkClient {
   ControlHost* control_ = nullptr;
   MemberEvent<Messenger> late_arrivals_;
   std::unique_ptr<network::Network> network_;
-  routing::EndPoints& end_points_;
+  ChannelRoutes routes_;
   std::vector<Message> messages_;
   std::vector<int32_t> free_;
-  std::map<std::pair<int32_t, int32_t>, routing::Route> set_routes_;  // by controllers, between accelerators
-  std::vector<network::RouteId> routes_;                              // per channel
-  std::vector<std::vector<LastRoute>> last_routes_;                   // per slot of every device
 };
 
 }  // namespace rostam::runtime

@@ -19,6 +19,7 @@ struct SessionOptions {
   uint64_t seed = 0;
   std::string fidelity = "flow";          // the engine
   bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
+  bool enable_parking = false;            // messages without a route wait for one; else they are a NoRouteError
   bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
 };

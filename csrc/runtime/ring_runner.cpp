@@ -11,7 +11,9 @@ RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint)
     : parts_(parts),
       stepwise_(parts),
       rings_(parts.system, footprint,
-             [&parts](int32_t d, int32_t slot, int32_t peer) { return parts.messenger.make_route(d, slot, peer); }),
+             [&parts](int32_t d, int32_t slot, int32_t peer) {
+               return parts.messenger.routes().make_route(d, slot, peer);
+             }),
       ends_(*this, &RingRunner::end_quietly),
       message_chunks_(parts.system.graph->schedules.size(), 0) {
   parts.messenger.watch(*this);

@@ -52,13 +52,17 @@ void check_footprint(const folding::Footprint& footprint, int32_t num_links) {
 
 }  // namespace
 
-SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, const routing::RouteTable& routes,
+SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, const routing::RouteTable& given,
                           const SessionOptions& options, Controllers& controllers) {
-  check_options(*graph, routes, options);
+  check_options(*graph, given, options);
+  routing::RouteTable routes = given;  // controllers change it
+  routes.set_missing(options.enable_parking ? routing::MissingRoute::kPark : routing::MissingRoute::kThrow);
   const folding::Footprint footprint = footprint_of(controllers);
   check_footprint(footprint, static_cast<int32_t>(routes.links().capacities.size()));
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
-  const bool folds = options.enable_folding && traits.can_fold;
+  // Where planes differ routes follow the links' capacities.
+  const bool has_fixed_routes = !options.enable_parking && (footprint.links.empty() || routes.planes().size() == 1);
+  const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes;
   const WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
   routing::EndPoints end_points(routes);
   SessionResult simulated = Session(system, routes, options, controllers, end_points).run();

@@ -6,7 +6,7 @@
 
 namespace rostam::runtime {
 
-Session::Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
+Session::Session(const WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options,
                  Controllers& controllers, routing::EndPoints& end_points)
     : system_(system),
       options_(options),
@@ -18,17 +18,17 @@ Session::Session(const WeightedSystem& system, const routing::RouteTable& routes
       scheduler_({system, options, queue_, path_, instances_, jobs_, breakdown_, *this, *this}),
       messenger_(system, routes, options, queue_, ledger_, end_points, *this),
       mailboxes_(system, queue_, path_, instances_, messenger_, scheduler_),
-      control_(controllers, queue_, *this, end_points) {
+      control_(controllers, queue_, *this, routes, end_points) {
   const RunnerParts parts = {system,          options,    queue_,  path_,      instances_,
                              participations_, messenger_, ledger_, breakdown_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
-  if (options.enable_shortcuts && is_exact && !footprint.is_any) {
+  if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking) {
     runner_ = std::make_unique<RingRunner>(parts, footprint);
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
-  if (control_.hears(control::kFlowStart | control::kFlowEnd)) messenger_.tell(control_);
+  if (control_.hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait)) messenger_.tell(control_);
   // Capacities that change at time 0 hold for everything that starts then.
   control_.begin();
   scheduler_.start();
@@ -104,8 +104,7 @@ void Session::run_events() {
 }
 
 void Session::throw_deadlock() {
-  // Nothing else can happen: messages that would be through after the end of simulated time are what comes next.
-  messenger_.throw_if_endless(queue_.now());
+  messenger_.throw_if_stuck(queue_.now());
   std::ostringstream text;
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
   const int64_t num_active = messenger_.network().stats().num_active;

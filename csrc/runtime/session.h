@@ -22,8 +22,8 @@ folding::Footprint footprint_of(const Controllers& controllers);
 
 class Session : public MessageClient, public TaskStarter, public IterationClient, public ControlTarget {
  public:
-  // All arguments must outlive the session.
-  Session(const WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
+  // All arguments must outlive the session; the routes are its own, to change.
+  Session(const WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options,
           Controllers& controllers, routing::EndPoints& end_points);
 
   // Runs once. The result is that of the system's own devices and links, without its checks.
@@ -40,7 +40,8 @@ class Session : public MessageClient, public TaskStarter, public IterationClient
   network::Network& network() override { return messenger_.network(); }
   network::NetworkStats stats() override;
   int32_t simulated_link(int32_t link) const override;
-  void set_route(const routing::Route& route) override { messenger_.set_route(route); }
+  void on_new_route(int32_t src, int32_t dst) override { messenger_.move(src, dst); }
+  void on_new_offers() override { messenger_.routes().forget_all(); }
 
  private:
   void run_events();

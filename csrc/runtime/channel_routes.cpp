@@ -1,0 +1,89 @@
+#include "runtime/channel_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/member_event.h"
+#include "sim/random.h"
+
+namespace rostam::runtime {
+
+ChannelRoutes::ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
+                             network::Network& network, routing::EndPoints& end_points)
+    : system_(system),
+      table_(table),
+      seed_(seed),
+      network_(network),
+      end_points_(end_points),
+      routes_(system.channels.size(), kNoRoute) {
+  for (const workload::Device& device : system.devices) last_routes_.emplace_back(device.slots.size());
+}
+
+network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer) {
+  LastRoute& last = last_routes_[d][slot];
+  if (last.peer == peer && last.route != kNoRoute) return last.route;
+  const workload::ChannelId channel = system_.channels.find(d, slot, peer);
+  if (routes_[channel] == kNoRoute) routes_[channel] = add_route(d, slot, peer, channel);
+  last = {peer, routes_[channel]};
+  return last.route;
+}
+
+network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
+  const std::optional<routing::Route> route = find_route(d, slot, peer);
+  if (!route.has_value()) return kNoRoute;
+  const network::RouteId id = network_.add_route(*route, channel);
+  if (watcher_ != nullptr) watcher_->on_new_route(id, *route, d, slot);
+  return id;
+}
+
+std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot, int32_t peer) {
+  if (system_.is_folded) return system_.routes[system_.channels.find(d, slot, peer)];
+  const int32_t from = system_.devices[d].accelerator, to = system_.accelerator_of(peer);
+  if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
+  const auto rank = static_cast<uint64_t>(system_.channels.rank_in_pair(d, slot, peer));
+  std::optional<routing::Route> route = table_.route_of({from, to, mix(mix(seed_ + rank) + pack(from, to))});
+  if (route.has_value()) end_points_.check_route(*route, from, to);
+  return route;
+}
+
+routing::Route ChannelRoutes::make_route(int32_t d, int32_t slot, int32_t peer) {
+  std::optional<routing::Route> route = find_route(d, slot, peer);
+  if (!route.has_value()) {
+    ROSTAM_THROW(NoRouteError, "no path from accelerator " << system_.devices[d].accelerator << " to "
+                                                           << system_.accelerator_of(peer));
+  }
+  return *std::move(route);
+}
+
+void ChannelRoutes::forget(int32_t src, int32_t dst) {
+  ROSTAM_CHECK(watcher_ == nullptr && !system_.is_folded, "a route is set where shortcuts or folding rely on routes");
+  for (int32_t d = 0; d < static_cast<int32_t>(system_.devices.size()); ++d) {
+    if (system_.devices[d].accelerator != src) continue;
+    for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) forget_slot(d, slot, dst);
+  }
+}
+
+void ChannelRoutes::forget_slot(int32_t d, int32_t slot, int32_t dst) {
+  for (const int32_t peer : system_.channels.destinations(d, slot)) {
+    if (system_.accelerator_of(peer) != dst) continue;
+    routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
+    last_routes_[d][slot] = LastRoute();
+  }
+}
+
+void ChannelRoutes::forget_device(int32_t d) {
+  for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) {
+    for (const int32_t peer : system_.channels.destinations(d, slot)) {
+      routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
+    }
+    last_routes_[d][slot] = LastRoute();
+  }
+}
+
+void ChannelRoutes::forget_all() {
+  ROSTAM_CHECK(!system_.is_folded, "routes change where folding relies on them");
+  std::fill(routes_.begin(), routes_.end(), kNoRoute);
+  for (std::vector<LastRoute>& slots : last_routes_) std::fill(slots.begin(), slots.end(), LastRoute());
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,68 @@
+// ChannelRoutes: the route of every channel of a session, asked of the route table when its first message goes and
+// registered with the network. Who changes the table says which channels to ask for again.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "folding/weighted_system.h"
+#include "network/network.h"
+#include "routing/end_points.h"
+#include "routing/route_table.h"
+
+namespace rostam::runtime {
+
+// Sees routes before messages take them: what computes collectives without messages must step aside for others'.
+class RouteWatcher {
+ public:
+  virtual ~RouteWatcher() = default;
+  virtual void on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) = 0;
+  virtual void before_send(network::RouteId route) = 0;
+  virtual void after_sent(network::RouteId route) = 0;
+};
+
+class ChannelRoutes {
+ public:
+  static constexpr network::RouteId kNoRoute = std::numeric_limits<network::RouteId>::max();
+
+  // All arguments must outlive it. seed: of hashed routes.
+  ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
+                network::Network& network, routing::EndPoints& end_points);
+
+  void watch(RouteWatcher& watcher) { watcher_ = &watcher; }
+
+  // Of messages that start now; kNoRoute where there is none and the table lets messages wait.
+  network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
+
+  // The same, not registered; hashed once for each channel as a connection's five-tuple is.
+  // Throws: NoRouteError where there is none.
+  routing::Route make_route(int32_t device, int32_t slot, int32_t peer);
+
+  // The table may have other routes now: between two accelerators, from a device, for all.
+  // REQUIRES: no watcher; the system is not folded.
+  void forget(int32_t src, int32_t dst);
+  void forget_device(int32_t device);
+  void forget_all();
+
+ private:
+  struct LastRoute {  // most slots have one peer
+    int32_t peer = -1;
+    network::RouteId route = kNoRoute;
+  };
+  std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer);
+  network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
+  void forget_slot(int32_t device, int32_t slot, int32_t dst);
+
+  const folding::WeightedSystem& system_;
+  const routing::RouteTable& table_;
+  uint64_t seed_;
+  network::Network& network_;
+  routing::EndPoints& end_points_;
+  RouteWatcher* watcher_ = nullptr;
+  std::vector<network::RouteId> routes_;             // per channel
+  std::vector<std::vector<LastRoute>> last_routes_;  // per slot of every device
+};
+
+}  // namespace rostam::runtime
