@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Job": "rostam_py.fleet",
+    "JobResult": "rostam_py.simulation",
     "LinkBandwidth": "rostam_py.simulation",
     "Machine": "rostam_py.plan",
     "OperatorGraph": "rostam_py.graph",
@@ -27,6 +28,7 @@ _EXPORTS = {
     "SimulationOptions": "rostam_py.simulation",
     "Strategy": "rostam_py.plan",
     "SweepResult": "rostam_py.sweep",
+    "TaskGraph": "rostam_py.simulation",
     "draw_jobs": "rostam_py.fleet",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",

@@ -5,7 +5,7 @@ Arrays of integers or floats are base64 of their little-endian bytes, which gzip
 Example:
     write_document("plan.json.gz", {"format": "rostam-plan", "version": 1, ...})
     reader = read_document("plan.json.gz", "rostam-plan", (1,), "a plan")
-    [one.item("num_parameters").integer() for one in reader.item("stages").entries()]
+    reader.item("stages").entry(0).item("num_parameters").integer()
 """
 
 import base64
@@ -156,6 +156,10 @@ class Reader:
         if length is not None and len(self.value) != length:
             raise self.error(f"has {len(self.value)} entries; it must have {length}")
         return (Reader(value, self.path, f"{self.place}[{k}]") for k, value in enumerate(self.value))
+
+    def entry(self, index: int) -> "Reader":
+        """Return the place of a list's entry. REQUIRES: ``entries`` has found that there is one."""
+        return Reader(self.value[index], self.path, f"{self.place}[{index}]")
 
     def text(self) -> str:
         """Return text."""

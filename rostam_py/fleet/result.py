@@ -5,7 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from rostam_py.html import html_table
-from rostam_py.simulation.result import CollectiveTimes, RunResult
+from rostam_py.simulation.job_result import CollectiveTimes
+from rostam_py.simulation.result import RunResult
 from rostam_py.units import format_time
 
 MIX_VERSION = 1

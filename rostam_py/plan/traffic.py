@@ -1,7 +1,9 @@
 """Collectives and traffic of a plan: which algorithm runs over which ranks, and what every pair exchanges."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.data import PlanData
+from rostam_py.plan.groups import GroupSet
+from rostam_py.plan.program import Program
+from rostam_py.plan.tasks import Task
 
 AUTO = "auto"
 
@@ -88,7 +93,30 @@ class Volumes:
     collectives: dict[tuple[str, int, str, int], int]
 
 
-def plan_volumes(plan: PlanData) -> Volumes:
+class _StageTasks(Protocol):
+    """A class of devices: its number, templates and program."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def templates(self) -> dict[str, tuple[Task, ...]]: ...
+    @property
+    def program(self) -> Program: ...
+
+
+class PlacedTasks(Protocol):
+    """What a plan, or a job of a task graph, says of its tasks."""
+
+    @property
+    def stages(self) -> Sequence[_StageTasks]: ...
+    @property
+    def stage_of(self) -> np.ndarray: ...
+    @property
+    def groups(self) -> Sequence[GroupSet]: ...
+    def group_set(self, label: str) -> GroupSet: ...
+
+
+def plan_volumes(plan: PlacedTasks) -> Volumes:
     """Add up the messages and collectives of a plan's templates. Cost: tasks of all templates."""
     sends: Counter[tuple[str, int, int]] = Counter()
     collectives: Counter[tuple[str, int, str, int]] = Counter()

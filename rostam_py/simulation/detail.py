@@ -18,7 +18,8 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
-from rostam_py.simulation.result import RunResult, Segment
+from rostam_py.simulation.critical_path import Segment
+from rostam_py.simulation.result import RunResult
 
 VERSION = 2
 MAX_BINS = 128

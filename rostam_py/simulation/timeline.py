@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.simulation.task_graph import CompiledGraph
+from rostam_py.simulation.compile import GraphNames
 
 _RECV = "recv"
 
 
-def write_perfetto(
-    path: str, graph: CompiledGraph, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int
-) -> None:
+def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int) -> None:
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
     One process per device, one thread per stream; compute tasks carry their kernels as slices below them. A task or a
@@ -27,13 +25,13 @@ def write_perfetto(
     ):
         if end <= begin_ps or start >= end_ps:
             continue
-        info = graph.templates[template]
+        info = names.templates[template]
         task = info.tasks[index]
-        accelerator = int(graph.accelerators[device])
+        accelerator = int(names.accelerators[device])
         thread = 100 + stream if task.kind == _RECV else stream
         if (device, thread) not in seen:
             seen.add((device, thread))
-            events += _names(accelerator, info.stage, thread, _stream(graph, info.plan, stream, task.kind))
+            events += _names(accelerator, info.stage, thread, _stream(names, info.job, stream, task.kind))
         arguments = {"template": info.name, "micro_batch": microbatch, "bytes": task.num_bytes}
         slices = [_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments)]
         slices += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
@@ -84,11 +82,11 @@ def _slice(
     }  # fmt: skip
 
 
-def _stream(graph: CompiledGraph, plan: int, stream: int, kind: str) -> str:
+def _stream(names: GraphNames, job: int, stream: int, kind: str) -> str:
     """Return what a thread of the trace is called."""
     if kind == _RECV:
         return "receive"
-    return "compute" if stream == 0 else graph.streams[plan][stream - 1]
+    return "compute" if stream == 0 else names.streams[job][stream - 1]
 
 
 def _names(process: int, stage: int, thread: int, label: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import rostam_py as rostam
 from rostam_py.errors import DegreeError
 from rostam_py.placement import place
 from rostam_py.plan import Machine, Strategy
-from rostam_py.simulation.simulate import fabric_of
+from rostam_py.simulation import TaskGraph
 
 MODELS = ("perceptron", "wide_perceptron", "conv_net", "tied_autoencoder", "gpt_125m", "transformer_350m")
 
@@ -216,7 +216,7 @@ def test_several_plans_share_circuits_set_for_all_of_them(small_graphs):
     results = rostam.simulate(plans)
     for plan, result in zip(plans, results, strict=True):
         assert sum(result.bytes_sent.values()) == plan.traffic.total_bytes
-    carried = fabric_of(plans, 0).circuits
+    carried = TaskGraph.of(plans).machine.fabric.circuits
     joined = set(zip(carried.src.tolist(), carried.dst.tolist(), strict=True))
     both = {pair for plan in plans for pair in zip(plan.traffic.src.tolist(), plan.traffic.dst.tolist(), strict=True)}
     assert joined == both

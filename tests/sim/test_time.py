@@ -6,7 +6,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py import _core
 from rostam_py.errors import ConfigError
-from rostam_py.simulation.task_graph import seconds_to_ps
+from rostam_py.simulation.picoseconds import seconds_to_ps
 
 
 def pair(rate):

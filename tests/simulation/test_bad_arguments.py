@@ -157,7 +157,7 @@ def test_iterations_too_long_to_be_simulated_are_refused_at_once_and_take_no_mem
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4, link_bandwidth="400 Gb/s"))
     tracemalloc.start()
     plan = rostam.place(gpt, machine, global_batch=2**30, strategy=rostam.Strategy(pp=4, micro_batch=1))
-    said = r"global_batch 1,073,741,824 is 1,073,741,824 micro-batches of 1, 8,589,934,592 forwards and backwards"
+    said = r"global_batch 1,073,741,824 is 1,073,741,824 micro-batches of 1; 8,589,934,592 forwards and backwards"
     with pytest.raises(ConfigError, match=said):
         rostam.simulate(plan)
     assert tracemalloc.get_traced_memory()[1] < 20e6

@@ -8,6 +8,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.detail import (
     MAX_BINS,
     MAX_SAMPLES,
@@ -17,7 +18,6 @@ from rostam_py.simulation.detail import (
     run_detail,
     write_detail,
 )
-from rostam_py.simulation.result import Segment
 
 FABRICS = {
     "electrical_flat": {"num_accelerators": 8},

@@ -1,0 +1,212 @@
+"""Compile task graphs for the core: templates, programs, process groups and devices as arrays.
+
+Device n of job number j is device ``offset_j + n``. A slot of a device is one first-in first-out stream (MODEL B8):
+one for each stream of collectives of a set of groups, and one for each stream and peer of its messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.errors import ConfigError
+from rostam_py.plan.group_kinds import counted_kind, listed_kinds
+from rostam_py.plan.tasks import KernelTime, Task
+from rostam_py.plan.traffic import ScheduleKey
+from rostam_py.simulation.graph_job import GraphJob, StageTasks
+from rostam_py.simulation.picoseconds import seconds_to_ps
+from rostam_py.simulation.task_graph import TaskGraph
+
+_KINDS = {"compute": 0, "collective": 1, "send": 2, "recv": 3}
+_Slot = tuple[str, str, int | None]  # group, stream, peer; no peer for collectives
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateInfo:
+    """What the core's template index stands for."""
+
+    job: int
+    stage: int
+    name: str
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class GraphNames:
+    """What the numbers in a session's result stand for.
+
+    categories: kinds of groups that bytes and exposed time are listed by. kind_of: (job, group label) -> kind.
+    streams: of each job, what its devices' communication streams are called. accelerators: accelerator of each
+    device, int array (num_devices,). stage_of, job_of: of each device.
+    """
+
+    templates: list[TemplateInfo]
+    categories: tuple[str, ...]
+    kind_of: dict[tuple[int, str], str]
+    streams: list[list[str]]
+    accelerators: np.ndarray
+    stage_of: np.ndarray
+    job_of: np.ndarray
+
+    def kind(self, template: int, task: Task) -> str:
+        """Return the kind of a task: compute, or that of the groups it communicates in."""
+        return "compute" if task.kind == "compute" else self.kind_of[self.templates[template].job, task.group]
+
+
+def compile_graph(graph: TaskGraph, *, fuse: bool = True) -> tuple[Any, GraphNames]:
+    """Return the core's frozen task graph, and its names; ``fuse=False`` keeps every kernel a task."""
+    return _Compiler(graph, fuse).compile()
+
+
+class _Compiler:
+    def __init__(self, graph: TaskGraph, fuse: bool) -> None:
+        self.jobs, self.slow = graph.jobs, graph.machine.slow
+        self.fuse = fuse
+        self.categories = listed_kinds(one.kind for job in graph.jobs for one in job.groups)
+        self.core = _core.TaskGraph(list(self.categories), len(graph.jobs))
+        self.templates: list[TemplateInfo] = []
+        self.schedules: dict[ScheduleKey, int] = {}
+        self.channels: dict[tuple[int, str, int, str], int] = {}
+        self.streams: list[list[str]] = []
+
+    def compile(self) -> tuple[Any, GraphNames]:
+        offset = 0
+        for number, job in enumerate(self.jobs):
+            self._add_devices(number, job, offset)
+            offset += job.num_devices
+        self.core.freeze()
+        kinds = {(j, one.label): one.kind for j, job in enumerate(self.jobs) for one in job.groups}
+        return self.core, GraphNames(
+            self.templates, self.categories, kinds, self.streams,
+            np.concatenate([job.devices for job in self.jobs]),
+            np.concatenate([job.stage_of for job in self.jobs]),
+            np.concatenate([np.full(job.num_devices, number) for number, job in enumerate(self.jobs)]),
+        )  # fmt: skip
+
+    def _add_devices(self, number: int, job: GraphJob, offset: int) -> None:
+        slots = _slots_of(job)
+        self.streams.append([_stream_name(*slot) for slot in slots])
+        programs = np.array([self._add_program(number, job, stage, slots) for stage in job.stages])
+        slowdown = np.array([1.0 / self.slow.get(int(a), 1.0) for a in job.devices])
+        self.core.add_devices(
+            job.devices.astype(np.int32),
+            programs[job.stage_of].astype(np.int32),
+            np.full(job.num_devices, number, np.int32),
+            slowdown,
+            np.full(job.num_devices, job.start_ps, np.int64),
+            self._bind_slots(job, slots, offset),
+        )
+
+    def _bind_slots(self, job: GraphJob, slots: dict[_Slot, int], offset: int) -> np.ndarray:
+        """Return (devices, slots, 3): group, rank and peer device of every slot."""
+        bound = np.full((job.num_devices, len(slots), 3), -1, np.int32)
+        known: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # members in schedule order, the core's groups
+        for (label, _, peer), slot in slots.items():
+            if peer is None:
+                if label not in known:
+                    ordered = job.ordered(label)
+                    groups = [self.core.add_group(row) for row in (offset + ordered).tolist()]
+                    known[label] = ordered, np.array(groups)
+                ordered, ids = known[label]
+                bound[ordered, slot, 0] = ids[:, None]
+                bound[ordered, slot, 1] = np.arange(ordered.shape[1])
+                continue
+            members = job.group_set(label).members
+            first, last = max(0, -peer), members.shape[1] - max(0, peer)
+            bound[members[:, first:last], slot, 2] = offset + members[:, first + peer : last + peer]
+        return bound
+
+    def _add_program(self, number: int, job: GraphJob, stage: StageTasks, slots: dict[_Slot, int]) -> int:
+        counts = stage.program.counts()
+        names = [name for name in stage.templates if name in counts]
+        ids = {name: self._add_template(number, job, stage, name, slots) for name in names}
+        entries = [entry for segment in stage.program.segments for entry in segment.entries]
+        offsets = np.cumsum([0, *(len(segment.entries) for segment in stage.program.segments)])
+        return self.core.add_program(
+            [ids[name] for name, _ in entries], [m for _, m in entries], np.ones(len(entries), np.int32),
+            block_offset=offsets, count=[segment.count for segment in stage.program.segments],
+        )  # fmt: skip
+
+    def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, slots: dict[_Slot, int]) -> int:
+        tasks = stage.templates[name] if self.fuse else _op_level(stage.templates[name])
+        rows = [self._row(number, job, task, slots) for task in tasks]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+        deps = [dep for task in tasks for dep in task.deps]
+        offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
+        self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
+        return self.core.add_template(*columns, offsets, np.array(deps, np.int32))
+
+    def _row(
+        self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Return kind, slot, category, schedule, channel, bytes and duration of a task."""
+        kind = _KINDS[task.kind]
+        if task.kind == "compute":
+            duration = sum(seconds_to_ps(k.duration_s) for k in task.kernels)
+            return kind, -1, 0, -1, -1, 0, duration
+        slot = slots[_slot_key(task)]
+        category = self.categories.index(counted_kind(job.group_set(task.group).kind))
+        if task.kind == "collective":
+            return kind, slot, category, self._schedule(job, task), -1, task.num_bytes, 0
+        # Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
+        key = (number, task.group, task.peer if task.kind == "send" else -task.peer, task.channel)
+        channel = self.channels.setdefault(key, len(self.channels))
+        return kind, slot, category, -1, channel, task.num_bytes, 0
+
+    def _schedule(self, job: GraphJob, task: Task) -> int:
+        key = job.schedules[task.group, task.collective, task.num_bytes]
+        if key not in self.schedules:
+            self.schedules[key] = self.core.add_schedule(*key)
+        return self.schedules[key]
+
+
+def _slot_key(task: Task) -> _Slot:
+    return task.group, task.stream or task.group, None if task.kind == "collective" else task.peer
+
+
+def _slots_of(job: GraphJob) -> dict[_Slot, int]:
+    """Return the slots that the devices of a job have, numbered in the order of its groups."""
+    used: dict[_Slot, None] = {}
+    for stage in job.stages:
+        for tasks in stage.templates.values():
+            for task in tasks:
+                if task.kind != "compute":
+                    used[_slot_key(task)] = None
+    place = {one.label: k for k, one in enumerate(job.groups)}
+    owner: dict[str, str] = {}
+    for label, stream, _ in used:
+        job.group_set(label)  # known, or an error
+        if owner.setdefault(stream, label) != label:
+            raise ConfigError(
+                f"groups {owner[stream]!r} and {label!r} both use stream {stream!r}; a stream belongs to one set"
+            )
+
+    def order(slot: _Slot) -> tuple[int, str, int, int]:
+        label, stream, peer = slot
+        return place[label], stream, int(peer is not None), peer or 0
+
+    return {slot: number for number, slot in enumerate(sorted(used, key=order))}
+
+
+def _stream_name(label: str, stream: str, peer: int | None) -> str:
+    name = label if stream == label else f"{label} ({stream})"
+    return name if peer is None else f"{name} to rank {peer:+d}"
+
+
+def _op_level(tasks: Sequence[Task]) -> list[Task]:
+    """Return the tasks with every kernel a compute task of its own."""
+    split: list[Task] = []
+    last_of: list[int] = []  # old task -> its last new task
+    for task in tasks:
+        deps = tuple(last_of[dep] for dep in task.deps)
+        kernels: Sequence[KernelTime | None] = task.kernels if len(task.kernels) > 1 else (None,)
+        for k, kernel in enumerate(kernels):
+            if kernel is None:
+                split.append(replace(task, deps=deps))
+            else:
+                before = deps if k == 0 else (len(split) - 1,)
+                split.append(replace(task, deps=before, name=kernel.name, kernels=(kernel,)))
+        last_of.append(len(split) - 1)
+    return split

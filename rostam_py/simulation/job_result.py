@@ -1,0 +1,251 @@
+"""JobResult: what one job of a simulated task graph took, and why."""
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.fabric import Fabric
+from rostam_py.html import html_bars, html_pairs, html_table
+from rostam_py.plan.algorithms import collectives_of
+from rostam_py.plan.group_kinds import group_kind
+from rostam_py.plan.traffic import plan_volumes
+from rostam_py.simulation.compile import GraphNames
+from rostam_py.simulation.critical_path import CriticalPath, Segment
+from rostam_py.simulation.graph_job import GraphJob
+from rostam_py.simulation.network import link_name
+from rostam_py.simulation.picoseconds import PS
+from rostam_py.simulation.timeline import write_perfetto
+from rostam_py.units import format_time
+
+RESULT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """The collectives of one kind in one iteration, as the ranks in them see them: a rank's time is join to end.
+
+    count: ranks x collectives. mean_s, longest_s: of a rank's time [s]. rate_bytes_per_s: bytes that ranks send in
+    collectives over the time that they spend in them.
+    """
+
+    count: int
+    mean_s: float
+    longest_s: float
+    rate_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """Load of one directed link in the last iteration.
+
+    name: "source -> destination" vertices. num_bytes: over one plane. busy_fraction: share of the iteration in
+    which it carried a flow. utilization: num_bytes / (bandwidth x iteration).
+    """
+
+    link: int
+    name: str
+    num_bytes: float
+    busy_fraction: float
+    utilization: float
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """Times, traffic and their reasons for one job of a task graph.
+
+    iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
+    first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
+    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed communication by kind of groups
+        ("tp", "dp", ...); sums to iteration_time_s.
+    breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
+    bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
+    collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
+    link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first job, all jobs' bytes).
+    checks: conservation checks that ran, all passed.
+    """
+
+    job: GraphJob = field(repr=False)
+    fabric: Fabric
+    fidelity: str
+    routing: str
+    seed: int
+    iteration_times_s: tuple[float, ...]
+    is_steady: bool
+    breakdown: dict[str, float]
+    breakdown_by_device: np.ndarray
+    devices: np.ndarray
+    bytes_sent: dict[str, int]
+    bytes_received: dict[str, int]
+    num_messages: dict[str, int]
+    collective_times: dict[str, tuple[CollectiveTimes, ...]]
+    link_bytes: np.ndarray
+    link_busy_s: np.ndarray
+    num_simulated_devices: int
+    checks: tuple[str, ...]
+    notes: tuple[str, ...]
+    _path: dict[str, np.ndarray] = field(repr=False)
+    _ends_ps: np.ndarray = field(repr=False)
+    _timeline: dict[str, np.ndarray] = field(repr=False)
+    _names: GraphNames = field(repr=False)
+
+    @property
+    def iteration_time_s(self) -> float:
+        """Steady-state time of one iteration [s]."""
+        return self.iteration_times_s[-1]
+
+    @property
+    def first_iteration_s(self) -> float:
+        """Time of the first iteration, from a cold start [s]."""
+        return self.iteration_times_s[0]
+
+    @property
+    def exposed(self) -> dict[str, float]:
+        """Exposed communication by kind of groups, mean over devices [s]."""
+        return {kind: self.breakdown[kind] for kind in self._names.categories}
+
+    @cached_property
+    def algorithms(self) -> list[dict[str, Any]]:
+        """The algorithm that every collective ran: one dict for each group set, collective and size [bytes]."""
+        return collectives_of(plan_volumes(self.job), self.job.schedules)
+
+    def critical_path(self) -> CriticalPath:
+        """Return the chain of tasks that decided the last iteration's time, earliest first.
+
+        Durations sum to ``iteration_time_s``: the path is cut at the previous iteration's end, and gaps between
+        tasks (launch latency) are segments of their own.
+        """
+        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        segments: list[Segment] = []
+        cursor = begin
+        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch")
+        columns = [self._path[key].tolist() for key in keys]
+        for start, stop, device, template, task, microbatch in zip(*columns, strict=True):
+            if stop <= cursor:
+                continue
+            start = max(start, cursor)
+            info = self._names.templates[template]
+            entry = info.tasks[task]
+            where = (info.stage, int(self._names.accelerators[device]), microbatch)
+            if start > cursor:
+                segments.append(Segment("launch", "launch", *where, (cursor - begin) * PS, (start - cursor) * PS))
+            kind = self._names.kind(template, entry)
+            segments.append(Segment(kind, entry.name, *where, (start - begin) * PS, (stop - start) * PS))
+            cursor = stop
+        if cursor != end:
+            raise InternalError(f"the critical path ends at {cursor} ps, the iteration at {end} ps")
+        return CriticalPath(segments)
+
+    def critical_path_by_kind(self) -> dict[str, float]:
+        """Return seconds of the critical path by kind; they sum to the iteration time."""
+        totals: dict[str, float] = {}
+        for segment in self.critical_path():
+            totals[segment.kind] = totals.get(segment.kind, 0.0) + segment.duration_s
+        return totals
+
+    def critical_tasks(self, count: int = 10) -> list[dict[str, Any]]:
+        """Return what fills the critical path: tasks added up over micro-batches, stages and repeated blocks.
+
+        Block numbers in names read ``*``: "all_reduce blocks.*.proj forward" stands for all blocks'.
+        """
+        totals: dict[tuple[str, str], list[float]] = {}
+        for segment in self.critical_path():
+            entry = totals.setdefault((segment.kind, re.sub(r"\b\d+\b", "*", segment.name)), [0, 0.0])
+            entry[0] += 1
+            entry[1] += segment.duration_s
+        largest = sorted(totals.items(), key=lambda item: (-item[1][1], item[0]))[:count]
+        return [
+            {"kind": kind, "name": name, "count": int(times), "duration_s": seconds}
+            for (kind, name), (times, seconds) in largest
+        ]
+
+    def busiest_links(self, count: int = 10) -> list[LinkLoad]:
+        """Return the ``count`` links that carried the most bytes in relation to their bandwidth."""
+        links = self.fabric.links
+        bandwidth = links["bandwidth_bytes_per_s"]
+        utilization = self.link_bytes / (bandwidth * self.iteration_time_s)
+        order = np.lexsort((np.arange(len(utilization)), -utilization))[:count]
+        return [
+            LinkLoad(
+                int(k), link_name(self.fabric, links, int(k)), float(self.link_bytes[k]),
+                float(self.link_busy_s[k] / self.iteration_time_s), float(utilization[k]),
+            )
+            for k in order if self.link_bytes[k] > 0
+        ]  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready summary; equal runs give equal values, to the byte."""
+        return {
+            "version": RESULT_VERSION,
+            "model": self.job.name,
+            "fabric": self.fabric.describe(),
+            "num_accelerators": self.job.num_devices,
+            "fidelity": self.fidelity,
+            "routing": self.routing,
+            "seed": self.seed,
+            "iteration_time_s": self.iteration_time_s,
+            "first_iteration_s": self.first_iteration_s,
+            "iteration_times_s": list(self.iteration_times_s),
+            "is_steady": self.is_steady,
+            "breakdown_s": self.breakdown,
+            "critical_path_s": self.critical_path_by_kind(),
+            "critical_tasks": self.critical_tasks(),
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+            "num_messages": self.num_messages,
+            "algorithms": self.algorithms,
+            "collective_times": {
+                kind: [asdict(one) for one in times] for kind, times in self.collective_times.items()
+            },
+            "busiest_links": [
+                {"link": load.link, "name": load.name, "num_bytes": load.num_bytes,
+                 "busy_fraction": load.busy_fraction, "utilization": load.utilization}
+                for load in self.busiest_links()
+            ],
+            "num_simulated_devices": self.num_simulated_devices,
+            "checks": list(self.checks),
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    def to_json(self, path: str | None = None) -> str:
+        """Return the summary as JSON text, and write it to ``path`` if given."""
+        text = json.dumps(self.to_dict(), indent=2) + "\n"
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        return text
+
+    def save_timeline(self, path: str) -> None:
+        """Write the recorded devices' last iteration as a Perfetto / Chrome trace (JSON, gzip if it ends in .gz).
+
+        Raises: ConfigError if the run recorded none (``simulate(..., timeline=True)``).
+        """
+        if len(self._timeline["start_ps"]) == 0:
+            raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
+        write_perfetto(path, self._names, self._timeline, int(self._ends_ps[-2]), int(self._ends_ps[-1]))
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the time, a bar of where it goes, and what fills the critical path."""
+        total = self.iteration_time_s
+        tasks = [
+            (row["kind"], row["name"], f"{row['count']:,}", format_time(row["duration_s"]), f"{share:.1%}")
+            for row in self.critical_tasks(5)
+            if (share := row["duration_s"] / total) > 0
+        ]
+        colours = {kind: group_kind(kind).colour.lower() for kind in self._names.categories}
+        return (
+            html_pairs(*self._headline())
+            + html_bars(self.breakdown, "where one iteration goes (mean device)", colours)
+            + html_table("largest parts of the critical path", tasks, ("kind", "task", "times", "total", "share"))
+        )
+
+    def _headline(self) -> tuple[str, dict[str, Any]]:
+        """Return the title and the first lines of what a notebook shows."""
+        steady = "" if self.is_steady else " (not steady yet)"
+        return f"{self.job.name} on {self.fabric.describe()}", {
+            "iteration time": format_time(self.iteration_time_s) + steady
+        }
