@@ -65,6 +65,7 @@ def layout_of(fabric: Any, max_links: int = MAX_DRAWN_LINKS) -> Layout:
     Source: own; tests/fabrics/test_layout.py.
     """
     links = fabric.links
+    links = links[links["plane"] == links["plane"].min(initial=0)]
     level = 0 if len(links) <= max_links else 1
     while True:
         layout = layout_at(fabric, level)

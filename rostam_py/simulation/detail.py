@@ -19,6 +19,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.simulation.critical_path import Segment
+from rostam_py.simulation.drawing import drawing_of, short, whole
 from rostam_py.simulation.result import RunResult
 
 VERSION = 2
@@ -58,7 +59,7 @@ def run_detail(
         "memory": [row for job, one in enumerate(results) for row in _memory(one, job, is_mix)],
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
-        "drawing": _drawing(results, layout, links, utilization),
+        "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),
         "num_links": int((~links["is_failed"]).sum()),
         "busiest_links": _busiest(first, layout, links, utilization),
@@ -112,8 +113,8 @@ def _merged(run: Sequence[Segment]) -> dict[str, Any]:
         "name": longest.name if len(run) == 1 else f"{longest.name} and {len(run) - 1} more",
         "stage": longest.stage,
         "device": longest.device,
-        "start_s": _short(run[0].start_s),
-        "duration_s": _short(sum(segment.duration_s for segment in run), 10),
+        "start_s": short(run[0].start_s),
+        "duration_s": short(sum(segment.duration_s for segment in run), 10),
     }
 
 
@@ -145,7 +146,7 @@ def _stages(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
     for stage in result.plan.stages:
         devices = result.plan.devices_of(stage.index)
         times = result.breakdown_by_device[devices].mean(axis=0).tolist()
-        parts = {name: _short(seconds, 9) for name, seconds in zip(result.breakdown, times, strict=True)}
+        parts = {name: short(seconds, 9) for name, seconds in zip(result.breakdown, times, strict=True)}
         rows.append(({"job": job} if is_mix else {}) | {"stage": stage.index, "devices": len(devices)} | parts)
     return rows
 
@@ -173,85 +174,21 @@ def _traffic(results: Sequence[RunResult]) -> dict[str, Any]:
     return {
         "accelerators_per_bin": per_bin,
         "num_accelerators": used,
-        "matrix": [[_whole(value) for value in row] for row in summed.tolist()],
+        "matrix": [[whole(value) for value in row] for row in summed.tolist()],
     }
-
-
-def _drawing(
-    results: Sequence[RunResult], layout: Layout, links: np.ndarray, utilization: np.ndarray
-) -> dict[str, Any]:
-    """Return vertices and links with positions; links of one direction between two groups are one."""
-    first, num_groups = results[0], len(layout.x)
-    ends = layout.group_of[links["src"]] * num_groups + layout.group_of[links["dst"]]
-    keys, which, count = np.unique(ends, return_inverse=True, return_counts=True)
-    sums = [np.bincount(which, weights=values) for values in (first.link_bytes, links["bandwidth_bytes_per_s"])]
-    highest = np.zeros(len(keys))
-    np.maximum.at(highest, which, utilization)
-    failed = np.bincount(which, weights=links["is_failed"]).astype(np.int64)
-    columns = (keys // num_groups, keys % num_groups, *sums, highest, count, failed)
-    joined = set(zip(columns[0].tolist(), columns[1].tolist(), strict=True))
-    drawn = []
-    for source, target, moved, capacity, peak, number, lost in zip(*(c.tolist() for c in columns), strict=True):
-        link = {
-            "source": source, "target": target, "num_bytes": _whole(moved),
-            "utilization": _short(moved / (capacity * first.iteration_time_s), 4),
-            "max_utilization": _short(peak, 4), "count": number,
-        }  # fmt: skip
-        # the way back runs alike, and is not said again
-        is_back = source > target and (target, source) in joined
-        route = {} if is_back else _rounded(layout.route(source, target))
-        drawn.append(link | ({"num_failed": lost} if lost else {}) | route)
-    return {
-        "fabric": first.fabric.name,
-        "grouping": layout.grouping,
-        "note": layout.note,
-        "is_to_scale": layout.is_to_scale,
-        "boxes": [[_short(value, 5) for value in box] for box in layout.boxes],
-        "vertices": _vertices(results, layout),
-        "links": drawn,
-    }
-
-
-def _vertices(results: Sequence[RunResult], layout: Layout) -> list[dict[str, Any]]:
-    """Return the drawn vertices; those with accelerators say whose they are: a job's number, or -1 for idle ones."""
-    fabric = results[0].fabric
-    job_of = np.full(len(layout.group_of), -1)
-    for number, result in enumerate(results):
-        job_of[result.devices] = number
-    accelerators = np.arange(fabric.num_accelerators)
-    votes = np.zeros((len(layout.x), len(results) + 1), np.int64)
-    np.add.at(votes, (layout.group_of[accelerators], job_of[accelerators] + 1), 1)
-    failed = np.zeros(len(layout.group_of), np.int64)
-    failed[list(fabric.failures.accelerators)] = 1
-    per_plane = max(1, int(fabric.core.num_switches))
-    switches = fabric.num_accelerators + np.array(fabric.failures.switches, np.int64) % per_plane
-    failed[switches[switches < len(failed)]] = 1
-    num_failed = np.bincount(layout.group_of, weights=failed, minlength=len(layout.x)).astype(np.int64)
-    role = np.full(len(layout.x), "switch", dtype=object)
-    role[layout.group_of[fabric.num_accelerators + int(fabric.core.num_switches) :]] = "inside"
-    role[layout.group_of[accelerators]] = "accelerator"
-    vertices = []
-    for group in range(len(layout.x)):
-        vertex = {
-            "x": _short(float(layout.x[group]), 5), "y": _short(float(layout.y[group]), 5),
-            "kind": layout.kind[group], "role": role[group], "label": layout.label[group],
-            "count": int(layout.count[group]),
-        }  # fmt: skip
-        if votes[group].any():
-            vertex["job"] = int(votes[group].argmax()) - 1
-        vertices.append(vertex | ({"num_failed": int(num_failed[group])} if num_failed[group] else {}))
-    return vertices
 
 
 def _busiest(result: RunResult, layout: Layout, links: np.ndarray, utilization: np.ndarray) -> list[dict[str, Any]]:
     order = np.lexsort((np.arange(len(utilization)), -utilization))[:_NUM_BUSIEST]
+    differ = len(result.fabric.plane_classes) > 1
     return [
         {
             "link": int(k),
-            "name": f"{layout.name_of[links['src'][k]]} -> {layout.name_of[links['dst'][k]]}",
-            "num_bytes": _whole(float(result.link_bytes[k])),
-            "busy_fraction": _short(float(result.link_busy_s[k] / result.iteration_time_s), 5),
-            "utilization": _short(float(utilization[k]), 5),
+            "name": f"{layout.name_of[links['src'][k]]} -> {layout.name_of[links['dst'][k]]}"
+            + (f" (plane {links['plane'][k]})" if differ else ""),
+            "num_bytes": whole(float(result.link_bytes[k])),
+            "busy_fraction": short(float(result.link_busy_s[k] / result.iteration_time_s), 5),
+            "utilization": short(float(utilization[k]), 5),
         }
         for k in order
         if result.link_bytes[k] > 0
@@ -263,23 +200,4 @@ def _sample(values: np.ndarray) -> list[float]:
     ordered = np.sort(values)[::-1]
     if len(ordered) > MAX_SAMPLES:
         ordered = ordered[np.linspace(0, len(ordered) - 1, MAX_SAMPLES).round().astype(np.int64)]
-    return [_short(value, 4) for value in ordered.tolist()]
-
-
-def _rounded(route: dict[str, Any]) -> dict[str, Any]:
-    """Return a link's course with short numbers."""
-    if "bend" in route:
-        return {"bend": [_short(value, 4) for value in route["bend"]]}
-    if "path" in route:
-        return {"path": [None if point is None else [_short(value, 5) for value in point] for point in route["path"]]}
-    return {}
-
-
-def _short(value: float, digits: int = 9) -> float:
-    """Return ``value`` to some significant digits."""
-    return float(f"{value:.{digits}g}")
-
-
-def _whole(num_bytes: float) -> int:
-    """Return bytes as an integer: spraying divides them, nobody reads the fractions."""
-    return round(num_bytes)
+    return [short(value, 4) for value in ordered.tolist()]

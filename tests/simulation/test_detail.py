@@ -58,7 +58,7 @@ def large(hand_plan):
 def test_everything_adds_up_to_the_result(name, results):
     result = results(name)
     detail = run_detail(result)
-    links = detail["drawing"]["links"]
+    links = detail["drawing"]["planes"][0]["links"]
     assert sum(link["num_bytes"] for link in links) == pytest.approx(result.link_bytes.sum(), abs=len(links))
     assert sum(link["count"] for link in links) == len(result.fabric.links)
     assert sum(map(sum, detail["traffic"]["matrix"])) == pytest.approx(result.plan.traffic.total_bytes, rel=1e-12)
@@ -88,7 +88,7 @@ def test_utilization_of_drawn_links_is_bytes_over_what_they_could_carry(results)
     links, drawing = result.fabric.links, run_detail(result)["drawing"]
     # eight accelerators on leaves 8..11, one spine: every link is alone between its ends
     expected = result.link_bytes / (links["bandwidth_bytes_per_s"] * result.iteration_time_s)
-    drawn = {(link["source"], link["target"]): link for link in drawing["links"]}
+    drawn = {(link["source"], link["target"]): link for link in drawing["planes"][0]["links"]}
     for k, (src, dst) in enumerate(zip(links["src"].tolist(), links["dst"].tolist(), strict=True)):
         link = drawn[src, dst]
         assert link["utilization"] == link["max_utilization"] == pytest.approx(expected[k], rel=1e-3)
@@ -100,11 +100,13 @@ def test_one_hot_link_survives_grouping(large):
     assert drawing["grouping"] == "leaf"
     busy = large.link_bytes / (1e9 * large.iteration_time_s)
     # the accelerator's own port is one of 32 in its group: its load is the maximum, 32 times the mean
-    hot = next(link for link in drawing["links"] if link["num_bytes"] and link["count"] == 32)
+    hot = next(link for link in drawing["planes"][0]["links"] if link["num_bytes"] and link["count"] == 32)
     assert hot["max_utilization"] == pytest.approx(busy.max(), rel=1e-3)
     assert hot["utilization"] == pytest.approx(busy.max() / 32, rel=1e-3)
     # forth and back, four hops each
-    assert sum(link["num_bytes"] > 0 for link in drawing["links"]) == np.count_nonzero(large.link_bytes) == 8
+    assert (
+        sum(link["num_bytes"] > 0 for link in drawing["planes"][0]["links"]) == np.count_nonzero(large.link_bytes) == 8
+    )
     assert detail["busiest_links"][0]["name"].startswith(("accelerator", "leaf", "spine"))
     assert max(detail["link_utilization"]) == pytest.approx(busy.max(), rel=1e-3)
 
@@ -185,7 +187,7 @@ def test_failed_parts_are_marked(hand_plan):
     fabric = rostam.fabric("torus", dims=(4, 4), link_bandwidth=1e9)
     fabric = fabric.with_failures(links=[0], accelerators=[15])
     detail = run_detail(rostam.simulate(hand_plan(fabric, dp=8, grad_bytes=800)))
-    failed = [link for link in detail["drawing"]["links"] if link.get("num_failed")]
+    failed = [link for link in detail["drawing"]["planes"][0]["links"] if link.get("num_failed")]
     # a cable is two directions; a lost accelerator takes its four cables with it
     assert len(failed) == 2 * (1 + 4)
     assert all(link["num_bytes"] == 0 for link in failed)
@@ -203,3 +205,53 @@ def test_a_document_of_16384_accelerators_stays_small(hand_plan):
     fabric = rostam.fabric("fat_tree", num_accelerators=16384, link_bandwidth=1e9)
     detail = run_detail(rostam.simulate(hand_plan(fabric, dp=1024, pp=16, grad_bytes=10**7, act_bytes=10**6)))
     assert len(json.dumps(detail, separators=(",", ":"))) < 800_000
+
+
+def planes_of(fabric, hand_plan):
+    """The drawn planes of an all-reduce of 8 on a fabric of 1 GB/s a plane, and the result."""
+    result = rostam.simulate(hand_plan(fabric, dp=8, grad_bytes=8_000))
+    return run_detail(result)["drawing"], result
+
+
+def tree_of_planes(planes=4):
+    # 8 accelerators, leaves of 2 below one or two spines; cables 0..7 join hosts, 8.. leaves and spines.
+    return rostam.fabric("fat_tree", num_accelerators=8, radix=4, link_bandwidth=1e9, planes=planes)
+
+
+def test_planes_that_are_alike_are_drawn_once(hand_plan):
+    drawing, result = planes_of(tree_of_planes(), hand_plan)
+    assert [plane["planes"] for plane in drawing["planes"]] == [[0, 1, 2, 3]]
+    assert (drawing["num_planes"], drawing["planes_not_drawn"]) == (4, [])
+    moved = sum(link["num_bytes"] for link in drawing["planes"][0]["links"])
+    assert moved == pytest.approx(result.link_bytes.sum(), abs=len(result.link_bytes))
+
+
+def test_a_plane_with_a_fault_is_drawn_by_itself_and_names_it(hand_plan):
+    whole = tree_of_planes()
+    per_plane, switches = whole.num_links // 4, whole.num_switches // 4
+    fabric = whole.with_failures(links=[2 * per_plane + 8], switches=[3 * switches + 4])
+    drawing, result = planes_of(fabric, hand_plan)
+    assert [plane["planes"] for plane in drawing["planes"]] == [[0, 1], [2], [3]]
+    assert [plane["faults"] for plane in drawing["planes"]] == [[], ["link leaf 0 - spine 0"], ["spine 0"]]
+    links = fabric.links
+    for plane in drawing["planes"]:
+        mine = links["plane"] == plane["planes"][0]
+        moved = sum(link["num_bytes"] for link in plane["links"])
+        assert moved == pytest.approx(result.link_bytes[mine].sum(), abs=len(links))
+        assert sum(link["count"] for link in plane["links"]) == mine.sum()
+        lost = sum(link.get("num_failed", 0) for link in plane["links"])
+        assert lost == links["is_failed"][mine].sum()
+    # spine 0 is the first vertex after 8 accelerators and 4 leaves, and is lost in plane 3 alone
+    assert [plane["failed_vertices"] for plane in drawing["planes"]] == [[], [], [[12, 1]]]
+    assert not any("num_failed" in vertex for vertex in drawing["vertices"])
+
+
+def test_of_many_planes_with_faults_the_usual_and_the_worst_are_drawn(hand_plan):
+    whole = tree_of_planes(8)
+    per_plane = whole.num_links // 8
+    # plane p has p - 1 of its upper cables cut, for planes 2 to 5; 0, 1, 6 and 7 are whole
+    cut = [plane * per_plane + 8 + k for plane in range(2, 6) for k in range(plane - 1)]
+    drawing, _ = planes_of(whole.with_failures(links=cut), hand_plan)
+    assert [plane["planes"] for plane in drawing["planes"]] == [[0, 1, 6, 7], [3], [4], [5]]
+    assert drawing["planes_not_drawn"] == [2]
+    assert len(drawing["planes"][3]["faults"]) == 4

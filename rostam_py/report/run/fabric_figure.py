@@ -1,4 +1,4 @@
-"""Link utilisation of a run on a drawing of its fabric."""
+"""Link utilisation of a run on drawings of its fabric, one for each plane that differs from the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rostam_py.report.drawing.drawing import new_plot
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import COLOURS, PAPER_SYMBOLS, label
-from rostam_py.report.run.conditions import algorithms_said
+from rostam_py.report.run.conditions import algorithms_said, faults_said, planes_said
 from rostam_py.report.run.vertex_looks import vertex_looks
 from rostam_py.units import format_size
 
@@ -44,8 +44,23 @@ class _Pair:
     is_failed: bool
 
 
-def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
-    """Return the fabric with its links coloured by utilisation."""
+def drawing_figures(detail: Mapping[str, Any], head: str) -> list[Figure]:
+    """Return the fabric with its links coloured by utilisation: one drawing for planes that are alike."""
+    planes = detail["drawing"]["planes"]
+    return [_drawing_figure(_of_plane(detail, plane), plane, len(planes) == 1, head) for plane in planes]
+
+
+def _of_plane(detail: Mapping[str, Any], plane: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the document with the links of one plane, and its failed switches among the vertices."""
+    failed = dict(plane["failed_vertices"])
+    vertices = [
+        vertex | ({"num_failed": failed[k] + vertex.get("num_failed", 0)} if k in failed else {})
+        for k, vertex in enumerate(detail["drawing"]["vertices"])
+    ]
+    return {**detail, "drawing": detail["drawing"] | {"vertices": vertices, "links": plane["links"]}}
+
+
+def _drawing_figure(detail: Mapping[str, Any], plane: Mapping[str, Any], is_only: bool, head: str) -> Figure:
     import polars as pl
 
     drawing = detail["drawing"]
@@ -56,8 +71,12 @@ def drawing_figure(detail: Mapping[str, Any], head: str) -> Figure:
          | {key: link[key] for key in ("num_bytes", "utilization", "max_utilization", "count")}
          for link in drawing["links"]]
     )  # fmt: skip
+    name, title = f"{head}fabric", "Link utilisation on the fabric"
+    if not is_only:
+        name += f"-plane-{plane['planes'][0]}"
+        title = f"Link utilisation in {planes_said(plane['planes'])}{', with a fault' if plane['faults'] else ''}"
     return Figure(
-        name=f"{head}fabric", title="Link utilisation on the fabric", caption=_caption(detail), table=table,
+        name=name, title=title, caption=_caption(detail, plane), table=table,
         plotly=_plot(detail, pairs), paper=partial(_paper, detail, pairs),
     )  # fmt: skip
 
@@ -67,12 +86,11 @@ def _bin_of(load: float) -> int:
     return min(len(RAMP) - 1, int(load * len(RAMP) * (1 - 1e-9)))
 
 
-def _caption(detail: Mapping[str, Any]) -> str:
+def _caption(detail: Mapping[str, Any], plane: Mapping[str, Any]) -> str:
     drawing = detail["drawing"]
-    words = (
-        "Every line is a link, both directions in one, coloured by the busier: bytes in one iteration over bandwidth"
-    )
-    words += " times iteration time, in one plane. The colours always span 0 to 100%."
+    words = faults_said(drawing, plane)
+    words += "Every line is a link, both directions in one, coloured by the busier: bytes in one iteration over"
+    words += " bandwidth times iteration time, in one plane. The colours always span 0 to 100%."
     words += f" Routing: {detail['result']['routing']}."
     words += algorithms_said(detail)
     if drawing["grouping"]:

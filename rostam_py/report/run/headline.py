@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from rostam_py.report.drawing.scales import breakdown_looks, number
+from rostam_py.report.run.conditions import faults_said
 from rostam_py.units import format_time
 
 
 def run_headline(detail: dict[str, Any]) -> list[str]:
-    """Return a sentence about one run: its time, and the largest parts of it."""
+    """Return sentences about one run: its time, the largest parts of it, and planes with faults."""
     result = detail.get("result", {})
     total, breakdown = result.get("iteration_time_s"), result.get("breakdown_s") or {}
     if not total:
@@ -19,4 +20,11 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     words = {column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in looks.items()}
     shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
     rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
-    return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else ".")]
+    return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else "."), *_faults(detail)]
+
+
+def _faults(detail: dict[str, Any]) -> list[str]:
+    """Return a sentence on each drawn class of planes with failed parts, where planes differ."""
+    drawing = detail.get("drawing", {})
+    planes = drawing.get("planes", ())
+    return [faults_said(drawing, plane).strip() for plane in planes if plane["faults"]] if len(planes) > 1 else []

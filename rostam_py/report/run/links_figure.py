@@ -24,7 +24,8 @@ def utilization_figure(detail: Mapping[str, Any], head: str) -> Figure:
     shares = [(k + 0.5) / len(values) for k in range(len(values))]
     idle = sum(value == 0 for value in values) / max(1, len(values))
     busiest = detail["busiest_links"]
-    words = f"All {count:,} working directed links of one plane, the busiest at the left: bytes in one iteration over"
+    plane = "every plane that differs" if len(detail["drawing"]["planes"]) > 1 else "one plane"
+    words = f"All {count:,} working directed links of {plane}, the busiest at the left: bytes in one iteration over"
     words += f" bandwidth times iteration time. Routing: {detail['result']['routing']}."
     words += algorithms_said(detail)
     words += f" {idle:.0%} of them carry nothing." if idle else " All of them carry something."

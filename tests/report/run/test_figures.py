@@ -12,6 +12,7 @@ from rostam_py.fabrics import FABRICS, example_fabric
 from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.report.run.fabric_figure import RAMP
 from rostam_py.report.run.figures import run_figures
+from rostam_py.report.run.headline import run_headline
 from rostam_py.report.run.traffic_figure import bin_labels
 from rostam_py.simulation.detail import run_detail
 
@@ -160,7 +161,7 @@ def test_kinds_that_have_no_colour_are_drawn_and_named(detail):
 
 def test_the_hottest_link_has_the_last_colour_and_lies_on_top(detail):
     hottest = copy.deepcopy(detail)
-    links = hottest["drawing"]["links"]
+    links = hottest["drawing"]["planes"][0]["links"]
     for link in links:
         link["max_utilization"] = link["utilization"] = 0.01
     links[3]["max_utilization"] = 0.97
@@ -193,7 +194,7 @@ def test_kinds_of_vertices_are_in_the_legend(detail):
 
 def test_failed_links_are_dotted(detail):
     failed = copy.deepcopy(detail)
-    for link in failed["drawing"]["links"]:
+    for link in failed["drawing"]["planes"][0]["links"]:
         if {link["source"], link["target"]} == {0, 8}:
             link.update(num_bytes=0, utilization=0.0, max_utilization=0.0, num_failed=1)
     figure = named(failed)["fabric"]
@@ -205,7 +206,7 @@ def test_failed_links_are_dotted(detail):
 def test_colours_span_0_to_100_percent_whatever_the_busiest_link(detail, load, place):
     """A network at 1% load is pale, not red."""
     one = copy.deepcopy(detail)
-    for link in one["drawing"]["links"]:
+    for link in one["drawing"]["planes"][0]["links"]:
         link.update(utilization=load, max_utilization=load)
     figure = named(one)["fabric"]
     assert {line.line.color for line in lines_of(figure)} == {RAMP[place]}
@@ -247,3 +248,34 @@ def test_users_names_are_never_markup(mix):
     for figure in run_figures(mix):
         assert "<b>two" not in figure.plotly.to_json()
         assert "\\u003cb\\u003etwo" not in figure.plotly.to_json()
+
+
+def test_planes_that_differ_have_a_drawing_each_and_the_page_says_which_has_the_fault():
+    whole = tree(planes=3)
+    per_plane = whole.num_links // 3
+    detail = make_detail(whole.with_failures(links=[per_plane + 8]))
+    figures = named(detail)
+    drawn = [name for name in figures if name.startswith("fabric")]
+    assert drawn == ["fabric-plane-0", "fabric-plane-1"]
+    assert [figures[name].title for name in drawn] == [
+        "Link utilisation in planes 0 and 2", "Link utilisation in plane 1, with a fault",
+    ]  # fmt: skip
+    intact, faulty = (figures[name].caption for name in drawn)
+    assert intact.startswith("Planes 0 and 2 of 3, which are alike and carry equal bytes. Every line")
+    assert faulty.startswith("Plane 1 of 3. Failed there: link leaf 0 - spine 0. Every line")
+    dotted = [[line.line.dash for line in lines_of(figures[name])].count("dot") for name in drawn]
+    assert dotted == [0, 1]
+    assert run_headline(detail)[1:] == ["Plane 1 of 3. Failed there: link leaf 0 - spine 0."]
+    assert "of every plane that differs" in figures["link-utilization"].caption
+
+
+def test_planes_that_are_alike_share_a_drawing_without_words_of_faults(detail):
+    assert run_headline(detail)[1:] == []
+    alike = make_detail(tree(planes=2))
+    assert named(alike)["fabric"].caption.startswith("Planes 0 and 1 of 2, all alike. Every line")
+    everywhere = make_detail(tree(planes=2).with_failures(switches=[4], planes="all"))
+    caption = named(everywhere)["fabric"].caption
+    assert caption.startswith("Planes 0 and 1 of 2, all alike. Failed in each: spine 0. Every line")
+    assert [t.name for t in named(everywhere)["fabric"].plotly.data if t.name and "failed" in t.name] == [
+        "failed spine"
+    ]
