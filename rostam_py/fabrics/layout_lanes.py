@@ -14,6 +14,7 @@ from rostam_py.fabrics.layout_grids import block_labels, draw_stub, frames_of
 _LANE_GAP = 2.0  # between boards
 _RISER = 0.4  # from the end of a board to where its cables turn towards a lane
 _SWITCH_STEP = 0.9  # between leaves and spines of one network
+_LANES_WIDTH = 1.1  # of all lanes of a gap, between the risers on either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class _Networks:
             line, lane, slot = line >> (level - 1), np.zeros_like(lane), is_spine.astype(np.int64)
         self.key = (line * num_lanes + lane) * per_network + slot
         self.depth = _LANE_GAP / 2 + 1.0 + _SWITCH_STEP * slot
-        offset = 0.0 if level > 0 else (lane - (num_lanes - 1) / 2) * 0.7 / num_lanes
+        offset = 0.0 if level > 0 else (lane - (num_lanes - 1) / 2) * _LANES_WIDTH / num_lanes
         self.lane = line * pitch - _LANE_GAP / 2 + offset
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rostam_py.report.drawing.drawing import new_plot
 from rostam_py.report.drawing.figure import Figure
-from rostam_py.report.drawing.scales import COLOURS, PAPER_SYMBOLS, label
+from rostam_py.report.drawing.scales import COLOURS, PAPER_DASHES, PAPER_SYMBOLS, label
 from rostam_py.report.run.conditions import algorithms_said, faults_said, planes_said
 from rostam_py.report.run.vertex_looks import vertex_looks
 from rostam_py.units import format_size
@@ -30,6 +30,7 @@ _CURVE_POINTS = 9
 # Width of the coolest lines [px] by how many there are.
 _THIN = ((150, 1.0), (600, 0.7), (math.inf, 0.5))
 
+_TOUCHING = 0.9  # of the distance between switches, so that their squares stay apart
 _MIX_SWITCH = "#6B7785"  # where colours tell jobs apart
 
 
@@ -41,7 +42,7 @@ class _Pair:
     points: list[tuple[float, float] | None]
     at: tuple[float, float]
     hover: str
-    is_failed: bool
+    failed: float  # share of its links
 
 
 def drawing_figures(detail: Mapping[str, Any], head: str) -> list[Figure]:
@@ -101,7 +102,7 @@ def _caption(detail: Mapping[str, Any], plane: Mapping[str, Any]) -> str:
     if drawing["note"]:
         words += f" {drawing['note']}"
     if any("num_failed" in part for part in (*drawing["links"], *drawing["vertices"])):
-        words += " Failed parts are dotted or crossed."
+        words += " Failed parts are dotted or crossed; pairs that have lost some of their links are dashed."
     if detail["jobs"]:
         words += " Accelerators are coloured by job."
     return words
@@ -123,8 +124,8 @@ def _pairs(drawing: Mapping[str, Any]) -> list[_Pair]:
             for link in links
         ]
         load = max(link["max_utilization"] for link in links)
-        is_failed = all(link.get("num_failed", 0) == link["count"] for link in links)
-        pairs.append(_Pair(load, points, _anchor(points), "<br>".join(lines), is_failed))
+        failed = sum(link.get("num_failed", 0) for link in links) / sum(link["count"] for link in links)
+        pairs.append(_Pair(load, points, _anchor(points), "<br>".join(lines), failed))
     return sorted(pairs, key=lambda pair: pair.load)
 
 
@@ -209,7 +210,24 @@ def _marker_sizes(drawing: Mapping[str, Any], width: float, height: float, heigh
         rows = Counter(vertex["y"] for vertex in vertices)
         room = {y: _WIDTH_PX / count for y, count in rows.items()}
     share = 0.3 if drawing["is_to_scale"] and drawing["grouping"] else 0.5  # groups may have rings
-    return [min(15.0, max(3.0, share * room[vertex["y"]]) * looks[vertex["kind"]].size) for vertex in vertices]
+    sizes = [min(15.0, max(3.0, share * room[vertex["y"]]) * looks[vertex["kind"]].size) for vertex in vertices]
+    if not drawing["is_to_scale"]:
+        return sizes
+    near = _nearest([vertex for vertex in vertices if vertex["role"] == "switch"])
+    most = max(3.0, _TOUCHING * near * min(_WIDTH_PX / width, height_px / height))
+    return [min(size, most) if v["role"] == "switch" else size for size, v in zip(sizes, vertices, strict=True)]
+
+
+def _nearest(vertices: Sequence[Mapping[str, Any]]) -> float:
+    """Return the least distance between two vertices, along either axis the larger; infinite for fewer than two."""
+    places = sorted((vertex["x"], vertex["y"]) for vertex in vertices)
+    least = math.inf
+    for k, (x, y) in enumerate(places):
+        for other_x, other_y in places[k + 1 :]:
+            if other_x - x >= least:
+                break
+            least = min(least, max(other_x - x, abs(other_y - y)))
+    return least
 
 
 def _median_gap(places: Sequence[tuple[float, float]]) -> float:
@@ -218,21 +236,27 @@ def _median_gap(places: Sequence[tuple[float, float]]) -> float:
 
 
 def _add_links(plot: plotly.graph_objects.Figure, pairs: Sequence[_Pair], widest: float) -> None:
-    """Add a line trace for every tenth of the scale, failed links (dotted) and idle ones first, hot ones on top."""
-    traces: dict[int, tuple[list[float | None], list[float | None]]] = {}
+    """Add a line trace for every tenth of the scale, failed links and idle ones first, hot ones on top."""
+    traces: dict[tuple[int, str], tuple[list[float | None], list[float | None]]] = {}
     for pair in pairs:
-        key = _FAILED if pair.is_failed else (_UNUSED if pair.load == 0 else _bin_of(pair.load))
-        xs, ys = traces.setdefault(key, ([], []))
+        place = _FAILED if pair.failed == 1 else (_UNUSED if pair.load == 0 else _bin_of(pair.load))
+        xs, ys = traces.setdefault((place, _dash(pair)), ([], []))
         for point in (*pair.points, None):
             xs.append(None if point is None else point[0])
             ys.append(None if point is None else point[1])
     thin = next(width for most, width in _THIN if len(pairs) <= most)
     for key in sorted(traces):
-        line: dict[str, Any] = {"color": _IDLE, "width": thin, "dash": "dot" if key == _FAILED else "solid"}
-        if key >= 0:
-            line = {"color": RAMP[key], "width": min(widest, thin * (1.2 + 0.35 * key))}
+        place, dash = key
+        line: dict[str, Any] = {"color": _IDLE, "width": thin, "dash": dash}
+        if place >= 0:
+            line |= {"color": RAMP[place], "width": min(widest, thin * (1.2 + 0.35 * place))}
         plot.add_scatter(x=traces[key][0], y=traces[key][1], mode="lines", line=line, hoverinfo="skip",
                          showlegend=False)  # fmt: skip
+
+
+def _dash(pair: _Pair) -> str:
+    """Return the stroke of a pair that works, has lost some of its links, or all."""
+    return "dot" if pair.failed == 1 else "dash" if pair.failed > 0 else "solid"
 
 
 def _add_rings(plot: plotly.graph_objects.Figure, drawing: Mapping[str, Any], sizes: Sequence[float]) -> None:
@@ -336,14 +360,15 @@ def _paper(detail: Mapping[str, Any], pairs: Sequence[_Pair], axes: matplotlib.a
     drawing = detail["drawing"]
     for x0, y0, x1, y1 in drawing["boxes"]:
         axes.fill([x0, x1, x1, x0], [y0, y0, y1, y1], facecolor="#F2F2F2", edgecolor="#C0C0C0", linewidth=0.5)
-    strokes, colours, widths = [], [], []
+    strokes, colours, widths, dashes = [], [], [], []
     for pair in pairs:
         place = _bin_of(pair.load)
         for stroke in _strokes(pair.points):
             strokes.append(stroke)
             colours.append(RAMP[place] if pair.load > 0 else "#D5DADF")
             widths.append(0.3 + 0.12 * place if pair.load > 0 else 0.25)
-    axes.add_collection(LineCollection(strokes, colors=colours, linewidths=widths))
+            dashes.append(PAPER_DASHES[_dash(pair)])
+    axes.add_collection(LineCollection(strokes, colors=colours, linewidths=widths, linestyles=dashes))
     sizes = _marker_sizes(drawing, *_extent(drawing), 400)
     number = {id(vertex): k for k, vertex in enumerate(drawing["vertices"])}
     looks = vertex_looks(drawing["vertices"])

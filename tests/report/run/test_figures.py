@@ -202,6 +202,30 @@ def test_failed_links_are_dotted(detail):
     assert "Failed parts are dotted" in figure.caption
 
 
+def test_a_pair_that_has_lost_one_of_two_links_is_dashed():
+    # 16 accelerators, radix 8: leaves have two cables to each spine; hosts are cables 0 to 15.
+    fabric = rostam.fabric("fat_tree", num_accelerators=16, radix=8).with_failures(links=[16])
+    figure = named(make_detail(fabric, range(16)))["fabric"]
+    dashed = [line for line in lines_of(figure) if line.line.dash == "dash"]
+    assert [line.line.dash for line in lines_of(figure) if line.line.dash == "dot"] == []
+    assert len(dashed) == 1
+    assert len([x for x in dashed[0].x if x is None]) == 1  # one pair
+
+
+def test_marks_of_switches_do_not_cover_one_another():
+    fabric = rostam.fabric("hammingmesh", board=(2, 2), boards=(6, 6), radix=8)
+    plot = named(make_detail(fabric))["fabric"].plotly
+    (x0, x1), (y0, y1) = plot.layout.xaxis.range, plot.layout.yaxis.range
+    pixels = min(460 / (x1 - x0), (plot.layout.height - 120) / (y1 - y0))  # a drawing beside another is 460 wide
+    marks = [t for t in plot.data if t.name and ("switch" in t.name or "spine" in t.name)]
+    places = sorted((x, y, size) for t in marks for x, y, size in zip(t.x, t.y, t.marker.size, strict=True))
+    assert len(places) == 6 * 2 * 5 * 2  # a tree of 3 leaves and 2 spines for each line of accelerators
+    for k, (x, y, size) in enumerate(places):
+        for other_x, other_y, other in places[k + 1 :]:
+            apart = max(abs(other_x - x), abs(other_y - y)) * pixels
+            assert apart >= (size + other) / 2 * 0.9 or size <= 3
+
+
 @pytest.mark.parametrize(("load", "place"), [(0.01, 0), (0.35, 3), (0.97, 9), (1.0, 9)])
 def test_colours_span_0_to_100_percent_whatever_the_busiest_link(detail, load, place):
     """A network at 1% load is pale, not red."""
