@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from rostam_py.cli.main import main
+from rostam_py.simulation.detail import VERSION
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
 
@@ -65,7 +66,7 @@ def test_a_page_that_cannot_be_written_is_one_line(out, message, tmp_path, monke
 
 def test_a_folder_may_have_any_name(run_folder, capsys):
     assert main(["report", str(run_folder)]) == 2
-    assert "version 7; this rostam reads version 1" in capsys.readouterr().err
+    assert f"version 7; this rostam reads version {VERSION}" in capsys.readouterr().err
 
 
 def test_a_real_sweep_is_reported_from_its_folder(tmp_path, capsys):
