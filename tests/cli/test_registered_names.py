@@ -103,7 +103,7 @@ def test_a_registered_placer_is_completed(twins):
     assert candidates(["search", "search.placers=[twin"]) == ["search.placers=[twin_placer]"]
 
 
-def test_registered_components_run_are_searched_swept_and_reported(twins, tmp_path, capsys):
+def test_registered_components_run_are_searched_swept_and_reported(twins, cached_traces, tmp_path, capsys):
     batch, placer = "global_batch=3200", "strategy.placer=twin_placer"
     assert main(["run", *COMMON, batch, placer, "report=true", f"out={tmp_path / 'run'}", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -33,14 +33,17 @@ def recounted(plan):
     """
     pairs = Counter()
     num_groups = plan.strategy.dp
+    accelerators = plan.accelerators[:, :, 0].tolist()
     for stage in plan.stages:
         for task in stage.templates["iteration"]:
+            if task.kind not in ("send", "collective"):
+                continue
             for d in range(num_groups):
-                own = plan.accelerators[d, stage.index, 0]
+                own = accelerators[d][stage.index]
                 if task.kind == "send":
-                    pairs[own, plan.accelerators[d, stage.index + task.peer, 0]] += task.num_bytes
-                elif task.kind == "collective" and num_groups > 1:
-                    following = plan.accelerators[(d + 1) % num_groups, stage.index, 0]
+                    pairs[own, accelerators[d][stage.index + task.peer]] += task.num_bytes
+                elif num_groups > 1:
+                    following = accelerators[(d + 1) % num_groups][stage.index]
                     pairs[own, following] += 2 * (num_groups - 1) * -(-task.num_bytes // num_groups)
     return pairs
 
