@@ -10,6 +10,7 @@ Example:
 
 import base64
 import binascii
+import contextlib
 import functools
 import gzip
 import json
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, RostamError
 
 _LARGEST = 2**63 - 1
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
@@ -125,6 +126,18 @@ def _adapter(schema: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(schema)
+
+
+@contextlib.contextmanager
+def refused(where: str) -> Iterator[None]:
+    """Tell errors of what is made of a file with the file. Args: where: names it, and says what it is.
+
+    Raises: ConfigError.
+    """
+    try:
+        yield
+    except RostamError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 class Reader:

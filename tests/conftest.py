@@ -1,6 +1,10 @@
 """Settings of every test: property tests are repeatable and never fail for being slow."""
 
+import copy
 import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -20,6 +24,34 @@ def pytest_configure() -> None:
 
         if f"{os.sep}{EXPECTED_CORE}{os.sep}" not in _core.__file__:
             raise RuntimeError(f"the tests import {_core.__file__}, which is not the core of build/{EXPECTED_CORE}")
+
+
+@pytest.fixture
+def mutations() -> Callable[[Any, int], Iterator[tuple[tuple[Any, ...], Any]]]:
+    """Return a function that yields (place, document with that place changed or taken away), at random but alike."""
+    values = [None, -1, 0, 3, 2**70, 1.5, 1e400, float("nan"), "", "x", [], {}, [1], {"a": 1}, True]
+
+    def places_of(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        if place:
+            yield place
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in items:
+            yield from places_of(inner, (*place, key))
+
+    def mutated(document: Any, count: int) -> Iterator[tuple[tuple[Any, ...], Any]]:
+        places, rng = list(places_of(document)), random.Random(7)
+        for case in range(count):
+            changed = copy.deepcopy(document)
+            inner, place = changed, rng.choice(places)
+            for key in place[:-1]:
+                inner = inner[key]
+            if case % 3 == 0:
+                del inner[place[-1]]
+            else:
+                inner[place[-1]] = rng.choice(values)
+            yield place, changed
+
+    return mutated
 
 
 @pytest.fixture

@@ -11,28 +11,33 @@ from rich.console import Console
 from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
-from rostam_py.cli.tables import print_result
+from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
 from rostam_py.plan import Plan
 from rostam_py.report.sinks.wandb_sink import WandbOptions
-from rostam_py.simulation import RunResult
+from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
 from rostam_py.spec.keys import MODES
 from rostam_py.spec.settings import Settings, complete_settings
 from rostam_py.sweep.folder import check_folder
 
-# What a saved plan has decided.
+# What a saved plan, or task graph, has decided.
 _PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
+# What only a plan's result has: batches for a curve, stages for a report's figures.
+_NEED_A_PLAN = ("convergence", "report", "save_plan", "save_task_graph", "plan", "wandb")
 
 
 def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
     if config.plan is not None:
-        _check_planned(overrides)
+        _check_planned(overrides, "plan")
+    if config.task_graph is not None:
+        _check_planned(overrides, "task graph")
+        return _run_task_graph(config, overrides, as_json)
     folder = Path(config.out) if config.out else _default_folder(config, overrides)
     check_folder(folder, "out")
     progress = Console(stderr=True)
@@ -105,13 +110,40 @@ def _loaded(config: RunConfig, progress: Any) -> Plan:
     return plan
 
 
-def _check_planned(overrides: list[str]) -> None:
-    """Raise ConfigError for keys that a saved plan has decided."""
+def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> int:
+    """Simulate a saved task graph of one job, print its result and write it into the run folder."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+").partition(".")[0]
+        if key in _NEED_A_PLAN:
+            raise ConfigError(
+                f"{override!r} needs a plan, of which a task graph knows nothing; leave out {', '.join(_NEED_A_PLAN)}"
+            )
+    folder = Path(config.out) if config.out else _default_folder(config, overrides)
+    check_folder(folder, "out")
+    with Console(stderr=True).status(f"reading {config.task_graph}") as status:
+        graph = TaskGraph.load(str(config.task_graph))
+        if len(graph.jobs) > 1:
+            raise ConfigError(f"{config.task_graph} holds {len(graph.jobs)} jobs; `rostam run` simulates one")
+        status.update(f"simulating {graph.num_devices:,} accelerators")
+        from rostam_py.simulation import simulate
+
+        settings = point_settings("run", config)
+        result: JobResult = simulate(graph, options=simulation_options(settings), timeline=config.timeline)
+    write_result(folder, config, result, overrides, result.to_json())
+    if as_json:
+        print(result.to_json(), end="")
+    else:
+        print_job(Console(width=max(110, Console().width)), result, str(folder))
+    return 0
+
+
+def _check_planned(overrides: list[str], what: str) -> None:
+    """Raise ConfigError for keys that a saved plan, or task graph, has decided."""
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key.partition(".")[0] in _PLANNED:
             raise ConfigError(
-                f"{override!r} changes nothing in a saved plan, which holds {', '.join(_PLANNED)}; leave it out"
+                f"{override!r} changes nothing in a saved {what}, which holds {', '.join(_PLANNED)}; leave it out"
             )
 
 
@@ -133,15 +165,22 @@ def _planned(settings: Settings, progress: Any) -> Plan:
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
-    """Write resolved configuration, version and seed, result.json, detail.json.gz and the timeline if asked for."""
+    """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for."""
+    write_result(folder, config, result, overrides, text)
+    write_detail(folder / "detail.json.gz", run_detail(result))
+    if config.save_plan:
+        result.plan.save(folder / "plan.json.gz")
+    if config.save_task_graph:
+        TaskGraph.of(result.plan, seed=config.seed).save(folder / "task_graph.json.gz")
+
+
+def write_result(folder: Path, config: RunConfig, result: JobResult, overrides: list[str], text: str) -> None:
+    """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
     about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
     (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     (folder / "result.json").write_text(text, encoding="utf-8")
-    write_detail(folder / "detail.json.gz", run_detail(result))
-    if config.save_plan:
-        result.plan.save(folder / "plan.json.gz")
     if config.timeline:
         result.save_timeline(str(folder / "timeline.json"))
 
@@ -155,7 +194,8 @@ def _result_json(result: RunResult, answer: TimeToAccuracy | None) -> str:
 
 def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
     digest = hashlib.sha256(resolved_yaml("run", overrides).encode()).hexdigest()[:8]
-    if config.plan is not None:
-        return Path("runs") / f"plan-{Path(config.plan).name.partition('.')[0]}-{digest}"
+    for kind, path in (("plan", config.plan), ("tasks", config.task_graph)):
+        if path is not None:
+            return Path("runs") / f"{kind}-{Path(path).name.partition('.')[0]}-{digest}"
     model = Path(config.model.split(":")[0]).stem
     return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"

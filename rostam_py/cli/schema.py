@@ -27,13 +27,16 @@ class RunConfig(RunKeys):
     convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. timeline: also write
     timeline.json. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send it to Weights
     & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
-    plan.json.gz. plan: simulate a saved plan instead of placing a model.
+    plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
+    task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy.
     """
 
     timeline: bool = False
     report: bool = False
     plan: str | None = None
     save_plan: bool = False
+    task_graph: str | None = None
+    save_task_graph: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
     out: str | None = None
 

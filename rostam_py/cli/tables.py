@@ -1,12 +1,14 @@
 """Tables that the commands print."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.table import Table
 
 from rostam_py.convergence import TimeToAccuracy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
-from rostam_py.simulation import RunResult
+from rostam_py.simulation import JobResult, RunResult
 from rostam_py.units import format_count, format_size, format_time
 
 _KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble"}
@@ -14,14 +16,41 @@ _KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipe
 
 def print_result(console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None) -> None:
     """Print a run: what it is, where the time went, what the network carried, what to know."""
-    console.print(_summary(result, answer))
+    _print_parts(console, result, _summary(result, answer), folder, answer.notes if answer else ())
+
+
+def print_job(console: Console, result: JobResult, folder: str) -> None:
+    """Print a job of a task graph: as a run, less what only a plan knows."""
+    table = Table(title=f"{result.job.name} on {result.fabric.describe()}", show_header=False)
+    table.add_row("accelerators", f"{result.job.num_devices:,}")
+    _add_times(table, result)
+    _add_algorithms(table, result)
+    _print_parts(console, result, table, folder)
+
+
+def _print_parts(console: Console, result: JobResult, summary: Table, folder: str, notes: Iterable[str] = ()) -> None:
+    console.print(summary)
     console.print(_breakdown(result))
     console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
-    for note in (*result.notes, *(answer.notes if answer else ())):
+    for note in (*result.notes, *notes):
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {folder}", highlight=False, markup=False)
+
+
+def _add_times(table: Table, result: JobResult) -> None:
+    steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
+    table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
+    table.add_row("first iteration", format_time(result.first_iteration_s))
+
+
+def _add_algorithms(table: Table, result: JobResult) -> None:
+    words = algorithm_words(result.algorithms)
+    if words:
+        table.add_row("algorithms", words)
+    count, size = result.num_simulated_devices, result.job.num_devices
+    table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
 
 
 def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
@@ -32,9 +61,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
-    steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
-    table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
-    table.add_row("first iteration", format_time(result.first_iteration_s))
+    _add_times(table, result)
     spent = result.stage_microbatch_s
     if spent is not None:
         parts = " + ".join(f"{format_time(seconds)} {_kind_name(kind)}" for kind, seconds in spent.items() if seconds)
@@ -50,11 +77,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
         table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
-    words = algorithm_words(result.algorithms)
-    if words:
-        table.add_row("algorithms", words)
-    count, size = result.num_simulated_devices, plan.num_devices
-    table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
+    _add_algorithms(table, result)
     return table
 
 
@@ -67,7 +90,7 @@ def describe_answer(answer: TimeToAccuracy) -> str:
     return text + (", EXTRAPOLATED" if answer.is_extrapolated else "")
 
 
-def _breakdown(result: RunResult) -> Table:
+def _breakdown(result: JobResult) -> Table:
     table = Table(title="where one iteration goes")
     for name in ("kind", "mean device", "share", "critical path", "share", "bytes sent", "messages"):
         table.add_column(name, justify="left" if name == "kind" else "right")
@@ -92,7 +115,7 @@ def _kind_name(kind: str) -> str:
     return _KIND_NAMES.get(kind) or f"exposed {group_kind(kind).words}"
 
 
-def _critical_tasks(result: RunResult) -> Table:
+def _critical_tasks(result: JobResult) -> Table:
     table = Table(title="largest parts of the critical path")
     for name in ("kind", "task", "times", "total", "share"):
         table.add_column(name, justify="left" if name in ("kind", "task") else "right")
@@ -103,7 +126,7 @@ def _critical_tasks(result: RunResult) -> Table:
     return table
 
 
-def _links(result: RunResult) -> Table:
+def _links(result: JobResult) -> Table:
     table = Table(title="ten busiest links")
     for name in ("link", "bytes", "busy", "utilization"):
         table.add_column(name, justify="left" if name == "link" else "right")

@@ -102,21 +102,12 @@ def group_costs(
     return GroupCosts(int(schedule.num_chunks), bool(schedule.has_ordered_arrivals), tuple(steps), fabric.planes)
 
 
-def link_seconds(
-    fabric: Fabric,
-    collective: str,
-    algorithm: str,
-    groups: np.ndarray,
-    *,
-    unit: int | tuple[int, ...] = 1,
-    grid: tuple[int, int] = (0, 0),
-    routing: str = "spray",
-) -> np.ndarray:
+def link_seconds(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, routing: str = "spray") -> np.ndarray:
     """Return how long every directed link is busy for each byte of the buffer, float array (links,) [s per byte].
 
-    Args: as ``group_costs``; the whole algorithm on all groups.
+    Args: groups: accelerators in rank order, int array (G, p); all of them run the whole schedule, in one piece.
     """
-    schedule = _core.Schedule(collective, algorithm, groups.shape[1], unit, grid)
+    schedule = key._replace(num_pieces=1).schedule()
     busy = np.zeros(len(fabric.links))
     routes = fabric.router(routing, enable_bundling=False)
     for count, src, dst, chunks in schedule.distinct_steps():

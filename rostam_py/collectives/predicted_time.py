@@ -8,6 +8,7 @@ Example:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.pieces import PhaseCosts, phase_costs
 from rostam_py.collectives.rank_groups import (
+    RankShape,
     ScheduleKey,
     algorithm_names,
     arrange,
@@ -93,6 +95,12 @@ class AlgorithmCosts:
         return float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
 
 
+class RoutedShape(RankShape, total=False):
+    """How ranks stand and their messages go. routing: "spray" by default."""
+
+    routing: str
+
+
 _CACHE: "WeakKeyDictionary[Fabric, dict[tuple, AlgorithmCosts]]" = WeakKeyDictionary()
 
 
@@ -102,16 +110,15 @@ def algorithm_costs(
     algorithm: str,
     ranks: Sequence[int] | np.ndarray | None = None,
     *,
-    grid: tuple[int, int] | None = None,
-    group: int | None = None,
     routing: str = "spray",
+    **shape: Unpack[RankShape],
 ) -> AlgorithmCosts:
     """Route an algorithm's distinct steps and return their costs, remembered for this fabric.
 
     Args: as ``predict_collective_time``.
     Cost: one route for each message of each distinct step.
     """
-    members, key = arrange(fabric, collective, algorithm, ranks, grid=grid, group=group)
+    members, key = arrange(fabric, collective, algorithm, ranks, **shape)
     name = (key, members.tobytes(), routing)
     known = _CACHE.setdefault(fabric, {})
     if name not in known:
@@ -138,20 +145,17 @@ def schedule_of_ranks(
     algorithm: str,
     num_bytes: int,
     ranks: Sequence[int] | np.ndarray | None = None,
-    *,
-    grid: tuple[int, int] | None = None,
-    group: int | None = None,
-    routing: str = "spray",
+    **how: Unpack[RoutedShape],
 ) -> tuple[np.ndarray, ScheduleKey]:
     """Return the accelerators in the rank order of an algorithm, and its schedule for so many bytes.
 
     Model: an algorithm that works in pieces takes the power of two up to 64 of least predicted time.
     Args, Raises: as ``predict_collective_time``.
     """
-    members, key = arrange(fabric, collective, algorithm, ranks, grid=grid, group=group)
+    members, key = arrange(fabric, collective, algorithm, ranks, grid=how.get("grid"), group=how.get("group"))
     if not _core.works_in_pieces(collective, algorithm) or len(members) == 1:
         return members, key
-    costs = algorithm_costs(fabric, collective, algorithm, ranks, grid=grid, group=group, routing=routing)
+    costs = algorithm_costs(fabric, collective, algorithm, ranks, **how)
     return members, key._replace(num_pieces=costs.num_pieces(-(-num_bytes // fabric.planes)))
 
 
@@ -161,10 +165,7 @@ def predict_collective_time(
     algorithm: str,
     num_bytes: int | str,
     ranks: Sequence[int] | np.ndarray | None = None,
-    *,
-    grid: tuple[int, int] | None = None,
-    group: int | None = None,
-    routing: str = "spray",
+    **how: Unpack[RoutedShape],
 ) -> float:
     """Predict the time of a collective alone on a fabric, without simulating it.
 
@@ -182,7 +183,7 @@ def predict_collective_time(
     Source: own; MODEL A5, tests/collectives/test_predicted_time.py compares with simulations.
     """
     size = parse_size(num_bytes, "num_bytes")
-    costs = algorithm_costs(fabric, collective, algorithm, ranks, grid=grid, group=group, routing=routing)
+    costs = algorithm_costs(fabric, collective, algorithm, ranks, **how)
     return costs.time_s(-(-size // fabric.planes))
 
 
@@ -192,10 +193,8 @@ def choose_algorithm(
     num_bytes: int | str,
     ranks: Sequence[int] | np.ndarray | None = None,
     *,
-    grid: tuple[int, int] | None = None,
-    group: int | None = None,
-    routing: str = "spray",
     allowed: Sequence[str] | None = None,
+    **how: Unpack[RoutedShape],
 ) -> str:
     """Return the algorithm with the least predicted time; the first registered one of equals.
 
@@ -210,7 +209,8 @@ def choose_algorithm(
     names = [name for name in algorithm_names(collective) if allowed is None or name in allowed]
     if not algorithm_names(collective):
         _core.Schedule(collective, "", 1)  # says which collectives there are
-    check_shapes(len(members_of(fabric, ranks)), grid, group)
+    grid = how.get("grid")
+    check_shapes(len(members_of(fabric, ranks)), grid, how.get("group"))
     if collective == "all_to_all":
         return names[0]
     times: dict[str, float] = {}
@@ -219,9 +219,7 @@ def choose_algorithm(
         if not _can_run(fabric, collective, name, ranks, grid):
             continue
         try:
-            times[name] = predict_collective_time(
-                fabric, collective, name, num_bytes, ranks, grid=grid, group=group, routing=routing
-            )
+            times[name] = predict_collective_time(fabric, collective, name, num_bytes, ranks, **how)
         except NoRouteError as error:
             refusal = error
         except ConfigError as error:  # more peers than a fabric without circuits can hold circuits to
@@ -239,11 +237,9 @@ def default_algorithm(
     num_bytes: int | str,
     ranks: Sequence[int] | np.ndarray | None = None,
     *,
-    grid: tuple[int, int] | None = None,
-    group: int | None = None,
-    routing: str = "spray",
-    allowed: Sequence[str] | None = None,
     has_few_peers: bool = False,
+    allowed: Sequence[str] | None = None,
+    **how: Unpack[RoutedShape],
 ) -> str:
     """Return what runs where no algorithm is asked for: the one with the least predicted time.
 
@@ -256,9 +252,7 @@ def default_algorithm(
     names = algorithm_names(collective)
     if (fabric.is_circuit_switched or has_few_peers) and names:
         return names[0]
-    return choose_algorithm(
-        fabric, collective, num_bytes, ranks, grid=grid, group=group, routing=routing, allowed=allowed
-    )
+    return choose_algorithm(fabric, collective, num_bytes, ranks, allowed=allowed, **how)
 
 
 def _can_run(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -42,6 +42,13 @@ class ScheduleKey(NamedTuple):
     def traffic(self, num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sending ranks, receiving ranks and bytes of every pair."""
         return schedule_traffic(*self[:4], num_bytes, self.grid, self.num_pieces)
+
+
+class RankShape(TypedDict, total=False):
+    """How ranks stand, where an algorithm asks. grid: (rows, columns). group: ranks that are close; by default none."""
+
+    grid: tuple[int, int] | None
+    group: int | None
 
 
 def unit_size(fabric: Fabric) -> int:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from rostam_py.documents import refused
 from rostam_py.errors import ConfigError
 from rostam_py.graph.checks import check_graph
 from rostam_py.graph.ops import Op, Tensor
@@ -138,10 +139,8 @@ class OperatorGraph:
         Raises: ConfigError for a damaged file, with the place, or one of an unknown version.
         """
         fields = read_graph(path)
-        try:
+        with refused(f"{path} is a damaged operator graph"):
             return cls(**fields)
-        except ConfigError as error:
-            raise ConfigError(f"{path} is a damaged operator graph: {error}") from error
 
 
 def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:

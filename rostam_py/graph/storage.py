@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rostam_py.documents import parse_json, read_data, write_document
+from rostam_py.documents import parse_json, read_data, refused, write_document
 from rostam_py.errors import ConfigError
 from rostam_py.graph.ops import Affine, Op, Split, Tensor
 from rostam_py.registry import Registry
@@ -54,10 +54,8 @@ def read_graph(path: str | Path) -> dict[str, Any]:
     where = f"{path} is a damaged operator graph"
     schema = _Document if version >= _FIRST_WITH_PROPERTIES else _OlderDocument
     document: _Document | _OlderDocument = parse_json(schema, data, where)
-    try:
+    with refused(where):
         ops = _ops(document, [_split(record) for record in document.splits])
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
     return {
         "ops": ops,
         "tensors": tuple(_tensor(record) for record in document.tensors),

@@ -77,11 +77,8 @@ class AxisCosts:
         return self._schedules[key]
 
     def _busy(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
-        collective, algorithm, _, unit, grid, _ = schedule
         groups = self._group(axis, stage, schedule)
-        return link_seconds(
-            self._fabric, collective, algorithm, groups, unit=unit, grid=grid, routing=self._routing
-        )  # fmt: skip
+        return link_seconds(self._fabric, schedule, groups, routing=self._routing)
 
     def _costs(self, axis: str, stage: int, schedule: ScheduleKey) -> GroupCosts:
         key = (axis, stage, schedule)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.errors import ConfigError, DegreeError, RostamError
+from rostam_py.documents import refused
+from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.fabrics.circuits import Circuits
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
@@ -87,10 +88,8 @@ class Plan(PlanData):
         Raises: ConfigError for a damaged file, with the place, or one of an unknown version.
         """
         fields = read_plan(path)
-        try:
+        with refused(f"{path}: the plan is refused"):
             return cls(**fields)
-        except RostamError as error:
-            raise ConfigError(f"{path}: the plan is refused: {error}") from error
 
     def on(self, machine: Machine) -> "Plan":
         """Return this plan on another machine of the same size and accelerator.

@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rostam_py.errors import ConfigError, DegreeError, RostamError
+from rostam_py.documents import refused
+from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.plan.machine import Machine
@@ -95,10 +96,8 @@ class TaskGraph:
         Raises: ConfigError for a damaged file, with the place, or one of an unknown version.
         """
         machine, jobs = read_graph_file(path)
-        try:
+        with refused(f"{path}: the task graph is refused"):
             return cls(machine, jobs)
-        except RostamError as error:
-            raise ConfigError(f"{path}: the task graph is refused: {error}") from error
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: which jobs there are, and on what."""

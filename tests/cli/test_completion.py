@@ -80,7 +80,10 @@ def test_the_scripts_parse_in_their_shells(shell, flag, tmp_path):
     if program is None:
         pytest.skip(f"no {shell} here")
     (tmp_path / "script").write_text(SCRIPTS[shell])
-    subprocess.run([program, flag, str(tmp_path / "script")], check=True, capture_output=True)
+    ran = subprocess.run([program, flag, str(tmp_path / "script")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (tmp_path / "script").write_text(SCRIPTS[shell] + "\nif\n")
+    assert subprocess.run([program, flag, str(tmp_path / "script")], capture_output=True).returncode != 0
 
 
 def completed_by(shell: str, script: str) -> list[str]:

@@ -5,6 +5,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.collectives.group_costs import group_costs, link_seconds, message_costs
+from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.errors import ConfigError
 
 ALPHA_S = 1e-6  # electrical_flat, end to end
@@ -64,7 +65,7 @@ def test_planes_carry_equal_parts():
 
 def test_links_are_busy_for_what_the_ring_sends_over_them(flat):
     # Every rank sends 2 (p - 1) / p bytes for each byte of the buffer: 2 x 7 / 8 / 1 GB/s.
-    busy = link_seconds(flat, "all_reduce", "ring", np.arange(8)[None, :])
+    busy = link_seconds(flat, ScheduleKey("all_reduce", "ring", 8), np.arange(8)[None, :])
     assert busy.max() == pytest.approx(1.75e-9)
 
 

@@ -3,7 +3,6 @@
 import copy
 import gzip
 import json
-import random
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 import rostam_py as rostam
+from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError, DegreeError, RostamError
 
 
@@ -161,30 +161,10 @@ def test_what_is_no_task_graph_is_refused(data, tmp_path):
         rostam.TaskGraph.load(tmp_path / "tasks.json.gz")
 
 
-def leaves(value, place=()):
-    """Yield the place of every value inside a document."""
-    if place:
-        yield place
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield from leaves(inner, (*place, key))
-
-
-def test_any_mutation_is_loaded_and_simulated_or_refused_never_a_crash(document, tmp_path):
-    places = list(leaves(document))
-    rng = random.Random(11)
-    values = [None, -1, 0, 3, 2**70, 1.5, 1e400, float("nan"), "", "x", [], {}, [1], {"a": 1}, True]
+def test_any_mutation_is_loaded_and_simulated_or_refused_never_a_crash(document, tmp_path, mutations):
     refused = run = 0
     unnamed = []
-    for case in range(600):
-        changed = copy.deepcopy(document)
-        inner, place = changed, rng.choice(places)
-        for key in place[:-1]:
-            inner = inner[key]
-        if case % 3 == 0:
-            del inner[place[-1]]
-        else:
-            inner[place[-1]] = rng.choice(values)
+    for place, changed in mutations(document, 600):
         (tmp_path / "tasks.json").write_text(json.dumps(changed))
         try:
             graph = rostam.TaskGraph.load(tmp_path / "tasks.json")
@@ -201,3 +181,20 @@ def test_any_mutation_is_loaded_and_simulated_or_refused_never_a_crash(document,
     assert unnamed == []
     assert refused > 300
     assert run > 20
+
+
+def test_a_saved_task_graph_runs_from_the_command_line(tmp_path, capsys, cached_traces):
+    first, again = tmp_path / "first", tmp_path / "again"
+    options = ["model=gpt_125m", "fabric=torus_8x8", "strategy.tp=4", "global_batch=64"]
+    assert main(["run", *options, "save_task_graph=true", f"out={first}", "--json"]) == 0
+    file = f"task_graph={first}/task_graph.json.gz"
+    assert main(["run", file, f"out={again}", "--json"]) == 0
+    whole, own = (json.loads((folder / "result.json").read_text()) for folder in (first, again))
+    assert own == {key: whole[key] for key in own}
+    assert {"iteration_time_s", "breakdown_s", "critical_tasks", "busiest_links", "algorithms"} <= own.keys()
+    capsys.readouterr()
+    assert main(["run", file, f"out={again}"]) == 0
+    assert "dp all_reduce" in capsys.readouterr().out
+    for key, said in (("strategy.tp=8", "changes nothing in a saved task graph"), ("report=true", "needs a plan")):
+        assert main(["run", file, key]) == 2
+        assert f"'{key}' {said}" in capsys.readouterr().err
