@@ -178,7 +178,7 @@ def main() -> None:
     refusal = point(points, *REFUSED, "Elect-Flat", BANDWIDTHS[-1]).get("refused", "")
     print_table("megatron_18b, paper", ("refused",), [[refusal]])
     rows = [[r["claim"], r["model"], r["space"], r["theirs"], r["ours"], "met" if r["is_met"] else "not met"]
-            for r in compare(points)]  # fmt: skip
+            for r in sorted(compare(points), key=lambda r: r["is_met"])]  # fmt: skip
     print_table("figure 5, claim by claim", ("claim", "model", "searched", "theirs", "rostam", ""), rows)
 
 
