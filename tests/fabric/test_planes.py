@@ -167,3 +167,42 @@ def test_counts_shares_and_scopes_are_checked(given, message):
         return
     with pytest.raises(ConfigError, match=message):
         ring().with_random_failures("links", **given)
+
+
+# Sixteen accelerators on leaves of four, two cables from each of four leaves to each of two spines, 4 planes, 1 GB/s a
+# link, no latency. Accelerators 0 to 3 (leaf 0) send 12 MB each to 12 to 15 (leaf 3).
+SHARED = 12_000_000
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected_ms"),
+    [
+        # Whole: a quarter of 12 MB in each plane at 1 GB/s.
+        ((), (3, 3, 3, 3)),
+        # scope=network, an uplink of leaf 0 in plane 2: alone a pair still gets 1 GB/s there, so a quarter goes there;
+        # together the four share 3 GB/s: 3 MB at 0.75 GB/s.
+        (((16, 20, 2),), (4, 4, 4, 4)),
+        # scope=host, the cable of accelerator 0 in plane 1: it is up and stripes over three planes, 4 MB in each.
+        (((0, 16, 1),), (4, 3, 3, 3)),
+        # scope=all, both: in plane 2 accelerator 0 has 4 MB, the others 3 MB, at 0.75 GB/s until these end at 4 ms;
+        # then 1 MB is left at 1 GB/s.
+        (((16, 20, 2), (0, 16, 1)), (5, 4, 4, 4)),
+    ],
+)
+def test_faults_of_every_scope_cost_what_a_count_by_hand_says(failed, expected_ms):
+    whole = rostam.fabric(
+        "fat_tree", num_accelerators=16, radix=8, planes=4, link_bandwidth=1e9, link_latency=0, switch_latency=0
+    )
+    links, cut = whole.links, []
+    for src, dst, plane in failed:
+        between = links["cable"][(links["src"] == src) & (links["dst"] == dst)]
+        cut.append(int(between[0]) + plane * whole.num_links // 4)
+    fabric = whole.with_failures(links=cut)
+    assert len(fabric.healthy_accelerators) == 16
+    faulty = {plane for *_, plane in failed}
+    assert (tuple(sorted({0, 1, 2, 3} - faulty))) in fabric.plane_classes
+    assert len(fabric.plane_classes) == 1 + len(faulty)  # intact planes are simulated as one
+    run = rostam.run_flows(
+        fabric, src=[0, 1, 2, 3], dst=[12, 13, 14, 15], num_bytes=[SHARED] * 4, start_s=[0.0] * 4, routing="spray"
+    )
+    assert run.finish_s == pytest.approx([ms / 1e3 for ms in expected_ms], abs=2e-12)
