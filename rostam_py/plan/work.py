@@ -42,7 +42,7 @@ def work_spread(stages: Sequence[Stage], num_devices: Sequence[int]) -> WorkSpre
     """
     seconds = []
     for stage in stages:
-        each = {name: sum(t.duration_s for t in stage.templates[name]) for name in stage.program.counts()}
+        each = {name: sum(t.duration_s for t in stage.templates[name] if t.kernels) for name in stage.program.counts()}
         seconds.append(sum(each[name] * count for name, count in stage.program.counts().items()))
     total = sum(num_devices)
     work = sum(s * n for s, n in zip(seconds, num_devices, strict=True))

@@ -296,7 +296,9 @@ class _Writer:
                 device.received.update((reader.slice(part, i), recv) for i in parts)
 
     @staticmethod
-    def _size(reader: _Reader, part: int, parts: list[int]) -> float:
+    def _size(reader: _Reader, part: int, parts: Sequence[int]) -> float:
+        if len(parts) == 1:
+            return reader.flow.pair_bytes(part, reader.num_parts, parts[0], reader.count)
         return sum(reader.flow.pair_bytes(part, reader.num_parts, i, reader.count) for i in parts)
 
     def _pass_on(self, reader: _Reader, part: int, source: int, d: int, parts: list[int]) -> set[int]:
