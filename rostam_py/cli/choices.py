@@ -91,9 +91,9 @@ def check_choice(key: str, values: Iterable[str]) -> None:
     if key in GROUPS:
         choices = group_choices(key)
     else:
-        from rostam_py.spec.lookup import choices_of
+        from rostam_py.spec.lookup import choices_of, is_list
 
-        choices = [] if "." in key else sorted(choices_of(key) or ())
+        choices = [] if "." in key or is_list(key) else sorted(choices_of(key) or ())
     if not choices:
         return
     for value in values:

@@ -39,7 +39,7 @@ def search(overrides: list[str], as_json: bool) -> int:
     if as_json:
         print(text, end="")
     else:
-        _print_found(Console(width=max(130, Console().width)), found, config.search.show, str(folder))
+        _print_found(Console(width=max(150, Console().width)), found, config.search.show, str(folder))
     return 0
 
 
@@ -87,6 +87,7 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
     table.add_column("strategy")
     for name in ("batch", "micro-batches", "memory", "estimate", "simulated", "error", "exposed comm", goal):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("algorithms", min_width=30, overflow="fold")
     for candidate in found.estimated[:show]:
         table.add_row(*_row(candidate))
     console.print(table)
@@ -111,7 +112,7 @@ def _row(candidate: Candidate) -> list[str]:
         f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),
         format_time(candidate.estimate_s or 0.0), "" if simulated is None else format_time(simulated),
         "" if error is None else f"{error:+.1%}", "" if exposed is None else format_time(exposed),
-        format_time(candidate.objective(seconds)),
+        format_time(candidate.objective(seconds)), candidate.algorithms or "",
     ]  # fmt: skip
 
 

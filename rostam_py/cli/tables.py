@@ -9,6 +9,7 @@ from rostam_py.convergence import TimeToAccuracy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
+from rostam_py.simulation.controllers import controller_words
 from rostam_py.units import format_count, format_size, format_time
 
 _KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble"}
@@ -49,6 +50,9 @@ def _add_algorithms(table: Table, result: JobResult) -> None:
     words = algorithm_words(result.algorithms)
     if words:
         table.add_row("algorithms", words)
+    acted = controller_words(result.controllers)
+    if acted:
+        table.add_row("controllers", acted)
     count, size = result.num_simulated_devices, result.job.num_devices
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
 

@@ -9,6 +9,7 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.fleet.job import Job
 from rostam_py.fleet.place_mix import check_jobs, place_mix
 from rostam_py.fleet.result import JobOutcome, MixResult
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation.options import takes_options
@@ -109,11 +110,12 @@ def simulate_mix(
     for one, result in zip(placed, results, strict=True):
         alone, ideal = (None, None)
         if known is not None:
-            alone, ideal = _alone(one.plan, result, known, is_only=len(placed) == 1)
+            alone, ideal = _alone(one.plan, result, known, is_only=len(placed) == 1 and not controllers)
         outcomes.append(
             JobOutcome(
                 one.name, one.plan.graph_name, one.plan.num_devices, one.start_s,
                 result.iteration_times_s, alone, ideal, result.collective_times.get("dp", ()),
+                algorithm_words(result.algorithms),
             )
         )  # fmt: skip
     return MixResult(tuple(outcomes), tuple(results), routing, seed, num_iterations)

@@ -21,6 +21,7 @@ class JobOutcome:
     alone_times_s: of the same iterations with the same accelerators, routing and seed, but no other job; None without
         baselines. ideal_times_s: alone as well, and sprayed over all shortest paths.
     gradient_times: what its ranks spend in all-reduces of gradients among replicas, by iteration; () without any.
+    algorithms: that its collectives ran, in words.
     """
 
     name: str
@@ -31,6 +32,7 @@ class JobOutcome:
     alone_times_s: tuple[float, ...] | None = None
     ideal_times_s: tuple[float, ...] | None = None
     gradient_times: tuple[CollectiveTimes, ...] = ()
+    algorithms: str = ""
 
     @property
     def iteration_time_s(self) -> float:
@@ -93,6 +95,7 @@ class JobOutcome:
             "all_reduce_s": self.all_reduce_s,
             "flow_completion_s": self.flow_completion_s,
             "flow_rate_bytes_per_s": self.flow_rate_bytes_per_s,
+            "algorithms": self.algorithms,
         }
 
 
@@ -137,6 +140,7 @@ class MixResult:
             "fabric": self.results[0].fabric.describe(),
             "routing": self.routing,
             "seed": self.seed,
+            "controllers": [dict(one) for one in self.results[0].controllers],
             "num_iterations": self.num_iterations,
             "num_jobs": len(self.jobs),
             "slowdown_mean": self.slowdown_mean,
@@ -156,7 +160,7 @@ class MixResult:
                 "job": job.name, "model": job.model, "accelerators": f"{job.num_accelerators:,}",
                 "start": format_time(job.start_s), "iteration": format_time(job.iteration_time_s),
                 "all-reduce": time(job.all_reduce_s), "alone": time(job.alone_s), "alone, sprayed": time(job.ideal_s),
-                "slow-down": None if job.slowdown is None else f"{job.slowdown:.3f} x",
+                "slow-down": None if job.slowdown is None else f"{job.slowdown:.3f} x", "algorithms": job.algorithms,
             }
             for job in self.jobs
         ]  # fmt: skip

@@ -23,6 +23,7 @@ from rostam_py.report.sweep.figures import sweep_sections
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.report.sweep.reading import has_values
+from rostam_py.simulation.controllers import controller_words
 from rostam_py.spec.keys import MODES
 from rostam_py.units import format_bandwidth, format_size, format_time
 
@@ -147,8 +148,8 @@ def _listed(labels: Sequence[str]) -> str:
 
 _RUN_FACTS = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "fidelity", "routing",
-    "algorithms", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu",
-    "memory_bytes",
+    "algorithms", "controllers", "seed", "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu",
+    "hfu", "memory_bytes",
 )  # fmt: skip
 
 
@@ -156,6 +157,8 @@ def _said(name: str, value: Any) -> str:
     """Return a result's value in words, by the unit in its name."""
     if name == "algorithms":
         return algorithm_words(value) or "none"
+    if name == "controllers":
+        return controller_words(value) or "none"
     if isinstance(value, dict):
         return " x ".join(f"{key} {one}" for key, one in value.items())
     if isinstance(value, bool):

@@ -5,6 +5,7 @@ from typing import Any
 
 from rostam_py.html import html_table
 from rostam_py.plan import Plan, Strategy
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 
@@ -57,6 +58,11 @@ class Candidate:
         return seconds * (self.iterations if self.iterations is not None else 1 / self.global_batch)
 
     @property
+    def algorithms(self) -> str | None:
+        """The algorithms that its collectives ran, in words; None where it was not simulated."""
+        return None if self.result is None else algorithm_words(self.result.algorithms)
+
+    @property
     def degrees(self) -> dict[str, int]:
         """Parallelism degrees that its placer uses."""
         return self.strategy.degrees()
@@ -72,7 +78,8 @@ class Candidate:
             "placer": self.strategy.placer, **self.degrees, "recompute": self.strategy.recompute,
             "global_batch": self.global_batch, "micro_batch": self.micro_batch,
             "num_microbatches": self.num_microbatches, "estimate_s": self.estimate_s, "simulated_s": self.simulated_s,
-            "estimate_error": self.estimate_error, "exposed_communication_s": self.exposed_s,
+            "estimate_error": self.estimate_error, "algorithms": self.algorithms,
+            "exposed_communication_s": self.exposed_s,
             "memory_bytes": self.memory_bytes, "circuit_degree": self.circuit_degree, "iterations": self.iterations,
             "time_to_accuracy_s": self.time_to_accuracy_s, "compute_bound_s": self.bound_s, "reason": self.reason,
         }  # fmt: skip
@@ -137,7 +144,8 @@ class SearchResult:
                 "micro-batch": c.micro_batch,
                 "estimate": time(c.estimate_s), "simulated": time(c.simulated_s),
                 "time to accuracy": time(c.time_to_accuracy_s),
-                "memory": None if c.memory_bytes is None else format_size(c.memory_bytes), "refused": c.reason,
+                "memory": None if c.memory_bytes is None else format_size(c.memory_bytes),
+                "algorithms": c.algorithms, "refused": c.reason,
             }
             for rank, c in enumerate(self.candidates[:10], 1)
         ]  # fmt: skip

@@ -38,6 +38,14 @@ def check_controllers(given: Sequence[Any]) -> Controllers:
     return found
 
 
+def controller_words(given: Sequence[Mapping[str, Any]]) -> str:
+    """Return the names of controllers, as configurations write them, in words; "" for none."""
+    counts: dict[str, int] = {}
+    for one in given:
+        counts[one["name"]] = counts.get(one["name"], 0) + 1
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+
+
 def _pair(entry: Any) -> tuple[str, Mapping[str, Any]]:
     if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
         return entry["name"], {key: value for key, value in entry.items() if key != "name"}

@@ -18,6 +18,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
 from rostam_py.simulation.result import RunResult
@@ -135,6 +136,7 @@ def _jobs(results: Sequence[RunResult], rows: Sequence[Mapping[str, Any]] | None
             "model": result.plan.graph_name,
             "num_accelerators": result.plan.num_devices,
             "iteration_time_s": result.iteration_time_s,
+            "algorithms": algorithm_words(result.algorithms),
         }
         for number, result in enumerate(results)
     ]

@@ -67,6 +67,7 @@ class JobResult:
     collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
     link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first job, all jobs' bytes).
     checks: conservation checks that ran, all passed.
+    controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
     """
 
     job: GraphJob = field(repr=False)
@@ -88,6 +89,7 @@ class JobResult:
     num_simulated_devices: int
     checks: tuple[str, ...]
     notes: tuple[str, ...]
+    controllers: tuple[dict[str, Any], ...]
     _path: dict[str, np.ndarray] = field(repr=False)
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)
@@ -187,6 +189,7 @@ class JobResult:
             "fidelity": self.fidelity,
             "routing": self.routing,
             "seed": self.seed,
+            "controllers": [dict(one) for one in self.controllers],
             "iteration_time_s": self.iteration_time_s,
             "first_iteration_s": self.first_iteration_s,
             "iteration_times_s": list(self.iteration_times_s),

@@ -91,6 +91,7 @@ def simulate(
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
+    acting = controller_list(events, controllers, router, fabric)
     raw = _core.run_session(
         core,
         router,
@@ -104,10 +105,11 @@ def simulate(
         fold=fold,
         shortcuts=fold if shortcuts is None else shortcuts,
         fidelity=fidelity,
-        controllers=controller_list(events, controllers, router, fabric),
+        controllers=acting,
         timeline_devices=_recorded(names, timeline),
     )
-    common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric}
+    said = tuple({"name": name, **parameters} for name, parameters in acting)
+    common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric, "controllers": said}
     results = [
         _result(number, names, job, one, raw, router, common)
         for number, (job, one) in enumerate(zip(graph.jobs, plans, strict=True))

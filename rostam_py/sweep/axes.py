@@ -80,6 +80,8 @@ def _value(given: Any) -> Value:
     if isinstance(given, Mapping):
         data = {key: value for key, value in given.items() if key != "label"}
         return Value(str(given.get("label") or _brief(data)), data)
+    if isinstance(given, list) and all(isinstance(one, Mapping) and "name" in one for one in given):
+        return Value("; ".join(_brief(one) for one in given) or "none", given)
     return Value("null" if given is None else str(given), given)
 
 

@@ -14,6 +14,7 @@ from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import counted_kinds
 from rostam_py.simulation import RunResult
+from rostam_py.simulation.controllers import controller_words
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings
 
@@ -21,7 +22,7 @@ from rostam_py.spec.settings import Settings
 _BEFORE_EXPOSED: dict[str, str] = {
     "key": "str", "mode": "str", "status": "str", "error_type": "str", "error": "str",
     "model": "str", "fabric_kind": "str", "accelerator": "str", "num_accelerators": "int",
-    "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "seed": "int", "cost": "str",
+    "accelerator_bandwidth_bytes_per_s": "float", "routing": "str", "controllers": "str", "seed": "int", "cost": "str",
     **{f"failed_{kind}": "int" for kind in FAILURE_KINDS},
     "strategy": "str", "placer": "str", "dp": "int", "tp": "int", "pp": "int", "mp": "int", "precision": "str",
     "strategy_settings": "str",
@@ -44,6 +45,7 @@ JOB_COLUMNS: dict[str, str] = {
     "name": "str", "model": "str", "num_accelerators": "int", "start_s": "float", "iteration_time_s": "float",
     "alone_s": "float", "ideal_s": "float", "slowdown": "float", "slowdown_ideal": "float",
     "all_reduce_s": "float", "flow_completion_s": "float", "flow_rate_bytes_per_s": "float",
+    "algorithms": "str",
 }  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def settings_row(key: str, settings: Settings, bandwidth_bytes_per_s: float | No
         "key": key, "mode": settings["mode"], "model": settings.get("model"),
         "fabric_kind": settings["fabric"]["name"], "accelerator": settings["accelerator"],
         "accelerator_bandwidth_bytes_per_s": bandwidth_bytes_per_s, "routing": settings["routing"],
+        "controllers": controller_words(settings["controllers"]) or None,
         "seed": settings["seed"], "cost": settings["cost"]["name"], "convergence": _curve(settings),
     }  # fmt: skip
 
@@ -171,8 +174,10 @@ def mix_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     jobs = [{name: job.get(name) for name in JOB_COLUMNS} for job in outcome["jobs"]]
     slowdowns = [job["slowdown"] for job in jobs if job["slowdown"] is not None]
     all_reduces = [job["all_reduce_s"] for job in jobs if job["all_reduce_s"] is not None]
+    ran = dict.fromkeys(job["algorithms"] for job in jobs if job["algorithms"])
     return {
-        "num_accelerators": sum(job["num_accelerators"] for job in jobs), "num_jobs": len(jobs), "jobs": jobs,
+        "algorithms": " | ".join(ran), "num_accelerators": sum(job["num_accelerators"] for job in jobs),
+        "num_jobs": len(jobs), "jobs": jobs,
         "slowdown_mean": sum(slowdowns) / len(slowdowns) if slowdowns else None,
         "slowdown_max": max(slowdowns, default=None),
         "all_reduce_mean_s": sum(all_reduces) / len(all_reduces) if all_reduces else None,

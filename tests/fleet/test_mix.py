@@ -41,6 +41,20 @@ def test_two_jobs_on_one_cable_get_half_of_it_each(step_plan, two_switches, rout
     assert (mix.slowdown_mean, mix.slowdown_max) == (2.0, 2.0)
 
 
+def test_controllers_act_on_the_mix_and_not_on_a_job_alone(step_plan, two_switches):
+    # All links at half their rate from the start: 2 x 1 MB / 0.5 GB/s = 4 ms, and 2 ms alone, without controllers.
+    machine = two_switches(1e9, [1e9] * 4)
+    links = list(range(len(machine.fabric.links)))
+    half = {"time_ps": [0] * len(links), "link": links, "bytes_per_s": [0.5e9] * len(links)}
+    mix = simulate_mix([step_plan(machine, [[0], [2]], 2_000_000)], machine, controllers=[("link_bandwidth", half)])
+    (job,) = mix.jobs
+    assert ps(job) == [4 * MS] * 3
+    assert alone_ps(job) == [2 * MS] * 3
+    assert job.slowdown == job.slowdown_ideal == 2.0
+    assert mix.to_dict()["controllers"] == [{"name": "link_bandwidth", **half}]
+    assert job.to_dict()["algorithms"] == job.algorithms == "dp all_reduce ring"
+
+
 def test_compute_is_not_shared_and_thins_the_contention_out(step_plan, two_switches):
     # 3 ms of compute in both: 3 + 4 ms in the mix, 3 + 2 ms alone.
     machine = two_switches(1e9, [1e9] * 4)

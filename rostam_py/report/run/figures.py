@@ -36,6 +36,7 @@ _MEMORY = {
     "parameters": ("parameters", COLOURS[0]), "gradients": ("gradients", COLOURS[4]),
     "optimizer_state": ("optimizer state", COLOURS[2]), "activations": ("activations", COLOURS[3]),
 }  # fmt: skip
+_MOST_ALGORITHMS = 4  # that a caption names
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
     "iteration_time_s": ("in the mix", COLOURS[1]),
@@ -190,7 +191,7 @@ def _jobs_figure(detail: Mapping[str, Any], head: str) -> Figure:
     jobs = detail["jobs"]
     kinds = [kind for kind in _JOBS if any(job.get(kind) is not None for job in jobs)]
     scale = time_scale(job["iteration_time_s"] for job in jobs)
-    columns = ["name", "model", "num_accelerators", "start_s", *kinds, "slowdown", "slowdown_ideal"]
+    columns = ["name", "model", "num_accelerators", "start_s", *kinds, "slowdown", "slowdown_ideal", "algorithms"]
     names = [label(job["name"]) for job in jobs]
     plot = new_plot(barmode="group", bargap=0.3, xaxis={"type": "category", "automargin": True},
                     yaxis=quiet_axis(scale.title("iteration time"), rangemode="tozero"))  # fmt: skip
@@ -201,6 +202,7 @@ def _jobs_figure(detail: Mapping[str, Any], head: str) -> Figure:
                      hovertext=[_job_hover(job, kind, words, scale) for job in jobs])  # fmt: skip
     caption = "Mean iteration time of each job in the mix and, where it was simulated, alone on the same accelerators"
     caption += " with the same routing, and alone with its traffic sprayed over all shortest paths."
+    caption += f" Routing: {detail['result']['routing']}." + _algorithms_of_jobs(jobs)
 
     def paper(axes: matplotlib.axes.Axes) -> None:
         width = 0.8 / len(kinds)
@@ -216,10 +218,24 @@ def _jobs_figure(detail: Mapping[str, Any], head: str) -> Figure:
     return Figure(f"{head}jobs", "Jobs in the mix and alone", caption, table, plot, paper)
 
 
+def _algorithms_of_jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence that names the algorithms of every job, alike ones once."""
+    ran: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.get("algorithms"):
+            ran.setdefault(job["algorithms"], []).append(job["name"])
+    if len(ran) > _MOST_ALGORITHMS:
+        return " Algorithms differ between jobs: see the CSV."
+    parts = [words if len(ran) == 1 else f"{words} ({', '.join(names)})" for words, names in ran.items()]
+    return f" Algorithms: {' | '.join(parts)}." if parts else ""
+
+
 def _job_hover(job: Mapping[str, Any], kind: str, words: str, scale: Scale) -> str:
     lines = [f"<b>{label(job['name'])}</b>: {label(job['model'])} on {job['num_accelerators']:,} accelerators"]
     if job.get(kind) is not None:
         lines.append(f"{words}: {number(job[kind] * scale.factor)} {scale.unit}")
     if job.get("slowdown") is not None:
         lines.append(f"slow-down: {number(job['slowdown'])}x alone")
+    if job.get("algorithms"):
+        lines.append(label(job["algorithms"]))
     return "<br>".join(lines)

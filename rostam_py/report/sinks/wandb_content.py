@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RESULT_CONFIG = (
     "model", "fabric", "accelerator", "num_accelerators", "strategy", "global_batch", "micro_batch", "fidelity",
-    "routing", "seed",
+    "routing", "controllers", "seed",
 )  # fmt: skip
 _RESULT_SCALARS = (
     "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
@@ -29,7 +29,7 @@ _RESULT_SCALARS = (
 # What a point is, not what it gave; every other column of its row is a result.
 _POINT_CONFIG = (
     "mode", "model", "fabric", "fabric_kind", "accelerator", "num_accelerators", "accelerator_bandwidth_bytes_per_s",
-    "routing", "seed", "cost", "strategy", "placer", "dp", "tp", "pp", "mp", "precision", "global_batch",
+    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "pp", "mp", "precision", "global_batch",
     "micro_batch", "num_microbatches", "convergence", "failed_links", "failed_switches", "failed_accelerators",
     "failed_boards", "num_jobs",
 )  # fmt: skip

@@ -146,6 +146,8 @@ def _shares(reading: Reading, jobs: polars.DataFrame) -> Figure:
         "Share of jobs (upward) that are slowed down by at most so much (to the right): the further left, the better."
         f"{which} Distributions of more than {_STEPS + 1} jobs are drawn at {_STEPS + 1} evenly spaced quantiles."
     )
+    conditions = reading.conditions(reading.table)
+    caption += f" {conditions}" if conditions else ""
     return Figure(
         name="slowdown-distribution", title="Distribution of slow-downs", caption=caption, table=table,
         plotly=_share_plot(table, styles), paper=partial(_paper_shares, table, styles),

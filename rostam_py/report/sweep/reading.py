@@ -206,12 +206,15 @@ class Reading:
 
     def conditions(self, rows: polars.DataFrame) -> str:
         """Return how the rows' networks were used: routing and algorithms, except what the lines are."""
-        words = {"routing": ("Routing", "Routings"), "algorithms": ("Algorithms", "Algorithms")}
+        words = {
+            "routing": ("Routing", "Routings"), "algorithms": ("Algorithms", "Algorithms"),
+            "controllers": ("Controllers", "Controllers"),
+        }  # fmt: skip
         said = []
         for column, (one, several) in words.items():
             if self.line == column or not has_values(rows, column):
                 continue
-            names = rows[column].drop_nulls().unique().sort().to_list()
+            names = rows[column].fill_null("none").unique().sort().to_list()
             if len(names) == 1:
                 said.append(f"{one}: {names[0]}.")
             elif len(names) <= MOST_NAMES:
