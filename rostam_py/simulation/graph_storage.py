@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.collectives.pieces import MAX_PIECES
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.documents import Reader, array_record, read_document, write_document
 from rostam_py.errors import RostamError
@@ -128,7 +129,7 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             one.item("num_ranks").integer(1, _MOST_RANKS),
             tuple(sizes) if sizes else size.integer(1, _MOST_RANKS),
             (rows, columns),
-            one.item("num_pieces").integer(1, _MOST_RANKS),
+            one.item("num_pieces").integer(1, MAX_PIECES),
         )
         if schedule.num_ranks != sets[label.text()].num_ranks:
             ranks = sets[label.text()].num_ranks
