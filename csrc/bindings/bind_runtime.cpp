@@ -179,6 +179,18 @@ py::array_t<double> collective_array(const workload::JobResult& job) {
   return table;
 }
 
+py::list restart_list(const workload::JobResult& job) {
+  using namespace py::literals;
+  py::list restarts;
+  for (const workload::Restart& one : job.restarts) {
+    restarts.append(py::dict("cut_ps"_a = one.cut.ps(), "start_ps"_a = one.start.ps(),
+                             "from_iteration"_a = one.from_iteration, "sent_bytes"_a = one.sent_bytes,
+                             "received_bytes"_a = one.received_bytes, "lost_bytes"_a = one.lost_bytes,
+                             "accelerators"_a = one.accelerators));
+  }
+  return restarts;
+}
+
 py::list job_list(const SessionResult& result) {
   using namespace py::literals;
   py::list jobs;
@@ -186,7 +198,8 @@ py::list job_list(const SessionResult& result) {
     std::vector<int64_t> ends;
     for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
     jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
-                         "collectives"_a = collective_array(job), "critical_path"_a = path_arrays(job.critical_path)));
+                         "collectives"_a = collective_array(job), "critical_path"_a = path_arrays(job.critical_path),
+                         "restarts"_a = restart_list(job)));
   }
   return jobs;
 }

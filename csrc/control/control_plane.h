@@ -9,6 +9,15 @@
 
 namespace rostam::control {
 
+// Something that can fail. A link is an engine link, one direction of a cable; a switch is one of the fabric's, counted
+// from 0, in one class of planes; an accelerator fails in all planes.
+enum class PartKind : uint8_t { kAccelerator, kLink, kSwitch };
+struct Part {
+  PartKind kind = PartKind::kAccelerator;
+  int32_t id = 0;
+  int32_t plane_class = 0;  // of a switch
+};
+
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -35,6 +44,27 @@ class ControlPlane {
   // given another route. REQUIRES: the footprint is any.
   virtual int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) = 0;
   virtual void remove_links(const std::vector<int32_t>& links) = 0;
+
+  // These three take hold at this instant, once what happens now is through. REQUIRES: the footprint is any.
+  //
+  // A part fails: its links stand still, all of those at an accelerator or a switch, until it is repaired; messages on
+  // them stall unless they are given another route (MODEL F19). A job with a device on a failed accelerator, or on one
+  // whose links out or in have all failed (MODEL A1), is cut: what it has under way is given up, and unless it is
+  // restarted the run ends in a ConfigError.
+  // Throws: ConfigError for a part that does not exist; repair also for one that has not failed.
+  virtual void fail(const Part& part) = 0;
+  virtual void repair(const Part& part) = 0;
+  // What the job has under way is given up; at `when` it goes on with an iteration that has ended, or the first that
+  // has not, its k-th device on the k-th of `accelerators` (empty: where they are). Iterations that are done again are
+  // counted once, when they end for the last time; what was sent for them before is stated apart.
+  // Throws: ConfigError for a job that does not exist or is through, a time before now, an iteration that has not been
+  // reached, and accelerators that do not exist, have failed, are named twice or taken by another job.
+  virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators) = 0;
+
+  // Where a job's devices are, and how many of its iterations have ended.
+  // Throws: ConfigError for a job that does not exist.
+  virtual std::vector<int32_t> accelerators_of(int32_t job) const = 0;
+  virtual int32_t num_iterations_done(int32_t job) const = 0;
 };
 
 }  // namespace rostam::control

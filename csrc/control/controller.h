@@ -11,16 +11,25 @@ namespace rostam::control {
 // What a controller may subscribe to; a set of them is their sum.
 enum EventKind : uint32_t {
   kFlowStart = 1,     // a message goes onto the network
-  kFlowEnd = 2,       // its last byte has left the source
+  kFlowEnd = 2,       // its last byte has left the source, or it is cut
   kFlowWait = 4,      // it has no route, and waits for one
   kIterationEnd = 8,  // of a job
+  kPhaseStart = 16,   // a device begins the first task of a template, for a micro-batch: a forward, say
+  kPhaseEnd = 32,     // it has ended the last one
+  kFailure = 64,      // of a part; once for each job that is cut by it
+  kRepair = 128,
 };
 
 struct Event {
   EventKind kind = kFlowStart;
   int32_t src = -1, dst = -1;  // flows: accelerators
   int64_t bytes = 0;           // flows
-  int32_t job = -1;            // iterations
+  int32_t job = -1;            // iterations, phases, failures: -1 if none is cut
+  int32_t accelerator = -1;    // phases
+  int32_t template_id = -1;    // phases: of the task graph's
+  int32_t microbatch = -1;     // phases
+  int32_t iteration = -1;      // phases, iterations
+  Part part;                   // failures, repairs
 };
 
 class Controller {

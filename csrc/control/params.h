@@ -20,6 +20,8 @@ class ControllerParams {
   ControllerParams(std::string controller, std::map<std::string, ParamValue> values)
       : controller_(std::move(controller)), values_(std::move(values)) {}
 
+  bool has(const std::string& key) const { return values_.count(key) > 0; }
+
   // Throws: ConfigError if the key is missing or of another kind. Whole numbers are numbers, too.
   std::vector<int64_t> integers(const std::string& key) const {
     if (const auto* found = std::get_if<std::vector<int64_t>>(&value(key))) return *found;

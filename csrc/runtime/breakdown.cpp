@@ -77,6 +77,13 @@ void Breakdown::end_collective(int32_t d, SimTime joined, SimTime end, int32_t c
   spans_[d].push_back({joined, end, category});
 }
 
+void Breakdown::restart(int32_t d, int32_t iteration) {
+  spans_[d].clear();
+  for (size_t w = static_cast<size_t>(iteration); w < buckets_ps_.size(); ++w) {
+    if (!buckets_ps_[w].empty()) std::fill_n(&buckets_ps_[w][static_cast<size_t>(d) * num_buckets_], num_buckets_, 0);
+  }
+}
+
 void Breakdown::fill(workload::SessionResult& result) const {
   result.num_buckets = static_cast<int32_t>(num_buckets_);
   result.breakdown_ps.assign(system_.devices.size() * num_buckets_, 0);

@@ -22,6 +22,10 @@ class Breakdown {
   // The device is through a collective.
   void end_collective(int32_t device, SimTime joined, SimTime end, int32_t category);
 
+  // A device of a job that goes on with `iteration`: what it did in that one and later ones is given up, so that the
+  // time until it does it again is bubble.
+  void restart(int32_t device, int32_t iteration);
+
   // Of every device's last whole iteration. REQUIRES: every job has ended one.
   void fill(workload::SessionResult& result) const;
 

@@ -36,10 +36,24 @@ class ControlHost::Plane : public control::ControlPlane {
   }
   void remove_links(const std::vector<int32_t>& links) override {
     check_any("removes links");
-    host_.target_.network().remove_links(links);
-    for (const int32_t link : links) host_.routes_.remove_link(link);
-    host_.target_.on_new_offers();
+    host_.remove_links(links);
   }
+  void fail(const control::Part& part) override {
+    check_any("fails a part");
+    host_.defer([this, part] { host_.fail(part); });
+  }
+  void repair(const control::Part& part) override {
+    check_any("repairs a part");
+    host_.defer([this, part] { host_.repair(part); });
+  }
+  void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators) override {
+    check_any("restarts a job");
+    host_.defer([this, job, when, from_iteration, accelerators] {
+      host_.target_.restart(job, when, from_iteration, accelerators, host_.faults_);
+    });
+  }
+  std::vector<int32_t> accelerators_of(int32_t job) const override { return host_.target_.accelerators_of(job); }
+  int32_t num_iterations_done(int32_t job) const override { return host_.target_.num_iterations_done(job); }
 
  private:
   void check_any(const char* what) const {
@@ -57,7 +71,9 @@ ControlHost::ControlHost(std::vector<std::unique_ptr<control::Controller>>& cont
       target_(target),
       routes_(routes),
       end_points_(end_points),
-      wakes_(*this, &ControlHost::wake) {
+      faults_(routes),
+      wakes_(*this, &ControlHost::wake),
+      acts_(*this, &ControlHost::act) {
   for (size_t k = 0; k < controllers_.size(); ++k) {
     subscriptions_ |= controllers_[k]->subscriptions();
     planes_.push_back(std::make_unique<Plane>(*this, k, controllers_[k]->footprint()));
@@ -71,6 +87,18 @@ void ControlHost::begin() {
 }
 
 void ControlHost::set_capacity(int32_t link, double bytes_per_s) {
+  const auto num_links = static_cast<int32_t>(routes_.links().capacities.size());
+  if (link < 0 || link >= num_links || !(bytes_per_s >= 0)) {
+    ROSTAM_THROW(ConfigError, "a controller sets link " << link << " to " << bytes_per_s << " bytes/s; links are 0 to "
+                                                        << num_links - 1 << ", bandwidths >= 0");
+  }
+  faults_.set_capacity(link, bytes_per_s);
+  change_capacity(link);
+}
+
+// To what the link can carry now.
+void ControlHost::change_capacity(int32_t link) {
+  const double bytes_per_s = faults_.capacity(link);
   target_.network().set_capacity(target_.simulated_link(link), bytes_per_s);
   routes_.set_capacity(link, bytes_per_s);
   if (routes_.planes().size() > 1) target_.on_new_offers();
@@ -81,7 +109,50 @@ int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
   const int32_t link = routes_.add_link(bytes_per_s);
   const int32_t added = target_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
   ROSTAM_CHECK(added == link, "link " << link << " of the route table is link " << added << " of the network");
+  faults_.add_link(src, dst, bytes_per_s);
+  if (faults_.capacity(link) != bytes_per_s) change_capacity(link);
   return link;
+}
+
+void ControlHost::remove_links(const std::vector<int32_t>& links) {
+  target_.network().remove_links(links);
+  for (const int32_t link : links) {
+    routes_.remove_link(link);
+    faults_.remove_link(link);
+  }
+  target_.on_new_offers();
+}
+
+void ControlHost::defer(Action action) {
+  actions_.push_back(std::move(action));
+  queue_.schedule(queue_.now(), Priority::kNormal, &acts_, 0);
+}
+
+void ControlHost::act(uint64_t) {
+  const Action action = std::move(actions_.front());
+  actions_.pop_front();
+  action();
+}
+
+void ControlHost::fail(const control::Part& part) {
+  for (const int32_t link : faults_.fail(part)) change_capacity(link);
+  control::Event event;
+  event.kind = control::kFailure;
+  event.part = part;
+  const std::vector<int32_t> jobs = target_.cut_failed(faults_);
+  if (jobs.empty()) tell(event);
+  for (const int32_t job : jobs) {
+    event.job = job;
+    tell(event);
+  }
+}
+
+void ControlHost::repair(const control::Part& part) {
+  for (const int32_t link : faults_.repair(part)) change_capacity(link);
+  control::Event event;
+  event.kind = control::kRepair;
+  event.part = part;
+  tell(event);
 }
 
 void ControlHost::wake(uint64_t controller) { controllers_[controller]->wake(*planes_[controller]); }

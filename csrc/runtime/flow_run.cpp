@@ -113,6 +113,10 @@ void FlowRun::on_new_route(int32_t src, int32_t dst) {
   }
 }
 
+void FlowRun::throw_no_jobs() {
+  throw ConfigError("a controller asks for a job; run_flows has flows, but no jobs: use simulate or run_collective");
+}
+
 void FlowRun::tell(control::EventKind kind, size_t flow) {
   if (!control_.hears(kind)) return;
   control::Event event;

@@ -58,10 +58,16 @@ class FlowRun : public network::NetworkClient, public ControlTarget {
   network::NetworkStats stats() override { return network_->stats(); }
   int32_t simulated_link(int32_t link) const override { return link; }
   void on_new_route(int32_t src, int32_t dst) override;
+  // There are no jobs: flows of a failed accelerator stand still.
+  std::vector<int32_t> cut_failed(const Faults&) override { return {}; }
+  void restart(int32_t, SimTime, int32_t, const std::vector<int32_t>&, const Faults&) override { throw_no_jobs(); }
+  std::vector<int32_t> accelerators_of(int32_t) const override { throw_no_jobs(); }
+  int32_t num_iterations_done(int32_t) const override { throw_no_jobs(); }
   void on_new_offers() override {}  // a flow's route is asked for when it starts
 
  private:
   enum class Kind : uint64_t { kStart = 0, kReroute = 1, kStop = 2 };
+  [[noreturn]] static void throw_no_jobs();
   void on_event(uint64_t payload);
   void schedule(SimTime time, Kind kind, size_t index);
   network::RouteId add_route(int32_t flow);

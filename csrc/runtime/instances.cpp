@@ -41,6 +41,12 @@ std::unique_ptr<Instance> Instances::retire(int32_t d) {
   return done;
 }
 
+void Instances::restart(int32_t d, int32_t iteration) {
+  DeviceState& state = devices_[d];
+  state.live.clear();
+  state.next = state.first_live = iteration * system_.graph->programs[system_.devices[d].program].num_steps();
+}
+
 std::string Instances::describe(const TaskRef& ref) const {
   const Instance& instance = at(ref.device, ref.sequence);
   const Task& described = task(ref);

@@ -30,6 +30,7 @@ struct Instance {
   int32_t microbatch = 0;
   int32_t iteration = 0;
   int32_t num_left = 0;
+  bool has_begun = false;  // kept where phases are told
   std::vector<TaskState> tasks;
 };
 
@@ -42,6 +43,9 @@ class Instances {
 
   // Takes the device's oldest instance off if all its tasks are done, else null.
   std::unique_ptr<Instance> retire(int32_t device);
+
+  // Drops the device's live instances; the next one is the first of an iteration.
+  void restart(int32_t device, int32_t iteration);
 
   Instance& at(int32_t device, int64_t sequence) {
     DeviceState& state = devices_[device];

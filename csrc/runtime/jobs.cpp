@@ -1,7 +1,10 @@
 #include "runtime/jobs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "runtime/member_event.h"
 
 namespace rostam::runtime {
 
@@ -37,6 +40,23 @@ void Jobs::end_iteration(Job& job, int32_t iteration, SimTime now) {
   const bool is_finished = num_done >= options_.max_iterations || (may_stop && is_steady(job));
   if (is_finished && !job.is_finished) --num_running_;
   job.is_finished = is_finished;
+}
+
+void Jobs::cut(int32_t job) {
+  if (++jobs_[job].epoch <= kMaxEpoch) return;
+  ROSTAM_THROW(ConfigError,
+               "job " << job << " was cut " << kMaxEpoch + 1 << " times; at most " << kMaxEpoch << " are allowed");
+}
+
+void Jobs::restart(int32_t job, int32_t iteration, SimTime when) {
+  Job& state = jobs_[job];
+  const auto kept = static_cast<size_t>(iteration);
+  state.ends.resize(kept + 1);
+  if (iteration == 0) state.ends.front() = std::min(state.ends.front(), when);  // cut before it had begun
+  state.devices_left.resize(std::min(state.devices_left.size(), kept));
+  for (size_t d = 0; d < instances_left_.size(); ++d) {
+    if (system_.devices[d].job == job) instances_left_[d].resize(std::min(instances_left_[d].size(), kept));
+  }
 }
 
 bool Jobs::is_steady(const Job& job) const {

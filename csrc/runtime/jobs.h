@@ -22,6 +22,16 @@ class Jobs {
   const std::vector<SimTime>& ends_of(int32_t device) const { return jobs_[system_.devices[device].job].ends; }
   int32_t size() const { return static_cast<int32_t>(jobs_.size()); }
 
+  // How often the job has been cut: what was under way before is of an older epoch.
+  int32_t epoch_of(int32_t device) const { return jobs_[system_.devices[device].job].epoch; }
+  bool is_finished(int32_t job) const { return jobs_[job].is_finished; }
+  int32_t num_done(int32_t job) const { return static_cast<int32_t>(jobs_[job].ends.size()) - 1; }
+
+  // What the job has under way is given up. Throws: ConfigError if it was cut too often.
+  void cut(int32_t job);
+  // Goes on at `when` with an iteration that has ended, or the first that has not.
+  void restart(int32_t job, int32_t iteration, SimTime when);
+
   // A task ended an instance of the device; it is what ends the job's iteration if that ends now.
   void note_last(int32_t device, const CriticalPath::Ref& task) { jobs_[system_.devices[device].job].last = task; }
 
@@ -36,6 +46,7 @@ class Jobs {
     std::vector<int32_t> devices_left;  // per iteration
     std::vector<SimTime> ends;
     bool is_finished = false;
+    int32_t epoch = 0;
     CriticalPath::Ref last;      // task that ended an instance last
     CriticalPath::Ref ended_by;  // task that ended the last iteration
   };

@@ -38,6 +38,12 @@ void Kernels::change_collectives(int32_t d, int32_t change) {
   expect_end(d);
 }
 
+void Kernels::stop(int32_t d) {
+  devices_[d].is_running = false;
+  devices_[d].num_collectives = 0;
+  ++devices_[d].version;
+}
+
 void Kernels::end(uint64_t payload) {
   const int32_t d = high(payload);
   if (devices_[d].version != static_cast<uint32_t>(low(payload))) return;

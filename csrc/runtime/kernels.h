@@ -23,6 +23,9 @@ class Kernels {
   // Throws: RangeError if it would end after simulated time does.
   void start(int32_t device, SimTime duration);
 
+  // Nothing runs on the device any more, and it takes part in no collective.
+  void stop(int32_t device);
+
   // The device joins or leaves a collective: a running kernel goes on at another speed.
   void change_collectives(int32_t device, int32_t change);
 

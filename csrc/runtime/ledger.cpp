@@ -48,10 +48,11 @@ void Ledger::count_on_wire(int32_t source, int32_t target, double bytes) {
 void Ledger::count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
                               int64_t chunks_sent) {
   const auto place = static_cast<size_t>(iteration);
-  if (completed_.size() <= place) {
-    completed_.resize(place + 1, std::vector<Participants>(system_.graph->schedules.size()));
-  }
-  Participants& all = completed_[place][task.schedule];
+  if (completed_.size() <= place) completed_.resize(place + 1);
+  completed_[place].resize(static_cast<size_t>(jobs_.size()));
+  std::vector<Participants>& of_job = completed_[place][static_cast<size_t>(system_.devices[device].job)];
+  if (of_job.size() <= static_cast<size_t>(task.schedule)) of_job.resize(static_cast<size_t>(task.schedule) + 1);
+  Participants& all = of_job[task.schedule];
   const int64_t num_ranks = system_.weights[device];
   all.chunks_sent += chunks_sent * num_ranks;
   all.num_ranks += num_ranks;
@@ -70,30 +71,62 @@ void Ledger::check() const {
     for (size_t k = 0; k < traffic_[i].size(); ++k) {
       const auto job = static_cast<int32_t>(k / num_categories_);
       if (i + 1 >= jobs_.ends(job).size()) continue;  // that job stopped inside this iteration
-      ROSTAM_CHECK(traffic_[i][k].sent_bytes == traffic_[i][k].received_bytes,
+      ROSTAM_CHECK(traffic_[i][k].sent_bytes == traffic_[i][k].received_bytes + traffic_[i][k].lost_bytes,
                    "job " << job << ", iteration " << i << ", " << system_.graph->categories[k % num_categories_]
                           << ": " << traffic_[i][k].sent_bytes << " bytes sent, " << traffic_[i][k].received_bytes
-                          << " received");
+                          << " received, " << traffic_[i][k].lost_bytes << " lost");
     }
   }
   check_collectives();
 }
 
 void Ledger::check_collectives() const {
-  size_t finished = completed_.size();
-  for (int32_t job = 0; job < jobs_.size(); ++job) finished = std::min(finished, jobs_.ends(job).size() - 1);
   const auto product = [](int64_t a, int64_t b) { return static_cast<__int128>(a) * b; };
-  for (size_t i = 0; i < finished; ++i) {
-    for (size_t k = 0; k < completed_[i].size(); ++k) {
-      const Participants& all = completed_[i][k];
-      const collectives::Schedule& schedule = *system_.graph->schedules[k];
-      // Every group completes whole, so ranks / p groups sent the closed form each.
-      ROSTAM_CHECK(
-          product(all.chunks_sent, schedule.shape().num_ranks) == product(all.num_ranks, schedule.total_chunks_sent()),
-          "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
-                      << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
+  for (size_t i = 0; i < completed_.size(); ++i) {
+    for (int32_t job = 0; job < static_cast<int32_t>(completed_[i].size()); ++job) {
+      if (i + 1 >= jobs_.ends(job).size()) continue;  // that job stopped inside this iteration
+      const std::vector<Participants>& of_job = completed_[i][job];
+      for (size_t k = 0; k < of_job.size(); ++k) {
+        const Participants& all = of_job[k];
+        const collectives::Schedule& schedule = *system_.graph->schedules[k];
+        // Every group completes whole, so ranks / p groups sent the closed form each.
+        ROSTAM_CHECK(product(all.chunks_sent, schedule.shape().num_ranks) ==
+                         product(all.num_ranks, schedule.total_chunks_sent()),
+                     "schedule " << k << ": " << all.num_ranks << " ranks sent " << all.chunks_sent
+                                 << " chunks, the closed form of a group is " << schedule.total_chunks_sent());
+      }
     }
   }
+}
+
+void Ledger::count_lost(int32_t source, int32_t iteration, int32_t category, int64_t sent, int64_t lost) {
+  Traffic& all = traffic(source, iteration, category);
+  all.sent_bytes = checked_add(all.sent_bytes, sent);
+  all.lost_bytes = checked_add(all.lost_bytes, lost);
+}
+
+workload::Restart Ledger::restart(int32_t job, int32_t iteration) {
+  workload::Restart given_up;
+  for (size_t i = static_cast<size_t>(iteration); i < traffic_.size(); ++i) {
+    for (size_t c = 0; c < num_categories_; ++c) {
+      const Traffic one = std::exchange(traffic_[i][static_cast<size_t>(job) * num_categories_ + c], Traffic());
+      given_up.sent_bytes = checked_add(given_up.sent_bytes, one.sent_bytes);
+      given_up.received_bytes = checked_add(given_up.received_bytes, one.received_bytes);
+      given_up.lost_bytes = checked_add(given_up.lost_bytes, one.lost_bytes);
+    }
+  }
+  for (size_t i = static_cast<size_t>(iteration); i < completed_.size(); ++i) {
+    if (!completed_[i].empty()) completed_[i][job].clear();
+  }
+  ROSTAM_CHECK(given_up.sent_bytes == given_up.received_bytes + given_up.lost_bytes,
+               "job " << job << " is restarted: " << given_up.sent_bytes << " bytes sent, " << given_up.received_bytes
+                      << " received, " << given_up.lost_bytes << " lost");
+  return given_up;
+}
+
+void Ledger::leave(int32_t device, int32_t accelerator) {
+  elsewhere_.push_back(
+      {accelerator, std::exchange(wire_sent_[device], 0.0), std::exchange(wire_received_[device], 0.0)});
 }
 
 void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& result) const {
@@ -120,6 +153,7 @@ void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& r
   result.total_link_bytes = total.link_bytes;
   result.wire_sent_bytes = wire_sent_;
   result.wire_received_bytes = wire_received_;
+  result.wire_elsewhere = elsewhere_;
 }
 
 }  // namespace rostam::runtime

@@ -20,6 +20,15 @@ class Ledger {
   void count_sent(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
   void count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages = 1);
 
+  // A message of a job that is cut: `sent` bytes more have left its source, and `lost` of all that did reach nobody.
+  void count_lost(int32_t source, int32_t iteration, int32_t category, int64_t sent, int64_t lost);
+
+  // A job goes on with `iteration`: what was counted for that one and later ones is taken out, and returned.
+  // Throws: InternalError unless sent = received + lost.
+  workload::Restart restart(int32_t job, int32_t iteration);
+  // A device is no longer on the accelerator that it is on, but on another one. REQUIRES: an unfolded system.
+  void leave(int32_t device, int32_t accelerator);
+
   // A message of a simulated device, or a part of it, has crossed its links, on the simulated plane.
   void count_on_wire(int32_t source, int32_t target, double bytes);
 
@@ -30,7 +39,7 @@ class Ledger {
   // The first job has ended an iteration; `stats` has all that crossed links up to now.
   void end_iteration(network::NetworkStats stats);
 
-  // Bytes sent = bytes received in every finished iteration, and what a collective sent is its closed form.
+  // Bytes sent = bytes received (and lost) in every finished iteration, and what a collective sent is its closed form.
   // Throws: InternalError.
   void check() const;
 
@@ -40,7 +49,7 @@ class Ledger {
 
  private:
   struct Traffic {
-    int64_t sent_bytes = 0, received_bytes = 0, num_messages = 0;
+    int64_t sent_bytes = 0, received_bytes = 0, lost_bytes = 0, num_messages = 0;
     workload::CollectiveTimes collectives;
   };
   struct Participants {
@@ -52,11 +61,12 @@ class Ledger {
   const folding::WeightedSystem& system_;
   const Jobs& jobs_;
   size_t num_categories_;
-  std::vector<size_t> first_place_;                   // per simulated device: of its job in a row of traffic_
-  std::vector<std::vector<Traffic>> traffic_;         // [iteration][job * categories + category]
-  std::vector<std::vector<Participants>> completed_;  // [iteration][schedule]
-  std::vector<double> wire_sent_, wire_received_;     // per simulated device, whole run
-  network::NetworkStats links_before_, links_now_;    // at the first job's last two iteration ends
+  std::vector<size_t> first_place_;            // per simulated device: of its job in a row of traffic_
+  std::vector<std::vector<Traffic>> traffic_;  // [iteration][job * categories + category]
+  std::vector<std::vector<std::vector<Participants>>> completed_;  // [iteration][job][schedule], as far as any
+  std::vector<workload::SessionResult::Elsewhere> elsewhere_;
+  std::vector<double> wire_sent_, wire_received_;   // per simulated device, whole run
+  network::NetworkStats links_before_, links_now_;  // at the first job's last two iteration ends
 };
 
 }  // namespace rostam::runtime

@@ -1,5 +1,6 @@
 #include "runtime/mailboxes.h"
 
+#include <iterator>
 #include <utility>
 
 namespace rostam::runtime {
@@ -56,6 +57,16 @@ void Mailboxes::on_delivered(Message& message) {
   const TaskRef ref = waiting->second;
   awaited_.erase(waiting);
   sink_.finish_task(ref, message.origin->start, queue_.now(), message.origin);
+}
+
+void Mailboxes::cut(int32_t device) {
+  const auto drop = [device](auto& all) {
+    for (auto entry = all.begin(); entry != all.end();) {
+      entry = entry->first.device == device ? all.erase(entry) : std::next(entry);
+    }
+  };
+  drop(arrived_);
+  drop(awaited_);
 }
 
 // A message that is left in a finished iteration and has a receive: another one was taken for it.

@@ -24,6 +24,9 @@ class Mailboxes {
   void on_sent(const Message& message);
   void on_delivered(Message& message);
 
+  // Of a device whose job is cut: what came to it and what it awaits.
+  void cut(int32_t device);
+
   // Throws: ConfigError if two messages of a finished iteration came to one receive.
   void check(const Jobs& jobs) const;
 

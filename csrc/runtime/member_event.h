@@ -24,4 +24,11 @@ inline uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(d
 inline int32_t high(uint64_t payload) { return static_cast<int32_t>(payload >> 32); }
 inline int32_t low(uint64_t payload) { return static_cast<int32_t>(payload & 0xFFFFFFFFu); }
 
+// The same of a job that may be cut and started again: with the job's epoch, so that what was under way before is known
+// as such. 20 bits of index, 11 of epoch.
+constexpr int32_t kMaxIndex = (1 << 20) - 1, kMaxEpoch = (1 << 11) - 1;
+inline uint64_t pack(int32_t device, int32_t index, int32_t epoch) { return pack(device, epoch << 20 | index); }
+inline int32_t index_of(uint64_t payload) { return low(payload) & kMaxIndex; }
+inline int32_t epoch_of(uint64_t payload) { return low(payload) >> 20; }
+
 }  // namespace rostam::runtime

@@ -1,5 +1,6 @@
 #include "runtime/messenger.h"
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -109,10 +110,47 @@ void Messenger::on_sent(uint64_t token) {
 void Messenger::on_delivered(uint64_t token) {
   // Out of the pool first: what follows may start new messages.
   Message message = std::move(messages_[token]);
-  messages_[token].state = MessageState::kFree;
-  free_.push_back(static_cast<int32_t>(token));
+  free(static_cast<int32_t>(token));
+  if (message.state == MessageState::kCut) return;
   ledger_.count_received(message.source, message.iteration, message.category, message.bytes);
   client_.on_delivered(message);
+}
+
+void Messenger::free(int32_t index) {
+  messages_[index].state = MessageState::kFree;
+  messages_[index].origin = CriticalPath::Ref();
+  free_.push_back(index);
+}
+
+void Messenger::cut(int32_t job) {
+  for (size_t index = 0; index < messages_.size(); ++index) {
+    const Message& message = messages_[index];
+    if (message.state == MessageState::kFree || system_.devices[message.source].job != job) continue;
+    cut_message(static_cast<int32_t>(index));
+  }
+}
+
+void Messenger::cut_message(int32_t index) {
+  Message& message = messages_[index];
+  if (message.state == MessageState::kSent) {
+    ledger_.count_lost(message.source, message.iteration, message.category, 0, message.bytes);
+    message.state = MessageState::kCut;
+    message.origin = CriticalPath::Ref();
+    return;
+  }
+  if (message.state == MessageState::kCut) return;
+  const bool is_sending = message.state == MessageState::kSending;
+  if (is_sending) {
+    const double crossed = message.carried - network_->backlog(message.transfer);
+    network_->cancel(message.transfer);
+    ledger_.count_on_wire(message.source, message.target, crossed);
+    const double share = message.carried > 0 ? crossed / message.carried : 0;
+    const auto sent = std::min(message.bytes, static_cast<int64_t>(static_cast<double>(message.bytes) * share));
+    ledger_.count_lost(message.source, message.iteration, message.category, sent, sent);
+  }
+  const Message ended = std::move(message);
+  free(index);
+  if (is_sending && control_ != nullptr) tell_controllers(control::kFlowEnd, ended);
 }
 
 void Messenger::count_under_way() {

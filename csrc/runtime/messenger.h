@@ -9,53 +9,11 @@
 #include "runtime/channel_routes.h"
 #include "runtime/control_host.h"
 #include "runtime/ledger.h"
-#include "runtime/mailbox_key.h"
 #include "runtime/member_event.h"
+#include "runtime/message.h"
 #include "runtime/options.h"
-#include "runtime/tasks.h"
 
 namespace rostam::runtime {
-
-enum class MessageState : uint8_t {
-  kFree,     // no message: its place may be used
-  kMade,     // not sent yet
-  kParked,   // waits for a route
-  kSending,  // on the network
-  kSent,     // its last byte has left its source; it arrives later
-};
-
-struct Message {
-  MessageState state = MessageState::kFree;
-  int32_t source = 0;
-  int32_t target = 0;  // simulated device
-  int32_t peer = 0;    // the device of the graph that it stands for
-  int32_t slot = 0;
-  int64_t bytes = 0;
-  int32_t category = 0;
-  int32_t iteration = 0;
-  CriticalPath::Ref origin;
-  // Of a collective: the step of which one.
-  int32_t step = 0;
-  uint32_t occurrence = 0;
-  bool is_synchronous = false;  // holds its sender until it is delivered
-  bool is_ordered = false;      // the receiver counts what comes, whatever the step
-  // Point to point: the task that sends it and where it arrives.
-  bool is_send = false;
-  TaskRef sender;
-  MailboxKey mailbox;
-  // On the network.
-  network::RouteId route = 0;
-  network::TransferId transfer = 0;
-  double carried = 0;  // bytes that it puts on links, its lanes' together
-};
-
-// Hears of messages. `message` is valid during the call only.
-class MessageClient {
- public:
-  virtual ~MessageClient() = default;
-  virtual void on_sent(const Message& message) = 0;
-  virtual void on_delivered(Message& message) = 0;
-};
 
 class Messenger : public network::NetworkClient {
  public:
@@ -88,6 +46,9 @@ class Messenger : public network::NetworkClient {
   // What each plane carries of a message.
   int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
 
+  // The messages of a job are given up: what has left their sources and not arrived is lost.
+  void cut(int32_t job);
+
   network::Network& network() { return *network_; }
   // Counts what messages under way have carried so far; for the end of a run.
   void count_under_way();
@@ -99,6 +60,8 @@ class Messenger : public network::NetworkClient {
   void on_delivered(uint64_t token) override;
 
  private:
+  void free(int32_t message);
+  void cut_message(int32_t message);
   void tell_controllers(control::EventKind kind, const Message& message);
   network::RouteId route_of(const Message& message) {
     return routes_.route_of(message.source, message.slot, message.peer);

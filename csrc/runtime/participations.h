@@ -73,6 +73,11 @@ class Participations {
     return part;
   }
 
+  // The device is in no collective, and the next one on each slot is the first.
+  void restart(int32_t device) {
+    for (Slot& slot : devices_[device]) slot = Slot();
+  }
+
   // Calls visit(part) for every part that the device has joined.
   template <typename Visit>
   void for_each_joined(int32_t device, Visit visit) const {

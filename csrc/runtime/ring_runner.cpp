@@ -83,7 +83,7 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
   parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
   part->chunks_sent = exchange.num_chunks * exchange.num_steps;
   part->origin = std::move(part->quiet_origin);
-  stepwise_.complete(device_and_slot);
+  stepwise_.complete(d, slot);
 }
 
 void RingRunner::on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) {

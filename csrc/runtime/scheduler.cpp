@@ -11,19 +11,36 @@ Scheduler::Scheduler(const Parts& parts)
     : parts_(parts),
       kernels_(parts.system, parts.options.comm_compute_fraction, parts.queue, *this),
       device_starts_(*this, &Scheduler::start_device),
-      begins_(*this, &Scheduler::begin_task),
+      begins_(*this, &Scheduler::on_begin),
+      streams_(parts.system, parts.instances),
       is_recorded_(parts.system.devices.size(), 0) {
   for (const workload::Device& device : parts.system.devices) {
-    streams_.emplace_back(device.slots.size() + 1);
-    for (Stream& stream : streams_.back()) stream.free_since = device.start;
+    if (device.slots.size() < kMaxIndex) continue;
+    ROSTAM_THROW(ConfigError, "accelerator " << device.accelerator << " has " << device.slots.size()
+                                             << " communication slots; at most " << kMaxIndex - 1 << " fit");
   }
   for (const int32_t device : parts.options.timeline_devices) is_recorded_[parts.system.device_stand_in[device]] = 1;
 }
 
 void Scheduler::start() {
-  for (size_t d = 0; d < streams_.size(); ++d) {
-    parts_.queue.schedule(parts_.system.devices[d].start, Priority::kNormal, &device_starts_, d);
+  for (int32_t d = 0; d < streams_.num_devices(); ++d) {
+    parts_.queue.schedule(parts_.system.devices[d].start, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
   }
+}
+
+void Scheduler::start_device(uint64_t payload) {
+  const int32_t d = high(payload);
+  if (runtime::epoch_of(payload) == epoch_of(d)) make_instance(d);
+}
+
+void Scheduler::cut(int32_t d) {
+  kernels_.stop(d);
+  streams_.reset(d, parts_.queue.now());
+}
+
+void Scheduler::restart(int32_t d, SimTime when) {
+  streams_.reset(d, when);
+  parts_.queue.schedule(when, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
 }
 
 // Makes the device's next instance, if its program has one, and lets every stream look at it.
@@ -42,39 +59,11 @@ void Scheduler::make_instance(int32_t d) {
   if (body.tasks.empty()) retire_instances(d);
 }
 
-// Moves the stream past instances whose part on it is done. Returns its next task, if a live one has one.
-Scheduler::Next Scheduler::find_next(int32_t d, int32_t s) {
-  Stream& stream = stream_of(d, s);
-  if (stream.instance < parts_.instances.first(d)) {
-    stream.instance = parts_.instances.first(d);
-    stream.position = 0;
-  }
-  while (stream.instance < parts_.instances.next(d)) {
-    Instance& instance = parts_.instances.at(d, stream.instance);
-    const Template& body = parts_.instances.body(instance);
-    const auto& lists = body.stream_tasks;
-    if (s < static_cast<int32_t>(lists.size()) && stream.position < static_cast<int32_t>(lists[s].size())) {
-      return {&instance, &body, lists[s][stream.position]};
-    }
-    ++stream.instance;
-    stream.position = 0;
-  }
-  return {};
-}
-
-// REQUIRES: find_next() found one.
-Scheduler::Next Scheduler::next_task(int32_t d, int32_t s) const {
-  const Stream& stream = streams_[d][s];
-  Instance& instance = parts_.instances.at(d, stream.instance);
-  const Template& body = parts_.instances.body(instance);
-  return {&instance, &body, body.stream_tasks[s][stream.position]};
-}
-
 // Starts the stream's next task if it is free and the task's dependencies are met.
 void Scheduler::try_stream(int32_t d, int32_t s) {
-  Stream& stream = stream_of(d, s);
+  Stream& stream = streams_.at(d, s);
   if (stream.is_busy) return;
-  const Next next = find_next(d, s);
+  const Streams::Next next = streams_.find_next(d, s);
   if (next.instance == nullptr) return;
   const TaskState& waiting = next.instance->tasks[next.task];
   if (waiting.num_waiting > 0) return;
@@ -84,23 +73,30 @@ void Scheduler::try_stream(int32_t d, int32_t s) {
   const SimTime now = parts_.queue.now();
   const SimTime start = std::max({waiting.ready + parts_.options.launch_latency, stream.free_since, now});
   if (start == now) {
-    begin_task(pack(d, s));
+    begin_task(d, s);
   } else {
-    parts_.queue.schedule(start, Priority::kNormal, &begins_, pack(d, s));
+    parts_.queue.schedule(start, Priority::kNormal, &begins_, pack(d, s, epoch_of(d)));
   }
 }
 
-void Scheduler::begin_task(uint64_t payload) {
-  const int32_t d = high(payload), s = low(payload);
-  Stream& stream = stream_of(d, s);
+void Scheduler::on_begin(uint64_t payload) {
+  const int32_t d = high(payload);
+  if (runtime::epoch_of(payload) == epoch_of(d)) begin_task(d, index_of(payload));
+}
+
+void Scheduler::begin_task(int32_t d, int32_t s) {
+  Stream& stream = streams_.at(d, s);
   current_device_ = d;
   current_stream_ = s;
-  const Next next = next_task(d, s);
+  const Streams::Next next = streams_.next(d, s);
   const TaskRef ref = {d, stream.instance, next.task};
   const Task& task = next.body->tasks[next.task];
   TaskState& waited = next.instance->tasks[next.task];
   stream.task_start = parts_.queue.now();
   stream.has_begun = true;
+  if (tells_phases_ && !std::exchange(next.instance->has_begun, true)) {
+    parts_.client.on_phase_start(d, *next.instance);
+  }
   // What decided the start: the last dependency if its end plus the launch is later than the stream's release.
   const bool is_held_by_stream = stream.free_since >= waited.ready + parts_.options.launch_latency;
   CriticalPath::Ref cause = is_held_by_stream || waited.cause.is_empty() ? stream.last : waited.cause;
@@ -117,8 +113,8 @@ void Scheduler::begin_task(uint64_t payload) {
 }
 
 void Scheduler::on_kernel_end(int32_t d) {
-  const Stream& stream = stream_of(d, 0);
-  const Next next = next_task(d, 0);
+  const Stream& stream = streams_.at(d, 0);
+  const Streams::Next next = streams_.next(d, 0);
   parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());
   const CriticalPath::Ref cause = std::move(next.instance->tasks[next.task].cause);
   finish_task({d, stream.instance, next.task}, stream.task_start, parts_.queue.now(), cause);
@@ -145,10 +141,10 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   const bool holds_stream = task.kind != TaskKind::kRecv;
   if (is_recorded_[d]) {
     timeline_.push_back({d, s, instance.template_id, ref.task, instance.microbatch, instance.iteration,
-                         holds_stream ? stream_of(d, s).task_start : start, end});
+                         holds_stream ? streams_.at(d, s).task_start : start, end});
   }
   if (holds_stream) {
-    Stream& stream = stream_of(d, s);
+    Stream& stream = streams_.at(d, s);
     stream.is_busy = stream.has_begun = false;
     stream.free_since = parts_.queue.now();
     stream.last = done;
@@ -175,34 +171,22 @@ void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const
 // Frees finished instances from the oldest on, and counts iterations.
 void Scheduler::retire_instances(int32_t d) {
   while (const std::unique_ptr<Instance> done = parts_.instances.retire(d)) {
+    if (tells_phases_) {
+      if (!done->has_begun) parts_.client.on_phase_start(d, *done);  // it only received
+      parts_.client.on_phase_end(d, *done);
+    }
     if (parts_.jobs.end_instance(d, done->iteration, parts_.queue.now())) {
       parts_.client.on_iteration_end(parts_.system.devices[d].job);
     }
   }
 }
 
-std::string Scheduler::describe_current() const {
-  if (current_device_ < 0) return "the set-up";
-  const Stream& stream = streams_[current_device_][current_stream_];
-  const bool is_live = stream.instance >= parts_.instances.first(current_device_) &&
-                       stream.instance < parts_.instances.next(current_device_);
-  if (!is_live) return "a task that has ended";
-  const Template& body = parts_.instances.body(parts_.instances.at(current_device_, stream.instance));
-  const auto& tasks = body.stream_tasks[current_stream_];
-  if (stream.position >= static_cast<int32_t>(tasks.size())) return "a task that has ended";
-  return parts_.instances.describe({current_device_, stream.instance, tasks[stream.position]});
-}
-
 void Scheduler::fill(workload::SessionResult& result) {
-  for (size_t d = 0; d < streams_.size(); ++d) {
+  for (int32_t d = 0; d < streams_.num_devices(); ++d) {
     // A stage may be inside its next iteration's first kernel when the last stage ends this one.
-    const Stream& compute = streams_[d].front();
-    if (compute.has_begun) {
-      parts_.breakdown.account_compute(static_cast<int32_t>(d), compute.task_start, parts_.queue.now());
-    }
-    SimTime end;
-    for (const Stream& stream : streams_[d]) end = std::max(end, stream.free_since);
-    result.device_end_ps.push_back(end.ps());
+    const Stream& compute = streams_.at(d, 0);
+    if (compute.has_begun) parts_.breakdown.account_compute(d, compute.task_start, parts_.queue.now());
+    result.device_end_ps.push_back(streams_.last_end(d).ps());
   }
   result.timeline = timeline_;
 }

@@ -12,14 +12,17 @@
 #include "runtime/jobs.h"
 #include "runtime/kernels.h"
 #include "runtime/options.h"
+#include "runtime/streams.h"
 
 namespace rostam::runtime {
 
-// Hears when a job's iteration ends.
-class IterationClient {
+// Hears when a job's iteration ends and, where it asks for it, when instances on devices begin and end.
+class ProgressClient {
  public:
-  virtual ~IterationClient() = default;
+  virtual ~ProgressClient() = default;
   virtual void on_iteration_end(int32_t job) = 0;
+  virtual void on_phase_start(int32_t device, const Instance& instance) = 0;
+  virtual void on_phase_end(int32_t device, const Instance& instance) = 0;
 };
 
 class Scheduler : public TaskSink, public KernelClient {
@@ -33,56 +36,50 @@ class Scheduler : public TaskSink, public KernelClient {
     Jobs& jobs;
     Breakdown& breakdown;
     TaskStarter& starter;
-    IterationClient& client;
+    ProgressClient& client;
   };
   explicit Scheduler(const Parts& parts);
 
   // Schedules the start of every device.
   void start();
+  // Of a device of a job that is cut: stops what runs on it; begins anew at `when`.
+  void cut(int32_t device);
+  void restart(int32_t device, SimTime when);
 
   void finish_task(const TaskRef& ref, SimTime start, SimTime end, const CriticalPath::Ref& parent) override;
   void change_collectives(int32_t device, int32_t change) override { kernels_.change_collectives(device, change); }
   void on_kernel_end(int32_t device) override;
 
   // The task that a stream looked at last, for errors of arithmetic.
-  std::string describe_current() const;
+  std::string describe_current() const {
+    return current_device_ < 0 ? "the set-up" : streams_.describe(current_device_, current_stream_);
+  }
+
+  // From now on the client hears of phases.
+  void tell_phases() { tells_phases_ = true; }
 
   // Accounts for kernels that run now, then fills when devices ended and the timeline. For the end of a run.
   void fill(workload::SessionResult& result);
 
  private:
-  struct Stream {
-    int64_t instance = 0;    // sequence number of the instance that holds its next task
-    int32_t position = 0;    // index in that template's list for this stream
-    bool is_busy = false;    // its next task waits for its launch or runs
-    bool has_begun = false;  // it runs
-    SimTime free_since;
-    SimTime task_start;
-    CriticalPath::Ref last;
-  };
-  struct Next {  // a task of a live instance
-    Instance* instance = nullptr;
-    const Template* body = nullptr;
-    int32_t task = 0;
-  };
   void make_instance(int32_t device);
-  void start_device(uint64_t device) { make_instance(static_cast<int32_t>(device)); }
+  void start_device(uint64_t device_and_epoch);
   void try_stream(int32_t device, int32_t stream);
-  Next find_next(int32_t device, int32_t stream);
-  void begin_task(uint64_t device_and_stream);
+  void on_begin(uint64_t device_and_stream_and_epoch);
+  void begin_task(int32_t device, int32_t stream);
   void release_dependents(const TaskRef& ref, Instance& instance, const Template& body, const CriticalPath::Ref& node);
   void retire_instances(int32_t device);
-  Next next_task(int32_t device, int32_t stream) const;
-  Stream& stream_of(int32_t device, int32_t stream) { return streams_[device][stream]; }
+  int32_t epoch_of(int32_t device) const { return parts_.jobs.epoch_of(device); }
 
   Parts parts_;
   Kernels kernels_;
   MemberEvent<Scheduler> device_starts_, begins_;
-  std::vector<std::vector<Stream>> streams_;  // of every device
+  Streams streams_;
   std::vector<uint8_t> is_recorded_;
   std::vector<workload::TimelineEntry> timeline_;
   int32_t current_device_ = -1;
   int32_t current_stream_ = 0;
+  bool tells_phases_ = false;
 };
 
 }  // namespace rostam::runtime

@@ -6,7 +6,7 @@
 
 namespace rostam::runtime {
 
-Session::Session(const WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options,
+Session::Session(WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options,
                  Controllers& controllers, routing::EndPoints& end_points)
     : system_(system),
       options_(options),
@@ -18,8 +18,10 @@ Session::Session(const WeightedSystem& system, routing::RouteTable& routes, cons
       scheduler_({system, options, queue_, path_, instances_, jobs_, breakdown_, *this, *this}),
       messenger_(system, routes, options, queue_, ledger_, end_points, *this),
       mailboxes_(system, queue_, path_, instances_, messenger_, scheduler_),
+      restarts_({system, queue_, instances_, participations_, jobs_, ledger_, breakdown_, scheduler_, messenger_,
+                 mailboxes_}),
       control_(controllers, queue_, *this, routes, end_points) {
-  const RunnerParts parts = {system,          options,    queue_,  path_,      instances_,
+  const RunnerParts parts = {system,          options,    queue_,  path_,      instances_, jobs_,
                              participations_, messenger_, ledger_, breakdown_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
@@ -29,6 +31,7 @@ Session::Session(const WeightedSystem& system, routing::RouteTable& routes, cons
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
   if (control_.hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait)) messenger_.tell(control_);
+  if (control_.hears(control::kPhaseStart | control::kPhaseEnd)) scheduler_.tell_phases();
   // Capacities that change at time 0 hold for everything that starts then.
   control_.begin();
   scheduler_.start();
@@ -75,7 +78,24 @@ void Session::on_iteration_end(int32_t job) {
   control::Event event;
   event.kind = control::kIterationEnd;
   event.job = job;
+  event.iteration = jobs_.num_done(job) - 1;
   control_.tell(event);
+}
+
+void Session::tell(control::EventKind kind, int32_t device, const Instance& instance) {
+  control::Event event;
+  event.kind = kind;
+  event.job = system_.devices[device].job;
+  event.accelerator = system_.devices[device].accelerator;
+  event.template_id = instance.template_id;
+  event.microbatch = instance.microbatch;
+  event.iteration = instance.iteration;
+  control_.tell(event);
+}
+
+int32_t Session::num_iterations_done(int32_t job) const {
+  restarts_.accelerators_of(job);  // it exists
+  return jobs_.num_done(job);
 }
 
 network::NetworkStats Session::stats() {
@@ -104,6 +124,7 @@ void Session::run_events() {
 }
 
 void Session::throw_deadlock() {
+  restarts_.throw_if_down();
   messenger_.throw_if_stuck(queue_.now());
   std::ostringstream text;
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
@@ -120,6 +141,7 @@ SessionResult Session::collect() {
   messenger_.count_under_way();
   runner_->count_carried(queue_.now());
   const network::NetworkStats total = stats();
+  restarts_.fill(result);
   ledger_.fill(total, result);
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());
   result.num_events = queue_.num_events();

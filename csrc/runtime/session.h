@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "runtime/control_host.h"
-#include "runtime/mailboxes.h"
-#include "runtime/scheduler.h"
+#include "runtime/restarts.h"
 #include "runtime/stepwise_runner.h"
 
 namespace rostam::runtime {
@@ -20,11 +19,11 @@ using Controllers = std::vector<std::unique_ptr<control::Controller>>;
 // What controllers may touch, all together.
 folding::Footprint footprint_of(const Controllers& controllers);
 
-class Session : public MessageClient, public TaskStarter, public IterationClient, public ControlTarget {
+class Session : public MessageClient, public TaskStarter, public ProgressClient, public ControlTarget {
  public:
-  // All arguments must outlive the session; the routes are its own, to change.
-  Session(const WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options,
-          Controllers& controllers, routing::EndPoints& end_points);
+  // All arguments must outlive the session; the system and the routes are its own, to change.
+  Session(WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options, Controllers& controllers,
+          routing::EndPoints& end_points);
 
   // Runs once. The result is that of the system's own devices and links, without its checks.
   // Throws: DeadlockError (up to ten blocked tasks), NoRouteError, ConfigError for what simulated time or 64-bit sums
@@ -37,13 +36,25 @@ class Session : public MessageClient, public TaskStarter, public IterationClient
   void start_send(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void await_message(const TaskRef& task) override;
   void on_iteration_end(int32_t job) override;
+  void on_phase_start(int32_t device, const Instance& instance) override {
+    tell(control::kPhaseStart, device, instance);
+  }
+  void on_phase_end(int32_t device, const Instance& instance) override { tell(control::kPhaseEnd, device, instance); }
   network::Network& network() override { return messenger_.network(); }
   network::NetworkStats stats() override;
   int32_t simulated_link(int32_t link) const override;
   void on_new_route(int32_t src, int32_t dst) override { messenger_.move(src, dst); }
   void on_new_offers() override { messenger_.routes().forget_all(); }
+  std::vector<int32_t> cut_failed(const Faults& faults) override { return restarts_.cut_failed(faults); }
+  void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators,
+               const Faults& faults) override {
+    restarts_.restart(job, when, from_iteration, accelerators, faults);
+  }
+  std::vector<int32_t> accelerators_of(int32_t job) const override { return restarts_.accelerators_of(job); }
+  int32_t num_iterations_done(int32_t job) const override;
 
  private:
+  void tell(control::EventKind kind, int32_t device, const Instance& instance);
   void run_events();
   [[noreturn]] void throw_deadlock();
   SessionResult collect();
@@ -61,6 +72,7 @@ class Session : public MessageClient, public TaskStarter, public IterationClient
   Messenger messenger_;
   Mailboxes mailboxes_;
   std::unique_ptr<CollectiveRunner> runner_;
+  Restarts restarts_;
   ControlHost control_;
 };
 

@@ -8,7 +8,7 @@ namespace rostam::runtime {
 
 using workload::SlotBinding;
 
-StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(*this, &StepwiseRunner::complete) {}
+StepwiseRunner::StepwiseRunner(const RunnerParts& parts) : parts_(parts), ends_(*this, &StepwiseRunner::on_end) {}
 
 void StepwiseRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
   const uint32_t occurrence = enter(ref, cause);
@@ -60,9 +60,9 @@ void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence, Parti
   }
   const SimTime earliest = part.joined + parts_.options.min_collective_time;
   if (earliest > parts_.queue.now()) {
-    parts_.queue.schedule(earliest, Priority::kNormal, &ends_, pack(d, slot));
+    parts_.queue.schedule(earliest, Priority::kNormal, &ends_, pack(d, slot, parts_.jobs.epoch_of(d)));
   } else {
-    complete(pack(d, slot));
+    complete(d, slot);
   }
 }
 
@@ -130,8 +130,12 @@ void StepwiseRunner::send_deferred(Participation& part) {
   }
 }
 
-void StepwiseRunner::complete(uint64_t payload) {
-  const int32_t d = high(payload), slot = low(payload);
+void StepwiseRunner::on_end(uint64_t payload) {
+  const int32_t d = high(payload);
+  if (epoch_of(payload) == parts_.jobs.epoch_of(d)) complete(d, index_of(payload));
+}
+
+void StepwiseRunner::complete(int32_t d, int32_t slot) {
   const Participation part = parts_.participations.take_front(d, slot);
   const TaskRef ref = {d, part.sequence, part.task};
   const Task& task = parts_.instances.task(ref);

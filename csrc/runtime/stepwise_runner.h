@@ -17,6 +17,7 @@ struct RunnerParts {
   EventQueue& queue;
   CriticalPath& path;
   Instances& instances;
+  const Jobs& jobs;
   Participations& participations;
   Messenger& messenger;
   Ledger& ledger;
@@ -35,12 +36,13 @@ class StepwiseRunner : public CollectiveRunner {
   void count_carried(SimTime) override {}
 
   // For shortcuts: enters a rank into its collective and returns which one on the slot it is; goes on with it step by
-  // step; ends the oldest one on the slot for it. `device_and_slot` is pack()ed.
+  // step; ends the oldest one on the slot for it.
   uint32_t enter(const TaskRef& task, const CriticalPath::Ref& cause);
   void advance(int32_t device, int32_t slot, uint32_t occurrence);
-  void complete(uint64_t device_and_slot);
+  void complete(int32_t device, int32_t slot);
 
  private:
+  void on_end(uint64_t device_and_slot_and_epoch);
   void advance(int32_t device, int32_t slot, uint32_t occurrence, Participation& part);
   void start_step(int32_t device, Participation& part, uint32_t occurrence);
   void send_step(int32_t device, Participation& part, uint32_t occurrence);

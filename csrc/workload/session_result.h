@@ -45,11 +45,21 @@ struct CollectiveTimes {
   int64_t longest_ps = 0, sent_bytes = 0;
 };
 
+// A job was cut, by a failure or a restart, and went on with an earlier iteration. Bytes of all planes that were sent
+// for that iteration and later ones until then: what had arrived, and what was lost under way.
+struct Restart {
+  SimTime cut, start;
+  int32_t from_iteration = 0;
+  int64_t sent_bytes = 0, received_bytes = 0, lost_bytes = 0;
+  std::vector<int32_t> accelerators;  // of its devices from then on
+};
+
 struct JobResult {
   std::vector<SimTime> iteration_ends;  // T_0 = start, T_1, ...
   bool is_steady = false;
   std::vector<CollectiveTimes> collectives;  // [category][iteration]
   std::vector<PathNode> critical_path;       // to the last iteration's end, latest first
+  std::vector<Restart> restarts;
 };
 
 struct SessionResult {
@@ -61,6 +71,12 @@ struct SessionResult {
   std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
   // The whole run on one plane, messages that are under way included: per engine link, per device.
   std::vector<double> total_link_bytes, wire_sent_bytes, wire_received_bytes;
+  // What devices sent and received on accelerators that are not the task graph's for them, like wire_sent_bytes.
+  struct Elsewhere {
+    int32_t accelerator = 0;
+    double sent_bytes = 0, received_bytes = 0;
+  };
+  std::vector<Elsewhere> wire_elsewhere;
   std::vector<int64_t> device_end_ps;  // last task of each device
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;

@@ -23,6 +23,7 @@ from rostam_py.simulation.engines import ANALYTIC, check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.simulation.options import takes_options
+from rostam_py.simulation.restarts import Restart, restarts_of
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
 # Bus bandwidth = algorithm bandwidth x this factor of p, as nccl-tests define it.
@@ -43,7 +44,7 @@ class CollectiveResult:
     (p-1)/p for reduce_scatter, all_gather, all_to_all, 1 otherwise.
     bytes_sent, bytes_received, num_messages: over all ranks and planes. link_bytes: per directed link of one
     plane. num_simulated_ranks: fewer than the ranks where folding applied. checks: conservation checks that ran, all
-    passed.
+    passed. restarts: where controllers cut and restarted it; the bytes above are those of the last start.
     """
 
     collective: str
@@ -58,6 +59,7 @@ class CollectiveResult:
     link_bytes: np.ndarray
     num_simulated_ranks: int
     checks: tuple[str, ...] = ()
+    restarts: tuple[Restart, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -176,6 +178,7 @@ def run_collective(
         bytes_received=int(raw["received_bytes"][0]),
         link_bytes=expand_links(raw["link_bytes"], router, len(fabric.links)),
         num_simulated_ranks=raw["num_simulated_devices"], checks=tuple(raw["checks"]),
+        restarts=restarts_of(raw["jobs"][0]),
     )  # fmt: skip
 
 

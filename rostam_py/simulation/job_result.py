@@ -19,6 +19,7 @@ from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.picoseconds import PS
+from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.timeline import write_perfetto
 from rostam_py.units import format_time
 
@@ -67,6 +68,7 @@ class JobResult:
     collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
     link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first job, all jobs' bytes).
     checks: conservation checks that ran, all passed.
+    restarts: where controllers cut and restarted the job; iterations that were done again count as they ended last.
     controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
     """
 
@@ -88,6 +90,7 @@ class JobResult:
     link_busy_s: np.ndarray
     num_simulated_devices: int
     checks: tuple[str, ...]
+    restarts: tuple[Restart, ...]
     notes: tuple[str, ...]
     controllers: tuple[dict[str, Any], ...]
     _path: dict[str, np.ndarray] = field(repr=False)
@@ -211,6 +214,7 @@ class JobResult:
             ],
             "num_simulated_devices": self.num_simulated_devices,
             "checks": list(self.checks),
+            **({"restarts": [asdict(one) for one in self.restarts]} if self.restarts else {}),
             "notes": list(self.notes),
         }  # fmt: skip
 

@@ -20,6 +20,7 @@ from rostam_py.simulation.job_result import CollectiveTimes, JobResult
 from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
+from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.task_graph import TaskGraph
 from rostam_py.units import MAX_SIMULATED_S
@@ -192,6 +193,7 @@ def _result(
             "breakdown sums to the iteration",
             "critical path sums to the iteration",
         ),
+        restarts=restarts_of(found),
         notes=job.notes,
         _path=found["critical_path"],
         _ends_ps=ends,

@@ -52,7 +52,7 @@ def test_collectives_go_on_over_links_that_come_and_go(fidelity, algorithm):
     [
         ([("nobody", {})], "controllers names 'nobody'; registered: link_bandwidth, wanderer"),
         ("wanderer", "must be a list"),
-        ([("wanderer",)], "each must be a name or"),
+        ([("wanderer",)], r"each must be a name, \(name, parameters\) or"),
         ([("wanderer", {"src": 0})], "controller wanderer needs"),
         ([("wanderer", {**MOVES, "colour": 3})], "controller wanderer has no colour; it takes src, dst"),
         ([("wanderer", {**MOVES, "src": None})], "wanderer.src"),

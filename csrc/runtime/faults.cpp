@@ -1,0 +1,99 @@
+#include "runtime/faults.h"
+
+namespace rostam::runtime {
+
+using control::Part;
+using control::PartKind;
+
+Faults::Faults(const routing::RouteTable& routes)
+    : num_accelerators_(routes.num_accelerators()), is_lost_(routes.num_accelerators(), 0) {
+  int32_t plane_class = 0;
+  for (const routing::PlaneClass& planes : routes.planes()) {
+    const fabric::Fabric& fabric = planes.policy->fabric();
+    num_switches_.push_back(fabric.num_switches());
+    for (int32_t a = 0; a < num_accelerators_; ++a) {
+      if (fabric.is_vertex_failed(a)) is_lost_[a] = 1;
+    }
+    for (const std::vector<int32_t>& members : planes.policy->links().members) {
+      const fabric::Link& link = fabric.links()[members.front()];
+      const auto index = static_cast<int32_t>(links_.size());
+      const bool is_removed = fabric.is_link_failed(members.front());
+      links_.push_back({link.src, link.dst, plane_class, routes.links().capacities[index], 0, is_removed});
+    }
+    ++plane_class;
+  }
+}
+
+Faults::Key Faults::key_of(const Part& part) {
+  return {part.kind, part.id, part.kind == PartKind::kSwitch ? part.plane_class : 0};
+}
+
+void Faults::add_link(int32_t src, int32_t dst, double bytes_per_s) {
+  Link link = {src, dst, 0, bytes_per_s};
+  for (const int32_t end : {src, dst}) {
+    link.num_failures += static_cast<int32_t>(failed_.count({PartKind::kAccelerator, end, 0}));
+  }
+  links_.push_back(link);
+}
+
+std::vector<int32_t> Faults::links_of(const Part& part) const {
+  const auto num_links = static_cast<int32_t>(links_.size()), num_classes = static_cast<int32_t>(num_switches_.size());
+  const auto check = [](bool exists, const char* kind, int32_t id, int32_t count) {
+    if (!exists) ROSTAM_THROW(ConfigError, "a controller names " << kind << " " << id << "; there are " << count);
+  };
+  if (part.kind == PartKind::kLink) {
+    check(part.id >= 0 && part.id < num_links && !links_[part.id].is_removed, "link", part.id, num_links);
+    return {part.id};
+  }
+  const bool is_switch = part.kind == PartKind::kSwitch;
+  if (is_switch) {
+    check(part.plane_class >= 0 && part.plane_class < num_classes, "plane class", part.plane_class, num_classes);
+    const int32_t count = num_switches_[part.plane_class];
+    check(part.id >= 0 && part.id < count, "switch", part.id, count);
+  } else {
+    check(part.id >= 0 && part.id < num_accelerators_, "accelerator", part.id, num_accelerators_);
+  }
+  const int32_t vertex = is_switch ? num_accelerators_ + part.id : part.id;
+  std::vector<int32_t> links;
+  for (int32_t l = 0; l < num_links; ++l) {
+    const Link& link = links_[l];
+    if (link.is_removed || (is_switch && link.plane_class != part.plane_class)) continue;
+    if (link.src == vertex || link.dst == vertex) links.push_back(l);
+  }
+  return links;
+}
+
+std::vector<int32_t> Faults::fail(const Part& part) {
+  std::vector<int32_t> links = links_of(part);
+  if (!failed_.insert(key_of(part)).second) return {};
+  for (const int32_t link : links) ++links_[link].num_failures;
+  return links;
+}
+
+std::vector<int32_t> Faults::repair(const Part& part) {
+  std::vector<int32_t> links = links_of(part);
+  if (failed_.erase(key_of(part)) == 0) {
+    static const char* const kNames[] = {"accelerator", "link", "switch"};
+    ROSTAM_THROW(ConfigError,
+                 kNames[static_cast<int>(part.kind)] << " " << part.id << " is repaired, but it has not failed");
+  }
+  for (const int32_t link : links) --links_[link].num_failures;
+  return links;
+}
+
+bool Faults::are_all_failed(int32_t accelerator, bool outgoing) const {
+  bool has_any = false;
+  for (const Link& link : links_) {
+    if (link.is_removed || (outgoing ? link.src : link.dst) != accelerator) continue;
+    if (link.num_failures == 0) return false;
+    has_any = true;
+  }
+  return has_any;
+}
+
+bool Faults::is_failed(int32_t accelerator) const {
+  if (is_lost_[accelerator] || failed_.count({PartKind::kAccelerator, accelerator, 0}) > 0) return true;
+  return !failed_.empty() && (are_all_failed(accelerator, true) || are_all_failed(accelerator, false));
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,59 @@
+// Faults: which parts of a running network have failed, and what that leaves of its links. Links have the capacity that
+// they are set to, or none while they, or what they end at, have failed.
+// Example: faults.fail({PartKind::kSwitch, 2}) returns the links of switch 2, which carry nothing from now on.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "control/control_plane.h"
+#include "routing/route_table.h"
+
+namespace rostam::runtime {
+
+class Faults {
+ public:
+  explicit Faults(const routing::RouteTable& routes);
+
+  int32_t num_accelerators() const { return num_accelerators_; }
+
+  // Whether an accelerator, or all of its links out or in, have failed.
+  bool is_failed(int32_t accelerator) const;
+
+  // The links whose capacity changes with it; none for a part that has failed before.
+  // Throws: ConfigError for a part that does not exist; repair() also for one that has not failed.
+  std::vector<int32_t> fail(const control::Part& part);
+  std::vector<int32_t> repair(const control::Part& part);
+
+  // What a link can carry now [bytes/s].
+  double capacity(int32_t link) const { return links_[link].num_failures > 0 ? 0 : links_[link].bytes_per_s; }
+
+  // REQUIRES: the link exists.
+  void set_capacity(int32_t link, double bytes_per_s) { links_[link].bytes_per_s = bytes_per_s; }
+  // Between accelerators; numbered on.
+  void add_link(int32_t src, int32_t dst, double bytes_per_s);
+  void remove_link(int32_t link) { links_[link].is_removed = true; }
+
+ private:
+  using Key = std::tuple<control::PartKind, int32_t, int32_t>;
+  struct Link {
+    int32_t src = 0, dst = 0;  // vertices of their plane
+    int32_t plane_class = 0;
+    double bytes_per_s = 0;
+    int32_t num_failures = 0;
+    bool is_removed = false;  // or failed before the run
+  };
+  static Key key_of(const control::Part& part);
+  std::vector<int32_t> links_of(const control::Part& part) const;
+  bool are_all_failed(int32_t accelerator, bool outgoing) const;
+
+  int32_t num_accelerators_;
+  std::vector<int32_t> num_switches_;  // per class of planes
+  std::vector<Link> links_;
+  std::vector<uint8_t> is_lost_;  // accelerators that failed before the run
+  std::set<Key> failed_;
+};
+
+}  // namespace rostam::runtime
