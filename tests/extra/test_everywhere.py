@@ -16,7 +16,7 @@ STAR = ["strategy.algorithms.all_reduce=star"]
     ("kind", "column", "name"),
     [
         ("fabrics", "fabric", "islands"), ("routings", "routing", "lowest"), ("fidelities", "fidelity", "unshared"),
-        ("collectives", "algorithm", "star"),
+        ("collectives", "algorithm", "star"), ("controllers", "controller", "wanderer"),
     ],
 )  # fmt: skip
 def test_parts_are_listed(kind, column, name, capsys):
@@ -30,7 +30,7 @@ def test_parts_are_listed(kind, column, name, capsys):
     [
         (["fabric=isl"], ["fabric=islands"]), (["fabric=islands", "fabric.gr"], ["fabric.groups="]),
         (["routing=low"], ["routing=lowest"]), (["fidelity=uns"], ["fidelity=unshared"]),
-        (["strategy.algorithms.all_reduce=st"], STAR),
+        (["strategy.algorithms.all_reduce=st"], STAR), (["controllers=[wan"], ["controllers=[wanderer]"]),
     ],
 )  # fmt: skip
 def test_parts_are_completed(command, typed, found):
@@ -105,3 +105,31 @@ def test_parts_are_searched(tmp_path, capsys):
     assert main(["search", *USED, *STAR, *options]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["candidates"][0]["simulated_s"] > 0
+
+
+# Moves what accelerator 0 sends to 1 to a link of its own, then to another: iterations change, bytes do not.
+WANDERER = "controllers=[{name: wanderer, src: 0, dst: 1, time_ps: [1000000, 2000000], bytes_per_s: [1e9, 2e9]}]"
+SMALL = ["model=resnet50", "fabric=islands", "num_accelerators=8", "global_batch=64"]
+
+
+def test_a_controller_runs_is_swept_searched_and_reported(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["run", *SMALL, WANDERER, "report=true", f"out={out}", "--json"]) == 0
+    moved = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in moved["controllers"]] == ["wanderer"]
+    assert "wanderer" in (out / "report.html").read_text()
+    assert main(["run", *SMALL, f"out={tmp_path / 'still'}", "--json"]) == 0
+    still = json.loads(capsys.readouterr().out)
+    assert still["controllers"] == []
+    assert moved["bytes_sent"] == still["bytes_sent"]
+    assert moved["iteration_times_s"] != still["iteration_times_s"]
+    swept = ["sweep.backend=inline", f"out={tmp_path / 'sweep'}", "--json"]
+    assert main(["sweep", *SMALL, WANDERER, "routing=lowest,spray", *swept]) == 0
+    rows = json.loads(capsys.readouterr().out)["points"]
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    assert moved["iteration_time_s"] in [row["iteration_time_s"] for row in rows]
+    assert "wanderer" in (tmp_path / "sweep" / "report.html").read_text()
+    used = [one for one in SMALL if not one.startswith("global_batch")]
+    options = ["search.num_simulated=1", "search.batches=[64]", "convergence=none", f"out={tmp_path / 'search'}"]
+    assert main(["search", *used, WANDERER, *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["candidates"][0]["simulated_s"] > 0
