@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rostam_py.costs.families import MATRIX_FAMILIES, op_family
+from rostam_py.costs.profile_neutral import neutral_call
 from rostam_py.costs.table import owner_of, view_chain
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph, Tensor
@@ -71,6 +72,9 @@ class CallBuilder:
         return RebuiltCall(self._function(op.op_type), args, kwargs, [owner for _, owner in made.values()], recent)
 
     def _function(self, op_type: str) -> Callable[..., Any]:
+        neutral = neutral_call(op_type)
+        if neutral is not None:
+            return neutral
         namespace, _, rest = op_type.partition(".")
         name, _, overload = rest.partition(".")
         try:

@@ -49,8 +49,8 @@ class CustomOp:
             input_dims = tuple(inputs) + (WHOLE,) * (len(call.inputs) - len(inputs))
             output_dims = tuple(PARTIAL if d == "partial" else d for d in outputs)
             output_dims += (WHOLE,) * (len(call.outputs) - len(outputs))
-            sizes = [s[d] for s, d in zip(call.inputs, input_dims, strict=False) if d is not WHOLE]
-            sizes += [s[d] for s, d in zip(call.outputs, output_dims, strict=False) if d is not WHOLE and d != PARTIAL]
+            pairs = (*zip(call.inputs, input_dims, strict=False), *zip(call.outputs, output_dims, strict=False))
+            sizes = [shape[dim] for shape, dim in pairs if isinstance(dim, int) and dim != PARTIAL]
             if sizes and min(sizes) > 1:
                 found.append(RawSplit(kind, input_dims, output_dims, min(sizes)))  # type: ignore[arg-type]
         return found

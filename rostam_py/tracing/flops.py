@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import conv_flop_count, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name
@@ -33,7 +33,7 @@ _PER_ELEMENT = {
     "max_pool2d_with_indices": 1, "max_pool3d_with_indices": 1, "avg_pool2d": 1, "avg_pool3d": 1,
     "max_pool2d_with_indices_backward": 1, "max_pool3d_with_indices_backward": 1, "avg_pool2d_backward": 1,
     "_adaptive_avg_pool2d": 1, "_adaptive_avg_pool2d_backward": 1, "native_dropout": 2, "native_dropout_backward": 2,
-    "floor_divide": 1, "histc": 1, "bincount": 1, "_conj": 1, "cumprod": 1, "renorm": 3, "trace": 1,
+    "floor_divide": 1, "histc": 1, "bincount": 1, "_conj": 1, "cumprod": 1, "renorm": 3, "trace": 1, "polar": 2,
     "leaky_relu_backward": 1, "embedding_dense_backward": 0, "nll_loss_forward": 0, "nll_loss_backward": 0,
 }  # fmt: skip
 
@@ -103,11 +103,14 @@ def _convolution_backward(args: tuple[Any, ...], result: Any) -> Any:
 
 
 def _attention(args: tuple[Any, ...], result: Any) -> Any:
-    return sdpa_flop_count(args[0].shape, args[1].shape, args[2].shape)
+    query, key, value = args[:3]  # as many rows of scores as the query has, whatever the key's number of heads
+    return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
 def _attention_backward(args: tuple[Any, ...], result: Any) -> Any:
-    return sdpa_backward_flop_count(args[0].shape, args[1].shape, args[2].shape, args[3].shape)
+    query, key, value = args[1:4]  # the scores again, and the gradients of scores, query, key and value
+    widths = 3 * query.shape[-1] + 2 * value.shape[-1]
+    return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * widths
 
 
 def _embedding_bag(args: tuple[Any, ...], result: Any) -> Any:
@@ -126,26 +129,20 @@ def _grouped_product(args: tuple[Any, ...], result: Any) -> Any:
     return 2 * math.prod(a.shape) * b.shape[-1] if b.dim() == 3 else 2 * a.shape[1] * math.prod(b.shape)
 
 
-def _grouped_fallback_backward(args: tuple[Any, ...], result: Any) -> Any:
-    x, weight = args[0], args[1]  # two products of the forward one's size
-    return 2 * 2 * math.prod(x.shape) * weight.shape[-1]
-
-
 def _dot(args: tuple[Any, ...], result: Any) -> Any:
     return 2 * math.prod(args[0].shape)
 
 
 _SPECIAL: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     "convolution_backward": _convolution_backward,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_attention_backward": _attention_backward,
+    "scaled_dot_product_attention_mask_backward": _attention_backward,
     "_embedding_bag": _embedding_bag,
     "_embedding_bag_forward_only": _embedding_bag,
     "_embedding_bag_backward": _embedding_bag_backward,
     "_embedding_bag_dense_backward": _embedding_bag_backward,
     "_grouped_mm": _grouped_product,
-    "transformers::grouped_mm_fallback": _grouped_product,
-    "transformers::grouped_mm_fallback_backward": _grouped_fallback_backward,
     "dot": _dot,
     "mv": _dot,
 }

@@ -28,13 +28,18 @@ from rostam_py.tracing.raw import Call, RawTrace, Ref
 from rostam_py.tracing.step import ModuleTrail, Step, module_path, parameter_names
 
 
-def trace_joint(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail_out: list[ModuleTrail]) -> RawTrace:
+def trace_joint(
+    step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail_out: list[ModuleTrail], as_exported: bool = False
+) -> RawTrace:
     """Trace forward and backward of ``step`` whose tensors are fake ones of ``mode``.
 
-    Args: inputs: fake inputs. trail_out: receives the module trail, which names a failing module.
+    Args:
+        inputs: fake inputs.
+        trail_out: receives the module trail, which names a failing module.
+        as_exported: tell the program that it is being exported, so that it avoids branches on values.
     Raises: TracingError if the graph has no backward; whatever torch raises on an untraceable module.
     """
-    graph = _export(step, inputs, mode, trail_out)
+    graph = _export(step, inputs, mode, trail_out, as_exported)
     trained = {name for name, p in step.named_parameters() if p.requires_grad}
     reader = _GraphReader(parameter_names(step), trained)
     for node in graph.nodes:
@@ -44,11 +49,14 @@ def trace_joint(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail
     return reader.raw
 
 
-def _export(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail_out: list[ModuleTrail]) -> fx.Graph:
+def _export(
+    step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail_out: list[ModuleTrail], as_exported: bool
+) -> fx.Graph:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mode)
         stack.enter_context(fx_traceback.preserve_node_meta())
-        stack.enter_context(_compiling_state_context())
+        if as_exported:
+            stack.enter_context(_compiling_state_context())
         trail = ModuleTrail(step, lambda name: fx_traceback.annotate({"module": name}))
         trail_out.append(trail)
         stack.callback(trail.remove)
@@ -79,7 +87,7 @@ class _GraphReader:
         elif node.target is operator.getitem:
             source, place = node.args
             self._ids[node] = self._ids[source][place]  # type: ignore[index]
-        else:
+        elif "val" in node.meta:  # a number that a program read out of a tensor is a constant of the trace
             self._call(node)
 
     def _placeholder(self, node: fx.Node) -> None:

@@ -17,7 +17,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 _ROLES = {
-    "product": _names("mm addmm"),
+    "product": _names("mm addmm _grouped_mm"),
     "batched_product": _names("bmm baddbmm matmul"),
     "convolution": _names("convolution"),
     "embedding": _names("embedding _embedding_bag _embedding_bag_forward_only"),
@@ -53,15 +53,15 @@ _FIRST = _names(
     _softmax_backward_data _log_softmax_backward_data nll_loss_backward nll_loss2d_backward mse_loss_backward
     smooth_l1_loss_backward binary_cross_entropy_backward max_pool2d_with_indices_backward
     max_pool3d_with_indices_backward avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward
-    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _scaled_dot_product_flash_attention_for_cpu_backward
-    upsample_nearest2d upsample_nearest2d_backward
+    _adaptive_avg_pool2d _adaptive_avg_pool2d_backward scaled_dot_product_attention_backward
+    scaled_dot_product_attention_mask_backward upsample_nearest2d upsample_nearest2d_backward
     """
 )
 
 # Linear in each of these inputs while the others are WHOLE.
 _BILINEAR: dict[str, tuple[int, ...]] = {
     "mul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2),
-    "convolution": (0, 1), "embedding": (0,), "_embedding_bag": (0,),
+    "_grouped_mm": (0, 1), "convolution": (0, 1), "embedding": (0,), "_embedding_bag": (0,),
 }  # fmt: skip
 
 

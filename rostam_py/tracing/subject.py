@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from rostam_py.errors import ConfigError
 from rostam_py.models.spec import ModelSpec
 
 
@@ -28,6 +29,23 @@ class InputSlot:
 
 
 @dataclass(frozen=True)
+class ExpertLoad:
+    """How tokens fill experts; see ``trace``."""
+
+    capacity_factor: float | None = None
+    imbalance: float = 1.0
+
+    def __post_init__(self) -> None:
+        for key, value, least in (("capacity_factor", self.capacity_factor, 0.0), ("imbalance", self.imbalance, 1.0)):
+            if value is None and key == "capacity_factor":
+                continue
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not least <= value < 1e6 or value == 0:  # type: ignore[operator]
+                bound = ">= 1" if least else "> 0, or None"
+                raise ConfigError(f"{key} is {value!r}; it must be a number {bound}")
+
+
+@dataclass(frozen=True)
 class Subject:
     """What is traced. names: keyword names of the module's inputs (None: positional); slots: all inputs."""
 
@@ -41,13 +59,19 @@ class Subject:
     precision: str = "fp32"
     sequence_length: int = 0
     notes: tuple[str, ...] = ()
+    experts: ExpertLoad = ExpertLoad()
 
     def inputs_at(self, batch: int) -> tuple[Any, ...]:
         """Return the step's inputs at ``batch`` samples."""
         return tuple(slot.at(batch) for slot in self.slots)
 
     @staticmethod
-    def of_spec(spec: ModelSpec, depth: Mapping[str, int], build: bool = True) -> "Subject":
+    def of_spec(
+        spec: ModelSpec,
+        depth: Mapping[str, int],
+        build: bool = True,
+        experts: ExpertLoad = ExpertLoad(),
+    ) -> "Subject":
         """Return a registered model at a given depth, its weights on the meta device."""
         module = nn.Module()
         if build:
@@ -64,4 +88,5 @@ class Subject:
             precision=spec.default_precision,
             sequence_length=spec.sequence_length,
             notes=tuple(f"assumed: {note}" for note in spec.assumed),
+            experts=experts,
         )

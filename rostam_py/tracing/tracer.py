@@ -4,29 +4,53 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
 from rostam_py.models.spec import ModelSpec
+from rostam_py.tracing.balance import BalancedMode, UnevenBatchError
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.finishing import assign_blocks, finish, number
+from rostam_py.tracing.hugging_face import as_in_training
 from rostam_py.tracing.joint import trace_joint
+from rostam_py.tracing.neutral import neutral_ops
 from rostam_py.tracing.op_properties import with_properties
 from rostam_py.tracing.pairing import Draft, pair_traces
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
 from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path, stand_ins
-from rostam_py.tracing.subject import Subject
+from rostam_py.tracing.subject import ExpertLoad, Subject
 
-_ROUTES = {"joint": trace_joint, "dispatch": trace_dispatch}
+_MAX_BATCH = 2**14  # samples of a trace
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One way to trace; ``label`` is what notes call it."""
+
+    route: str
+    label: str
+    run: Callable[..., RawTrace]
+
+    def __str__(self) -> str:
+        return self.label
+
+
+_ATTEMPTS = (
+    _Attempt("joint", "joint", trace_joint),
+    _Attempt("joint", "joint (as exported)", partial(trace_joint, as_exported=True)),
+    _Attempt("dispatch", "dispatch", trace_dispatch),
+)
+_ROUTES = tuple(dict.fromkeys(attempt.route for attempt in _ATTEMPTS))
 
 
 def trace(
@@ -41,6 +65,8 @@ def trace(
     num_layers: int | Mapping[str, int] | None = None,
     route: str = "auto",
     replicate_blocks: bool = True,
+    capacity_factor: float | None = None,
+    imbalance: float = 1.0,
 ) -> OperatorGraph:
     """Trace one training step, forward and backward, into an OperatorGraph.
 
@@ -57,17 +83,22 @@ def trace(
         num_layers: depth of a registered model's stacks, in place of its own.
         route: "auto" (joint, and dispatch where that fails), "joint" or "dispatch".
         replicate_blocks: grow deep registered models from four traced blocks.
+        capacity_factor: rows of an expert over the mean, padded or dropped to that; None: all that is routed to it,
+            as dropless training computes. Tokens are spread evenly over experts either way.
+        imbalance: load of the busiest expert over the mean, >= 1, kept with the graph for the ranks that experts
+            are spread over; what all experts compute together does not depend on it.
     Raises: TracingError, naming the op or module, if no route can trace the module or the traces at
         two batches do not match; UnknownNameError for an unknown model.
     Cost: a few CPU seconds; grows with the number of distinct ops.
     """
     if route != "auto" and route not in _ROUTES:
         raise ConfigError(f"route is {route!r}; allowed: auto, {', '.join(_ROUTES)}")
+    experts = ExpertLoad(capacity_factor, imbalance)
     source = load_source(model) if isinstance(model, str) else model
     if isinstance(source, ModelSpec):
         if example_inputs is not None or loss_fn is not None:
             raise ConfigError(f"model {source.name!r} brings its own inputs and loss; pass neither")
-        return _declared(_trace_spec(source, num_layers, route, replicate_blocks), name, optimizer, precision)
+        return _declared(_trace_spec(source, num_layers, route, replicate_blocks, experts), name, optimizer, precision)
     if isinstance(source, LoadedModule):
         example_inputs = source.inputs if example_inputs is None else example_inputs
         subject = user_subject(source.module, example_inputs, loss_fn or source.loss, targets, source.name)
@@ -77,7 +108,7 @@ def trace(
         raise ConfigError(f"model is a {type(model).__name__}; expected a module, a registered name or 'file.py:Class'")
     if num_layers is not None:
         raise ConfigError("num_layers applies to registered models only")
-    return _declared(_trace_subject(subject, route), name, optimizer, precision)
+    return _declared(_trace_subject(replace(subject, experts=experts), route), name, optimizer, precision)
 
 
 def _declared(graph: OperatorGraph, name: str | None, optimizer: str | None, precision: str | None) -> OperatorGraph:
@@ -89,20 +120,22 @@ def _declared(graph: OperatorGraph, name: str | None, optimizer: str | None, pre
     )
 
 
-def _trace_spec(spec: ModelSpec, num_layers: Any, route: str, replicate_blocks: bool) -> OperatorGraph:
+def _trace_spec(
+    spec: ModelSpec, num_layers: Any, route: str, replicate_blocks: bool, experts: ExpertLoad
+) -> OperatorGraph:
     """Trace a registered model, deep stacks from few blocks if that is safe."""
     depth = _depth(spec, num_layers)
     short = {path: min(count, NUM_TRACED) for path, count in depth.items()}
     groups = [[f"{path}.{i}" for i in range(count)] for path, count in depth.items() if count > 1]
     if replicate_blocks and short != depth:
-        draft, used, notes = _draft(Subject.of_spec(spec, short), route)
+        draft, used, notes = _draft(Subject.of_spec(spec, short, experts=experts), route)
         grown: Draft | None = draft
         for path, count in depth.items():
             if grown is not None and count > NUM_TRACED:
                 grown = replicate(grown, path, count)
         if grown is not None:
-            return _graph(Subject.of_spec(spec, depth, build=False), grown, used, notes, groups)
-    subject = Subject.of_spec(spec, depth)
+            return _graph(Subject.of_spec(spec, depth, build=False, experts=experts), grown, used, notes, groups)
+    subject = Subject.of_spec(spec, depth, experts=experts)
     if not depth:
         groups = find_block_groups(subject.module)
     draft, used, notes = _draft(subject, route)
@@ -141,47 +174,81 @@ def _graph(
         sequence_length=subject.sequence_length,
         block_names=tuple(path for group in groups for path in group),
         notes=(*subject.notes, *notes, *draft.notes),
-        metadata={"block_groups": [[s, s + len(g)] for s, g in zip(starts, groups, strict=True)]},
+        metadata={
+            "block_groups": [[s, s + len(g)] for s, g in zip(starts, groups, strict=True)],
+            **({} if subject.experts == ExpertLoad() else {"experts": asdict(subject.experts)}),
+        },
     )
 
 
 def _draft(subject: Subject, route: str) -> tuple[Draft, str, list[str]]:
-    """Return the paired draft, the route used, and a note on the route given up."""
-    failures: list[tuple[str, str]] = []
-    for candidate in _ROUTES if route == "auto" else (route,):
-        try:
-            raws = [_run(subject, candidate, batch) for batch in subject.batches]
-            draft = finish(pair_traces(raws[0], raws[1], subject.batches), raws[0])
-        except _RouteFailed as failed:
-            failures.append((candidate, str(failed)))
+    """Return the paired draft, the route used, and a note on each attempt given up."""
+    failures: list[tuple[_Attempt, str]] = []
+    for attempt in _ATTEMPTS:
+        if route not in ("auto", attempt.route):
             continue
-        notes = [f"traced by {candidate}: the {failed} route failed {reason}" for failed, reason in failures]
-        return draft, candidate, notes
+        try:
+            draft = _paired(subject, attempt)
+        except _RouteFailed as failed:
+            failures.append((attempt, str(failed)))
+            continue
+        notes = [f"traced by {attempt}: the {failed} route failed {reason}" for failed, reason in failures]
+        return draft, attempt.route, notes
     causes = {reason for _, reason in failures}
     reasons = causes if len(causes) == 1 else (f"{failed} route {reason}" for failed, reason in failures)
     raise TracingError(f"{subject.name} cannot be traced: {'; '.join(reasons)}")
+
+
+def _paired(subject: Subject, attempt: _Attempt) -> Draft:
+    """Trace at two batches, larger ones where tokens do not divide evenly over experts, and pair the traces."""
+    batches = subject.batches
+    while True:
+        try:
+            raws = [_run(subject, attempt, batch) for batch in batches]
+        except UnevenBatchError as uneven:
+            factor = uneven.factor
+            if batches[0] * factor > _MAX_BATCH:
+                raise TracingError(
+                    f"{subject.name}: tokens divide evenly over the experts only at {batches[0] * factor} samples and "
+                    f"more; the most that is tried is {_MAX_BATCH}: pass example_inputs of more tokens a sample"
+                ) from None
+            batches = (batches[0] * factor, batches[1] * factor)
+            continue
+        return finish(pair_traces(raws[0], raws[1], batches), raws[0])
 
 
 class _RouteFailed(Exception):
     """Why one route failed, to be completed by the other's reason."""
 
 
-def _run(subject: Subject, route: str, batch: int) -> RawTrace:
+def _run(subject: Subject, attempt: _Attempt, batch: int) -> RawTrace:
     """Run one route at one batch. Raises: TracingError for the user's mistakes, _RouteFailed for the route's."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = BalancedMode(subject.experts.capacity_factor)
     step = Step(subject.module, subject.loss, subject.names)
     trails: list[ModuleTrail] = []
-    with stand_ins(step), fake_parameters(step, mode), warnings.catch_warnings(), _quiet_torch():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(neutral_ops())
+        stack.enter_context(as_in_training(subject.experts.capacity_factor))
+        stack.enter_context(stand_ins(step))
+        stack.enter_context(fake_parameters(step, mode))
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(_quiet_torch())
+        stack.enter_context(_plain_rnn(step))
         warnings.simplefilter("ignore")
         with mode:
             inputs = subject.inputs_at(batch)
         try:
-            with _plain_rnn(step):
-                return _ROUTES[route](step, inputs, mode, trails)
-        except TracingError:
+            return attempt.run(step, inputs, mode, trails)
+        except (TracingError, UnevenBatchError):
             raise
         except Exception as error:
             raise _RouteFailed(_reason(error, trails)) from error
+
+
+_REMEDY = (
+    " (a trace has no values: put a module whose shapes do not depend on them in its place by "
+    "rostam.register_module(Class, stand_in))"
+)
 
 
 @contextlib.contextmanager
@@ -214,4 +281,5 @@ def _reason(error: Exception, trails: list[ModuleTrail]) -> str:
     where = f"in module {module_path(path) or '(root)'!r}" if path else "outside any module"
     op = getattr(error, "func", None)
     text = " ".join(str(error).split())[:300]
-    return f"{where}{f', op {op}' if op is not None else ''}: {type(error).__name__}: {text}"
+    remedy = _REMEDY if isinstance(error, (DataDependentOutputException, DynamicOutputShapeException)) else ""
+    return f"{where}{f', op {op}' if op is not None else ''}: {type(error).__name__}: {text}{remedy}"

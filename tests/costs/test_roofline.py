@@ -77,7 +77,7 @@ def test_unverified_figures_are_listed():
     [
         ("aten.addmm.default", "matmul"),
         ("aten.convolution_backward.default", "convolution"),
-        ("aten._scaled_dot_product_flash_attention_for_cpu.default", "attention"),
+        ("rostam.scaled_dot_product_attention.default", "attention"),
         ("aten.native_batch_norm_backward.default", "normalization"),
         ("aten._log_softmax_backward_data.default", "reduction"),
         ("aten.max_pool2d_with_indices.default", "reduction"),

@@ -30,9 +30,29 @@ def _arguments(value: Any, tensors: list[torch.Tensor]) -> Any:
     return [_arguments(v, tensors) for v in value] if isinstance(value, list) else value
 
 
+def _attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any) -> Any:
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).tril().logical_not(), float("-inf"))
+    return scores.softmax(-1) @ value, scores.logsumexp(-1)
+
+
+def _attention_backward(gradient: Any, query: Any, key: Any, value: Any, *others: Any) -> Any:
+    mask, _, _, dropout, causal, scale = others
+    inputs = [t.detach().requires_grad_() for t in (query, key, value)]
+    output, _ = _attention(*inputs, mask, dropout, causal, scale)
+    return torch.autograd.grad(output, inputs, gradient)
+
+
+NEUTRAL = {
+    "rostam.scaled_dot_product_attention.default": _attention,
+    "rostam.scaled_dot_product_attention_backward.default": _attention_backward,
+}
+
+
 def _call(op: Op, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     _, packet, overload = op.op_type.split(".")
-    target = getattr(getattr(torch.ops.aten, packet), overload)
+    target = NEUTRAL.get(op.op_type) or getattr(getattr(torch.ops.aten, packet), overload)
     kwargs = {k: _arguments(v, tensors) for k, v in op.arguments["kwargs"].items()}
     result = target(*_arguments(op.arguments["args"], tensors), **kwargs)
     result = [result] if isinstance(result, torch.Tensor) else list(result)

@@ -57,6 +57,29 @@ def baddbmm(call: SplitCall) -> list[RawSplit]:
     )
 
 
+def grouped_mm(call: SplitCall) -> list[RawSplit]:
+    """Rows sorted by group: A (S, K) with B (G, K, N), or A (M, S) with B (S, N) grouped along S, to (G, M, N).
+
+    Members of a "feature" split of the rows hold rows of every group, members of an "expert" split whole groups.
+    """
+    a, b, y = call.inputs[0], call.inputs[1], call.outputs[0]
+    if (len(a), len(b)) == (2, 3):
+        return _kept(
+            RawSplit("feature", call.dims({0: 0}), (0,), a[0]),
+            RawSplit("expert", call.dims({0: 0, 1: 0, 2: 0}), (0,), b[0]),
+            RawSplit("column", call.dims({1: 2}), (1,), b[2]),
+            RawSplit("row", call.dims({0: 1, 1: 1}), (PARTIAL,), b[1]),
+        )
+    if (len(a), len(b)) == (2, 2):
+        return _kept(
+            RawSplit("feature", call.dims({0: 1, 1: 0}), (PARTIAL,), b[0]),
+            RawSplit("expert", call.dims({0: 1, 1: 0, 2: 0}), (0,), y[0]),
+            RawSplit("column", call.dims({1: 1}), (2,), b[1]),
+            RawSplit("row", call.dims({0: 0}), (1,), a[0]),
+        )
+    return []
+
+
 def mv(call: SplitCall) -> list[RawSplit]:
     """A (M, K) times v (K,)."""
     m, k = call.inputs[0]

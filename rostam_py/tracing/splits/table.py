@@ -27,12 +27,14 @@ RULES: dict[str, Rule] = {
     **_each("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes", views.along_others(2)),
     **_each("select unbind", views.removes(1)),
     "select_backward": views.select_backward, "slice_backward": views.slice_backward,
+    **_each("index _unsafe_index", views.index), **_each("index_put _unsafe_index_put", views.index_put),
+    "index_add": views.index_add,
     "cat": views.cat, "stack": views.stack,
     **_each("constant_pad_nd tril triu", views.same_shape_dims),
-    **_each("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward "
-            "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
-            "_scaled_dot_product_efficient_attention_backward "
-            "_scaled_dot_product_flash_attention_backward", attention.attention),
+    "scaled_dot_product_attention": attention.attention,
+    **_each("scaled_dot_product_attention_backward scaled_dot_product_attention_mask_backward",
+            attention.attention_backward),
+    "_grouped_mm": matmul.grouped_mm,
     **_each("_softmax _safe_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data",
             elementwise.softmax),
     "native_layer_norm": normalization.layer_norm, "native_layer_norm_backward": normalization.layer_norm_backward,

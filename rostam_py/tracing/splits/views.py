@@ -147,3 +147,35 @@ def same_shape_dims(call: SplitCall) -> list[RawSplit]:
         for d, n in enumerate(shape[:kept])
         if n > 1 and output[d] == n
     ]
+
+
+def index(call: SplitCall) -> list[RawSplit]:
+    """index(x, [rows]): the dims behind the first one, and the rows that are asked for."""
+    x, y = call.inputs[0], call.outputs[0]
+    if len(call.args[1]) != 1 or len(call.inputs) != 2:
+        return []
+    rows = call.inputs[1]
+    shift = len(y) - len(x)
+    splits = [RawSplit("feature", (d, WHOLE), (d + shift,), n) for d, n in enumerate(x) if d >= 1 and n > 1]
+    if y[: len(rows)] == rows:
+        splits += [RawSplit("feature", (WHOLE, d), (d,), n) for d, n in enumerate(rows) if n > 1]
+    return splits
+
+
+def index_put(call: SplitCall) -> list[RawSplit]:
+    """index_put(x, [rows], values): the dims behind the first one."""
+    x, values = call.inputs[0], call.inputs[-1]
+    if len(call.args[1]) != 1 or len(call.inputs) != 3 or len(values) < len(x):
+        return []
+    shift = len(values) - len(x)
+    return [
+        RawSplit("feature", (d, WHOLE, d + shift), (d,), n)
+        for d, n in enumerate(x)
+        if d >= 1 and n > 1 and values[d + shift] == n
+    ]
+
+
+def index_add(call: SplitCall) -> list[RawSplit]:
+    """index_add(x, dim, rows, values): every other dim."""
+    x, dim = call.inputs[0], call.args[1] % len(call.inputs[0])
+    return [RawSplit("feature", (d, WHOLE, d), (d,), n) for d, n in enumerate(x) if d != dim and n > 1]

@@ -1,0 +1,149 @@
+"""Ops in one form for all devices: fused attention, grouped products and dropout as GPUs run them.
+
+Fake CPU tensors would take the CPU's attention kernel or, with dropout, unequal head sizes or a mask that is trained,
+an explicit softmax; here every call of torch's ``scaled_dot_product_attention`` is one op forward and one backward:
+it saves query, key, value, output and one log-sum-exp for each row of scores, not the scores (MODEL D15).
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_FORWARD = "scaled_dot_product_attention"
+_BACKWARD = "scaled_dot_product_attention_backward"
+_MASK_BACKWARD = "scaled_dot_product_attention_mask_backward"  # of a mask that takes a gradient
+_LIBRARY = torch.library.Library("rostam", "DEF")
+_LIBRARY.define(
+    f"{_FORWARD}(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, float? scale)"
+    " -> (Tensor, Tensor)"
+)
+_BACKWARD_INPUTS = (
+    "(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
+    " float dropout_p, bool is_causal, float? scale)"
+)
+_LIBRARY.define(f"{_BACKWARD}{_BACKWARD_INPUTS} -> (Tensor, Tensor, Tensor)")
+_LIBRARY.define(f"{_MASK_BACKWARD}{_BACKWARD_INPUTS} -> (Tensor, Tensor, Tensor, Tensor)")
+_LIBRARY.define("_grouped_mm(Tensor a, Tensor b, Tensor? offsets) -> Tensor")
+attention = torch.ops.rostam.scaled_dot_product_attention
+attention_backward = torch.ops.rostam.scaled_dot_product_attention_backward
+attention_mask_backward = torch.ops.rostam.scaled_dot_product_attention_mask_backward
+grouped_product = torch.ops.rostam._grouped_mm
+
+
+def _by_rows(like: torch.Tensor, shape: Any) -> torch.Tensor:
+    """Return a tensor (..., heads, rows, size) whose heads lie side by side in memory, as fused kernels write it."""
+    if len(shape) < 3:
+        return like.new_empty(shape)
+    *lead, heads, rows, size = shape
+    return like.new_empty((*lead, rows, heads, size)).transpose(-3, -2)
+
+
+def _forward_shapes(query: Any, key: Any, value: Any, *others: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3])
+    shape = (*lead, *query.shape[len(query.shape[:-3]) : -1])
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    sums = query.new_empty(shape, dtype=torch.float32 if is_half else query.dtype)
+    return _by_rows(query, (*shape, value.shape[-1])), sums
+
+
+def _backward_shapes(gradient: Any, query: Any, key: Any, value: Any, *others: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(_by_rows(t, t.shape) for t in (query, key, value))
+
+
+def _mask_backward_shapes(
+    gradient: Any, query: Any, key: Any, value: Any, mask: Any, *others: Any
+) -> tuple[torch.Tensor, ...]:
+    return *_backward_shapes(gradient, query, key, value), mask.new_empty(mask.shape)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    query, key, value, mask, ctx.dropout_p, ctx.is_causal, ctx.scale = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(query, key, value, mask, *output)
+
+
+def _differentiate(ctx: Any, gradient: Any, _: Any) -> tuple[Any, ...]:
+    query, key, value, mask, output, sums = ctx.saved_tensors
+    needs_mask = mask is not None and ctx.needs_input_grad[3]
+    backward = attention_mask_backward if needs_mask else attention_backward
+    tensors = (gradient, query, key, value, mask, output, sums)
+    grads = backward(*tensors, ctx.dropout_p, ctx.is_causal, ctx.scale)
+    return *grads[:3], grads[3] if needs_mask else None, None, None, None
+
+
+torch.library.register_fake(f"rostam::{_FORWARD}", _forward_shapes)
+torch.library.register_fake(f"rostam::{_BACKWARD}", _backward_shapes)
+torch.library.register_fake(f"rostam::{_MASK_BACKWARD}", _mask_backward_shapes)
+torch.library.register_autograd(f"rostam::{_FORWARD}", _differentiate, setup_context=_save)
+
+
+def _product_shape(a: Any, b: Any, offsets: Any) -> torch.Tensor:
+    """Groups are rows of a 2-d ``a``, columns of a 2-d ``b``, or lie along the inner dim of two of them."""
+    if a.dim() == b.dim() == 2:
+        return a.new_empty((offsets.numel(), a.shape[0], b.shape[1]))
+    lead = a.shape[:1] if a.dim() == b.dim() else ()
+    return a.new_empty((*lead, a.shape[-2], b.shape[-1]))
+
+
+def _differentiate_product(ctx: Any, gradient: Any) -> tuple[Any, ...]:
+    a, b, offsets = ctx.saved_tensors
+    of_a = grouped_product(gradient, b.transpose(-2, -1), offsets) if ctx.needs_input_grad[0] else None
+    of_b = grouped_product(a.transpose(-2, -1), gradient, offsets) if ctx.needs_input_grad[1] else None
+    return of_a, of_b, None
+
+
+torch.library.register_fake("rostam::_grouped_mm", _product_shape)
+torch.library.register_autograd(
+    "rostam::_grouped_mm",
+    _differentiate_product,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def _grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    """Stand in for aten::_grouped_mm, whose CPU form takes few dtypes and strides."""
+    product = grouped_product(a, b, offs)
+    product = product if bias is None else product + bias
+    return product if out_dtype is None else product.to(out_dtype)
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Stand in for aten::scaled_dot_product_attention."""
+    if not enable_gqa and query.dim() > 2 and query.shape[-3] != key.shape[-3] and key.shape[-3] != 1:
+        raise RuntimeError(
+            f"attention of {query.shape[-3]} query and {key.shape[-3]} key heads without enable_gqa=True"
+        )
+    return attention(query, key, value, attn_mask, dropout_p, is_causal, scale)[0]
+
+
+def _dropout(x: Any, p: float, train: bool) -> Any:
+    """Stand in for aten::dropout: one kernel that keeps a mask of one byte an element."""
+    if not train or p == 0 or x.numel() == 0:
+        return x
+    return torch.ops.aten.native_dropout(x, p, True)[0] if p < 1 else x * torch.zeros((), dtype=x.dtype)
+
+
+@contextlib.contextmanager
+def neutral_ops() -> Iterator[None]:
+    """Run attention and dropout on (fake) CPU tensors in their neutral forms while the context lasts."""
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        for key in ("AutogradCPU", "CPU"):
+            library.impl("scaled_dot_product_attention", _attention, key, allow_override=True)
+            library.impl("_grouped_mm", _grouped_mm, key, allow_override=True)
+            library.impl("dropout", _dropout, key, allow_override=True)
+        yield
+    finally:
+        library._destroy()
