@@ -37,30 +37,26 @@ NUM_LATENCY_SAMPLES = 2**12
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Distinct costs of one step's messages, and how many messages share each.
+    """Distinct costs of one step's messages.
 
-    count: steps alike. runs_ahead: ranks send eagerly and nobody sends back to who sends to him. num_chunks: of a
-    message. alpha_s: latency. beta_s_per_byte: for a byte a chunk. Arrays, one entry a distinct cost.
+    count: steps alike. alpha_s: latency. beta_s_per_byte: for a byte of a chunk. Arrays, one entry for each distinct
+    cost. ring_means: the same two, of a mean message of each distinct ring, float array (2, rings), where ranks send
+    eagerly and no rank receives from a rank it sends to; else None.
     """
 
     count: int
-    runs_ahead: bool
-    num_chunks: np.ndarray
     alpha_s: np.ndarray
     beta_s_per_byte: np.ndarray
-    num_messages: np.ndarray
+    ring_means: np.ndarray | None
 
     def time_s(self, chunk_bytes: float) -> float:
         """Return the time of one of these steps [s]."""
         serial = self.beta_s_per_byte * chunk_bytes
-        each = self.alpha_s + serial
-        if not self.runs_ahead:
-            return float(each.max())
-        # Round an eager ring only the mean hop counts, unless one port alone is slower than that. Messages of
-        # one size are one ring, or rings alike.
-        rings = [self.num_chunks == size for size in np.unique(self.num_chunks)]
-        means = [np.average(each[ring], weights=self.num_messages[ring]) for ring in rings]
-        return float(max(serial.max(), *means))
+        if self.ring_means is None:
+            return float((self.alpha_s + serial).max())
+        # Round an eager ring only the mean hop counts, unless one port alone is slower than that.
+        alpha_s, beta_s_per_byte = self.ring_means
+        return float(max(serial.max(), (alpha_s + beta_s_per_byte * chunk_bytes).max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +125,10 @@ def algorithm_costs(
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
         steps = []
         for count, src, dst, chunks in schedule.distinct_steps():
+            costs = _message_costs(routed, routing, members[src], members[dst], chunks)
             runs_ahead = not (schedule.is_synchronous or _has_answers(src, dst))
-            steps.append(
-                StepCosts(count, runs_ahead, *_message_costs(routed, routing, members[src], members[dst], chunks))
-            )
+            means = _ring_means(costs, _rings(src, dst, chunks)) if runs_ahead else None
+            steps.append(StepCosts(count, *np.unique(costs, axis=1), means))
         has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
         known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
@@ -170,9 +166,9 @@ def predict_collective_time(
     """Predict the time of a collective alone on a fabric, without simulating it.
 
     Model: sum over steps of the slowest message: alpha of its route + the bytes that the step puts on the route's
-        fullest link / its capacity. Round one-way rings: max(slowest port, mean of alpha + bytes / B), since their
-        ranks run ahead. Exact (but for 1 ps a message) where all messages of a step are alike; else it
-        ignores that ranks drift apart and that shares grow as messages end.
+        fullest link / its capacity. Round one-way rings, whose ranks run ahead: max(slowest port, mean of alpha +
+        bytes / B round the slowest ring). Exact (but for 1 ps a message) where all messages of a step are alike; else
+        it ignores that ranks drift apart and that shares grow as messages end.
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
         order on the fabric's grid where the algorithm needs one. grid: (rows, columns) of the ranks; without it
         ranks that fill rows x columns of the fabric's own grid stand there. group: ranks in a "server" of
@@ -284,18 +280,53 @@ def _has_answers(src: np.ndarray, dst: np.ndarray) -> bool:
     return bool(np.isin(src * width + dst, dst * width + src).any())
 
 
-def _message_costs(
-    fabric: Fabric, routing: str, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the columns of StepCosts for messages sent at once between accelerators."""
+def _rings(src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:
+    """Return the ring of every message of a step, int array (M,).
+
+    Model: the k-th messages of all ranks, where every rank sends and receives one, go round rings: the cycles of that
+        permutation, such as the rows of a grid, and apart from them its columns. Elsewhere messages of one size count
+        as one ring.
+    """
+    order = np.argsort(src, kind="stable")
+    first = np.searchsorted(src[order], src[order])
+    turn = np.empty(len(src), np.int64)
+    turn[order] = np.arange(len(src)) - first  # which of its sender's messages it is
+    rings = np.empty(len(src), np.int64)
+    num_rings = 0
+    for k in range(int(turn.max()) + 1):
+        (own,) = np.nonzero(turn == k)
+        at = np.argsort(src[own])
+        if not np.array_equal(src[own][at], np.sort(dst[own])):
+            return np.unique(chunks, return_inverse=True)[1]
+        following = own[at][np.searchsorted(src[own][at], dst[own])]  # of each message, the one its receiver sends
+        next_of = dict(zip(own.tolist(), following.tolist(), strict=True))
+        while next_of:
+            message = next(iter(next_of))
+            while message in next_of:
+                rings[message] = num_rings
+                message = next_of.pop(message)
+            num_rings += 1
+    return rings
+
+
+def _ring_means(costs: np.ndarray, rings: np.ndarray) -> np.ndarray:
+    """Return mean latency and seconds per byte of every distinct ring, float array (2, rings)."""
+    if costs.shape[1] != len(rings):  # messages too many to be told apart
+        return costs
+    _, first, num_messages = np.unique(rings, return_index=True, return_counts=True)
+    base = costs[:, first]  # so that the mean of equal costs is that cost to the last digit
+    extra = [np.bincount(rings, weights=row) / num_messages for row in costs - base[:, rings]]
+    return np.unique(base + np.stack(extra), axis=1)
+
+
+def _message_costs(fabric: Fabric, routing: str, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:
+    """Return latency and seconds per byte of a chunk of messages sent at once, float array (2, M) or (2, 1)."""
     router = fabric.router(routing)
     sizes = chunks.astype(float)
     if len(src) <= MAX_ROUTED_MESSAGES:
         latency_ps, seconds = _core.route_costs(router, src, dst, sizes)
-        costs, shared = np.unique(np.stack([sizes, latency_ps * 1e-12, seconds]), axis=1, return_counts=True)
-        return costs[0], costs[1], costs[2], shared
+        return np.stack([latency_ps * 1e-12, seconds])
     loads = _core.link_loads(router, src, dst, sizes)
     few = slice(None, None, len(src) // NUM_LATENCY_SAMPLES)
     latency_ps, _ = _core.route_costs(router, src[few], dst[few], sizes[few])
-    beta = 1 / _core.headroom(router, loads)
-    return sizes[:1], np.array([latency_ps.max() * 1e-12]), np.array([beta]), np.array([len(src)])
+    return np.array([[latency_ps.max() * 1e-12], [1 / _core.headroom(router, loads)]])

@@ -65,6 +65,9 @@ class _Compiler:
         self.jobs, self.slow = graph.jobs, graph.machine.slow
         self.fuse = fuse
         self.categories = listed_kinds(one.kind for job in graph.jobs for one in job.groups)
+        self.category_of = [
+            {one.label: self.categories.index(counted_kind(one.kind)) for one in job.groups} for job in graph.jobs
+        ]
         self.core = _core.TaskGraph(list(self.categories), len(graph.jobs))
         self.templates: list[TemplateInfo] = []
         self.schedules: dict[ScheduleKey, int] = {}
@@ -147,7 +150,7 @@ class _Compiler:
             duration = sum(seconds_to_ps(k.duration_s) for k in task.kernels)
             return kind, -1, 0, -1, -1, 0, duration
         slot = slots[_slot_key(task)]
-        category = self.categories.index(counted_kind(job.group_set(task.group).kind))
+        category = self.category_of[number][task.group]
         if task.kind == "collective":
             return kind, slot, category, self._schedule(job, task), -1, task.num_bytes, 0
         # Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
