@@ -10,7 +10,7 @@ from typing import Any
 
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
-from rostam_py.spec.lookup import unit_of
+from rostam_py.spec.lookup import choices_of, unit_of
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
@@ -259,11 +259,20 @@ def _wanted(command: str, key: str) -> str:
     if dataclasses.is_dataclass(kind):
         text = f"given key by key: {', '.join(f'{key}.{entry.name}' for entry in dataclasses.fields(kind))}"
     elif get_origin(kind) is list:
-        inner = {int: "1,2"}.get(get_args(kind)[0], "a,b")
+        names = choices_of(key, command_schema(command)) or ["a", "b"]
+        inner = {int: "1,2"}.get(get_args(kind)[0], ",".join(names[:2]))
         text = f"a list, for example {key}=[{inner}]"
     elif get_origin(kind) is dict:
         text = f"a mapping, whose entries are {key}.NAME=VALUE"
     return f"{text} or null" if text and is_optional else text
+
+
+def _keys_inside(node: Any, key: str) -> list[str]:
+    """Return the keys of a section, none of a single value or of what is missing."""
+    from omegaconf import OmegaConf
+
+    inner = None if OmegaConf.is_missing(node, key) else node[key]
+    return [str(one) for one in inner] if inner is not None and OmegaConf.is_dict(inner) else []
 
 
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
@@ -285,7 +294,8 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     for part in path.split("."):
         known = list(node.keys()) if hasattr(node, "keys") else []
         if part not in known:
-            near = difflib.get_close_matches(part, known, n=1)
+            inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
+            near = inside or difflib.get_close_matches(part, known, n=1)
             hint = f" (did you mean {'.'.join([*where, near[0]])!r}?)" if near else ""
             level = f"{'.'.join(where)} has" if where else "keys are"
             return f"unknown key {path!r}{hint}; {level}: {', '.join(map(str, known))}"

@@ -58,9 +58,9 @@ def _first_line(thing: Any) -> str:
 
 
 def _models() -> list[Row]:
-    from rostam_py.models import DESCRIPTIONS, MODELS
+    from rostam_py.models import MODELS
 
-    return [{"model": name, "what": DESCRIPTIONS.get(name, "")} for name in MODELS]
+    return [{"model": name, "what": model.what} for name, model in MODELS.items()]
 
 
 def _fabrics() -> list[Row]:

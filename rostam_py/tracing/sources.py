@@ -46,8 +46,8 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
     path, colon, attribute = text.rpartition(":")
     if not colon or not path.endswith(".py"):
         registry = Registry("model")
-        for name, target in MODELS.items():
-            registry.add(name, target)
+        for name, model in MODELS.items():
+            registry.add(name, model.target)
         try:
             registry.get(text)
         except UnknownNameError as error:

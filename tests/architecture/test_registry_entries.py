@@ -14,7 +14,7 @@ from rostam_py import _core
 from rostam_py.costs import ACCELERATORS, COST_MODELS, make_cost_model
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS, example_fabric
-from rostam_py.models import DESCRIPTIONS, MODELS, get_spec
+from rostam_py.models import MODELS, get_spec
 from rostam_py.plan import PLACERS
 from rostam_py.registry import Registry
 
@@ -99,11 +99,11 @@ def test_every_accelerator_figure_has_a_source():
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_declares_inputs_a_loss_and_its_source_or_what_is_assumed(name):
     spec = get_spec(name)
-    module = sys.modules[MODELS[name].partition(":")[0]]
+    module = sys.modules[MODELS[name].target.partition(":")[0]]
     assert spec.name == name
     assert spec.inputs
     assert callable(spec.loss)
-    assert DESCRIPTIONS[name]
+    assert MODELS[name].what
     assert spec.assumed or "Source:" in (module.__doc__ or "")
 
 

@@ -20,7 +20,7 @@ from rostam_py.convergence import CURVES, get_curve
 from rostam_py.costs import ACCELERATORS, COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.electrical_flat import ElectricalFlatConfig
-from rostam_py.models import MODELS, get_spec
+from rostam_py.models import MODELS, Model, get_spec
 from rostam_py.placement.megatron.placer import MegatronPlacer
 from rostam_py.plan import GROUP_KINDS, PLACERS, GroupKind
 from rostam_py.spec.lookup import choices_of
@@ -67,7 +67,7 @@ def twins(monkeypatch):
         (GROUP_KINDS, "twin_kind", "TWIN_KIND"),
     ):  # fmt: skip
         monkeypatch.setitem(registry._targets, name, f"{_MODULE}:{attribute}")
-    monkeypatch.setitem(MODELS, "twin_model", f"{_MODULE}:build_model")
+    monkeypatch.setitem(MODELS, "twin_model", Model(f"{_MODULE}:build_model", "ResNet-50 by another name"))
     twin = dataclasses.replace(ACCELERATORS["a100_80gb"], name="twin_accelerator")
     monkeypatch.setitem(ACCELERATORS, "twin_accelerator", twin)
 

@@ -5,10 +5,23 @@ from typing import Any
 
 from rostam_py.plan.algorithms import algorithm_words
 
+_MOST_NAMED = 4  # different sets of algorithms that a caption names
+
 
 def algorithms_said(detail: Mapping[str, Any]) -> str:
-    """Return a sentence that names the algorithms of a run's collectives; empty where it had none, or named none."""
+    """Return a sentence that names the algorithms of a run's collectives, of a mix those of each job, alike ones once.
+
+    Empty where there were none, or none are named.
+    """
     words = algorithm_words(detail.get("result", {}).get("algorithms", ()))
+    jobs = detail.get("jobs") or ()
+    ran: dict[str, list[str]] = {}
+    for job in jobs:
+        ran.setdefault(job.get("algorithms") or "none", []).append(job["name"])
+    if len(ran) > _MOST_NAMED:
+        return " Algorithms differ between jobs: see the table of jobs."
+    if len(ran) > 1:
+        words = " | ".join(f"{one} ({', '.join(names)})" for one, names in ran.items())
     return f" Algorithms: {words}." if words else ""
 
 

@@ -36,7 +36,6 @@ _MEMORY = {
     "parameters": ("parameters", COLOURS[0]), "gradients": ("gradients", COLOURS[4]),
     "optimizer_state": ("optimizer state", COLOURS[2]), "activations": ("activations", COLOURS[3]),
 }  # fmt: skip
-_MOST_ALGORITHMS = 4  # that a caption names
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
     "iteration_time_s": ("in the mix", COLOURS[1]),
@@ -202,7 +201,7 @@ def _jobs_figure(detail: Mapping[str, Any], head: str) -> Figure:
                      hovertext=[_job_hover(job, kind, words, scale) for job in jobs])  # fmt: skip
     caption = "Mean iteration time of each job in the mix and, where it was simulated, alone on the same accelerators"
     caption += " with the same routing, and alone with its traffic sprayed over all shortest paths."
-    caption += f" Routing: {detail['result']['routing']}." + _algorithms_of_jobs(jobs)
+    caption += f" Routing: {detail['result']['routing']}." + algorithms_said(detail)
 
     def paper(axes: matplotlib.axes.Axes) -> None:
         width = 0.8 / len(kinds)
@@ -216,18 +215,6 @@ def _jobs_figure(detail: Mapping[str, Any], head: str) -> Figure:
 
     table = pl.DataFrame([{key: job.get(key) for key in columns} for job in jobs])
     return Figure(f"{head}jobs", "Jobs in the mix and alone", caption, table, plot, paper)
-
-
-def _algorithms_of_jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence that names the algorithms of every job, alike ones once."""
-    ran: dict[str, list[str]] = {}
-    for job in jobs:
-        if job.get("algorithms"):
-            ran.setdefault(job["algorithms"], []).append(job["name"])
-    if len(ran) > _MOST_ALGORITHMS:
-        return " Algorithms differ between jobs: see the CSV."
-    parts = [words if len(ran) == 1 else f"{words} ({', '.join(names)})" for words, names in ran.items()]
-    return f" Algorithms: {' | '.join(parts)}." if parts else ""
 
 
 def _job_hover(job: Mapping[str, Any], kind: str, words: str, scale: Scale) -> str:

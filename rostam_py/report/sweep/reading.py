@@ -24,6 +24,9 @@ MOST_LINES = 21
 GOALS = {"time_to_accuracy_s": "time to accuracy", "time_per_sample_s": "time per sample"}
 
 
+_BETWEEN_JOBS = " | "
+
+
 def has_values(table: polars.DataFrame, column: str) -> bool:
     """Say whether a table has a column that is not all null."""
     return column in table.columns and table[column].null_count() < len(table)
@@ -215,11 +218,14 @@ class Reading:
             if self.line == column or not has_values(rows, column):
                 continue
             names = rows[column].fill_null("none").unique().sort().to_list()
+            if has_values(rows, "jobs"):  # of a mix those of different jobs stand side by side
+                names = sorted({part for name in names for part in name.split(_BETWEEN_JOBS)})
             if len(names) == 1:
                 said.append(f"{one}: {names[0]}.")
             elif len(names) <= MOST_NAMES:
-                joined = (", " if column == "routing" else " | ").join(names)
-                said.append(f"{several} differ between points: {joined}.")
+                joined = (", " if column == "routing" else _BETWEEN_JOBS).join(names)
+                where = "jobs" if has_values(rows, "jobs") and column == "algorithms" else "points"
+                said.append(f"{several} differ between {where}: {joined}.")
             else:
                 said.append(f"{several} differ between points: see the table.")
         return " ".join(said)
