@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rostam_py.errors import TracingError
+from rostam_py.tracing.checkpoints import Regions, recompute
 from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import Call, RawTrace, Ref
 from rostam_py.tracing.step import ModuleTrail, Step, module_path, parameter_names
@@ -32,9 +33,10 @@ def trace_dispatch(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, tr
 
 
 def _run(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail: ModuleTrail) -> RawTrace:
-    recorder = _Recorder(step, inputs, trail)
+    regions = Regions(lambda number: contextlib.nullcontext())
+    recorder = _Recorder(step, inputs, trail, regions)
     trained = [(name, p) for name, p in step.named_parameters() if p.requires_grad]
-    with mode, recorder:
+    with mode, regions.watch(), recorder:
         loss = step(*inputs)
         recorder.raw.loss = recorder.find(loss)
         if loss.grad_fn is None:
@@ -47,17 +49,19 @@ def _run(step: Step, inputs: tuple[Any, ...], mode: FakeTensorMode, trail: Modul
             recorder.raw.gradients[module_path(name)] = [recorder.find(gradient)]
     if not recorder.raw.gradients:
         raise TracingError("no parameter receives a gradient: the loss does not depend on the parameters")
-    return recorder.raw
+    return recompute(recorder.raw, regions.all)
 
 
 class _Recorder(TorchDispatchMode):
     """Records every ATen call; ``phase`` is set by the caller."""
 
-    def __init__(self, step: Step, inputs: tuple[Any, ...], trail: ModuleTrail) -> None:
+    def __init__(self, step: Step, inputs: tuple[Any, ...], trail: ModuleTrail, regions: Regions) -> None:
         super().__init__()
         self.raw = RawTrace()
         self.phase = "forward"
         self._trail = trail
+        self._regions = regions
+        self._region_of: dict[int, int] = {}  # autograd sequence number -> checkpointed region of the forward op
         self._values: dict[Any, int] = {}
         self._alive: list[torch.Tensor] = []  # no storage may be freed and reused while keys refer to it
         self._modules: dict[int, str] = {}  # autograd sequence number -> module of the forward op
@@ -86,7 +90,8 @@ class _Recorder(TorchDispatchMode):
         if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(result)):
             return result
         module, number = (None, None) if self._is_accumulation(func, refs[0]) else self._place()
-        call = Call(tuple(args), dict(kwargs), result, self.phase, module, number)
+        region = self._region(number)
+        call = Call(tuple(args), dict(kwargs), result, self.phase, module, number, region)
         ids = self.raw.add_op(func, refs[0], refs[1], call)
         for tensor, value in zip(call.outputs, ids, strict=True):
             if tensor is not None and value is not None:
@@ -113,6 +118,14 @@ class _Recorder(TorchDispatchMode):
             return None, None
         number = running._sequence_nr()
         return self._modules.get(number), number
+
+    def _region(self, number: int | None) -> int | None:
+        """Return the checkpointed region of the call under way."""
+        if self.phase == "forward":
+            if number is not None and self._regions.current is not None:
+                self._region_of.setdefault(number, self._regions.current)
+            return self._regions.current
+        return None if number is None else self._region_of.get(number)
 
     def _add(self, tensor: torch.Tensor, kind: str, name: str) -> None:
         self._values[self._key(tensor)] = self.raw.add_value(tensor, kind, name)

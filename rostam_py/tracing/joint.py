@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from rostam_py.errors import TracingError
+from rostam_py.tracing.checkpoints import Regions, recompute
 from rostam_py.tracing.raw import Call, RawTrace, Ref
 from rostam_py.tracing.step import ModuleTrail, Step, module_path, parameter_names
 
@@ -39,14 +40,16 @@ def trace_joint(
         as_exported: tell the program that it is being exported, so that it avoids branches on values.
     Raises: TracingError if the graph has no backward; whatever torch raises on an untraceable module.
     """
-    graph = _export(step, inputs, mode, trail_out, as_exported)
+    regions = Regions(lambda number: fx_traceback.annotate({"checkpoint": number}))
+    with regions.watch():
+        graph = _export(step, inputs, mode, trail_out, as_exported)
     trained = {name for name, p in step.named_parameters() if p.requires_grad}
     reader = _GraphReader(parameter_names(step), trained)
     for node in graph.nodes:
         reader.read(node)
     if not reader.raw.gradients:
         raise TracingError("no parameter receives a gradient: the loss does not depend on the parameters")
-    return reader.raw
+    return recompute(reader.raw, regions.all)
 
 
 def _export(
@@ -110,7 +113,8 @@ class _GraphReader:
     def _call(self, node: fx.Node) -> None:
         values = pytree.tree_map_only(fx.Node, lambda n: n.meta["val"], (node.args, node.kwargs))
         refs = pytree.tree_map_only(fx.Node, self._ref, (node.args, node.kwargs))
-        path = (node.meta.get("custom") or {}).get("module")
+        custom = node.meta.get("custom") or {}
+        path = custom.get("module")
         call = Call(
             args=tuple(values[0]),
             kwargs=dict(values[1]),
@@ -118,6 +122,7 @@ class _GraphReader:
             phase="backward" if node.meta.get("partitioner_tag") == "is_backward" else "forward",
             module=None if path is None else module_path(path),
             sequence_number=node.meta.get("seq_nr"),
+            region=custom.get("checkpoint"),
         )
         ids = self.raw.add_op(node.target, tuple(refs[0]), dict(refs[1]), call)
         self._ids[node] = ids[0] if isinstance(call.result, torch.Tensor) else ids

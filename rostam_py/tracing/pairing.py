@@ -66,6 +66,8 @@ class _Pairing:
                     f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
                 ) from None
         self._note_formulas(ops, tensors)
+        if self.first.num_checkpoints:
+            self.notes.append(f"{self.first.num_checkpoints} checkpointed regions run again in backward")
         return Draft(ops, tensors, self.notes)
 
     def _note_formulas(self, ops: list[Op], tensors: dict[int, Tensor]) -> None:

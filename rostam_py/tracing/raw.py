@@ -44,6 +44,7 @@ class RawOp:
     module: str | None
     sequence_number: int | None = None
     flops: float = 0.0
+    region: int | None = None  # the checkpointed region it belongs to
     moved: tuple[float, float] | None = None  # bytes read and written, where the op was registered with them
 
 
@@ -55,6 +56,7 @@ class RawTrace:
     ops: list[RawOp] = field(default_factory=list)
     loss: int = -1
     gradients: dict[str, list[int]] = field(default_factory=dict)
+    num_checkpoints: int = 0
     unknown_flops: set[str] = field(default_factory=set)
     _matrices: set[int] = field(default_factory=set)  # parameter matrices, and views and casts of them
 
@@ -111,6 +113,7 @@ class RawTrace:
                 module=call.module,
                 sequence_number=call.sequence_number,
                 flops=flops or 0.0,
+                region=call.region,
                 moved=None if custom is None else custom.count_bytes(call.args, call.kwargs, call.result),
             )
         )
@@ -138,6 +141,7 @@ class Call:
     phase: str
     module: str | None
     sequence_number: int | None = None
+    region: int | None = None
 
     @property
     def outputs(self) -> list[torch.Tensor | None]:
