@@ -23,7 +23,7 @@ from rostam_py.units import check_simulated, parse_size, parse_time
 AXES = ("tp", "pp", "dp")
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 MAPPINGS = ("linear", "random")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")

@@ -19,6 +19,7 @@ from rostam_py.placement.placer import Estimate, Estimator, Placer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled
+from rostam_py.plan.strategy import RECOMPUTE
 from rostam_py.searching.candidates import (
     check_batches,
     check_placers,
@@ -29,8 +30,6 @@ from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.units import format_size
 
-# Fitting a plan in memory: these are tried in turn, from the base strategy's own on.
-_RECOMPUTE = ("none", "selective", "full")
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
 _MOST_SIMULATED = 3
 _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
@@ -310,7 +309,7 @@ class Searcher:
             return self._place(machine, strategy, batch)
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)
-        for level in _RECOMPUTE[_RECOMPUTE.index(strategy.recompute) + 1 :]:
+        for level in RECOMPUTE[RECOMPUTE.index(strategy.recompute) + 1 :]:
             if first.plan is None or not first.reason:
                 break
             memory = max((stage.memory for stage in first.plan.stages), key=lambda m: m.total)
