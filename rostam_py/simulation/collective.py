@@ -107,6 +107,7 @@ def run_collective(
     start_s: Mapping[int, float] | Sequence[float] | None = None,
     events: Sequence[Any] = (),
     controllers: Sequence[Any] = (),
+    park: bool = False,
 ) -> CollectiveResult:
     """Run one collective over ``ranks`` and return its time and traffic.
 
@@ -124,7 +125,7 @@ def run_collective(
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time a rank, or {rank: time} where the rest starts at 0.
         events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on the network meanwhile
-        (rostam list controllers). shortcuts: as in ``simulate``. options: SimulationOptions; keywords go first.
+        (rostam list controllers). shortcuts, park: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
@@ -149,9 +150,10 @@ def run_collective(
     members, count, shape = placed, len(placed), key.grid
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
-        if events or controllers or start_s is not None:
+        if events or controllers or park or start_s is not None:
             raise ConfigError(
-                "fidelity='analytic' knows neither events, controllers nor start_s; use an engine, fidelity='flow' say"
+                "fidelity='analytic' knows neither events, controllers, park nor start_s; use an engine,"
+                " fidelity='flow' say"
             )
         return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
@@ -165,8 +167,8 @@ def run_collective(
     graph.freeze()
     router = make_router(fabric, routing, has_events=bool(events or controllers))
     raw = _core.run_session(
-        graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, fidelity=fidelity,
-        controllers=controller_list(events, controllers, router, fabric),
+        graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
+        fidelity=fidelity, controllers=controller_list(events, controllers, router, fabric),
     )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:

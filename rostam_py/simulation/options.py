@@ -23,8 +23,8 @@ class SimulationOptions:
     fidelity: the engine. routing: how paths are chosen. seed: of hashed paths and circuits. fold: simulate devices
     that must behave alike once. shortcuts: compute rings on quiet links without their messages; by default as fold.
     fuse: kernels between communication points are one task. min_iterations, max_iterations: bounds of a plan's.
-    start_times: of each plan. events: changes to the network. controllers: what acts on it. timeline: devices whose
-    tasks are recorded.
+    start_times: of each plan. events: changes to the network. controllers: what acts on it. park: messages
+    without a route wait until a controller gives them one. timeline: devices whose tasks are recorded.
     """
 
     fidelity: str | None = None
@@ -38,6 +38,7 @@ class SimulationOptions:
     start_times: Sequence[str | float] | None = None
     events: Sequence[Any] | None = None
     controllers: Sequence[Any] | None = None
+    park: bool | None = None
     timeline: bool | Sequence[int] | None = None
 
     def given(self) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def simulate(
     timeline: bool | Sequence[int] = False,
     events: Sequence[Any] = (),
     controllers: Sequence[Any] = (),
+    park: bool = False,
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
     min_iterations: int = 1,
@@ -60,7 +61,8 @@ def simulate(
         device and message. options: SimulationOptions; keywords go first. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
         of accelerators. events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on
-        the network meanwhile (rostam list controllers). start_times: of each plan [s or text]; a task graph has its
+        the network meanwhile (rostam list controllers). park: messages without a route wait until a controller gives
+        them one; nothing is folded then. start_times: of each plan [s or text]; a task graph has its
         own, and its circuits.
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
@@ -105,6 +107,7 @@ def simulate(
         seed=seed,
         fold=fold,
         shortcuts=fold if shortcuts is None else shortcuts,
+        park=park,
         fidelity=fidelity,
         controllers=acting,
         timeline_devices=_recorded(names, timeline),

@@ -20,9 +20,9 @@ def flat(count, latency=0.0):
     return rostam.fabric("electrical_flat", num_accelerators=count, link_bandwidth=1e9, latency=latency)
 
 
-def failing(kind, part, time_ps, **more):
+def failing(kind, part, fail_ps, **more):
     given = {key: value if isinstance(value, list) else [value] for key, value in more.items()}
-    return [("wanderer", {"fail_kind": [kind], "fail_id": [part], "fail_ps": [time_ps], **given})]
+    return [("wanderer", {"fail_kind": [kind], "fail_id": [part], "fail_ps": [fail_ps], **given})]
 
 
 def send(fabric, controllers, **more):
@@ -45,6 +45,21 @@ def test_a_job_goes_on_on_a_spare_and_what_was_under_way_is_lost(fidelity):
     assert {LOST, KEPT} <= set(result.checks)
     # Every link of the three accelerators: 0 sent 4 MB, 1 received one of them, 2 the others.
     assert sorted(result.link_bytes.tolist())[-4:] == pytest.approx([0, 1e6, 3e6, 4e6])
+
+
+def test_one_run_moves_paths_adds_and_removes_links_fails_an_accelerator_and_restarts_its_job():
+    # 0.5 MB by 0.5 ms at 1 GB/s, 0.5 MB by 0.75 ms over a link of 2 GB/s, 1 MB by 1 ms over one of 4 GB/s, the former
+    # being removed; then accelerator 1 fails, and from 3 ms on 3 MB go from 0 to 2.
+    moves = {"src": 0, "dst": 1, "time_ps": [MS // 2, 3 * MS // 4], "bytes_per_s": [2e9, 4e9]}
+    answer = {"restart_after_ps": 2 * MS, "accelerators": [0, 2]}
+    result = send(flat(3), failing(ACCELERATOR, 1, MS, **moves, **answer))
+    assert result.time_s == pytest.approx(6e-3, abs=2e-12)
+    (restart,) = result.restarts
+    assert (restart.bytes_sent, restart.bytes_received, restart.bytes_lost) == (2_000_000, 0, 2_000_000)
+    assert result.bytes_sent == result.bytes_received == 3_000_000
+    assert {LOST, KEPT} <= set(result.checks)
+    # The fabric's own links carried half a megabyte of the first start.
+    assert sorted(result.link_bytes.tolist())[-3:] == pytest.approx([0.5e6, 3e6, 3.5e6])
 
 
 def test_bytes_that_have_left_but_not_arrived_are_lost_and_heard_of_by_nobody():
@@ -198,3 +213,8 @@ def test_messages_without_a_route_wait_for_one_where_the_session_lets_them():
         _core.run_session(core, routes, park=True)
     with pytest.raises(NoRouteError):
         _core.run_session(core, routes)
+    parked = {"ranks": [0, 1], "num_bytes": 3_000_000, "algorithm": "direct", "controllers": wanderer}
+    result = rostam.run_collective(fabric, "send_recv", park=True, **parked)
+    assert result.time_s == pytest.approx(3e-3, abs=2e-12)
+    with pytest.raises(NoRouteError):
+        rostam.run_collective(fabric, "send_recv", **parked)
