@@ -9,6 +9,7 @@ import torch
 from rostam_py.errors import TracingError
 from rostam_py.graph import Affine, Op, Split, Tensor
 from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.tracing.batches import BatchDependentError
 from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
@@ -41,7 +42,7 @@ def pair_traces(first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> 
     Raises: TracingError where the traces differ in more than sizes.
     """
     if len(first.ops) != len(second.ops):
-        raise TracingError(
+        raise BatchDependentError(
             f"tracing at batch {batches[0]} gives {len(first.ops)} ops and at batch {batches[1]} {len(second.ops)}: "
             "the module's structure depends on the batch"
         )
@@ -61,7 +62,7 @@ class _Pairing:
                 ops.append(self._op(index))
             except _Mismatch as mismatch:
                 op = self.first.ops[index]
-                raise TracingError(
+                raise BatchDependentError(
                     f"the traces at batches {self.batches[0]} and {self.batches[1]} do not match at op {op.target} of "
                     f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
                 ) from None
@@ -92,10 +93,10 @@ class _Pairing:
     def _tensor(self, index: int) -> Tensor:
         a = self.first.values[index]
         if index >= len(self.second.values):
-            raise TracingError("the two traces have different numbers of tensors")
+            raise BatchDependentError("the two traces have different numbers of tensors")
         b = self.second.values[index]
         if len(a.shape) != len(b.shape) or a.dtype != b.dtype:
-            raise TracingError(
+            raise BatchDependentError(
                 f"a tensor has shape {a.shape} ({a.dtype}) at batch {self.batches[0]} and {b.shape} ({b.dtype}) at "
                 f"batch {self.batches[1]}: the module's structure depends on the batch"
             )

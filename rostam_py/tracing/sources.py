@@ -20,8 +20,9 @@ from rostam_py.errors import ConfigError, TracingError, UnknownNameError
 from rostam_py.models import MODELS, get_spec
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
-from rostam_py.tracing.step import num_positional
-from rostam_py.tracing.subject import InputSlot, Subject
+from rostam_py.tracing.batches import BatchDims, make_slots
+from rostam_py.tracing.step import Layout, num_positional
+from rostam_py.tracing.subject import Subject
 
 _EXAMPLE_BATCH = 2
 
@@ -109,26 +110,59 @@ def _example_inputs(function: Any, where: str) -> Any:
 
 
 def user_subject(
-    module: nn.Module, example_inputs: Any, loss: Callable[..., Any] | None, targets: Any, name: str
+    module: nn.Module,
+    example_inputs: Any,
+    loss: Callable[..., Any] | None,
+    targets: Any,
+    name: str,
+    batch_dims: BatchDims = None,
 ) -> Subject:
     """Return a module in hand as a Subject. Raises: TracingError if inputs or parameters are missing."""
     if not any(p.requires_grad for p in module.parameters()):
         raise TracingError(f"{name} has no trainable parameters: there is no training step to trace")
     if example_inputs is None:
         raise TracingError(f"{name} needs example_inputs: a tensor, a sequence of tensors, or keyword inputs")
-    names, values = _flat(example_inputs)
-    extra = list(_flat(targets)[1]) if targets is not None else []
-    taken = num_positional(module)
-    if loss is not None and not extra and taken is not None and not any(names) and len(values) > taken:
-        values, extra, names = values[:taken], values[taken:], names[:taken]
-    tensors = [v for v in (*values, *extra) if isinstance(v, torch.Tensor) and v.dim() > 0]
-    if not tensors:
-        raise TracingError(f"{name}: no example input has a batch dimension (dim 0 of the first tensor)")
+    kwargs = dict(example_inputs) if isinstance(example_inputs, Mapping) else {}
+    args = [] if kwargs else _listed(example_inputs)
+    extra = _listed(targets) if targets is not None else []
+    if isinstance(targets, Mapping):
+        extra = list(targets.values())
+    if loss is not None and targets is None:
+        taken = _num_inputs(module, loss, len(args))
+        args, extra = args[:taken], args[taken:]
+    slots, batch = make_slots(name, batch_dims, (args, kwargs, extra))
     _check_loss(loss, len(extra), name)
-    batch = tensors[0].shape[0]
-    slots = tuple(_slot(value, batch) for value in (*values, *extra))
+    layout = Layout.of(args, kwargs, extra)
     first = max(2, batch)
-    return Subject(name, module, slots, tuple(names), loss, (first, 2 * first), notes=_no_loss_note(module, loss))
+    return Subject(
+        name,
+        module,
+        slots,
+        layout,
+        loss,
+        (first, 2 * first),
+        notes=_no_loss_note(module, loss),
+        is_guessed=batch_dims is None,
+    )
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def _num_inputs(module: nn.Module, loss: Callable[..., Any], num_given: int) -> int:
+    """Return how many of the positional inputs are the module's; the rest are the loss's targets.
+
+    Model: the loss gets the targets it needs, the last ones, if the module can do without them; and all that the
+        module does not take.
+    """
+    needed, taken = num_positional(module.forward)
+    try:
+        targets = max(0, num_positional(loss)[0] - 1)
+    except ValueError:  # a builtin without a signature
+        targets = 0
+    most = num_given if taken is None else min(taken, num_given)
+    return min(most, max(needed, num_given - targets))
 
 
 def _no_loss_note(module: nn.Module, loss: Callable[..., Any] | None) -> tuple[str, ...]:
@@ -148,17 +182,3 @@ def _check_loss(loss: Callable[..., Any] | None, num_targets: int, name: str) ->
         ) from None
     except ValueError:
         return  # a builtin without a signature
-
-
-def _flat(inputs: Any) -> tuple[list[str | None], list[Any]]:
-    if isinstance(inputs, Mapping):
-        return list(inputs), list(inputs.values())
-    values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-    return [None] * len(values), values
-
-
-def _slot(value: Any, batch: int) -> InputSlot:
-    if isinstance(value, torch.Tensor):
-        shape = tuple(value.shape)
-        return InputSlot(shape, value.dtype, scales=bool(shape) and shape[0] == batch)
-    return InputSlot(None, value=value)

@@ -3,35 +3,65 @@
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 from rostam_py.errors import TracingError
 from rostam_py.tracing.custom import find_stand_in
 
 
-class Step(nn.Module):
-    """Run ``model`` on the first inputs and ``loss`` on its output and the rest: a scalar loss.
+@dataclass(frozen=True)
+class Layout:
+    """Where input tensors stand in a call: (positional inputs, keyword inputs, targets), nested as the user has them.
 
-    names: keyword names of the model's inputs, None for positional ones.
+    leaves: what is no tensor; None at a tensor's place, as ``is_tensor`` says.
     """
 
-    def __init__(self, model: nn.Module, loss: Callable[..., Any] | None, names: tuple[str | None, ...]) -> None:
+    spec: pytree.TreeSpec
+    leaves: tuple[Any, ...]
+    is_tensor: tuple[bool, ...]
+
+    @staticmethod
+    def of(args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any]) -> "Layout":
+        """Return the layout of a call's inputs."""
+        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs), tuple(targets)))
+        is_tensor = tuple(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        plain = tuple(None if known else leaf for leaf, known in zip(leaves, is_tensor, strict=True))
+        return Layout(spec, plain, is_tensor)
+
+    @staticmethod
+    def positional(num_inputs: int, num_targets: int = 0) -> "Layout":
+        """Return the layout of tensors that are all positional."""
+        empty = torch.empty(0, device="meta")
+        return Layout.of([empty] * num_inputs, {}, [empty] * num_targets)
+
+    def call(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
+        """Return (positional inputs, keyword inputs, targets) with these tensors in their places."""
+        given = iter(tensors)
+        leaves = [next(given) if known else leaf for leaf, known in zip(self.leaves, self.is_tensor, strict=True)]
+        args, kwargs, targets = pytree.tree_unflatten(leaves, self.spec)
+        return args, kwargs, targets
+
+
+class Step(nn.Module):
+    """Run ``model`` on the inputs and ``loss`` on its output and the targets: a scalar loss of a list of tensors."""
+
+    def __init__(self, model: nn.Module, loss: Callable[..., Any] | None, layout: Layout) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
-        self.names = names
+        self.layout = layout
 
-    def forward(self, *inputs: Any) -> torch.Tensor:
-        count = len(self.names)
-        positional = [x for x, name in zip(inputs[:count], self.names, strict=True) if name is None]
-        keywords = {name: x for x, name in zip(inputs[:count], self.names, strict=True) if name is not None}
-        output = self.model(*positional, **keywords)
-        loss = self.loss(output, *inputs[count:]) if self.loss is not None else default_loss(output)
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        args, kwargs, targets = self.layout.call(tensors)
+        output = self.model(*args, **kwargs)
+        loss = self.loss(output, *targets) if self.loss is not None else default_loss(output)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             raise TracingError(f"the loss must be a floating-point scalar, got {_describe(loss)}; pass loss_fn=...")
         return loss.reshape(()) if loss.dim() else loss
@@ -44,7 +74,7 @@ def default_loss(output: Any) -> torch.Tensor:
         return own
     if isinstance(output, torch.Tensor) and output.numel() == 1:
         return output
-    leaves = torch.utils._pytree.tree_leaves(output)
+    leaves = pytree.tree_leaves(output)
     floating = [t for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point()]
     if not floating:
         raise TracingError(f"the module returned {_describe(output)}, from which no loss can be made; pass loss_fn=...")
@@ -57,12 +87,15 @@ def _describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def num_positional(module: nn.Module) -> int | None:
-    """Return how many positional inputs ``module.forward`` takes at most, None if any number."""
-    parameters = inspect.signature(module.forward).parameters.values()
-    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
-        return None
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+def num_positional(function: Callable[..., Any]) -> tuple[int, int | None]:
+    """Return how many positional arguments a function needs, and takes at most (None: any number).
+
+    Raises: ValueError for a builtin without a signature.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = sum(p.default is p.empty for p in positional)
+    return needed, None if any(p.kind == p.VAR_POSITIONAL for p in parameters) else len(positional)
 
 
 def parameter_names(module: nn.Module) -> dict[str, str]:
@@ -125,7 +158,34 @@ def stand_ins(step: Step) -> Iterator[None]:
                     parent._modules[name] = _made(make, child)
         yield
     finally:
-        for parent, name, child in replaced:
+        for parent, name, child in reversed(replaced):
+            parent._modules[name] = child
+
+
+@contextlib.contextmanager
+def uncompiled(step: Step) -> Iterator[None]:
+    """Run modules and functions that torch.compile wraps as the programs they were, while the context lasts."""
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled
+        yield
+        return
+    wrapped: list[tuple[nn.Module, str, nn.Module]] = []
+    called: list[tuple[nn.Module, Any]] = []
+    try:
+        for parent in list(step.modules()):
+            for name, child in list(parent._modules.items()):
+                if child is not None and hasattr(child, "_orig_mod"):
+                    wrapped.append((parent, name, child))
+                    parent._modules[name] = child._orig_mod  # type: ignore[assignment]
+        for module in step.modules():
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                called.append((module, module._compiled_call_impl))
+                module._compiled_call_impl = None
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        for module, call in called:
+            module._compiled_call_impl = call
+        for parent, name, child in reversed(wrapped):
             parent._modules[name] = child
 
 

@@ -9,23 +9,23 @@ from torch import nn
 
 from rostam_py.errors import ConfigError
 from rostam_py.models.spec import ModelSpec
+from rostam_py.tracing.step import Layout
 
 
 @dataclass(frozen=True)
 class InputSlot:
-    """One input: a tensor's shape and dtype (``scales``: dim 0 is the batch), or a plain value."""
+    """One input tensor: shape, dtype, and the dim that is the batch (None: it has none)."""
 
-    shape: tuple[int, ...] | None
-    dtype: torch.dtype | None = None
-    scales: bool = False
-    value: Any = None
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    batch_dim: int | None = None
 
-    def at(self, batch: int) -> Any:
+    def at(self, batch: int) -> torch.Tensor:
         """Return the input at ``batch`` samples, a tensor of the current (fake) mode."""
-        if self.shape is None:
-            return self.value
-        shape = (batch, *self.shape[1:]) if self.scales else self.shape
-        return torch.empty(shape, dtype=self.dtype, device="cpu")
+        sizes = list(self.shape)
+        if self.batch_dim is not None:
+            sizes[self.batch_dim] = batch
+        return torch.empty(sizes, dtype=self.dtype, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,15 @@ class ExpertLoad:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is traced. names: keyword names of the module's inputs (None: positional); slots: all inputs."""
+    """What is traced. slots: its input tensors; layout: where they stand in the calls of module and loss.
+
+    is_guessed: the slots' batch dims are guesses. exported: the module is a torch.export program.
+    """
 
     name: str
     module: nn.Module
     slots: tuple[InputSlot, ...]
-    names: tuple[str | None, ...]
+    layout: Layout
     loss: Callable[..., Any] | None
     batches: tuple[int, int] = (2, 4)
     optimizer: str = "sgd"
@@ -60,6 +63,8 @@ class Subject:
     sequence_length: int = 0
     notes: tuple[str, ...] = ()
     experts: ExpertLoad = ExpertLoad()
+    is_guessed: bool = False
+    is_exported: bool = False
 
     def inputs_at(self, batch: int) -> tuple[Any, ...]:
         """Return the step's inputs at ``batch`` samples."""
@@ -77,12 +82,12 @@ class Subject:
         if build:
             with torch.device("meta"):
                 module = spec.build(depth)
-        shapes = spec.example_inputs(1) + spec.example_targets(1)
+        inputs, targets = spec.example_inputs(1), spec.example_targets(1)
         return Subject(
             name=spec.name,
             module=module,
-            slots=tuple(InputSlot(shape, getattr(torch, dtype), scales=True) for shape, dtype in shapes),
-            names=(None,) * len(spec.inputs),
+            slots=tuple(InputSlot(shape, getattr(torch, dtype), 0) for shape, dtype in (*inputs, *targets)),
+            layout=Layout.positional(len(inputs), len(targets)),
             loss=spec.loss,
             optimizer=spec.default_optimizer,
             precision=spec.default_precision,

@@ -16,6 +16,14 @@ from rostam_py.errors import ConfigError, TracingError
 from rostam_py.graph import OperatorGraph
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing.balance import BalancedMode, UnevenBatchError
+from rostam_py.tracing.batches import (
+    BatchDependentError,
+    BatchDims,
+    LayerWatch,
+    SequenceFirstError,
+    check_sequences,
+    other_guesses,
+)
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.finishing import assign_blocks, finish, number
@@ -27,7 +35,7 @@ from rostam_py.tracing.pairing import Draft, pair_traces
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
-from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path, stand_ins
+from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path, stand_ins, uncompiled
 from rostam_py.tracing.subject import ExpertLoad, Subject
 
 _MAX_BATCH = 2**14  # samples of a trace
@@ -54,7 +62,7 @@ _ROUTES = tuple(dict.fromkeys(attempt.route for attempt in _ATTEMPTS))
 
 
 def trace(
-    model: str | nn.Module | ModelSpec,
+    model: str | nn.Module | ModelSpec | torch.export.ExportedProgram,
     example_inputs: Any = None,
     *,
     loss_fn: Callable[..., Any] | None = None,
@@ -67,16 +75,18 @@ def trace(
     replicate_blocks: bool = True,
     capacity_factor: float | None = None,
     imbalance: float = 1.0,
+    batch_dims: BatchDims = None,
 ) -> OperatorGraph:
     """Trace one training step, forward and backward, into an OperatorGraph.
 
     Model: two traces at different batches are paired op by op, so that every quantity is a part that
     grows with the batch and one that does not. No weights are allocated for registered models.
     Args:
-        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a module or a ModelSpec.
-        example_inputs: a tensor, a sequence of tensors, or a mapping of keyword inputs; dim 0 of the
-            first tensor is the batch, and every tensor with that dim 0 scales with it. What the
-            module's forward does not take goes to ``loss_fn`` after the output.
+        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a module (compiled
+            ones as they were), a torch.export program or a ModelSpec.
+        example_inputs: a tensor, a sequence of inputs, or a mapping of keyword inputs; inputs may be nested, and
+            values that are no tensors are passed as they are. What the module's forward does not take, and the
+            targets that the loss needs where the module can do without them, go to ``loss_fn`` after the output.
         loss_fn: ``loss_fn(output, *targets)`` -> scalar; without one, the module's own loss or the sum
             of the means of its outputs. targets: tensors for ``loss_fn``.
         name: the graph's name. optimizer, precision: defaults to record in the graph.
@@ -99,16 +109,51 @@ def trace(
         if example_inputs is not None or loss_fn is not None:
             raise ConfigError(f"model {source.name!r} brings its own inputs and loss; pass neither")
         return _declared(_trace_spec(source, num_layers, route, replicate_blocks, experts), name, optimizer, precision)
-    if isinstance(source, LoadedModule):
-        example_inputs = source.inputs if example_inputs is None else example_inputs
-        subject = user_subject(source.module, example_inputs, loss_fn or source.loss, targets, source.name)
-    elif isinstance(source, nn.Module):
-        subject = user_subject(source, example_inputs, loss_fn, targets, type(source).__name__)
-    else:
-        raise ConfigError(f"model is a {type(model).__name__}; expected a module, a registered name or 'file.py:Class'")
     if num_layers is not None:
         raise ConfigError("num_layers applies to registered models only")
-    return _declared(_trace_subject(replace(subject, experts=experts), route), name, optimizer, precision)
+    if isinstance(source, LoadedModule):
+        example_inputs = source.inputs if example_inputs is None else example_inputs
+        module, label, loss_fn = source.module, source.name, loss_fn or source.loss
+    else:
+        module, label = _module(source), type(source).__name__
+
+    def subject_of(dims: BatchDims) -> Subject:
+        made = user_subject(module, example_inputs, loss_fn, targets, label, dims)
+        return replace(made, experts=experts, is_exported=module is not source and label == "ExportedProgram")
+
+    return _declared(_trace_user(subject_of, batch_dims, route), name, optimizer, precision)
+
+
+def _module(source: Any) -> nn.Module:
+    """Return the module to trace: a compiled one as it was, an exported program as modules."""
+    if isinstance(source, torch.export.ExportedProgram):
+        return torch.export.unflatten(source)
+    if not isinstance(source, nn.Module):
+        raise ConfigError(
+            f"model is a {type(source).__name__}; expected a module, a registered name or 'file.py:Class'"
+        )
+    original = getattr(source, "_orig_mod", None)
+    return original if isinstance(original, nn.Module) else source
+
+
+def _trace_user(subject_of: Callable[[BatchDims], Subject], batch_dims: BatchDims, route: str) -> OperatorGraph:
+    """Trace a user's module; where the batch dims are guesses, try others that fit better."""
+    subject = subject_of(batch_dims)
+    try:
+        return _trace_subject(subject, route)
+    except SequenceFirstError as error:
+        if batch_dims is not None:
+            raise
+        with contextlib.suppress(TracingError):
+            graph = _trace_subject(replace(subject_of(1), is_guessed=True), route)
+            note = "the batch is dim 1 of the inputs, as layers inside take (sequence, batch, features)"
+            return replace(graph, notes=(*graph.notes, note))
+        raise error from None
+    except BatchDependentError:
+        for other in other_guesses(subject):
+            with contextlib.suppress(TracingError):
+                return _trace_subject(other, route)
+        raise
 
 
 def _declared(graph: OperatorGraph, name: str | None, optimizer: str | None, precision: str | None) -> OperatorGraph:
@@ -204,7 +249,7 @@ def _paired(subject: Subject, attempt: _Attempt) -> Draft:
     batches = subject.batches
     while True:
         try:
-            raws = [_run(subject, attempt, batch) for batch in batches]
+            raws = _run_both(subject, attempt, batches)
         except UnevenBatchError as uneven:
             factor = uneven.factor
             if batches[0] * factor > _MAX_BATCH:
@@ -217,23 +262,46 @@ def _paired(subject: Subject, attempt: _Attempt) -> Draft:
         return finish(pair_traces(raws[0], raws[1], batches), raws[0])
 
 
+def _run_both(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> list[RawTrace]:
+    """Run one route at two batches. Raises: BatchDependentError if only the first runs, SequenceFirstError."""
+    watches = LayerWatch(), LayerWatch()
+    first = _run(subject, attempt, batches[0], watches[0])
+    try:
+        second = _run(subject, attempt, batches[1], watches[1])
+    except _RouteFailed as failed:
+        hint = (
+            ": export it with dynamic_shapes={...: {0: torch.export.Dim('batch')}}"
+            if subject.is_exported
+            else ": the module's structure depends on the batch, or inputs that have none were taken to have one "
+            "(say which by batch_dims=)"
+        )
+        raise BatchDependentError(
+            f"{subject.name} runs at batch {batches[0]} and not at {batches[1]}, {failed}{hint}"
+        ) from failed
+    check_sequences(subject.name, *watches)
+    return [first, second]
+
+
 class _RouteFailed(Exception):
     """Why one route failed, to be completed by the other's reason."""
 
 
-def _run(subject: Subject, attempt: _Attempt, batch: int) -> RawTrace:
+def _run(subject: Subject, attempt: _Attempt, batch: int, watch: LayerWatch | None = None) -> RawTrace:
     """Run one route at one batch. Raises: TracingError for the user's mistakes, _RouteFailed for the route's."""
     mode = BalancedMode(subject.experts.capacity_factor)
-    step = Step(subject.module, subject.loss, subject.names)
+    step = Step(subject.module, subject.loss, subject.layout)
     trails: list[ModuleTrail] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(neutral_ops())
         stack.enter_context(as_in_training(subject.experts.capacity_factor))
+        stack.enter_context(uncompiled(step))
         stack.enter_context(stand_ins(step))
         stack.enter_context(fake_parameters(step, mode))
         stack.enter_context(warnings.catch_warnings())
         stack.enter_context(_quiet_torch())
         stack.enter_context(_plain_rnn(step))
+        for handle in watch.attach(subject.module) if watch is not None else ():
+            stack.callback(handle.remove)
         warnings.simplefilter("ignore")
         with mode:
             inputs = subject.inputs_at(batch)

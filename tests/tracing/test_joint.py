@@ -6,11 +6,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rostam_py.tracing.joint import trace_joint
 from rostam_py.tracing.raw import RawTrace
-from rostam_py.tracing.step import Step, fake_parameters
+from rostam_py.tracing.step import Layout, Step, fake_parameters
 
 
 def _raw(module: nn.Module) -> RawTrace:
-    step = Step(module, None, (None,))
+    step = Step(module, None, Layout.positional(1))
     mode = FakeTensorMode()
     with fake_parameters(step, mode):
         with mode:
