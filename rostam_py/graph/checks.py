@@ -70,6 +70,9 @@ def _check_op(where: str, index: int, op: Any, graph: Any) -> None:
 
 def _check_dims(where: str, split: Any, key: str, tensors: list[Any]) -> None:
     dims, least = getattr(split, key), PARTIAL if key == "output_dims" else 0
+    parts = getattr(split, key.replace("dims", "parts"))
+    if parts and len(parts) != len(tensors):
+        raise ConfigError(f"{where}: split {split.kind} has {len(parts)} {key[:-5]}_parts for {len(tensors)} tensors")
     if len(dims) != len(tensors):
         raise ConfigError(f"{where}: split {split.kind} has {len(dims)} {key} for {len(tensors)} tensors")
     for dim, tensor in zip(dims, tensors, strict=True):
@@ -84,6 +87,12 @@ def _check_split(where: str, split: Any) -> None:
     _check_choice(where, f"comm_kind of split {split.kind}", split.comm_kind, _COMM_KINDS)
     _check_quantity(f"{where}: size of split {split.kind}", split.size)
     _check_quantity(f"{where}: comm_bytes of split {split.kind}", split.comm_bytes)
+    for part in (*split.input_parts, *split.output_parts):
+        if part is not None:
+            for key in ("outer", "start", "length"):
+                _check_quantity(f"{where}: {key} of a part of split {split.kind}", getattr(part, key))
+            if part.outer.at(1) < 1:
+                raise ConfigError(f"{where}: split {split.kind} has a part of {part.outer.at(1)!r} in outer; least 1")
 
 
 def _check_writers(where: str, graph: Any) -> None:

@@ -66,6 +66,18 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Where a split's axis lies inside one dimension of a tensor that is more than the axis.
+
+    Model: the dimension is ``outer`` x axis[start : start + length] x the rest; length 0: to the axis's end.
+    """
+
+    outer: Affine = Affine(1)
+    start: Affine = Affine()
+    length: Affine = Affine()
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """One legal way to split an op over the members of a group (one iteration-space axis).
 
@@ -75,6 +87,10 @@ class Split:
     size: extent of the axis; a degree is legal if it divides it.
     comm_bytes: extra bytes all-reduced ("all_reduce") or exchanged with neighbours ("halo") inside
         the group while the op runs, e.g. the softmax statistics of a split vocabulary.
+    input_parts, output_parts: for each dimension of input_dims and output_dims what part of it the axis is; None, and
+        () for all, where the dimension is the axis, or the axis its outermost factor. Heads merged with their sizes
+        into one dimension, thirds of a fused product, and what slices and joins cut are such parts: a member holds
+        some of every stretch.
     """
 
     kind: str
@@ -83,6 +99,13 @@ class Split:
     size: Affine
     comm_kind: str = ""
     comm_bytes: Affine = Affine()
+    input_parts: tuple[Part | None, ...] = ()
+    output_parts: tuple[Part | None, ...] = ()
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether some dimension is more, or less, than the axis: plain slices of it do not fit the split."""
+        return bool(self.input_parts or self.output_parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,19 @@ integers and floats keep every digit, so a loaded graph equals the saved one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rostam_py.documents import parse_json, read_data, refused, write_document
 from rostam_py.errors import ConfigError
-from rostam_py.graph.ops import Affine, Op, Split, Tensor
+from rostam_py.graph.ops import Affine, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 3
-_READABLE = (1, 2, VERSION)  # version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops
+VERSION = 4
+# version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits
+_READABLE = (1, 2, 3, VERSION)
 _FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
@@ -39,6 +40,7 @@ def save_graph(graph: Any, path: str | Path) -> None:
             "notes": list(graph.notes),
             "tensors": [_tensor_record(tensor) for tensor in graph.tensors],
             "splits": [_split_record(split) for split in splits],
+            "split_parts": [_parts_record(place, split) for place, split in enumerate(splits) if split.has_parts],
             "ops": ops,
         },
         allow_infinity=True,  # arguments of ops, -inf in a mask say
@@ -52,10 +54,12 @@ def read_graph(path: str | Path) -> dict[str, Any]:
     """
     data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
     where = f"{path} is a damaged operator graph"
-    schema = _Document if version >= _FIRST_WITH_PROPERTIES else _OlderDocument
-    document: _Document | _OlderDocument = parse_json(schema, data, where)
+    schema = (
+        _OlderDocument if version < _FIRST_WITH_PROPERTIES else _Document if version == VERSION else _Version3Document
+    )
+    document: _AnyDocument = parse_json(schema, data, where)
     with refused(where):
-        ops = _ops(document, [_split(record) for record in document.splits])
+        ops = _ops(document, _splits(document))
     return {
         "ops": ops,
         "tensors": tuple(_tensor(record) for record in document.tensors),
@@ -70,6 +74,8 @@ _Number = int | float
 _AffineRecord = tuple[_Number, _Number]
 _Dims = list[int | None]
 _SplitRecord = tuple[str, _Dims, _Dims, _AffineRecord, str, _AffineRecord]
+_PartRecord = tuple[_AffineRecord, _AffineRecord, _AffineRecord] | None
+_SplitPartsRecord = tuple[int, list[_PartRecord], list[_PartRecord]]  # of the split at that place of the table
 _TensorRecord = tuple[list[_AffineRecord], str, str, str, int | None, bool, int, int]
 _OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int]
 _Affines = tuple[_AffineRecord, _AffineRecord, _AffineRecord]
@@ -94,8 +100,15 @@ class _Common:
 
 
 @dataclass(slots=True)
-class _Document(_Common):
+class _Version3Document(_Common):
+    """A file whose splits have no parts."""
+
     ops: list[_OpRecord]
+
+
+@dataclass(slots=True)
+class _Document(_Version3Document):
+    split_parts: list[_SplitPartsRecord]
 
 
 @dataclass(slots=True)
@@ -103,6 +116,9 @@ class _OlderDocument(_Common):
     """A file whose ops have no properties."""
 
     ops: list[_OlderOpRecord]
+
+
+_AnyDocument = _Document | _Version3Document | _OlderDocument
 
 
 def _affine_record(affine: Affine) -> list[float]:
@@ -117,6 +133,25 @@ def _split_record(split: Split) -> list[Any]:
 def _split(record: _SplitRecord) -> Split:
     kind, input_dims, output_dims, size, comm_kind, comm_bytes = record
     return Split(kind, tuple(input_dims), tuple(output_dims), Affine(*size), comm_kind, Affine(*comm_bytes))
+
+
+def _parts_record(place: int, split: Split) -> list[Any]:
+    def record(part: Part | None) -> list[list[float]] | None:
+        return None if part is None else [_affine_record(x) for x in (part.outer, part.start, part.length)]
+
+    return [place, [record(part) for part in split.input_parts], [record(part) for part in split.output_parts]]
+
+
+def _splits(document: _AnyDocument) -> list[Split]:
+    splits = [_split(record) for record in document.splits]
+    for place, *sides in document.split_parts if isinstance(document, _Document) else ():
+        if not 0 <= place < len(splits):
+            raise ConfigError(f"split_parts names split {place}; there are {len(splits)} from 0")
+        inputs, outputs = (
+            tuple(None if part is None else Part(*(Affine(*x) for x in part)) for part in side) for side in sides
+        )
+        splits[place] = replace(splits[place], input_parts=inputs, output_parts=outputs)
+    return splits
 
 
 def _tensor_record(t: Tensor) -> list[Any]:
@@ -148,8 +183,8 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
     ]
 
 
-def _ops(document: _Document | _OlderDocument, splits: list[Split]) -> tuple[Op, ...]:
-    if isinstance(document, _Document):
+def _ops(document: _AnyDocument, splits: list[Split]) -> tuple[Op, ...]:
+    if isinstance(document, _Version3Document):
         return tuple(_op(k, one[:5], splits, one[5], one[6]) for k, one in enumerate(document.ops))
     named: tuple[Op, ...] = _NAMERS.get("torch")(_op(k, one, splits) for k, one in enumerate(document.ops))
     return named

@@ -7,7 +7,7 @@ from typing import Any
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import tensor_bytes_factor
-from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, Split, fuse, kernel_bytes, kernel_traffic
+from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
@@ -49,7 +49,7 @@ class KernelBuilder:
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
         t = self.graph.tensors[tensor]
-        share = self.sharding.tensor_fraction(self.graph, tensor, self.batch, whole)
+        share = self.sharding.tensor_fraction(tensor, whole)
         return t.num_bytes(self.batch) * share * self._precision_factor(tensor)
 
     def op_seconds(self) -> list[float]:
@@ -78,11 +78,10 @@ class KernelBuilder:
 
     def _new_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         ops = tuple(self.graph.ops[i] for i in op_ids)
-        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op, self.batch) for op in ops)
+        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
-        main, split = ops[0], self.sharding.op_splits[ops[0].id]
-        degree = 1 if split is None else self.sharding.degree
-        kind = "" if split is None else split.kind
+        main = ops[0]
+        kind, degree = self.sharding.op_split(main.id)
         call = KernelCall(ops, flops, read, written, self.batch, self.precision, degree, kind)
         time = KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
         outputs = tuple(t for op in ops for t in op.outputs)
@@ -96,7 +95,7 @@ class KernelBuilder:
         read = sum(self._read_bytes(ops, t) for t in traffic.reads)
         for table, result in traffic.gathered:
             result_bytes = self.graph.tensors[result].num_bytes(self.batch) * self._precision_factor(result)
-            read += result_bytes * self.sharding.tensor_fraction(self.graph, table, self.batch)
+            read += result_bytes * self.sharding.tensor_fraction(table)
         return read, sum(self.tensor_bytes(t) for t in traffic.writes)
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
@@ -108,14 +107,7 @@ class KernelBuilder:
         """Return the part of a tensor that one member's share of an op reads."""
         if tensor not in op.inputs:
             return 1.0
-        place = op.inputs.index(tensor)
-        split: Split | None = self.sharding.op_splits[op.id]
-        want = None if split is None else split.input_dims[place]
-        state = self.sharding.states[tensor]
-        is_slice = want is not None and want >= 0 and (state is None or state < 0)
-        if is_slice:
-            return 1.0 / self.sharding.degree
-        return self.sharding.tensor_fraction(self.graph, tensor, self.batch, self.sharding.uses_whole[op.id][place])
+        return self.sharding.read_fraction(op, op.inputs.index(tensor))
 
     def _precision_factor(self, tensor: int) -> float:
         t = self.graph.tensors[tensor]

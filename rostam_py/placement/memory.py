@@ -49,8 +49,7 @@ def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable
         if tensor.kind in WEIGHT_KINDS:
             continue
         key = tensor.storage if tensor.storage >= 0 else -2 - t
-        comm = builder.sharding.comms.get(t)
-        size = builder.tensor_bytes(t, comm is not None and comm.kind == "all_gather")
+        size = builder.tensor_bytes(t, whole=True)
         by_storage[key] = max(by_storage.get(key, 0.0), size)
     return sum(by_storage.values())
 

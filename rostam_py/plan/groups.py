@@ -52,10 +52,15 @@ class GroupSet:
         return hash((self.kind, self.label, self.members.tobytes()))
 
 
-def grid_groups(shape: tuple[int, int, int], tied: Sequence[Sequence[int]] = ()) -> tuple[GroupSet, ...]:
-    """Return the groups of (dp, pp, tp) ranks: "tp", "dp", "pp" (one whole pipeline each) and "tied<k>".
+def grid_groups(
+    shape: tuple[int, int, int], tied: Sequence[Sequence[int]] = (), tp_levels: Sequence[int] = ()
+) -> tuple[GroupSet, ...]:
+    """Return the groups of (dp, pp, tp) ranks: "tp", "dp", "pp" (one whole pipeline each), "tied<k>" and "tp<k>".
 
-    Args: tied: for each set of tied parameters the stages that hold it, in order.
+    Args:
+        tied: for each set of tied parameters the stages that hold it, in order.
+        tp_levels: degrees w, r of two levels of the tp groups (rank = r x outer + inner): "tp0" are the w ranks of one
+            inner rank, "tp1" the r consecutive ranks of one outer rank, which replicate key heads.
     """
     ids = np.arange(int(np.prod(shape))).reshape(shape)
     num_dp, num_stages, num_tp = shape
@@ -67,6 +72,9 @@ def grid_groups(shape: tuple[int, int, int], tied: Sequence[Sequence[int]] = ())
     ]
     for k, stages in enumerate(tied):
         sets.append(GroupSet("tied", f"tied{k}", pipelines[:, :, list(stages)].reshape(-1, len(stages))))
+    for k, degree in enumerate(tp_levels):
+        by_level = ids.reshape(-1, *tp_levels)
+        sets.append(GroupSet("tp", f"tp{k}", np.moveaxis(by_level, k + 1, -1).reshape(-1, degree)))
     return tuple(sets)
 
 

@@ -43,8 +43,9 @@ _ADDITIVE = _names("add sub cat stack")
 # Linear in the first input; further inputs, if any, must be WHOLE.
 _FIRST = _names(
     """
-    view _unsafe_view reshape _reshape_alias t transpose permute expand squeeze unsqueeze slice select split
-    split_with_sizes unbind chunk detach alias clone _to_copy neg sum mean cumsum tril triu flip repeat div
+    view _unsafe_view reshape _reshape_alias view_as_complex view_as_real t transpose permute expand squeeze unsqueeze
+    slice select split split_with_sizes unbind chunk detach alias clone _to_copy neg sum mean cumsum tril triu flip
+    repeat div
     slice_backward select_backward constant_pad_nd gather index index_select scatter_add unfold_backward
     embedding_dense_backward _embedding_bag_backward _embedding_bag_dense_backward gelu_backward silu_backward
     threshold_backward tanh_backward sigmoid_backward leaky_relu_backward elu_backward hardtanh_backward

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 
 from rostam_py.errors import TracingError
-from rostam_py.graph import Affine, Op, Split, Tensor
+from rostam_py.graph import Affine, Op, Part, Split, Tensor
 from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.tracing.batches import BatchDependentError
 from rostam_py.tracing.custom import find_op
 from rostam_py.tracing.op_properties import op_name
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
-from rostam_py.tracing.splits import RawSplit, SplitCall, find_splits
+from rostam_py.tracing.splits import RawPart, RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot
 from rostam_py.units import format_size
 
@@ -176,7 +176,7 @@ class _Pairing:
         splits: list[Split] = []
         for a in found[0]:
             b = others.get((a.kind, a.input_dims, a.output_dims))
-            if b is not None:
+            if b is not None and _num_parts(a) == _num_parts(b):
                 splits.append(self._split(a, b))
         return tuple(splits)
 
@@ -189,7 +189,21 @@ class _Pairing:
             size=size,
             comm_kind=a.comm_kind,
             comm_bytes=self._affine(a.comm_bytes, b.comm_bytes),
+            input_parts=self._parts(a.input_parts, b.input_parts),
+            output_parts=self._parts(a.output_parts, b.output_parts),
         )
+
+    def _parts(self, a: tuple[RawPart | None, ...], b: tuple[RawPart | None, ...]) -> tuple[Part | None, ...]:
+        return tuple(
+            None
+            if x is None or y is None
+            else Part(self._affine(x.outer, y.outer), self._affine(x.start, y.start), self._affine(x.length, y.length))
+            for x, y in zip(a, b, strict=True)
+        )
+
+
+def _num_parts(split: RawSplit) -> tuple[int, int]:
+    return len(split.input_parts), len(split.output_parts)
 
 
 class _Mismatch(Exception):

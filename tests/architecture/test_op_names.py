@@ -19,8 +19,6 @@ WORDS = {
     "reshape", "transpose", "argmax", "argmin", "detach", "mul", "div", "neg", "topk", "squeeze", "permute",
 }  # fmt: skip
 NAMES = {*RULES, *op_properties._ROLE_OF, *op_properties._FIRST, *op_properties._BILINEAR} - WORDS
-# placement/sharding.py is being rewritten with tensor-parallel splits; it leaves this set with that work.
-PENDING = {"rostam_py/placement/sharding.py"}
 
 
 def op_names(source: str) -> Iterator[str]:
@@ -51,14 +49,9 @@ def library_files() -> list[str]:
 
 
 def test_library_code_asks_for_properties_not_for_names():
-    said = [f"{path}:{one}" for path in library_files() if path not in PENDING
-            for one in op_names((ROOT / path).read_text())]  # fmt: skip
+    said = [f"{path}:{one}" for path in library_files() for one in op_names((ROOT / path).read_text())]
     assert said == []
     assert len(library_files()) > 150
-
-
-def test_what_is_pending_still_names_ops():
-    assert [path for path in PENDING if not list(op_names((ROOT / path).read_text()))] == []
 
 
 @pytest.mark.parametrize(

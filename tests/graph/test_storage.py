@@ -121,3 +121,27 @@ def test_wrong_files_are_explained(graph: OperatorGraph, tmp_path: Path) -> None
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError, match="damaged"):
         OperatorGraph.load(str(path))
+
+
+def test_parts_of_splits_are_saved_and_files_without_them_load(tmp_path: Path) -> None:
+    class Thirds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product = nn.Linear(8, 24)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a, b, c = self.product(x).chunk(3, -1)
+            return a * b * c
+
+    graph = trace(Thirds(), torch.zeros(2, 8), name="thirds")
+    assert any(split.has_parts for op in graph.ops for split in op.splits)
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    assert OperatorGraph.load(str(path)) == graph
+    document = json.loads(path.read_text())
+    del document["split_parts"]
+    path.write_text(json.dumps({**document, "version": 3}))
+    assert not any(split.has_parts for op in OperatorGraph.load(str(path)).ops for split in op.splits)
+    path.write_text(json.dumps({**document, "version": 4, "split_parts": [[10**6, [], []]]}))
+    with pytest.raises(ConfigError, match="split_parts names split 1000000; there are"):
+        OperatorGraph.load(str(path))

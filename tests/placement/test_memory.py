@@ -129,7 +129,8 @@ def test_frozen_weights_take_memory_but_no_gradient_and_no_state(placed, route):
 def test_frozen_weights_split_over_tp_and_stages_as_trained_ones(placed):
     graph = adapted()
     half = placed(graph, Strategy(tp=2, precision="fp32"), 8).stages[0].memory
-    assert half.parameters == 4 * (FROZEN + TRAINED) * 4 // 2
+    # column, row, column, row: of an adapter the matrix on the frozen one's whole side (8 x 1,024) stays whole
+    assert half.parameters == 4 * (FROZEN // 2 + TRAINED // 4 + TRAINED // 2) * 4
     stages = placed(graph, Strategy(pp=2, precision="fp32"), 8).stages
     assert sum(s.memory.parameters for s in stages) == 4 * (FROZEN + TRAINED) * 4
     for stage in stages:

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from rostam_py.graph import PARTIAL, WHOLE
+from rostam_py.graph import PARTIAL, WHOLE, passes_partial
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.sharding import is_divisible, local_extent, propagate
+from rostam_py.placement.sharding.layouts import Shard
 from rostam_py.tracing import trace
 
 SMALL = {"transformer_350m": 2, "gpt_125m": 2, "resnet50": None, "dlrm": None, "cosmoflow": None}
@@ -21,24 +22,30 @@ def graph(request):
 
 def assert_sound(graph, sharding):
     """Check that every op finds its inputs as its split wants them, and leaves its outputs so."""
-    for op in graph.ops:
-        split = sharding.op_splits[op.id]
-        held = []
-        for t, is_whole in zip(op.inputs, sharding.uses_whole[op.id], strict=True):
-            comm = sharding.comms.get(t)
-            assert not is_whole or comm is not None or sharding.states[t] is WHOLE
-            reads_whole = is_whole or (comm is not None and comm.kind == "all_reduce" and split is not None)
-            held.append(WHOLE if reads_whole else sharding.states[t])
-        outputs = [sharding.states[t] for t in op.outputs]
-        if split is None and PARTIAL in held:
-            if all(o == PARTIAL for o in outputs):
+    for level in sharding.levels:
+        for op in graph.ops:
+            chosen = level.axes[op.id]
+            held = []
+            for t, is_whole in zip(op.inputs, level.uses_whole[op.id], strict=True):
+                comm = level.comms.get(t)
+                assert not is_whole or comm is not None or level.states[t] is WHOLE
+                held.append(WHOLE if is_whole or (comm == "all_reduce" and chosen) else level.states[t])
+            outputs = [level.states[t] for t in op.outputs]
+            if chosen is None and PARTIAL in outputs:
+                assert set(outputs) == {PARTIAL}
+                assert set(held) <= {PARTIAL, WHOLE}
+                assert passes_partial(op, frozenset(i for i, h in enumerate(held) if h == PARTIAL)) or passes_partial(
+                    op, frozenset(range(len(held)))
+                )
                 continue
-            held = [WHOLE if t in sharding.comms else h for t, h in zip(op.inputs, held, strict=True)]
-        wanted = split.input_dims if split is not None else (WHOLE,) * len(held)
-        for t, have, want in zip(op.inputs, held, wanted, strict=True):
-            is_slice = have is WHOLE and want is not WHOLE and want >= 0
-            assert have == want or is_slice, (op.name, op.op_type, t, have, want)
-        assert outputs == list(split.output_dims if split is not None else (WHOLE,) * len(outputs)), op.name
+            if chosen is None:
+                held = [WHOLE if t in level.comms else h for t, h in zip(op.inputs, held, strict=True)]
+            wanted = (WHOLE,) * len(held) if chosen is None else chosen[0].wanted(chosen[1])
+            for t, have, want in zip(op.inputs, held, wanted, strict=True):
+                is_slice = have is WHOLE and isinstance(want, Shard)
+                assert have == want or is_slice, (op.name, op.op_type, t, have, want)
+            made = (WHOLE,) * len(outputs) if chosen is None else chosen[0].made(chosen[1])
+            assert outputs == list(made), op.name
 
 
 @pytest.mark.parametrize("degree", [2, 4])
@@ -49,18 +56,21 @@ def test_every_op_finds_its_inputs_as_its_split_wants_them(graph, degree):
 
 def test_every_final_gradient_is_spread_like_its_parameter(graph):
     sharding = propagate(graph, 2, 4)
-    states = {t.name: sharding.states[t.id] for t in graph.parameters}
+    (level,) = sharding.levels
+    states = {t.name: level.states[t.id] for t in graph.parameters}
     for t in graph.tensors:
         if t.kind == "gradient":
-            state, comm = sharding.states[t.id], sharding.comms.get(t.id)
-            # a whole gradient of a split parameter is sliced for free
-            assert state == states[t.name] or state is WHOLE or comm is not None, t.name
+            state, comm = level.states[t.id], level.comms.get(t.id)
+            # a whole gradient of a split parameter is sliced for free; summands of a whole one are summed at the end
+            is_summed = state == PARTIAL and states[t.name] is WHOLE and t.name in sharding.summed
+            assert state == states[t.name] or state is WHOLE or comm is not None or is_summed, t.name
 
 
 def test_degree_one_shares_nothing(graph):
     sharding = propagate(graph, 1, 4)
     assert not sharding.comms
-    assert not any(sharding.op_splits)
+    assert not sharding.levels
+    assert {sharding.op_fraction(op) for op in graph.ops} == {1.0}
 
 
 def traced(module, *shape):
@@ -71,7 +81,7 @@ def traced(module, *shape):
 def kinds(sharding):
     """Return how many collectives of each kind run."""
     found = {}
-    for comm in sharding.comms.values():
+    for comm in (c for comms in sharding.comms.values() for c in comms):
         found[comm.kind] = found.get(comm.kind, 0) + 1
     return found
 
@@ -80,8 +90,11 @@ def test_two_linear_layers_need_one_all_reduce_forward_and_none_for_the_models_i
     graph = traced(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)), 8, 64)
     sharding = propagate(graph, 4, 8)
     assert kinds(sharding) == {"all_reduce": 1}
-    states = {t.name.split(".")[-2:][0] + "." + t.name.split(".")[-1]: sharding.states[t.id] for t in graph.parameters}
-    assert states == {"0.weight": 0, "0.bias": 0, "2.weight": 1, "2.bias": WHOLE}
+    states = {".".join(t.name.split(".")[-2:]): sharding.levels[0].states[t.id] for t in graph.parameters}
+    assert states == {
+        "0.weight": Shard(0, 1, (256,)), "0.bias": Shard(0, 1, (256,)), "2.weight": Shard(1, 1, (256,)),
+        "2.bias": WHOLE,
+    }  # fmt: skip
 
 
 def test_axis_that_does_not_divide_stays_whole():
@@ -111,9 +124,8 @@ def test_partial_sum_is_reduced_before_it_is_added_to_a_whole_tensor():
     graph = traced(Residual(), 8, 64)
     sharding = propagate(graph, 4, 8)
     assert_sound(graph, sharding)
-    (comm,) = sharding.comms.values()
-    producer = graph.ops[graph.tensors[comm.tensor].producer]
-    assert (comm.kind, producer.op_type) == ("all_reduce", "aten.mm.default")
+    ((tensor, (comm,)),) = sharding.comms.items()
+    assert (comm.kind, graph.ops[graph.tensors[tensor].producer].role) == ("all_reduce", "product")
 
 
 class Branches(nn.Module):

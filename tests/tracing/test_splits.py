@@ -1,12 +1,13 @@
 """Every split rule against the real op: run the members' parts with torch, join them, compare."""
 
+import itertools
 import json
 from typing import Any
 
 import pytest
 import torch
 
-from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split
+from rostam_py.graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split
 
 BATCH, DEGREE = 4, 2
 FAMILIES = ("gpt", "transformer", "resnet", "cosmoflow", "dlrm")
@@ -70,23 +71,59 @@ def _random_inputs(graph: OperatorGraph, op: Op) -> list[torch.Tensor]:
     return [made[value] for value in op.inputs]
 
 
-def _part(tensor: torch.Tensor, dim: int | None, rank: int) -> torch.Tensor:
-    return tensor if dim is WHOLE else tensor.chunk(DEGREE, dim)[rank].contiguous()
+def _owned(split: Split, side: str, place: int, extent: int, rank: int) -> torch.Tensor:
+    """Return which entries of a split dimension a member holds: an even part of every stretch of the axis.
+
+    An axis that nothing cuts is one stretch; cuts end where parts begin and end. A dimension is ``outer`` x part of the
+    axis x the rest.
+    """
+    size = int(split.size.at(BATCH))
+    edges = {0, size}
+    for part in (*split.input_parts, *split.output_parts):
+        if part is not None and part.length != Affine():
+            edges |= {int(part.start.at(BATCH)), int((part.start + part.length).at(BATCH))}
+    held = torch.zeros(size, dtype=torch.bool)
+    for begin, end in itertools.pairwise(sorted(edges)):
+        share = (end - begin) // DEGREE
+        held[begin + rank * share : begin + (rank + 1) * share] = True
+    parts = getattr(split, f"{side}_parts")
+    part = parts[place] if parts else None
+    outer, start, length = 1, 0, size
+    if part is not None:
+        outer, start = int(part.outer.at(BATCH)), int(part.start.at(BATCH))
+        length = int(part.length.at(BATCH)) or size
+    inner = extent // (outer * length)
+    return held[start : start + length].repeat_interleave(inner).repeat(outer).nonzero().flatten()
+
+
+def _part(split: Split, side: str, place: int, tensor: torch.Tensor, rank: int) -> torch.Tensor:
+    dim = getattr(split, f"{side}_dims")[place]
+    if dim is WHOLE or dim == PARTIAL:
+        return tensor
+    return tensor.index_select(dim, _owned(split, side, place, tensor.shape[dim], rank))
 
 
 def _member(
     op: Op, split: Split, inputs: list[torch.Tensor], whole: list[torch.Tensor], rank: int
 ) -> list[torch.Tensor]:
-    parts = [_part(t, d, rank) for t, d in zip(inputs, split.input_dims, strict=True)]
+    parts = [_part(split, "input", k, t, rank) for k, t in enumerate(inputs)]
+    shapes = [list(_part(split, "output", k, t, rank).shape) for k, t in enumerate(whole)]
     if _name(op) in VIEWS:
-        shape = list(whole[0].shape)
-        if split.output_dims[0] is not WHOLE:
-            shape[split.output_dims[0]] //= DEGREE
         if _name(op) == "expand":
-            return [parts[0].expand(shape)]
+            return [parts[0].expand(shapes[0])]
         if _name(op) == "slice_backward":
-            return [torch.ops.aten.slice_backward(parts[0], shape, *op.arguments["args"][2:])]
-        return [parts[0].reshape(shape)]
+            dim, start = op.arguments["args"][2:4]
+            if split.output_dims[0] == dim:
+                start = int((_owned(split, "output", 0, whole[0].shape[dim], rank) < start).sum())
+            result = torch.zeros(shapes[0], dtype=parts[0].dtype)
+            result.narrow(dim, start, parts[0].shape[dim]).copy_(parts[0])
+            return [result]
+        return [parts[0].reshape(shapes[0])]
+    if split.has_parts and _name(op) in ("slice", "split", "split_with_sizes"):
+        dim, mine = split.input_dims[0], _owned(split, "input", 0, inputs[0].shape[split.input_dims[0]], rank)
+        starts = [0 if p is None else int(p.start.at(BATCH)) for p in split.output_parts]
+        return [parts[0].narrow(dim, int((mine < start).sum()), shape[dim])
+                for start, shape in zip(starts, shapes, strict=True)]  # fmt: skip
     has_bias = _name(op) in ("addmm", "convolution") and PARTIAL in split.output_dims
     if has_bias and rank > 0:  # the bias of a row split is added by one member only
         bias = 0 if _name(op) == "addmm" else 2
@@ -98,23 +135,27 @@ def _member(
 def _assert_legal(op: Op, split: Split, inputs: list[torch.Tensor]) -> None:
     whole = _call(op, inputs)
     members = [_member(op, split, inputs, whole, rank) for rank in range(DEGREE)]
+    message = f"{op.op_type} {split}"
     for place, (dim, expected) in enumerate(zip(split.output_dims, whole, strict=True)):
         outputs = [member[place] for member in members]
         if dim == PARTIAL:
             joined = sum(outputs[1:], outputs[0]) / (DEGREE if _name(op) in MEANS else 1)
             if _name(op) == "nll_loss_forward" and place == 1:
                 joined = joined * DEGREE  # the total weight is a plain sum
-        elif dim is WHOLE:
-            joined = outputs[0]
-        else:
-            joined = torch.cat(outputs, dim)
-            if _name(op) == "mse_loss_backward":
-                joined = joined / DEGREE  # the mean stays that of all samples
-        torch.testing.assert_close(joined, expected, rtol=1e-6, atol=1e-6, msg=f"{op.op_type} {split}")
+            torch.testing.assert_close(joined, expected, rtol=1e-6, atol=1e-6, msg=message)
+            continue
+        for rank, output in enumerate(outputs):
+            mine = _part(split, "output", place, expected, rank)
+            if _name(op) == "mse_loss_backward" and dim is not WHOLE:
+                mine = mine * DEGREE  # the mean stays that of all samples
+            torch.testing.assert_close(output, mine, rtol=1e-6, atol=1e-6, msg=message)
 
 
 def _is_checkable(op: Op, split: Split) -> bool:
     name = _name(op)
+    for part in (*split.input_parts, *split.output_parts):
+        if part is not None and (part.start.at(BATCH) % DEGREE or part.length.at(BATCH) % DEGREE):
+            return False
     if name.startswith(ADAPTED) or split.comm_kind or split.size.at(BATCH) % DEGREE:
         return False
     if name == "nll_loss_forward" and split.kind == "column":

@@ -27,6 +27,7 @@ from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import propagate
 from rostam_py.plan.data import Batches
+from rostam_py.plan.groups import grid_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
@@ -67,7 +68,8 @@ class MegatronPlacer(Placer):
         stages = job.build_stages()
         batches = Batches(global_batch, micro_batch, num_microbatches)
         return Plan.on_grid(
-            graph.name, machine, strategy, batches, stages, accelerators, tied=job.tied,
+            graph.name, machine, strategy, batches, stages, accelerators,
+            groups=grid_groups(accelerators.shape, job.tied, job.sharding.inner_degrees),
             algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
@@ -103,8 +105,7 @@ class _Job:
         )
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
         self.local_parameters = {
-            t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(graph, t.id, micro_batch) - 1e-6)
-            for t in graph.parameters
+            t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(t.id) - 1e-6) for t in graph.parameters
         }
 
     def build_stages(self) -> tuple[Stage, ...]:
@@ -134,8 +135,7 @@ class _Job:
         barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         barriers |= set(self.sharding.comms)
         for op in self.graph.ops:
-            split = self.sharding.op_splits[op.id]
-            if (split is not None and split.comm_kind) or op.id in self.assignment.skipped:
+            if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
                 barriers.update(op.outputs)
             if self.strategy.recompute == "selective" and op.id in replayed:
                 barriers.update(op.outputs)
@@ -190,7 +190,8 @@ class _Job:
             group = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""
             leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if group else (t.id,)
             if leaves:
-                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, group))
+                summed = self.sharding.summed.get(t.name, "")
+                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, group, summed))
         return found
 
     def _memory(self, in_flight: list[int]) -> list[MemoryBytes]:

@@ -11,18 +11,22 @@ from dataclasses import dataclass, field
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.placement.sharding import Sharding, inner_all_reduce_bytes
+from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.tasks import KernelTime, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A parameter's gradient on one stage: the tensors it is summed from and its local bytes."""
+    """A parameter's gradient on one stage: the tensors it is summed from and its local bytes.
+
+    summed_group: tp groups whose members hold summands of it. tied_group: stages that hold the parameter too.
+    """
 
     name: str
     leaves: tuple[int, ...]
     num_bytes: int
     tied_group: str = ""
+    summed_group: str = ""
 
 
 @dataclass(slots=True)
@@ -75,7 +79,7 @@ class TemplateWriter:
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
         task = self._append(Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes))
-        if group == "tp" and not self.context.is_tp_asynchronous:
+        if group in self.context.sharding.groups and not self.context.is_tp_asynchronous:
             self._segment_deps.add(task)
             self._awaited.add(task)
         return task
@@ -95,22 +99,22 @@ class TemplateWriter:
             self.model_flops += 0.0 if is_replay else kernel.model_flops
             self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
         for index in kernel.ops:
-            inner = inner_all_reduce_bytes(sharding.op_splits[index], self.context.builder.batch)
-            if inner:
+            for comm, size in sharding.inner_comms(index):
                 op = graph.ops[index]
-                name = f"all_reduce {op.module or op.name} {self.phase} (inside the op)"
-                task = self.collective(name, "tp", "all_reduce", inner, self._deps_on(kernel.outputs))
+                name = f"{comm.kind} {op.module or op.name} {self.phase} (inside the op)"
+                deps = self._deps_on(kernel.outputs)
+                task = self.collective(name, comm.group, comm.kind, math.ceil(size), deps)
                 self._provider.update(dict.fromkeys(kernel.outputs, task))
         for t in kernel.outputs:
             if t in sharding.comms:
                 self._make_whole(t)
 
     def _make_whole(self, tensor: int) -> None:
-        comm = self.context.sharding.comms[tensor]
         size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
-        deps = self._deps_on([tensor])
-        name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
-        self._provider[tensor] = self.collective(name, "tp", comm.kind, size, deps)
+        for comm in self.context.sharding.comms[tensor]:
+            deps = self._deps_on([tensor])
+            name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
+            self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
 
     def _await(self, tensors: tuple[int, ...]) -> None:
         """Open a new segment if a message is needed that no segment waits for yet."""
@@ -172,11 +176,12 @@ def write_backward_last(
 ) -> TemplateWriter:
     """Return the last micro-batch's backward: buckets, tied gradients and the optimizer at its end.
 
-    As in Megatron, tied gradients are summed over the replicas (their bucket) first, then over the
-    stages that hold them; the optimizer waits for all of it.
+    As in Megatron, gradients of which a tp group's members, or several stages, hold summands are summed over the
+    replicas (their bucket) first, then over the members, then over the stages; the optimizer waits for all of it.
     """
     writer = _write(context, stage, "backward", gradients)
-    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.group != "tp"}
+    tp = context.sharding.groups
+    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.group not in tp}
     finals |= {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and not _is_awaited(writer, t)}
     kernels = () if optimizer is None else (optimizer,)
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
@@ -263,6 +268,7 @@ class _Buckets:
                 self.by_leaf.setdefault(leaf, []).append(g)
         self.open: list[Gradient] = []
         self.open_bytes = self.count = 0
+        self.summed: dict[str, list[Gradient]] = {}
         self.tied: dict[str, list[Gradient]] = {}
         self.reduced_by: dict[str, int] = {}
 
@@ -276,6 +282,8 @@ class _Buckets:
                     self._ready(gradient)
 
     def _ready(self, gradient: Gradient) -> None:
+        if gradient.summed_group:
+            self.summed.setdefault(gradient.summed_group, []).append(gradient)
         if gradient.tied_group:
             self.tied.setdefault(gradient.tied_group, []).append(gradient)
         if not self.context.bucket_bytes:
@@ -295,15 +303,21 @@ class _Buckets:
         self.open, self.open_bytes, self.count = [], 0, self.count + 1
 
     def flush(self) -> None:
-        """Start what is left: the last bucket, then the all-reduce of tied gradients."""
+        """Start what is left: the last bucket, then what tp groups hold summands of, then tied gradients."""
         if self.open:
             self._start()
-        for group, gradients in sorted(self.tied.items()):
-            leaves = tuple(t for g in gradients for t in g.leaves)
-            size = sum(g.num_bytes for g in gradients)
-            deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
-            waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
-            self.writer.collective(f"tied_gradients.{group}", group, "all_reduce", size, waits)
+        for name, groups in (("summed", self.summed), ("tied", self.tied)):
+            for group, gradients in sorted(groups.items()):
+                self._reduce(f"{name}_gradients.{group}", group, gradients)
+
+    def _reduce(self, name: str, group: str, gradients: list[Gradient]) -> None:
+        """Start the all-reduce of gradients behind what has reduced them so far."""
+        leaves = tuple(t for g in gradients for t in g.leaves)
+        size = sum(g.num_bytes for g in gradients)
+        deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
+        waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
+        task = self.writer.collective(name, group, "all_reduce", size, waits)
+        self.reduced_by.update({g.name: task for g in gradients})
 
 
 def _latest(writer: TemplateWriter, deps: tuple[int, ...]) -> tuple[int, ...]:

@@ -203,7 +203,7 @@ class _Partitioner:
         else:
             counts = {wanted} | {p for p in from_inputs if p > wanted}
         shares = []
-        for split in op.splits:
+        for split in _plain_splits(op):
             legal = {
                 self._legal_parts(split, count, exact=fixed is not None or op.is_elementwise or count != wanted)
                 for count in counts
@@ -316,7 +316,7 @@ class _Partitioner:
         read_whole = {
             self.roots[t] for t, d in zip(first.inputs, chosen.split.input_dims, strict=True) if d is WHOLE
         } if chosen.split is not None else set()  # fmt: skip
-        for split in op.splits:
+        for split in _plain_splits(op):
             if not is_divisible(split.size.at(self.batch), layout.parts):
                 continue
             total, is_legal = 0.0, True
@@ -385,6 +385,11 @@ class _Partitioner:
         return 0.0 if made.dim == layout.dim else size
 
 
+def _plain_splits(op: Op) -> list[Split]:
+    """Return the splits after which parts are slices, which is all that a Layout can say."""
+    return [split for split in op.splits if not split.has_parts]
+
+
 def _relation(held: Layout, want: int | None, parts: int) -> str:
     """Return how ``parts`` sub-ops that want ``want`` (WHOLE or a dimension) read a tensor that lies as ``held``."""
     if held.dim is WHOLE and held.parts == parts:
@@ -400,7 +405,7 @@ def _output_dim(share: Share, place: int) -> int | None:
 
 def _mapped(op: Op, output: int, dim: int, parts: int, batch: float) -> int | None:
     """Return the dimension of a view that ``dim`` of its source becomes, None if none is split alike."""
-    for split in op.splits:
+    for split in _plain_splits(op):
         if split.input_dims[0] == dim and is_divisible(split.size.at(batch), parts):
             target = split.output_dims[output]
             if target is not None and target >= 0:

@@ -4,7 +4,7 @@ A rule sees shapes only. The pairing of two traces turns its sizes into Affine o
 axis whose size depends on the batch "sample".
 """
 
-from rostam_py.tracing.splits.call import RawSplit, SplitCall
+from rostam_py.tracing.splits.call import RawPart, RawSplit, SplitCall
 from rostam_py.tracing.splits.table import find_splits
 
-__all__ = ["RawSplit", "SplitCall", "find_splits"]
+__all__ = ["RawPart", "RawSplit", "SplitCall", "find_splits"]

@@ -1,4 +1,8 @@
-"""Splits of fused attention, forward and backward: samples and heads are independent."""
+"""Splits of fused attention, forward and backward: samples and heads are independent.
+
+With fewer key than query heads (grouped queries) the query heads split alone too, every member with all keys
+and values: what it adds to their gradients is a summand.
+"""
 
 from rostam_py.graph import PARTIAL, WHOLE
 from rostam_py.tracing.splits.call import RawSplit, Shape, SplitCall
@@ -16,7 +20,21 @@ def attention(call: SplitCall) -> list[RawSplit]:
         inputs[3] = _mask_dim(call, 3, dim, rank, size)
         if size > 1 and _ILLEGAL not in inputs.values():
             splits.append(RawSplit(_kind(dim, rank), call.dims(inputs), call.results({0: dim, 1: dim}), size))
+    heads, dim = _query_heads(call, 0, 1), rank + _HEADS
+    if heads:
+        queries = {0: dim, 3: _mask_dim(call, 3, dim, rank, heads)}
+        if _ILLEGAL not in queries.values():
+            splits.append(RawSplit("head", call.dims(queries), call.results({0: dim, 1: dim}), heads))
     return splits
+
+
+def _query_heads(call: SplitCall, query: int, key: int) -> int:
+    """Return the number of query heads if there are fewer key heads, else 0."""
+    shapes = [call.inputs[place] for place in (query, key)]
+    if len(shapes[0]) < -_HEADS:
+        return 0
+    queries, keys = (shape[_HEADS] for shape in shapes)
+    return queries if keys < queries else 0
 
 
 def attention_backward(call: SplitCall) -> list[RawSplit]:
@@ -33,6 +51,13 @@ def attention_backward(call: SplitCall) -> list[RawSplit]:
         if len(call.outputs) == 4:  # a mask that all members read has a gradient that is summed
             outputs[3] = PARTIAL if inputs[4] is WHOLE else inputs[4]
         splits.append(RawSplit(_kind(dim, rank), call.dims(inputs), call.results(outputs), size))
+    heads, dim = _query_heads(call, 1, 2), rank + _HEADS
+    if heads:
+        mask = _mask_dim(call, 4, dim, rank, heads)
+        gradients: dict[int, int | None] = {0: dim, 1: PARTIAL, 2: PARTIAL, 3: PARTIAL if mask is WHOLE else mask}
+        queries = {0: dim, 1: dim, 4: mask, 5: dim, 6: dim}
+        if mask != _ILLEGAL:
+            splits.append(RawSplit("head", call.dims(queries), call.results(gradients), heads))
     return splits
 
 

@@ -56,6 +56,15 @@ class SplitCall:
 
 
 @dataclass(frozen=True, slots=True)
+class RawPart:
+    """A Part at one batch size; see ``graph.Part``."""
+
+    outer: int = 1
+    start: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RawSplit:
     """A Split at one batch size; see ``graph.Split``."""
 
@@ -65,6 +74,8 @@ class RawSplit:
     size: int
     comm_kind: str = ""
     comm_bytes: int = 0
+    input_parts: tuple[RawPart | None, ...] = ()
+    output_parts: tuple[RawPart | None, ...] = ()
 
 
 Rule = Callable[[SplitCall], list[RawSplit]]

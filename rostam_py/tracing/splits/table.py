@@ -29,6 +29,7 @@ RULES: dict[str, Rule] = {
     "select_backward": views.select_backward, "slice_backward": views.slice_backward,
     **_each("index _unsafe_index", views.index), **_each("index_put _unsafe_index_put", views.index_put),
     "index_add": views.index_add,
+    **_each("view_as_complex view_as_real _conj resolve_conj", views.complex_pairs), "repeat": views.repeat,
     "cat": views.cat, "stack": views.stack,
     **_each("constant_pad_nd tril triu", views.same_shape_dims),
     "scaled_dot_product_attention": attention.attention,

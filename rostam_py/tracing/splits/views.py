@@ -1,22 +1,36 @@
 """Splits of ops that only rearrange: which dim of the input is which dim of the output.
 
-A merged dim splits along its outermost factor only: members hold contiguous parts.
+A merged dim splits along each of its factors; along an inner one members hold a part of every stretch (graph.Part).
 """
 
+import itertools
+import operator
 from math import gcd
 
 from rostam_py.graph import WHOLE
-from rostam_py.tracing.splits.call import RawSplit, Rule, Shape, SplitCall
+from rostam_py.tracing.splits.call import RawPart, RawSplit, Rule, Shape, SplitCall
 
 
 def view(call: SplitCall) -> list[RawSplit]:
-    """view and reshape: dims fall into groups of equal product; a group splits along its outermost dim."""
+    """view and reshape: dims fall into groups of equal product, a group into factors common to both sides.
+
+    Each factor is an axis. A group without common factors, (6, 2) to (4, 3), splits along its outermost dim only.
+    """
     shape, output = call.inputs[0], call.outputs[0]
-    return [RawSplit("feature", (i,), (o,), size) for i, o, size in _outermost(shape, output)]
+    splits = []
+    for ins, outs in _groups(shape, output):
+        for i, o, size, outer_in, outer_out in _factors(shape, output, ins, outs):
+            part_in, part_out = _outer(outer_in), _outer(outer_out)
+            splits.append(RawSplit("feature", (i,), (o,), size, input_parts=part_in, output_parts=part_out))
+    return splits
 
 
-def _outermost(shape: Shape, output: Shape) -> list[tuple[int, int, int]]:
-    """Return (input dim, output dim, size) of every group's outermost dims."""
+def _outer(count: int) -> tuple[RawPart | None, ...]:
+    return (RawPart(outer=count),) if count > 1 else ()
+
+
+def _groups(shape: Shape, output: Shape) -> list[tuple[list[int], list[int]]]:
+    """Return (input dims, output dims) of every group, dims of extent 1 left out."""
     if 0 in shape or 0 in output:
         return []
     ins = [d for d, n in enumerate(shape) if n > 1]
@@ -24,9 +38,8 @@ def _outermost(shape: Shape, output: Shape) -> list[tuple[int, int, int]]:
     groups = []
     i = o = 0
     while i < len(ins) and o < len(outs):
-        first = (ins[i], outs[o])
+        first = (i, o)
         a, b = shape[ins[i]], output[outs[o]]
-        size = gcd(a, b)
         while a != b:
             if a < b:
                 i += 1
@@ -34,9 +47,31 @@ def _outermost(shape: Shape, output: Shape) -> list[tuple[int, int, int]]:
             else:
                 o += 1
                 b *= output[outs[o]]
-        groups.append((*first, size))
+        groups.append((ins[first[0] : i + 1], outs[first[1] : o + 1]))
         i, o = i + 1, o + 1
-    return [(i, o, size) for i, o, size in groups if size > 1]
+    return groups
+
+
+def _factors(shape: Shape, output: Shape, ins: list[int], outs: list[int]) -> list[tuple[int, int, int, int, int]]:
+    """Return (input dim, output dim, extent, factors of the input dim outside, of the output dim) of every factor."""
+    ends_in, ends_out = _ends(shape, ins), _ends(output, outs)
+    ends = sorted({*ends_in, *ends_out})
+    if any(b % a for a, b in itertools.pairwise(ends)):
+        size = gcd(shape[ins[0]], output[outs[0]])
+        return [(ins[0], outs[0], size, 1, 1)] if size > 1 else []
+    factors = []
+    for before, end in itertools.pairwise([1, *ends]):
+        i = sum(e <= before for e in ends_in)
+        o = sum(e <= before for e in ends_out)
+        outer_in = before // ([1, *ends_in][i])
+        outer_out = before // ([1, *ends_out][o])
+        factors.append((ins[i], outs[o], end // before, outer_in, outer_out))
+    return factors
+
+
+def _ends(shape: Shape, dims: list[int]) -> list[int]:
+    """Return the products of the first, the first two, ... of the dims."""
+    return list(itertools.accumulate((shape[d] for d in dims), operator.mul))
 
 
 def permute(call: SplitCall) -> list[RawSplit]:
@@ -66,19 +101,39 @@ def expand(call: SplitCall) -> list[RawSplit]:
 
 
 def along_others(position: int) -> Rule:
-    """Return a rule for ops that cut or pad the dim at argument ``position`` and keep its place (slice, split)."""
+    """Return a rule for ops that cut the dim at argument ``position`` and keep its place (slice, split)."""
 
     def rule(call: SplitCall) -> list[RawSplit]:
         shape = call.inputs[0]
         cut = call.argument(position, call.kwargs.get("dim", 0)) % max(len(shape), 1)
         is_full = all(o == shape for o in call.outputs)
-        return [
+        splits = [
             RawSplit("feature", (dim,), (dim,) * len(call.outputs), size)
             for dim, size in enumerate(shape)
             if size > 1 and (dim != cut or is_full)
         ]
+        starts = _cut_starts(call, cut)
+        if shape and not is_full and starts is not None:
+            parts = tuple(RawPart(1, a, o[cut]) for a, o in zip(starts, call.outputs, strict=True))
+            splits.append(RawSplit("feature", (cut,), (cut,) * len(parts), shape[cut], output_parts=parts))
+        return splits
 
     return rule
+
+
+def _cut_starts(call: SplitCall, cut: int) -> list[int] | None:
+    """Return where in the cut dim each output begins, None where one is not a stretch of it."""
+    extent = call.inputs[0][cut]
+    if call.name == "slice":
+        start = call.argument(2, 0) or 0
+        if call.argument(4, 1) != 1 or 0 in call.outputs[0]:
+            return None
+        return [min(max(start + extent if start < 0 else start, 0), extent)]
+    sizes = call.argument(1)
+    if isinstance(sizes, int):
+        size = -(-extent // sizes) if call.name == "chunk" else sizes
+        return [place * size for place in call.positions]
+    return [sum(sizes[:place]) for place in call.positions]
 
 
 def removes(position: int) -> Rule:
@@ -108,21 +163,33 @@ def select_backward(call: SplitCall) -> list[RawSplit]:
 
 
 def slice_backward(call: SplitCall) -> list[RawSplit]:
-    """slice_backward(grad, sizes, dim, ...): every other dim."""
-    output = call.outputs[0]
+    """slice_backward(grad, sizes, dim, start, end, step): every other dim, and the cut one in its stretch."""
+    grad, output = call.inputs[0], call.outputs[0]
     cut = call.args[2] % len(output)
-    return [RawSplit("feature", (d,), (d,), n) for d, n in enumerate(output) if n > 1 and d != cut]
+    splits = [RawSplit("feature", (d,), (d,), n) for d, n in enumerate(output) if n > 1 and d != cut]
+    start, extent = call.argument(3, 0) or 0, output[cut]
+    if call.argument(5, 1) == 1 and 0 not in grad and extent > 1:
+        begin = min(max(start + extent if start < 0 else start, 0), extent)
+        part = RawPart(1, begin, grad[cut])
+        splits.append(RawSplit("feature", (cut,), (cut,), extent, input_parts=(part,)))
+    return splits
 
 
 def cat(call: SplitCall) -> list[RawSplit]:
-    """cat: every dim but the concatenated one."""
+    """cat: every dim but the concatenated one, and that one with a part of every piece."""
     output = call.outputs[0]
     joined = call.argument(1, 0) % max(len(output), 1)
-    return [
+    splits = [
         RawSplit("feature", tuple(d if len(s) == len(output) else WHOLE for s in call.inputs), (d,), n)
         for d, n in enumerate(output)
         if n > 1 and d != joined
     ]
+    if len(call.inputs) > 1 and all(len(s) == len(output) and 0 not in s for s in call.inputs):
+        lengths = [s[joined] for s in call.inputs]
+        parts = tuple(RawPart(1, sum(lengths[:k]), n) for k, n in enumerate(lengths))
+        dims = (joined,) * len(lengths)
+        splits.append(RawSplit("feature", dims, (joined,), output[joined], input_parts=parts))
+    return splits
 
 
 def stack(call: SplitCall) -> list[RawSplit]:
@@ -179,3 +246,17 @@ def index_add(call: SplitCall) -> list[RawSplit]:
     """index_add(x, dim, rows, values): every other dim."""
     x, dim = call.inputs[0], call.args[1] % len(call.inputs[0])
     return [RawSplit("feature", (d, WHOLE, d), (d,), n) for d, n in enumerate(x) if d != dim and n > 1]
+
+
+def complex_pairs(call: SplitCall) -> list[RawSplit]:
+    """view_as_complex, view_as_real and conjugates: every dim but that of the pairs of real numbers."""
+    shape, output = call.inputs[0], call.outputs[0]
+    kept = min(len(shape), len(output))
+    return [RawSplit("feature", (d,), (d,), n) for d, n in enumerate(shape[:kept]) if n > 1 and output[d] == n]
+
+
+def repeat(call: SplitCall) -> list[RawSplit]:
+    """repeat(x, repeats): the dims that are repeated once."""
+    shape, output = call.inputs[0], call.outputs[0]
+    lead = len(output) - len(shape)
+    return [RawSplit("feature", (d,), (d + lead,), n) for d, n in enumerate(shape) if n > 1 and output[d + lead] == n]

@@ -1,0 +1,182 @@
+"""The graph as one level of a tensor-parallel group sees it: shapes, splits and views of weights at one batch.
+
+A group of t = w x r members may split in two levels: first w ways, then each part r ways (grouped-query attention with
+w key heads). The second level sees the shapes that the first has left it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rostam_py.graph import WHOLE, Op, OperatorGraph
+from rostam_py.placement.sharding.layouts import FREE, Place, Shard, SplitAxis, State, Stretches, resolve
+
+
+@dataclass(slots=True)
+class Level:
+    """What one level of a group does.
+
+    states: per tensor, as its producer leaves it. axes: per op the split it runs with and its axis' stretches, None if
+    every member runs it whole. comms: tensor -> the collective after its producer ("all_reduce", "all_gather").
+    uses_whole: per op, for each input, whether it reads the version after the collective. summed: names of whole
+    parameters whose gradients the members hold summands of.
+    """
+
+    degree: int
+    states: list[State]
+    axes: list[tuple[SplitAxis, Stretches] | None]
+    uses_whole: list[tuple[bool, ...]]
+    comms: dict[int, str] = field(default_factory=dict)
+    summed: set[str] = field(default_factory=set)
+
+    def input_state(self, op: Op, place: int) -> State:
+        """Return how an op finds an input: as its split wants it, else whole, or the summand that it passes on."""
+        chosen = self.axes[op.id]
+        if chosen is None:
+            return WHOLE
+        where = chosen[0].inputs[place]
+        return WHOLE if where is None else where.state(chosen[1], chosen[0].size)
+
+
+class Space:
+    """Splits resolved at a batch behind the levels above, and the views through which ops read weights."""
+
+    def __init__(self, graph: OperatorGraph, degree: int, batch: float, above: Sequence[Level] = ()) -> None:
+        self.graph, self.degree, self.batch, self.above = graph, degree, batch, tuple(above)
+        self._shape_ids: dict[tuple[int, ...], int] = {}
+        self.shapes: list[tuple[int, ...]] = []
+        self.shape_ids: list[int] = []
+        for t in graph.tensors:
+            shape = tuple(round(dim.at(batch)) for dim in t.shape)
+            self.shapes.append(shape)
+            self.shape_ids.append(self._shape_ids.setdefault(shape, len(self._shape_ids)))
+        self._known: dict[tuple[object, ...], tuple[SplitAxis, ...]] = {}
+        self.bytes = [t.num_bytes(batch) * self._share(t.id) for t in graph.tensors]
+        self.origin = self._weight_views()
+
+    def _share(self, tensor: int) -> float:
+        share = 1.0
+        for level in self.above:
+            if isinstance(level.states[tensor], Shard):
+                share /= level.degree
+        return share
+
+    def axes(self, op: Op) -> tuple[SplitAxis, ...]:
+        """Return the op's splits at the batch, as this level sees them."""
+        tensors = (*op.inputs, *op.outputs)
+        above = tuple(level.axes[op.id] for level in self.above)
+        key = (id(op.splits), above, *(self.shape_ids[t] for t in tensors))
+        if key not in self._known:
+            shapes = [self.shapes[t] for t in tensors]
+            found = [resolve(split, shapes, len(op.inputs), self.batch) for split in op.splits]
+            for level, chosen in zip(self.above, above, strict=True):
+                if chosen is not None:
+                    found = [a for axis in found if (a := _within(axis, *chosen, level.degree)) is not None]
+            self._known[key] = tuple(found)
+        return self._known[key]
+
+    def work_share(self, op: Op) -> float:
+        """Return the share of an op's work that the levels above leave."""
+        share = 1.0
+        for level in self.above:
+            share /= 1 if level.axes[op.id] is None else level.degree
+        return share
+
+    # Weights
+
+    def _weight_views(self) -> dict[int, tuple[int, tuple[tuple[Op, int], ...]]]:
+        """Return, for weights and their views, the weight and the ops in between with the output's place."""
+        origin: dict[int, tuple[int, tuple[tuple[Op, int], ...]]] = {t.id: (t.id, ()) for t in self.graph.weights}
+        for op in self.graph.ops:
+            if len(op.inputs) == 1 and op.inputs[0] in origin and follows(op):
+                weight, chain = origin[op.inputs[0]]
+                for place, t in enumerate(op.outputs):
+                    origin[t] = (weight, (*chain, (op, place)))
+        return origin
+
+    def pulled(self, tensor: int, state: State) -> State:
+        """Return the state of a weight that gives its view this one; FREE if none does."""
+        for op, place in reversed(self.origin[tensor][1]):
+            if not isinstance(state, Shard):
+                return state
+            state = next((s for axis in self.axes(op) if (s := _before(axis, place, state, self.degree))), FREE)
+        return state
+
+    def pushed(self, tensor: int, state: State) -> State:
+        """Return the state of a weight's view: whole if no split carries the weight's that far."""
+        for op, place in self.origin[tensor][1]:
+            if not isinstance(state, Shard):
+                return state
+            chosen = self.following(op, state)
+            state = WHOLE if chosen is None else chosen[0].made(chosen[1])[place]  # type: ignore[index]
+        return state
+
+    def following(self, op: Op, state: State) -> tuple[SplitAxis, Stretches] | None:
+        """Return the split with which an op of one input follows it."""
+        for axis in self.axes(op):
+            for stretches in axis.driven([state]):
+                if axis.is_legal(stretches, self.degree) and axis.made(stretches) is not None:
+                    return axis, stretches
+        return None
+
+
+def follows(op: Op) -> bool:
+    """Tell whether an op of one tensor only re-shapes or casts it."""
+    return op.is_metadata or op.role == "copy"
+
+
+def _before(axis: SplitAxis, place: int, state: Shard, degree: int) -> State:
+    """Return the state of an op's only input that leaves output ``place`` in ``state``; WHOLE if none does."""
+    where = axis.outputs[place]
+    if not isinstance(where, Place) or axis.inputs[0] is None:
+        return WHOLE
+    stretches = where.axis(state)
+    if stretches is not None and where.length != axis.size:
+        stretches = _filled(axis, place, stretches)
+    if stretches is None or not axis.is_legal(stretches, degree):
+        return WHOLE
+    return axis.inputs[0].state(stretches, axis.size)
+
+
+def _filled(axis: SplitAxis, place: int, stretches: Stretches) -> Stretches | None:
+    """Return the axis of which one output's cut is split so and all others are plain."""
+    mirror = SplitAxis(axis.split, axis.size, axis.outputs, ())  # type: ignore[arg-type]
+    held: list[State] = []
+    for other, where in enumerate(axis.outputs):
+        if not isinstance(where, Place):
+            return None
+        one = stretches if other == place else Stretches(1, (where.length,))
+        held.append(Shard(where.dim, where.outer * one.repeat, tuple(n * where.inner for n in one.sizes)))
+    found = mirror.driven(held)
+    return found[0] if found else None
+
+
+def _within(axis: SplitAxis, above: SplitAxis, stretches: Stretches, degree: int) -> SplitAxis | None:
+    """Return a split as members see it that hold a part of an op each, None where it has no axis left."""
+    size = axis.size
+    places: list[Place | int | None] = []
+    pairs = zip((*axis.inputs, *axis.outputs), (*above.inputs, *above.outputs), strict=True)
+    for place, taken in pairs:
+        if not isinstance(place, Place) or not isinstance(taken, Place) or place.dim != taken.dim:
+            places.append(place)
+            continue
+        state = taken.state(stretches, above.size)
+        if not isinstance(state, Shard):
+            return None
+        count = state.stretches.num_stretches
+        if count < place.outer:
+            if place.outer % degree:
+                return None
+            place = place._replace(outer=place.outer // degree)
+        elif count < place.outer * place.length:
+            if place.length % degree or place.start % degree:
+                return None
+            if axis.size % degree == 0:
+                size = axis.size // degree
+            place = place._replace(start=place.start // degree, length=place.length // degree)
+        else:
+            place = place._replace(inner=max(1, place.inner // degree))
+        places.append(place)
+    num = len(axis.inputs)
+    if any(isinstance(p, Place) and p.start + p.length > size for p in places):
+        return None
+    return axis._replace(size=size, inputs=tuple(places[:num]), outputs=tuple(places[num:]))  # type: ignore[arg-type]
