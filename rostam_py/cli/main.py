@@ -5,6 +5,7 @@ User errors print one line and exit with 2, faults of rostam itself exit with 1.
 
 import os
 import sys
+import textwrap
 import warnings
 from typing import Any
 
@@ -21,8 +22,8 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
-  list       list what there is: rostam list models | fabrics | presets | experiments | accelerators | costs
-             | collectives | routings | convergence
+  list       list what can be named, of one kind or several:
+{kinds}
   profile    time a model's operators on this machine into a cost table
   demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
   completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
@@ -45,7 +46,7 @@ options
   --version   print the version
 """
 
-
+_INDENT = " " * 13  # of what follows a command's name in _HELP
 _USUAL = warnings.formatwarning
 
 
@@ -79,9 +80,17 @@ def _print_warnings_as_ours() -> None:
     warnings.formatwarning = line
 
 
+def _help() -> str:
+    from rostam_py.cli.choices import LIST_KINDS
+
+    return _HELP.format(
+        kinds=textwrap.fill(", ".join(LIST_KINDS), 110, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    )
+
+
 def _dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_HELP, end="")
+        print(_help(), end="")
         return 0
     if arguments[0] == "--version":
         print(f"rostam {__version__}")

@@ -132,6 +132,12 @@ def test_kinds_of_list_are_those_that_help_names(capsys):
     assert all(f"rostam list {kind}" in text for kind in LIST_KINDS)
 
 
+def test_help_names_every_kind_of_list(capsys):
+    assert main(["--help"]) == 0
+    words = set(re.findall(r"\w+", capsys.readouterr().out.partition("  list ")[2].partition("  profile ")[0]))
+    assert set(LIST_KINDS) <= words
+
+
 def test_groups_are_keys_of_run():
     keys = {entry.name for entry in dataclasses.fields(command_schema("run"))}
     assert set(GROUPS) - {"experiment"} < keys
