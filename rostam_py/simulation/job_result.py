@@ -124,6 +124,10 @@ class JobResult:
         Durations sum to ``iteration_time_s``: the path is cut at the previous iteration's end, and gaps between
         tasks (launch latency) are segments of their own.
         """
+        return CriticalPath(self._segments)
+
+    @cached_property
+    def _segments(self) -> list[Segment]:
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
         segments: list[Segment] = []
         cursor = begin
@@ -143,12 +147,12 @@ class JobResult:
             cursor = stop
         if cursor != end:
             raise InternalError(f"the critical path ends at {cursor} ps, the iteration at {end} ps")
-        return CriticalPath(segments)
+        return segments
 
     def critical_path_by_kind(self) -> dict[str, float]:
         """Return seconds of the critical path by kind; they sum to the iteration time."""
         totals: dict[str, float] = {}
-        for segment in self.critical_path():
+        for segment in self._segments:
             totals[segment.kind] = totals.get(segment.kind, 0.0) + segment.duration_s
         return totals
 
@@ -158,7 +162,7 @@ class JobResult:
         Block numbers in names read ``*``: "all_reduce blocks.*.proj forward" stands for all blocks'.
         """
         totals: dict[tuple[str, str], list[float]] = {}
-        for segment in self.critical_path():
+        for segment in self._segments:
             entry = totals.setdefault((segment.kind, re.sub(r"\b\d+\b", "*", segment.name)), [0, 0.0])
             entry[0] += 1
             entry[1] += segment.duration_s

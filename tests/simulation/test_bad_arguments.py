@@ -164,6 +164,10 @@ def test_iterations_too_long_to_be_simulated_are_refused_at_once_and_take_no_mem
     tracemalloc.stop()
     with pytest.raises(ConfigError, match=r"an iteration computes for at least 3\.22e\+07 s; simulated time ends"):
         rostam.simulate(hand_plan(free_fabric(2), pp=2, num_microbatches=2**30, forward_s=0.01, backward_s=0.02))
+    with pytest.raises(
+        ConfigError, match="4,000,004 forwards and backwards on all stages in an iteration; at most 4,000,000 can"
+    ):
+        rostam.simulate(hand_plan(free_fabric(2), pp=2, num_microbatches=1_000_001))
 
 
 def test_memory_does_not_grow_with_the_micro_batches_of_a_plan(gpt):
