@@ -151,7 +151,7 @@ class Gpt2Attention(nn.Module):
 
 
 class Gpt2Block(nn.Module):
-    """Pre-norm, or a parallel residual of two norms (GPT-NeoX)."""
+    """Pre-norm, post-norm (BERT), or a parallel residual of two norms (GPT-NeoX)."""
 
     def __init__(self, heads, form, residual):
         super().__init__()
@@ -162,6 +162,9 @@ class Gpt2Block(nn.Module):
 
     def forward(self, x):
         """Apply attention and feed-forward."""
+        if self.residual == "norms last":
+            x = self.norm1(x + self.attention(x))
+            return self.norm2(x + self.mlp(x))
         if self.residual != "serial":
             return self.mlp(self.norm2(x)) + self.attention(self.norm1(x)) + x
         x = x + self.attention(self.norm1(x))
@@ -171,8 +174,9 @@ class Gpt2Block(nn.Module):
 class LanguageModel(nn.Module):
     """Embedding, blocks, norm and head."""
 
-    def __init__(self, blocks, norm, is_tied=False):
+    def __init__(self, blocks, norm, is_tied=False, num_positions=0):
         super().__init__()
+        self.positions = nn.Embedding(num_positions, WIDTH) if num_positions else None
         self.embedding, self.blocks, self.norm = nn.Embedding(WORDS, WIDTH), nn.ModuleList(blocks), norm
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
         if is_tied:
@@ -181,6 +185,8 @@ class LanguageModel(nn.Module):
     def forward(self, ids):
         """Return logits."""
         x = self.embedding(ids)
+        if self.positions is not None:
+            x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -207,9 +213,11 @@ def llama(heads=16, key_heads=16, form="expanded", fused=False, residual="serial
     )
 
 
-def gpt2(form, residual="serial"):
+def gpt2(form, residual="serial", num_positions=0):
     return traced(
-        lambda: LanguageModel([Gpt2Block(16, form, residual) for _ in range(LAYERS)], nn.LayerNorm(WIDTH), is_tied=True)
+        lambda: LanguageModel(
+            [Gpt2Block(16, form, residual) for _ in range(LAYERS)], nn.LayerNorm(WIDTH), True, num_positions
+        )
     )
 
 
@@ -237,7 +245,7 @@ def work_ratio(plan):
     return sum(s.hardware_flops for s in plan.stages) / sum(s.flops for s in plan.stages)
 
 
-PER_LAYER = {"serial": 4, "one norm": 2, "two norms": 3}
+PER_LAYER = {"serial": 4, "norms last": 4, "one norm": 2, "two norms": 3}
 LLAMAS = {
     "expanded": {}, "grouped": {"key_heads": 8, "form": "grouped"}, "eager": {"key_heads": 8, "form": "eager"},
     "complex": {"key_heads": 8, "form": "complex"}, "fused": {"key_heads": 8, "fused": True},
@@ -284,3 +292,16 @@ def test_too_few_key_heads_are_held_by_several_members_and_their_gradients_summe
     for members in plan.members(group):
         assert len(members) == 8 // key_heads
         assert members.tolist() == list(range(members[0], members[0] + len(members)))
+
+
+@pytest.mark.parametrize("residual", ["serial", "norms last"])
+def test_a_position_table_stays_whole_and_gradients_of_a_block_are_summed_before_they_are_reduced(placed, residual):
+    # four times as many positions as tokens; behind a norm the gradient of a block's input is the residual's, whole,
+    # and three summands (query, key, value): one all-reduce
+    graph = gpt2("thirds", residual, num_positions=4 * TOKENS)
+    for tp in (2, 8):
+        plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
+        assert listed(plan) == expected(4)
+        layer = (12 * WIDTH * WIDTH + 7 * WIDTH) // tp + 2 * WIDTH + 4 * WIDTH
+        table = 4 * TOKENS * WIDTH
+        assert plan.stages[0].num_parameters == WORDS * WIDTH // tp + table + LAYERS * layer + 2 * WIDTH

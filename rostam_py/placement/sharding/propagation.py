@@ -146,6 +146,8 @@ class Propagation:
     def _stays_partial(self, op: Op, held: Sequence[State]) -> bool:
         """Tell whether a collective may wait until behind this op."""
         places = frozenset(i for i, h in enumerate(held) if h == PARTIAL)
+        if op.is_accumulation and all(h in (PARTIAL, WHOLE) for h in held):
+            places = frozenset(range(len(held)))  # a whole part counts on one member
         if not passes_partial(op, places):
             return False
         forward = None if op.forward_op is None else self.decisions.get(op.forward_op)

@@ -84,6 +84,7 @@ class ForwardSearch:
         self.needs_gradient = self._reach({t.id for t in graph.parameters})
         self.from_input = self._reach({t.id for t in graph.tensors if t.kind == "input"})
         self.root = self._roots()
+        self.small_tables = self._small_tables()
         self.last_use = self._last_uses()
         self._candidates: dict[tuple[int, int], list[Stretches]] = {}
         self._interned: dict[object, int] = {}
@@ -117,6 +118,16 @@ class ForwardSearch:
         for op in self.graph.ops:
             if op.phase == "forward" and any(t in found for t in op.inputs):
                 found.update(op.outputs)
+        return found
+
+    def _small_tables(self) -> set[int]:
+        """Return the tables that positions look up, not the model's inputs: holding them whole counts as nothing."""
+        found: set[int] = set()
+        for op in self.graph.ops:
+            if op.phase == "forward" and op.role == "embedding":
+                tables = {self.space.origin[t][0] for t in op.inputs if t in self.space.origin}
+                others = [t for t in op.inputs if t not in self.space.origin]
+                found = found - tables if any(t in self.from_input for t in others) else found | tables
         return found
 
     def _roots(self) -> list[int]:
@@ -398,7 +409,8 @@ class ForwardSearch:
         state = self.space.pulled(tensor, want) if isinstance(want, Shard) else WHOLE
         change.states[weight] = state
         share = 1 / self.space.degree if isinstance(state, Shard) else 1.0
-        change.cost += self.costs.holding_s(self.graph.tensors[weight].num_elements(1) * share)
+        if weight not in self.small_tables:
+            change.cost += self.costs.holding_s(self.graph.tensors[weight].num_elements(1) * share)
 
     # What the readers of an output ask
 
