@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from rostam_py.graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split
+from rostam_py.tracing import trace
 
 BATCH, DEGREE = 4, 2
 FAMILIES = ("gpt", "transformer", "resnet", "cosmoflow", "dlrm")
@@ -244,3 +245,34 @@ def test_spatial_split_of_a_convolution_exchanges_halos(small_graphs: dict[str, 
     spatial = next(s for s in first.splits if s.kind == "spatial")
     assert spatial.comm_kind == "halo"
     assert spatial.comm_bytes.at(1) == 2 * 4 * 8 * 8 * 4  # one slice of 4 channels on either side, fp32
+
+
+class Pieces(torch.nn.Module):
+    """Thirds, stretches and joins of one dimension, and heads merged with samples, with rotary positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.product = torch.nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, s, _ = x.shape
+        fused = self.product(x)
+        q, k, v = fused.chunk(3, -1)
+        first, rest = fused[..., :16], fused[..., 16:]
+        q, k = (torch.cat((-part[..., 8:], part[..., :8]), -1) for part in (q, k))
+        heads = fused.view(b, s, 3, 4, 4).permute(2, 0, 3, 1, 4).reshape(3, b * 4, s, 4)
+        y = torch.bmm(heads[0], heads[1].transpose(1, 2)) @ heads[2]
+        joined = torch.cat((q * first, k * v), -1) * rest
+        return joined.flatten(1) + y.view(b, 4, s, 4).transpose(1, 2).reshape(b, -1).repeat(1, 2)
+
+
+def test_cuts_joins_and_merged_dimensions_join_to_the_unsplit_result() -> None:
+    graph = trace(Pieces(), torch.zeros(BATCH, 8, 16), name="pieces")
+    checked = set()
+    for op in graph.ops:
+        splits = [split for split in op.splits if split.has_parts and _is_checkable(op, split)]
+        for split in splits:
+            _assert_legal(op, split, _random_inputs(graph, op))
+            checked.add(_name(op))
+    assert {"view", "cat", "slice", "slice_backward"} <= checked
+    assert checked & {"split", "split_with_sizes"}
