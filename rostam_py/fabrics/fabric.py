@@ -18,6 +18,7 @@ from rostam_py.fabrics.failures import (
     Failures,
     check_choice,
     count_of,
+    share_of,
 )
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
@@ -337,7 +338,7 @@ class Fabric:
             scope: of links: "network" draws from every cable but those of accelerators that do not forward, "host"
                 from those, "all" from every cable.
             planes: "one" draws from the parts of all planes; "all" from those of one and fails them in every plane.
-        Raises: ConfigError for another kind or more parts than work.
+        Raises: ConfigError for another kind, more parts than work, or a share of parts that the fabric has none of.
         """
         check_choice("kind", kind, FAILURE_KINDS)
         check_choice("failures.scope", scope, FAILURE_SCOPES)
@@ -350,8 +351,10 @@ class Fabric:
             )
         pool = self._working_parts(kind, scope, is_everywhere=planes == "all")
         wanted = count_of(f"failures.{kind}", count, len(pool))
+        within = f" of scope {scope!r}" if kind == "links" and scope != "all" else ""
+        if not pool and share_of(f"failures.{kind}", count):
+            raise ConfigError(f"failures.{kind} is {count}, but fabric {self._name!r} has no working {kind}{within}")
         if wanted > len(pool):
-            within = f" of scope {scope!r}" if kind == "links" and scope != "all" else ""
             raise ConfigError(f"failures.{kind} is {count}; allowed: 0..{len(pool)}, the working {kind}{within}")
         drawn = [pool[k] for k in _core.draw_parts(len(pool), wanted, checked_seed)]
         failed: dict[str, Any] = {kind: drawn}

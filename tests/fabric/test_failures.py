@@ -133,3 +133,19 @@ def test_bad_random_failures_are_config_errors():
         fabric.with_random_failures(kind="links", seed=-1)
     with pytest.raises(ConfigError, match=r"failures.links is 7; allowed: 0\.\.6"):
         fabric.with_random_failures(kind="links", count=7)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kind", "scope"),
+    [
+        ("electrical_flat", {"num_accelerators": 8}, "links", "network"),  # all its cables are accelerators' own
+        ("sip_ocs", {"num_accelerators": 8}, "links", "network"),
+        ("torus", {"dims": (4, 4)}, "links", "host"),  # all of its accelerators forward
+        ("torus", {"dims": (4, 4)}, "switches", "network"),
+    ],
+)
+def test_a_share_of_parts_that_there_are_none_of_is_refused(name, given, kind, scope):
+    fabric = build_fabric(name, accelerator_bandwidth="400 Gb/s", **given)
+    with pytest.raises(ConfigError, match=rf"failures.{kind} is 50%, but fabric '{name}' has no working {kind}"):
+        fabric.with_random_failures(kind, "50%", scope=scope)
+    assert not fabric.with_random_failures(kind, "0%", scope=scope).failures

@@ -52,6 +52,17 @@ def test_an_error_is_a_row_and_the_others_go_on(base, mlp, tmp_path):
     assert result.best()["strategy.tp"].to_list() in (["1"], ["2"])
 
 
+def test_the_best_point_has_the_least_time_per_sample_not_per_iteration(base, mlp, tmp_path):
+    result = inline(base, mlp, tmp_path, grid={"global_batch": [64, 512]})
+    per_sample = [row["iteration_time_s"] / row["global_batch"] for row in result.table.iter_rows(named=True)]
+    assert result.table["iteration_time_s"][0] < result.table["iteration_time_s"][1]
+    assert per_sample[0] > per_sample[1]  # a larger batch hides more of the all-reduce
+    assert result.goal == "time_per_sample_s"
+    best = result.best(2)
+    assert best["global_batch"].to_list() == [512, 64]
+    assert best["time_per_sample_s"].to_list() == per_sample[::-1]
+
+
 def test_rows_do_not_depend_on_what_was_evaluated_before(base, mlp):
     fabrics = [{"name": "torus", "dims": [2, 4]}, {"name": "fat_tree", "num_accelerators": 8, "radix": 4}]
     rows = [{"mode": "run", "label": "run"}, {"mode": "search", "search.batches": [64, 128], "label": "search"}]

@@ -34,7 +34,7 @@ _POINT_CONFIG = (
     "failed_boards", "num_jobs",
 )  # fmt: skip
 # What points are compared by, the first that any point has.
-OBJECTIVES = ("time_to_accuracy_s", "slowdown_mean", "iteration_time_s")
+OBJECTIVES = ("time_to_accuracy_s", "slowdown_mean", "time_per_sample_s")
 MAX_TABLE_ROWS = 10_000
 _MAX_CURVE_POINTS = 200
 _PROGRESS_STEPS = 50
@@ -143,7 +143,7 @@ def sweep_config(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def sweep_summary(data: SweepData) -> dict[str, Any]:
     """Return how many points there are, and each model's best: its axes' labels, strategy and figures."""
     best: dict[str, Any] = {}
-    objective = objective_of(data.table)
+    objective = objective_of(data)
     for model, points in _by_model(data) if objective is not None else ():
         row = points.sort(objective, "index", nulls_last=True).row(0, named=True)
         labels = {_plain(key): _setting(data, row, key) for key in data.axes}
@@ -152,8 +152,9 @@ def sweep_summary(data: SweepData) -> dict[str, Any]:
     return {"points": len(data.table), "errors": len(data.failed()), "best": best}
 
 
-def objective_of(table: polars.DataFrame) -> str | None:
+def objective_of(data: SweepData) -> str | None:
     """Return the column that points are compared by; None if no point has one."""
+    table = _with_time_per_sample(data.finished())
     return next((name for name in OBJECTIVES if _has_values(table, name)), None)
 
 
@@ -166,7 +167,7 @@ def sweep_rows(data: SweepData) -> tuple[list[str], list[list[Any]]]:
 
 def sweep_charts(data: SweepData) -> list[Chart]:
     """Return the best points' objective over accelerator bandwidth: a chart per model, a line per fabric or case."""
-    objective, x = objective_of(data.table), "accelerator_bandwidth_bytes_per_s"
+    objective, x = objective_of(data), "accelerator_bandwidth_bytes_per_s"
     label = "case" if "case" in data.axes else "fabric"
     if objective is None or label not in data.table.columns or not _has_values(data.table, x):
         return []
@@ -221,9 +222,18 @@ def _cumulative(path: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, float]]
         yield end | {f"critical_path/{kind}_s": seconds for kind, seconds in sums.items()}
 
 
+def _with_time_per_sample(table: polars.DataFrame) -> polars.DataFrame:
+    """Add iteration time / global batch: iterations of different batches do different work (MODEL K31)."""
+    import polars as pl
+
+    if not {"iteration_time_s", "global_batch"} <= set(table.columns):
+        return table
+    return table.with_columns((pl.col("iteration_time_s") / pl.col("global_batch")).alias("time_per_sample_s"))
+
+
 def _by_model(data: SweepData) -> Iterator[tuple[str, polars.DataFrame]]:
     """Yield the finished points of every model; those of several jobs at once as "mix"."""
-    done = data.finished()
+    done = _with_time_per_sample(data.finished())
     if "model" not in done.columns:
         yield data.mode, done
         return

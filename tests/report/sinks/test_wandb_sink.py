@@ -436,3 +436,16 @@ def test_sweep_without_any_result_still_has_a_summary():
     data = SweepData(MANIFEST, pl.DataFrame([_point(0, "torus_4x4", 400, None, "no room")], infer_schema_length=None))
     assert content.sweep_summary(data) == {"points": 1, "errors": 1, "best": {}}
     assert content.sweep_charts(data) == []
+
+
+def test_points_of_different_batches_are_compared_by_time_per_sample():
+    pl = pytest.importorskip("polars")
+    batches = [128, 512, 128, 512]
+    points = [_point(0, "torus_4x4", 400, 0.04), _point(1, "torus_4x4", 400, 0.08)]
+    points += [_point(2, "torus_4x4", 800, 0.03), _point(3, "torus_4x4", 800, 0.06)]
+    rows = [point | {"time_to_accuracy_s": None, "global_batch": n} for point, n in zip(points, batches, strict=True)]
+    data = SweepData(MANIFEST, pl.DataFrame(rows, infer_schema_length=None))
+    best = content.sweep_summary(data)["best"]["gpt_125m"]
+    assert (best["index"], best["time_per_sample_s"]) == (3, 0.06 / 512)
+    (chart,) = content.sweep_charts(data)
+    assert chart.lines == {"torus_4x4": ([400.0, 800.0], [0.08 / 512, 0.06 / 512])}
