@@ -4,9 +4,11 @@ Mixed precision follows Megatron: parameters and gradients of 2 bytes, an fp32 m
 parameters with the optimizer's state (see ``optimizers.optimizer_state_bytes``).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rostam_py.errors import UnknownNameError
+from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,15 @@ def tensor_bytes_factor(precision: str, dtype: str) -> float:
     """
     chosen = get_precision(precision)
     return chosen.tensor_bytes / 4 if dtype == "float32" else 1.0
+
+
+def op_precision(precision: str, dtypes: Iterable[str]) -> str:
+    """Return the precision whose peak an op runs at: the run's, or that of 16-bit tensors which the program itself has.
+
+    Args: dtypes: of the op's inputs as they were traced, in order; the first floating one decides.
+    """
+    own = next((dtype for dtype in dtypes if dtype in FLOATING_DTYPES), "")
+    return _OF_DTYPE.get(own, precision) if not get_precision(precision).has_master_parameters else precision
+
+
+_OF_DTYPE = {"bfloat16": "bf16_mixed", "float16": "fp16_mixed"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
-from rostam_py.costs.precision import tensor_bytes_factor
+from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
@@ -82,7 +82,8 @@ class KernelBuilder:
         read, written = self._local_traffic(ops, traffic)
         main = ops[0]
         kind, degree = self.sharding.op_split(main.id)
-        call = KernelCall(ops, flops, read, written, self.batch, self.precision, degree, kind)
+        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs))
+        call = KernelCall(ops, flops, read, written, self.batch, precision, degree, kind)
         time = KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)

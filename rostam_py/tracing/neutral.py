@@ -2,12 +2,15 @@
 
 Fake CPU tensors would take the CPU's attention kernel or, with dropout, unequal head sizes or a mask that is trained,
 an explicit softmax; here every call of torch's ``scaled_dot_product_attention`` is one op forward and one backward:
-it saves query, key, value, output and one log-sum-exp for each row of scores, not the scores (MODEL D15).
+it saves query, key, value, output and one log-sum-exp for each row of scores, not the scores (MODEL D15). FlexAttention
+is the same op. Autocast regions of other devices run by the CPU's lists of ops, which keep fewer of them in float32.
 """
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -135,6 +138,32 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
     return torch.ops.aten.native_dropout(x, p, True)[0] if p < 1 else x * torch.zeros((), dtype=x.dtype)
 
 
+def _flex_attention(query: Any, key: Any, value: Any, score_mod: Any, mask: Any, scale: Any, *others: Any) -> Any:
+    """Stand in for FlexAttention's operator: counted in full, whatever blocks its mask leaves out."""
+    output, sums = attention(query, key, value, None, 0.0, False, scale)
+    return output, sums, sums
+
+
+@contextlib.contextmanager
+def _neutral_programs() -> Iterator[None]:
+    """Let FlexAttention and autocast regions of any device run on fake CPU tensors."""
+    init = torch.amp.autocast_mode.autocast.__init__
+
+    def begin(self: Any, device_type: str, dtype: Any = None, *args: Any, **kwargs: Any) -> None:
+        if dtype is None and device_type != "cpu":
+            dtype = torch.get_autocast_dtype(device_type)
+        init(self, "cpu", dtype, *args, **kwargs)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(torch.amp.autocast_mode.autocast, "__init__", begin))
+        flex = sys.modules.get("torch.nn.attention.flex_attention")
+        if flex is not None:
+            stack.enter_context(mock.patch.object(flex, "_validate_device"))
+            stack.enter_context(mock.patch.object(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True))
+            stack.enter_context(mock.patch.object(flex, "flex_attention_hop", _flex_attention))
+        yield
+
+
 @contextlib.contextmanager
 def neutral_ops() -> Iterator[None]:
     """Run attention and dropout on (fake) CPU tensors in their neutral forms while the context lasts."""
@@ -144,6 +173,7 @@ def neutral_ops() -> Iterator[None]:
             library.impl("scaled_dot_product_attention", _attention, key, allow_override=True)
             library.impl("_grouped_mm", _grouped_mm, key, allow_override=True)
             library.impl("dropout", _dropout, key, allow_override=True)
-        yield
+        with _neutral_programs():
+            yield
     finally:
         library._destroy()

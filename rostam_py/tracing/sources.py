@@ -143,7 +143,19 @@ def user_subject(
         (first, 2 * first),
         notes=_no_loss_note(module, loss),
         is_guessed=batch_dims is None,
+        precision=_own_precision(module),
     )
+
+
+def _own_precision(module: nn.Module) -> str:
+    """Return the precision a module is trained in where the user names none: by what most of its weights are."""
+    counts: dict[torch.dtype, int] = {}
+    for parameter in module.parameters():
+        counts[parameter.dtype] = counts.get(parameter.dtype, 0) + parameter.numel()
+    return _PRECISIONS.get(max(counts, key=lambda dtype: counts[dtype]), "fp32")
+
+
+_PRECISIONS = {torch.bfloat16: "bf16_mixed", torch.float16: "fp16_mixed"}
 
 
 def _listed(values: Any) -> list[Any]:

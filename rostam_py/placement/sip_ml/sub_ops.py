@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import gradient_bytes, parameter_bytes, tensor_bytes_factor
+from rostam_py.costs.precision import gradient_bytes, op_precision, parameter_bytes, tensor_bytes_factor
 from rostam_py.graph import (
     PARTIAL,
     WEIGHT_KINDS,
@@ -308,7 +308,8 @@ class _Builder:
             read += self.graph.tensors[result].num_bytes(self.batch) * self._factor(result) / parts
         written = sum(self._part_bytes(t, self.parts.layouts[t]) for t in traffic.writes)
         kind = share.split.kind if share.split is not None else ""
-        call = KernelCall(ops, flops, read, written, self.batch, self.precision, parts, kind)
+        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs))
+        call = KernelCall(ops, flops, read, written, self.batch, precision, parts, kind)
         main = ops[0]
         return KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
 
