@@ -39,7 +39,10 @@ def make_slots(
         all, else dim 0.
     Raises: TracingError for a name or dim that there is not, if no tensor has a batch, or two have different ones.
     """
-    told = _told(name, batch_dims, *call)
+    first_seen: dict[int, tuple[torch.Tensor, Any]] = {}  # a tensor in several places is one input
+    for tensor, dim in _told(name, batch_dims, *call):
+        first_seen.setdefault(id(tensor), (tensor, dim))
+    told = list(first_seen.values())
     usual = (batch_dims, 0) if isinstance(batch_dims, int) else (0,)
     places = [
         (tensor, usual[0] if dim is _OPEN else dim)

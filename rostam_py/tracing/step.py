@@ -20,31 +20,35 @@ from rostam_py.tracing.custom import find_stand_in
 class Layout:
     """Where input tensors stand in a call: (positional inputs, keyword inputs, targets), nested as the user has them.
 
-    leaves: what is no tensor; None at a tensor's place, as ``is_tensor`` says.
+    leaves: what is no tensor. tensors: for each leaf which tensor it is, None if it is none; one that stands in
+    several places is one input.
     """
 
     spec: pytree.TreeSpec
     leaves: tuple[Any, ...]
-    is_tensor: tuple[bool, ...]
+    tensors: tuple[int | None, ...]
 
     @staticmethod
     def of(args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any]) -> "Layout":
         """Return the layout of a call's inputs."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs), tuple(targets)))
-        is_tensor = tuple(isinstance(leaf, torch.Tensor) for leaf in leaves)
-        plain = tuple(None if known else leaf for leaf, known in zip(leaves, is_tensor, strict=True))
-        return Layout(spec, plain, is_tensor)
+        first: dict[int, int] = {}
+        tensors = tuple(
+            first.setdefault(id(leaf), len(first)) if isinstance(leaf, torch.Tensor) else None for leaf in leaves
+        )
+        plain = tuple(leaf if place is None else None for leaf, place in zip(leaves, tensors, strict=True))
+        return Layout(spec, plain, tensors)
 
     @staticmethod
     def positional(num_inputs: int, num_targets: int = 0) -> "Layout":
         """Return the layout of tensors that are all positional."""
-        empty = torch.empty(0, device="meta")
-        return Layout.of([empty] * num_inputs, {}, [empty] * num_targets)
+        empty = [torch.empty(0, device="meta") for _ in range(num_inputs + num_targets)]
+        return Layout.of(empty[:num_inputs], {}, empty[num_inputs:])
 
     def call(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
         """Return (positional inputs, keyword inputs, targets) with these tensors in their places."""
-        given = iter(tensors)
-        leaves = [next(given) if known else leaf for leaf, known in zip(self.leaves, self.is_tensor, strict=True)]
+        places = zip(self.leaves, self.tensors, strict=True)
+        leaves = [leaf if place is None else tensors[place] for leaf, place in places]
         args, kwargs, targets = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs, targets
 

@@ -98,6 +98,16 @@ def test_plain_nested_and_missing_inputs_reach_the_module() -> None:
         assert sum(op.op_type == "aten.mul.Tensor" and op.phase == "forward" for op in graph.ops) == 2
 
 
+def test_a_tensor_in_several_places_is_one_input() -> None:
+    class Three(nn.Linear):
+        def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+            return super().forward(x) + super().forward(y) + super().forward(z)
+
+    x, y = torch.zeros(2, 8), torch.zeros(2, 8)
+    assert trace(Three(8, 8), (x, x, x)).saved_bytes(1) == 4 * 8
+    assert trace(Three(8, 8), (x, y, x)).saved_bytes(1) == 2 * 4 * 8
+
+
 def test_targets_are_not_taken_for_optional_inputs() -> None:
     class Masked(nn.Linear):
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
