@@ -16,6 +16,7 @@ import gzip
 import json
 import math
 import os
+import secrets
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,11 +39,15 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
     data = json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity).encode()
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
-    partial = f"{path}.partial"
+    partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.partial"  # others may write the same document
     try:
-        with open(partial, "wb") as file:
-            file.write(data)
-        os.replace(partial, path)
+        try:
+            with open(partial, "wb") as file:
+                file.write(data)
+            os.replace(partial, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 

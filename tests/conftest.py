@@ -17,6 +17,14 @@ EXPECTED_CORE = os.environ.get("ROSTAM_EXPECT_CORE")
 collect_ignore = [] if EXPECTED_CORE == "extra" else ["extra"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_trace_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give a run of the tests a trace cache of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROSTAM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 def pytest_configure() -> None:
     """Refuse a run on another core than the one it is for (make test-asan, make test-extra)."""
     if EXPECTED_CORE:

@@ -22,6 +22,7 @@ LIST_KINDS = {
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
+CACHE_ACTIONS = {"list": "what is kept, and what of it is out of date", "clear": "delete all of it"}
 DEFAULT_STRATEGY = "default"
 CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own
 
@@ -101,7 +102,9 @@ def check_choice(key: str, values: Iterable[str]) -> None:
             continue
         near = difflib.get_close_matches(value, choices, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        more = ", or path/to/file.py:Class" if key == "model" else ""
+        from rostam_py.spec.keys import OWN_MODELS
+
+        more = f", or {OWN_MODELS}" if key == "model" else ""
         raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}{more}")
 
 
@@ -126,7 +129,9 @@ def _registered(group: str) -> list[str]:
 def _passes(key: str, value: str) -> bool:
     """Say whether a value that is no name is legal all the same: a user's model, no curve, no experiment."""
     if key == "model":
-        return ".py:" in value
+        from rostam_py.spec.keys import is_own_model
+
+        return is_own_model(value)
     if key == "convergence":
         from rostam_py.spec.keys import NO_CURVE
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "report": Command("rostam_py.cli.report:report"),
     "list": Command("rostam_py.cli.listing:list_kinds"),
     "profile": Command("rostam_py.cli.profile:profile_model"),
+    "cache": Command("rostam_py.cli.cache:cache"),
     "demo": Command("rostam_py.cli.demo:demo"),
     "completion": Command("rostam_py.cli.completion:completion"),
 }

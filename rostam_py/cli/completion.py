@@ -11,7 +11,7 @@ without loading Hydra, keys from Hydra's own completion of the composed configur
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from rostam_py.cli.choices import GROUPS, LIST_KINDS, experiment_command, group_choices
+from rostam_py.cli.choices import CACHE_ACTIONS, GROUPS, LIST_KINDS, experiment_command, group_choices
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.errors import UnknownNameError
 
@@ -104,8 +104,8 @@ def candidates(words: Sequence[str]) -> list[str]:
     if word.startswith("-"):
         return _starting(word, [*COMMANDS[command].options, *_OPTIONS])
     plain: dict[str, Callable[[], Iterable[str]]] = {
-        "list": lambda: LIST_KINDS, "completion": lambda: SCRIPTS, "help": lambda: COMMANDS,
-        "profile": lambda: _values_of("model", "profile") or (),
+        "list": lambda: LIST_KINDS, "cache": lambda: CACHE_ACTIONS, "completion": lambda: SCRIPTS,
+        "help": lambda: COMMANDS, "profile": lambda: _values_of("model", "profile") or (),
     }  # fmt: skip
     if command == "report" and len(before) == 1:
         return []  # a folder: the shell knows them

@@ -25,6 +25,7 @@ commands
   list       list what can be named, of one kind or several:
 {kinds}
   profile    time a model's operators on this machine into a cost table
+  cache      list or clear the graphs that models were traced to: rostam cache list | clear
   demo       ResNet-50 and a Transformer on 256 accelerators: six fabrics, 0.4 to 8 Tb/s, best strategies
   completion print a script that completes in the shell: eval "$(rostam completion bash)", or zsh, fish
   help       rostam COMMAND --help says what a command takes

@@ -30,7 +30,7 @@ def profile_model(arguments: list[str], as_json: bool) -> int:
     options.check()  # before the trace, which takes a while
     console = Console(stderr=True)
     with console.status(f"tracing {config.model}"):
-        graph = trace(config.model)
+        graph = trace(config.model, cache=False)  # ops are run: a user's file may define some
     path = config.out or f"{graph.name}.costs.json"
     optimizer = config.optimizer or graph.default_optimizer
     table = profile(graph, config.batches, out=path, options=options, optimizer=optimizer)

@@ -78,7 +78,7 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     Args: progress: called with a line of text at each stage.
     """
     settings = point_settings("run", config)
-    plan = _planned(settings, progress) if config.plan is None else _loaded(config, progress)
+    plan = _planned(settings, config.trace_cache, progress) if config.plan is None else _loaded(config, progress)
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
@@ -147,14 +147,14 @@ def _check_planned(overrides: list[str], what: str) -> None:
             )
 
 
-def _planned(settings: Settings, progress: Any) -> Plan:
+def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     """Return the plan of the configured model, strategy and machine."""
     machine = build_machine(settings)
     strategy = build_strategy(settings, machine)
     progress(f"tracing {settings['model']}")
     from rostam_py.tracing import trace
 
-    graph = trace(settings["model"])
+    graph = trace(settings["model"], cache=trace_cache)
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
     if settings["convergence"] is not None:  # refuse a batch without iterations before simulating it
         curve = get_curve(settings["convergence"])
@@ -197,5 +197,5 @@ def _default_folder(config: RunConfig, overrides: list[str]) -> Path:
     for kind, path in (("plan", config.plan), ("tasks", config.task_graph)):
         if path is not None:
             return Path("runs") / f"{kind}-{Path(path).name.partition('.')[0]}-{digest}"
-    model = Path(config.model.split(":")[0]).stem
+    model = Path(config.model.split(":")[0]).name.partition(".")[0]
     return Path("runs") / f"{model}-{name_of('fabric', config.fabric)}-{digest}"

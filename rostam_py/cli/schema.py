@@ -28,7 +28,8 @@ class RunConfig(RunKeys):
     timeline.json. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send it to Weights
     & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
     plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
-    task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy.
+    task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy. trace_cache: take
+    the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
     """
 
     timeline: bool = False
@@ -38,6 +39,7 @@ class RunConfig(RunKeys):
     task_graph: str | None = None
     save_task_graph: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
+    trace_cache: bool = True
     out: str | None = None
 
 
@@ -55,10 +57,12 @@ class ShownSearch(SearchOptions):
 class SearchConfig(SearchKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>.
+    out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>. trace_cache: take
+    the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
     """
 
     search: ShownSearch = field(default_factory=ShownSearch)
+    trace_cache: bool = True
     out: str | None = None
 
 
@@ -94,10 +98,10 @@ class SweepConfig(RunKeys, SearchKeys, MixKeys, PointKeys):
 class ProfileConfig:
     """Time a model's ops on this machine and save a cost table.
 
-    model: a registered model (rostam list models) or path/to/file.py:ClassName. batches: at least one; two or more let
-    the table interpolate. device: auto, cpu or cuda. threads: CPU threads, 0 = as torch is set. optimizer: null takes
-    the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: noted in the table. out: the table; null
-    takes <model>.costs.json.
+    model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz. batches: at
+    least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU threads, 0 = as torch is
+    set. optimizer: null takes the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: noted in the
+    table. out: the table; null takes <model>.costs.json.
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})

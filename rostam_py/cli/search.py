@@ -53,7 +53,8 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     from rostam_py.tracing import trace
 
     searcher = Searcher(
-        trace(config.model), base=Strategy(**settings["strategy"]), placers=options["placers"],
+        trace(config.model, cache=config.trace_cache),
+        base=Strategy(**settings["strategy"]), placers=options["placers"],
         routing=settings["routing"], fidelity=settings["fidelity"], seed=settings["seed"],
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip
@@ -74,7 +75,7 @@ def _write_folder(folder: Path, config: SearchConfig, overrides: list[str], text
 
 def _default_folder(config: SearchConfig, overrides: list[str]) -> Path:
     digest = hashlib.sha256(resolved_yaml("search", overrides).encode()).hexdigest()[:8]
-    model = Path(config.model.split(":")[0]).stem
+    model = Path(config.model.split(":")[0]).name.partition(".")[0]
     return Path("runs") / f"search-{model}-{name_of('fabric', config.fabric)}-{digest}"
 
 

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from rostam_py.cli.choices import (
+    CACHE_ACTIONS,
     DEFAULT_STRATEGY,
     GROUPS,
     LIST_KINDS,
@@ -34,11 +35,22 @@ EXAMPLES = {
     ),
     "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
+    "cache": ("rostam cache list", "rostam cache clear"),
     "completion": ('eval "$(rostam completion bash)"', "rostam completion fish | source"),
 }
-_ARGUMENTS = {"profile": " MODEL", "report": " DIR", "list": " [KIND ...]", "completion": " bash | zsh | fish"}
+_ARGUMENTS = {
+    "profile": " MODEL",
+    "report": " DIR",
+    "list": " [KIND ...]",
+    "cache": " list | clear",
+    "completion": " bash | zsh | fish",
+}
 _ABOUT = {
     "list": "List what can be named in a configuration. Without a kind the kinds are listed.",
+    "cache": "List or clear the trace cache: graphs of models that were named by text, kept so that the next run needs"
+    " neither torch nor a trace. An entry is used while the model's source files, rostam's code and the versions of"
+    " torch, Python and packages are as they were. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
+    " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) does without it.",
     "completion": "Print a script that completes commands, keys and names as they are typed; have your shell read it:"
     " the examples go into ~/.bashrc (zsh: the same with zsh in ~/.zshrc) and ~/.config/fish/config.fish.",
 }
@@ -52,7 +64,7 @@ _KEY_WIDTH = 40
 def print_usage(command: str, overrides: list[str] | None = None) -> None:
     """Print what a command takes; groups chosen by ``overrides`` show their own keys."""
     schema = None if command in _ABOUT else _schema_of(command)
-    takes = " [--json] [key=value ...]" if schema else " [--json]" if command == "list" else ""
+    takes = " [--json] [key=value ...]" if schema else " [--json]" if command in ("list", "cache") else ""
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")
     about = _ABOUT[command] if schema is None else (inspect.getdoc(schema) or "").split("\n\n")[0]
     print(textwrap.fill(about, _width()))
@@ -63,6 +75,8 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         print(f"\n{_MULTIRUN}")
     if command == "list":
         _print_table("kinds", LIST_KINDS)
+    if command == "cache":
+        _print_table("actions", CACHE_ACTIONS)
     if schema is None:
         return
     chosen = _chosen(overrides or [])

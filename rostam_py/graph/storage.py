@@ -4,7 +4,9 @@ The file holds tables: tensors, ops, and the distinct splits that ops refer to b
 integers and floats keep every digit, so a loaded graph equals the saved one.
 """
 
-from collections.abc import Sequence
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,16 @@ _NAMERS = Registry("source of op properties")
 _NAMERS.add("torch", "rostam_py.tracing.op_properties:with_properties")
 
 
-def save_graph(graph: Any, path: str | Path) -> None:
-    """Write a graph to ``path``, whole or not at all."""
+def is_graph_file(name: str) -> bool:
+    """Say whether a model's name is that of a saved graph's file."""
+    return name.endswith((".json", ".json.gz"))
+
+
+def save_graph(graph: Any, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
+    """Write a graph to ``path``, whole or not at all.
+
+    Args: about: more that the file is to hold, of no meaning to a reader of the graph.
+    """
     splits: dict[Split, int] = {}
     ops = [_op_record(op, splits) for op in graph.ops]
     write_document(
@@ -42,6 +52,7 @@ def save_graph(graph: Any, path: str | Path) -> None:
             "splits": [_split_record(split) for split in splits],
             "split_parts": [_parts_record(place, split) for place, split in enumerate(splits) if split.has_parts],
             "ops": ops,
+            **(about or {}),
         },
         allow_infinity=True,  # arguments of ops, -inf in a mask say
     )
@@ -53,20 +64,49 @@ def read_graph(path: str | Path) -> dict[str, Any]:
     Raises: ConfigError if the file is missing, is no graph, or has another version.
     """
     data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
+    return graph_fields(data, version, path)
+
+
+def read_graph_with(path: str | Path, schema: Any) -> tuple[Any, Callable[[], dict[str, Any]]]:
+    """Return what a file holds besides its graph (``save_graph``'s about), and a function that reads the graph.
+
+    Args: schema: a dataclass of what is wanted besides; what it has no field for is passed over.
+    Raises: ConfigError as ``read_graph``, or if what is besides the graph does not fit its schema.
+    """
+    data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
+    return parse_json(schema, data, f"{path} is a damaged operator graph"), lambda: graph_fields(data, version, path)
+
+
+def graph_fields(data: bytes, version: int, path: str | Path) -> dict[str, Any]:
+    """Return the fields of a saved graph. Args: as ``read_data`` returns them; path: for errors."""
     where = f"{path} is a damaged operator graph"
     schema = (
         _OlderDocument if version < _FIRST_WITH_PROPERTIES else _Document if version == VERSION else _Version3Document
     )
-    document: _AnyDocument = parse_json(schema, data, where)
-    with refused(where):
+    with _without_collections():
+        document: _AnyDocument = parse_json(schema, data, where)
+    with refused(where), _without_collections():
         ops = _ops(document, _splits(document))
+        tensors = tuple(_tensor(record) for record in document.tensors)
     return {
         "ops": ops,
-        "tensors": tuple(_tensor(record) for record in document.tensors),
+        "tensors": tensors,
         "block_names": tuple(document.block_names),
         "notes": tuple(document.notes),
         **{key: getattr(document, key) for key in _HEADER},
     }
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the collector from walking again and again through many objects of which none is garbage: half the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 # The records of all versions, as the functions below write and read them.

@@ -25,6 +25,7 @@ from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import routings
 from rostam_py.fleet.allocation import ALLOCATIONS, check_allocation
+from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.machine import PHYSICS, Machine, check_physics
@@ -35,6 +36,7 @@ from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
 GIVEN = "graph:"  # before the name of a graph that the caller brings
+OWN_MODELS = "path/to/file.py:Class, or a saved graph's path/to/graph.json.gz"  # what a model may be named by besides
 NO_CURVE = "none"  # a search that minimises the time per sample
 # Fields of a strategy that a search tries values of, whatever they are set to.
 SEARCHED = {
@@ -43,6 +45,11 @@ SEARCHED = {
     if entry.name in ("dp", "tp", "pp", "mp", "placer")
 }
 DEFAULT_MODEL = "resnet50"
+
+
+def is_own_model(model: str) -> bool:
+    """Say whether a model's name is of the form of OWN_MODELS."""
+    return ".py:" in model or is_graph_file(model)
 
 
 def _of_machine(name: str) -> Any:
@@ -143,8 +150,9 @@ class MixOptions:
 class TrainingKeys:
     """What trains one model.
 
-    model: a registered model (rostam list models) or path/to/file.py:ClassName. convergence: a curve (rostam list
-    convergence). extrapolate: also outside the curve's measured batches. fidelity: the engine (rostam list fidelities).
+    model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz.
+    convergence: a curve (rostam list convergence). extrapolate: also outside the curve's measured batches. fidelity:
+    the engine (rostam list fidelities).
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})

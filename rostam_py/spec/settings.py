@@ -25,6 +25,7 @@ from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import check_routing
 from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.plan.strategy import MOVED
@@ -36,6 +37,7 @@ from rostam_py.spec.keys import (
     MISSING,
     MODES,
     NO_CURVE,
+    OWN_MODELS,
     SEARCHED,
     JobKeys,
     MachineKeys,
@@ -43,6 +45,7 @@ from rostam_py.spec.keys import (
     SearchOptions,
     all_keys,
     check_count,
+    is_own_model,
     keys_of,
 )
 from rostam_py.units import parse_time
@@ -265,19 +268,17 @@ def _complete_strategy(text: str, where: str) -> Settings:
 
 
 def check_model(model: Any) -> None:
-    """Raise unless the model is registered or names an existing file and class: "path/to/file.py:Class"."""
+    """Raise unless the model is registered, or names an existing file: "file.py:Class", or a saved graph's."""
     if not isinstance(model, str) or not model:
-        raise ConfigError(f"model is {model!r}; it must be a registered name or path/to/file.py:Class")
+        raise ConfigError(f"model is {model!r}; it must be a registered name or {OWN_MODELS}")
     if model.startswith(GIVEN):
         return  # whoever brings the graphs says which there are
-    if ":" in model:
-        path = Path(model.rpartition(":")[0])
+    if is_own_model(model):
+        path = Path(model if is_graph_file(model) else model.rpartition(":")[0])
         if not path.is_file():
             raise ConfigError(f"model is {model!r}, but there is no file {str(path)!r}")
     elif model not in MODELS:
-        raise UnknownNameError(
-            f"unknown model {model!r}; registered: {', '.join(sorted(MODELS))}; or path/to/file.py:ClassName"
-        )
+        raise UnknownNameError(f"unknown model {model!r}; registered: {', '.join(sorted(MODELS))}; or {OWN_MODELS}")
 
 
 def curve_of(model: str, convergence: str | None, batches: list[int] | None, extrapolate: bool) -> str | None:

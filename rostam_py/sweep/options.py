@@ -17,6 +17,7 @@ class SweepOptions:
     that a point may lose its worker. store: folder of finished points that several sweeps share; null keeps them with
     the sweep. details: points whose traffic, links and critical path the report draws, the most stressed one of
     each fabric first; null takes one per fabric, at most 6, and none with report=false. title: of table and report.
+    trace_cache: take models' graphs from the trace cache (rostam cache) if nothing that they came from has changed.
     """
 
     workers: int | None = None
@@ -26,6 +27,7 @@ class SweepOptions:
     store: str | None = None
     details: int | None = None
     title: str | None = None
+    trace_cache: bool = True
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:

@@ -77,13 +77,15 @@ class Sweep:
         text = json.dumps([[point.key, dict(point.labels)] for point in self.points], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
-    def load_graphs(self, wanted: Sequence[str], report: Callable[[str], None]) -> dict[str, OperatorGraph]:
-        """Trace the wanted models, or take those given."""
+    def load_graphs(
+        self, wanted: Sequence[str], report: Callable[[str], None], *, cache: bool = True
+    ) -> dict[str, OperatorGraph]:
+        """Trace the wanted models, or take those given. Args: cache: whether the trace cache may have them."""
         graphs = {model: self._given[model] for model in wanted if model in self._given}
         for model in wanted:
             if model not in graphs:
                 report(f"tracing {model}")
-                graphs[model] = _trace(model)
+                graphs[model] = _trace(model, cache)
         return graphs
 
     def manifest(self, title: str | None, details: Sequence[str]) -> dict[str, Any]:
@@ -123,7 +125,7 @@ class Sweep:
         times = [known[key] for key in {point.key for point in self.points} if key in known]
         basis = f"{len(times)} stored points"
         if not times:
-            times, basis = self._sample_times(left), f"{min(_SAMPLES, len(left))} points evaluated now"
+            times, basis = self._sample_times(left, options), f"{min(_SAMPLES, len(left))} points evaluated now"
         seconds = len(left) * sum(times) / len(times) / min(workers, len(left))
         return replace(counted, seconds=seconds, basis=f"{basis}, {workers} workers")
 
@@ -131,9 +133,9 @@ class Sweep:
         place = store_folder(Path(folder), options.store)
         return Store(place).finished() if place.is_dir() else {}
 
-    def _sample_times(self, points: Sequence[Point]) -> list[float]:
+    def _sample_times(self, points: Sequence[Point], options: SweepOptions) -> list[float]:
         samples = [points[i * (len(points) - 1) // (_SAMPLES - 1)] for i in range(min(_SAMPLES, len(points)))]
-        graphs = self.load_graphs(_models_of(samples), lambda text: None)
+        graphs = self.load_graphs(_models_of(samples), lambda text: None, cache=options.trace_cache)
         evaluator = Evaluator(graphs.__getitem__)
         times = []
         for point in samples:
@@ -188,11 +190,11 @@ class Sweep:
         models = _models_of(todo)
         report(f"starting {options.backend}")
         if options.backend != "ray":
-            return self.load_graphs(models, report), False
+            return self.load_graphs(models, report, cache=options.trace_cache), False
         from rostam_py.sweep.ray_backend import leave_ray, start_ray
 
         with ThreadPoolExecutor(1) as other:
-            graphs = other.submit(self.load_graphs, models, report)
+            graphs = other.submit(self.load_graphs, models, report, cache=options.trace_cache)
             owns_cluster = start_ray(_num_workers(options, len(todo)), options.address)
             if graphs.exception() is not None and owns_cluster:
                 leave_ray()
@@ -246,7 +248,8 @@ class Sweep:
         from rostam_py.simulation.detail import run_detail
 
         (folder / "details").mkdir(exist_ok=True)
-        graphs = graphs | self.load_graphs([m for m in _models_of(missing) if m not in graphs], report)
+        wanted = [model for model in _models_of(missing) if model not in graphs]
+        graphs = graphs | self.load_graphs(wanted, report, cache=options.trace_cache)
         evaluator = Evaluator(graphs.__getitem__)
         for point in missing:
             report(f"drawing {', '.join(point.labels.values())}")
@@ -301,10 +304,10 @@ def check_folders(folder: Path, options: SweepOptions) -> None:
     check_folder(store_folder(folder, options.store), "out" if options.store is None else "sweep.store")
 
 
-def _trace(model: str) -> OperatorGraph:
-    from rostam_py.tracing import trace  # loads torch: 2.6 s that a sweep of given or stored graphs need not spend
+def _trace(model: str, cache: bool) -> OperatorGraph:
+    from rostam_py.tracing import trace
 
-    return trace(model)
+    return trace(model, cache=cache)
 
 
 def make_backend(

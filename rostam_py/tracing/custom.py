@@ -106,6 +106,11 @@ def find_op(op_type: str) -> CustomOp | None:
     return _OPS.get(".".join(op_type.split(".")[:2])) if _OPS else None
 
 
+def is_customized() -> bool:
+    """Say whether anything was registered: what is traced then depends on functions that nobody can compare."""
+    return bool(_OPS or _STAND_INS)
+
+
 def register_module(module: type | str, stand_in: Callable[[Any], Any]) -> None:
     """Trace a plain module in place of one that the tracer cannot run, such as a wrapper of a compiled kernel.
 

@@ -8,7 +8,7 @@ on the class or in the file, the loss from ``loss_fn`` in either place.
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from rostam_py.models import MODELS, get_spec
 from rostam_py.models.spec import ModelSpec
 from rostam_py.registry import Registry
 from rostam_py.tracing.batches import BatchDims, make_slots
+from rostam_py.tracing.cache import Sources
+from rostam_py.tracing.origins import sources_of
 from rostam_py.tracing.step import Layout, num_positional
 from rostam_py.tracing.subject import Subject
 
@@ -56,10 +58,21 @@ def load_source(text: str) -> ModelSpec | LoadedModule:
     return _load_file(Path(path), attribute)
 
 
+def sources_of_loaded(text: str, source: ModelSpec | LoadedModule, opened: Iterable[str]) -> Sources:
+    """Return the files and packages that ``load_source(text)``, which opened some files, and a trace came from."""
+    root = MODELS[text].target.partition(":")[0] if text in MODELS else _module_name(Path(text.rpartition(":")[0]))
+    modules = source.module.modules() if isinstance(source, LoadedModule) else ()
+    return sources_of([root], {type(module) for module in modules}, () if text in MODELS else opened)
+
+
+def _module_name(path: Path) -> str:
+    return f"rostam_user_{path.stem}"
+
+
 def _load_file(path: Path, attribute: str) -> ModelSpec | LoadedModule:
     if not path.is_file():
         raise ConfigError(f"model file {str(path)!r} does not exist")
-    spec = importlib.util.spec_from_file_location(f"rostam_user_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(_module_name(path), path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"model file {str(path)!r} cannot be imported")
     file = importlib.util.module_from_spec(spec)

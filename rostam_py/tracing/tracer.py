@@ -1,4 +1,4 @@
-"""trace: a registered model, a module or a file's class, to an OperatorGraph."""
+"""trace_now: a registered model, a module or a file's class, to an OperatorGraph."""
 
 import contextlib
 import logging
@@ -61,15 +61,12 @@ _ATTEMPTS = (
 _ROUTES = tuple(dict.fromkeys(attempt.route for attempt in _ATTEMPTS))
 
 
-def trace(
-    model: str | nn.Module | ModelSpec | torch.export.ExportedProgram,
-    example_inputs: Any = None,
+def trace_now(
+    model: str | nn.Module | ModelSpec | LoadedModule | torch.export.ExportedProgram,
     *,
+    example_inputs: Any = None,
     loss_fn: Callable[..., Any] | None = None,
     targets: Any = None,
-    name: str | None = None,
-    optimizer: str | None = None,
-    precision: str | None = None,
     num_layers: int | Mapping[str, int] | None = None,
     route: str = "auto",
     replicate_blocks: bool = True,
@@ -79,27 +76,8 @@ def trace(
 ) -> OperatorGraph:
     """Trace one training step, forward and backward, into an OperatorGraph.
 
-    Model: two traces at different batches are paired op by op, so that every quantity is a part that
-    grows with the batch and one that does not. No weights are allocated for registered models.
-    Args:
-        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a module (compiled
-            ones as they were), a torch.export program or a ModelSpec.
-        example_inputs: a tensor, a sequence of inputs, or a mapping of keyword inputs; inputs may be nested, and
-            values that are no tensors are passed as they are. What the module's forward does not take, and the
-            targets that the loss needs where the module can do without them, go to ``loss_fn`` after the output.
-        loss_fn: ``loss_fn(output, *targets)`` -> scalar; without one, the module's own loss or the sum
-            of the means of its outputs. targets: tensors for ``loss_fn``.
-        name: the graph's name. optimizer, precision: defaults to record in the graph.
-        num_layers: depth of a registered model's stacks, in place of its own.
-        route: "auto" (joint, and dispatch where that fails), "joint" or "dispatch".
-        replicate_blocks: grow deep registered models from four traced blocks.
-        capacity_factor: rows of an expert over the mean, padded or dropped to that; None: all that is routed to it,
-            as dropless training computes. Tokens are spread evenly over experts either way.
-        imbalance: load of the busiest expert over the mean, >= 1, kept with the graph for the ranks that experts
-            are spread over; what all experts compute together does not depend on it.
-    Raises: TracingError, naming the op or module, if no route can trace the module or the traces at
-        two batches do not match; UnknownNameError for an unknown model.
-    Cost: a few CPU seconds; grows with the number of distinct ops.
+    Args: as those of ``front.trace``; model: also what ``load_source`` returns.
+    Raises: as ``front.trace``.
     """
     if route != "auto" and route not in _ROUTES:
         raise ConfigError(f"route is {route!r}; allowed: auto, {', '.join(_ROUTES)}")
@@ -108,7 +86,7 @@ def trace(
     if isinstance(source, ModelSpec):
         if example_inputs is not None or loss_fn is not None:
             raise ConfigError(f"model {source.name!r} brings its own inputs and loss; pass neither")
-        return _declared(_trace_spec(source, num_layers, route, replicate_blocks, experts), name, optimizer, precision)
+        return _trace_spec(source, num_layers, route, replicate_blocks, experts)
     if num_layers is not None:
         raise ConfigError("num_layers applies to registered models only")
     if isinstance(source, LoadedModule):
@@ -121,7 +99,7 @@ def trace(
         made = user_subject(module, example_inputs, loss_fn, targets, label, dims)
         return replace(made, experts=experts, is_exported=module is not source and label == "ExportedProgram")
 
-    return _declared(_trace_user(subject_of, batch_dims, route), name, optimizer, precision)
+    return _trace_user(subject_of, batch_dims, route)
 
 
 def _module(source: Any) -> nn.Module:
@@ -154,15 +132,6 @@ def _trace_user(subject_of: Callable[[BatchDims], Subject], batch_dims: BatchDim
             with contextlib.suppress(TracingError):
                 return _trace_subject(other, route)
         raise
-
-
-def _declared(graph: OperatorGraph, name: str | None, optimizer: str | None, precision: str | None) -> OperatorGraph:
-    return replace(
-        graph,
-        name=name or graph.name,
-        default_optimizer=optimizer or graph.default_optimizer,
-        default_precision=precision or graph.default_precision,
-    )
 
 
 def _trace_spec(

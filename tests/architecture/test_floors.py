@@ -22,7 +22,7 @@ PACKAGE = ROOT / "rostam_py"
 FLOORS = [
     {"errors", "models", "configs"},
     {"units", "registry"},
-    {"checks", "documents", "html"},
+    {"checks", "digests", "documents", "html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},
     {"collectives"},

@@ -97,7 +97,7 @@ def test_a_list_of_links_is_read_again_when_its_file_has_changed(base, tmp_path)
 def test_another_torch_makes_other_points(base, monkeypatch):
     settings = complete_settings(base)
     before = point_key(settings)
-    monkeypatch.setattr("rostam_py.sweep.identity._torch_version", lambda: "0.0")
+    monkeypatch.setattr("rostam_py.sweep.identity.installed_version", lambda name: "0.0")
     assert point_key(settings) != before
 
 

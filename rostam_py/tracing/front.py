@@ -1,0 +1,131 @@
+"""trace: the one way into tracing. Models that are named by text come from the trace cache where they can.
+
+Importing this loads no torch: a kept graph is read without it.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+from rostam_py.graph.storage import is_graph_file
+from rostam_py.models import MODELS
+from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
+from rostam_py.tracing.custom import is_customized
+
+
+def trace(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    loss_fn: Callable[..., Any] | None = None,
+    targets: Any = None,
+    name: str | None = None,
+    optimizer: str | None = None,
+    precision: str | None = None,
+    num_layers: int | Mapping[str, int] | None = None,
+    route: str = "auto",
+    replicate_blocks: bool = True,
+    capacity_factor: float | None = None,
+    imbalance: float = 1.0,
+    batch_dims: int | Sequence[int | None] | Mapping[str | int, int | None] | None = None,
+    cache: bool = True,
+) -> OperatorGraph:
+    """Trace one training step, forward and backward, into an OperatorGraph.
+
+    Model: two traces at different batches are paired op by op, so that every quantity is a part that
+    grows with the batch and one that does not. No weights are allocated for registered models.
+    Args:
+        model: a registered name, "path/to/file.py:Class" (see tracing/sources.py), a saved graph's
+            "path/to/graph.json.gz", a module (compiled ones as they were), a torch.export program or a ModelSpec.
+        example_inputs: a tensor, a sequence of inputs, or a mapping of keyword inputs; inputs may be nested, and
+            values that are no tensors are passed as they are. What the module's forward does not take, and the
+            targets that the loss needs where the module can do without them, go to ``loss_fn`` after the output.
+        loss_fn: ``loss_fn(output, *targets)`` -> scalar; without one, the module's own loss or the sum
+            of the means of its outputs. targets: tensors for ``loss_fn``.
+        name: the graph's name. optimizer, precision: defaults to record in the graph.
+        num_layers: depth of a registered model's stacks, in place of its own.
+        route: "auto" (joint, and dispatch where that fails), "joint" or "dispatch".
+        replicate_blocks: grow deep registered models from four traced blocks.
+        capacity_factor: rows of an expert over the mean, padded or dropped to that; None: all that is routed to it,
+            as dropless training computes. Tokens are spread evenly over experts either way.
+        imbalance: load of the busiest expert over the mean, >= 1, kept with the graph for the ranks that experts
+            are spread over; what all experts compute together does not depend on it.
+        batch_dims: the dim that is the batch of all inputs, of each, or of some by place or name (None: of none); by
+            default dim 0, or what layers inside expect.
+        cache: take a model named by text, traced without inputs or a loss of the caller's, from the trace cache
+            (tracing/cache.py) if nothing that it came from has changed, and keep it there; modules in hand, and what
+            is traced after ``register_op`` or ``register_module``, are always traced.
+    Raises: TracingError, naming the op or module, if no route can trace the module or the traces at
+        two batches do not match; UnknownNameError for an unknown model.
+    Cost: a few CPU seconds; grows with the number of distinct ops. From the cache some 0.1 s, without torch.
+    """
+    options: dict[str, Any] = {
+        "num_layers": num_layers, "route": route, "replicate_blocks": replicate_blocks,
+        "capacity_factor": capacity_factor, "imbalance": imbalance, "batch_dims": batch_dims,
+    }  # fmt: skip
+    inputs: dict[str, Any] = {"example_inputs": example_inputs, "loss_fn": loss_fn, "targets": targets}
+    graph: OperatorGraph
+    if isinstance(model, str) and is_graph_file(model):
+        if given := [
+            key
+            for key, value in {**inputs, "num_layers": num_layers, "batch_dims": batch_dims}.items()
+            if value is not None
+        ]:
+            raise ConfigError(f"{model} is a traced graph; {', '.join(given)} would change nothing in it")
+        graph = OperatorGraph.load(model)
+    elif isinstance(model, str) and cache and not is_customized() and all(one is None for one in inputs.values()):
+        graph = _kept(model, options)
+    else:
+        from rostam_py.tracing.tracer import trace_now
+
+        graph = trace_now(model, **inputs, **options)
+    return replace(
+        graph,
+        name=name or graph.name,
+        default_optimizer=optimizer or graph.default_optimizer,
+        default_precision=precision or graph.default_precision,
+    )
+
+
+def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:
+    """Return the graph of a model named by text, from the cache or traced and kept."""
+    cache, key = TraceCache(), _key(model, options)
+    graph = cache.load(key)
+    if graph is not None:
+        return graph
+    from rostam_py.tracing.origins import opened_files
+    from rostam_py.tracing.sources import load_source, sources_of_loaded
+    from rostam_py.tracing.tracer import trace_now
+
+    begin = time.time()
+    with opened_files() as opened:
+        source = load_source(model)
+    graph = trace_now(source, **options)
+    sources = sources_of_loaded(model, source, opened)
+    if not _changed_since(begin, sources):
+        cache.store(key, graph, sources)
+    return graph
+
+
+def _key(model: str, options: dict[str, Any]) -> TraceKey:
+    arguments = json.loads(json.dumps(options, default=repr))  # as an entry has them
+    if model in MODELS:
+        return TraceKey(f"{model} ({MODELS[model].target})", arguments)
+    path, _, attribute = model.rpartition(":")
+    return TraceKey(f"{Path(path).resolve()}:{attribute}", arguments)
+
+
+def _changed_since(begin: float, sources: Sources) -> bool:
+    """Say whether a file was written while its model was traced: what was traced is then not what stands there."""
+    times = []
+    for path in sources.files:
+        with contextlib.suppress(OSError):
+            times.append(os.stat(path).st_mtime)
+    return any(written > begin for written in times)
