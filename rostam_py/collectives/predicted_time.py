@@ -128,7 +128,8 @@ def algorithm_costs(
             costs = _message_costs(routed, routing, members[src], members[dst], chunks)
             runs_ahead = not (schedule.is_synchronous or _has_answers(src, dst))
             means = _ring_means(costs, _rings(src, dst, chunks)) if runs_ahead else None
-            steps.append(StepCosts(count, *np.unique(costs, axis=1), means))
+            alpha_s, beta_s_per_byte = np.unique(costs, axis=1)
+            steps.append(StepCosts(count, alpha_s, beta_s_per_byte, means))
         has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
         known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
