@@ -106,17 +106,22 @@ def test_bytes_sent_are_the_closed_forms_of_the_plans_messages(strategy, fold, p
     plan = plans(strategy)
     num_dp, _, num_tp = plan.accelerators.shape
     expected = {"tp": 0, "dp": 0, "pp": 0, "tied": 0, "mp": 0}
-    ranks = {"tp": num_tp, "dp": num_dp}
+    ranks = {one.label: one.num_ranks for one in plan.groups}
     for message in plan.messages():
         if message.kind == "recv":
             continue
         axis = message.group.rstrip("0123456789")
         one = message.num_bytes
         if message.kind != "send":
-            assert message.kind == "all_reduce"
-            one = ring_bytes(ranks.get(axis, len(message.stages)), message.num_bytes)
+            members = ranks[message.group]
+            one = ring_bytes(members, message.num_bytes)
+            if message.kind == "all_gather":  # each rank sends its part n - 1 times: half an all-reduce
+                one //= 2
+            else:
+                assert message.kind == "all_reduce"
         # messages() lists a tied all-reduce once for every stage of its group, and each stage sends its part
         expected[axis] += message.count * one * num_dp * num_tp
+
     result = rostam.simulate(plan, fold=fold)
     assert result.bytes_sent == expected
     assert result.bytes_received == expected

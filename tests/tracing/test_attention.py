@@ -62,7 +62,7 @@ def test_heads_and_samples_split(case: str) -> None:
     for op in graph.ops:
         if op.role == "attention":
             sizes = {split.kind: split.size for split in op.splits}
-            assert sizes == {"sample": Affine(0, 1), "head": Affine(2 if case == "grouped" else HEADS)}
+            assert sizes == {"sample": Affine(0, 1), "head": Affine(HEADS)}
 
 
 def test_a_trained_mask_is_split_by_heads_and_its_gradient_summed_over_samples() -> None:
