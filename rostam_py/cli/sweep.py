@@ -131,7 +131,9 @@ def print_sweep(console: Console, result: SweepResult) -> None:
     keys = [axis["key"] for axis in result.manifest["axes"]]
     columns = [*keys, *(name for name in ("strategy", "global_batch") if name not in keys and _has(result, name))]
     times = [name for name in ("iteration_time_s", "exposed_s", "time_to_accuracy_s") if _has(result, name)]
-    times += [result.goal] if result.goal == "time_per_sample_s" else []
+    # Among equal batches it ranks as the iteration time does.
+    has_batches = result.table["global_batch"].drop_nulls().n_unique() > 1
+    times += [result.goal] if result.goal == "time_per_sample_s" and has_batches else []
     times += [name for name in ("slowdown_mean", "slowdown_max", "all_reduce_mean_s") if _has(result, name)]
     title = f"{result.manifest['title']}: best of {result.num_points:,} points by {result.goal}"
     console.print(title, style="bold", highlight=False, markup=False, soft_wrap=True)
