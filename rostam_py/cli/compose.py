@@ -4,6 +4,7 @@ import contextlib
 import copy
 import difflib
 import functools
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -154,7 +155,7 @@ def user_searchpath() -> list[str]:
 def _values(override: str) -> tuple[list[str], bool]:
     """Return the values that an override names, as text, and whether there may be several."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import Glob, QuotedString, Transformer
+    from hydra.core.override_parser.types import Glob
     from hydra.errors import HydraException
 
     try:
@@ -166,8 +167,22 @@ def _values(override: str) -> tuple[list[str], bool]:
         return ([] if isinstance(value, list | dict) else ["null" if value is None else str(value)]), False
     if isinstance(parsed.value(), Glob):
         return [], True  # hydra expands it to what there is
-    found = parsed.sweep_iterator(transformer=Transformer.identity)
-    return [one.text if isinstance(one, QuotedString) else str(one) for one in found], True
+    return [str(one) for one in axis_values(override, parsed)], True
+
+
+def axis_values(override: str, parsed: Any) -> list[Any]:
+    """Return the values that a parsed override runs over, texts without quotes.
+
+    Raises: ConfigError for more than a sweep has points.
+    """
+    from hydra.core.override_parser.types import QuotedString, Transformer
+
+    from rostam_py.sweep.points import MAX_POINTS
+
+    found = list(itertools.islice(parsed.sweep_iterator(transformer=Transformer.identity), MAX_POINTS + 1))
+    if len(found) > MAX_POINTS:
+        raise ConfigError(f"{override!r} has more than {MAX_POINTS:,} values, the most points that a sweep can have")
+    return [one.text if isinstance(one, QuotedString) else one for one in found]
 
 
 def _check_experiments(command: str, names: list[str]) -> None:

@@ -11,6 +11,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from rostam_py.cli.choices import GROUPS, check_choice, group_choices
 from rostam_py.cli.compose import (
     as_hydra_wants,
+    axis_values,
     check_overrides,
     check_plain_units,
     check_units,
@@ -173,7 +174,7 @@ def _without_missing(node: Any) -> Any:
 
 def _command_line_axis(override: str, plain: list[str]) -> Axis:
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.core.override_parser.types import Glob, QuotedString, Transformer
+    from hydra.core.override_parser.types import Glob
 
     parsed = OverridesParser.create().parse_override(as_hydra_wants([override])[0])
     key = parsed.key_or_group
@@ -181,9 +182,8 @@ def _command_line_axis(override: str, plain: list[str]) -> Axis:
     if isinstance(value, Glob):
         found: list[Any] = value.filter(group_choices(key) if key in GROUPS else [])
     else:
-        found = list(parsed.sweep_iterator(transformer=Transformer.identity))
-    texts = [one.text if isinstance(one, QuotedString) else one for one in found]
-    return grid_axes({_point_key(key): [_resolved(key, one, plain) for one in texts]}, _HERE)[0]
+        found = axis_values(override, parsed)
+    return grid_axes({_point_key(key): [_resolved(key, one, plain) for one in found]}, _HERE)[0]
 
 
 def _resolved_row(number: int, row: Any, plain: list[str]) -> dict[str, Any]:

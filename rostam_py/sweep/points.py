@@ -7,6 +7,7 @@ Example:
 """
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,9 @@ from rostam_py.spec.settings import Settings, complete_settings, with_key
 from rostam_py.sweep.axes import CASE, Axis, Value, changes_of
 from rostam_py.sweep.axis_checks import check_clashes, check_modes, check_sizes
 from rostam_py.sweep.identity import point_key
+
+# 100,000 points take 8 s and 1 GB to expand, store and report.
+MAX_POINTS = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,17 @@ def expand_points(
 
     Model: keys with fewer dots are set before those with more, whatever the order of the axes: a fabric replaces all
         parameters, ``fabric.link_bandwidth`` then changes one of every fabric.
-    Raises: ConfigError for an axis named twice, a key set in two places, a key that the mode does not read, and for bad
-        values; the message names the point's labels.
+    Raises: ConfigError for an axis named twice, a key set in two places, a key that the mode does not read, more than
+        MAX_POINTS points, and for bad values; the message names the point's labels.
     """
     keys = [axis.key for axis in axes]
     for key in keys:
         if keys.count(key) > 1:
             raise ConfigError(f"axis {key} is given twice; give its values in one list")
+    num_points = math.prod(len(axis.values) for axis in axes)
+    if num_points > MAX_POINTS:
+        sizes = ", ".join(f"{axis.key} {len(axis.values):,}" for axis in axes)
+        raise ConfigError(f"the axes ({sizes}) make {num_points:,} points; a sweep has at most {MAX_POINTS:,}")
     check_clashes(axes)
     check_modes(base, axes)
     points = []

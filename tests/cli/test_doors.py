@@ -136,3 +136,13 @@ def test_num_accelerators_sizes_any_fabric_in_run_as_in_sweep(fabric, capsys, tm
     assert point["iteration_time_s"] == result["iteration_time_s"]
     assert main(["run", *keys[:1], "num_accelerators=0", f"out={tmp_path / 'none'}"]) == 2
     assert "num_accelerators is 0; it must be an integer >= 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "axes", [["seed=range(0,1000000000)"], ["seed=range(0,1e9)"], ["seed=range(0,1000)", "iterations=range(2,1002)"]]
+)
+def test_more_points_than_a_sweep_can_have_are_refused_before_they_are_made(axes, capsys):
+    assert main(["sweep", "model=gpt_125m", "fabric=flat_64", *axes, "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert "250,000" in said
+    assert f"{axes[0]!r} has more" in said or "(seed 1,000, iterations 1,000) make 1,000,000 points" in said
