@@ -11,6 +11,7 @@ they were written down, and bad ones fail before any work.
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,7 @@ def _check_common(settings: Settings) -> None:
     if settings["num_accelerators"] is not None:
         check_integer("num_accelerators", settings["num_accelerators"], 1)
     price = settings["accelerator_usd_per_hour"]
-    if price is not None and not (isinstance(price, int | float) and price >= 0):
+    if price is not None and not (isinstance(price, int | float) and 0 <= price < math.inf):
         raise ConfigError(f"accelerator_usd_per_hour is {price!r}; it must be a number of dollars >= 0")
 
 

@@ -147,6 +147,7 @@ def test_num_accelerators_sizes_every_fabric(base):
         ({"mode": "search", "model": "gpt_125m"}, "search.batches is missing"),
         ({"cost": {"name": "roofline", "speed": 2}}, "no parameter 'speed'"),
         ({"convergence": "resnet50_mlperf", "model": "resnet50", "global_batch": 1}, "global batch|global_batch"),
+        ({"accelerator_usd_per_hour": float("inf")}, "accelerator_usd_per_hour is inf"),
         ({"accelerator_usd_per_hour": "two"}, "accelerator_usd_per_hour is 'two'"),
     ],
 )
