@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from rostam_py.cli.main import main
+from rostam_py.tracing import custom
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
 
@@ -128,6 +129,8 @@ def run_examples(found: list[Example], folder: Path, monkeypatch, capsys) -> Non
     for name in ("WANDB_MODE", "ROSTAM_CONFIGS"):  # what examples set ends with them
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
+    monkeypatch.setattr(custom, "_OPS", {})  # what examples register ends with them
+    monkeypatch.setattr(custom, "_STAND_INS", {})
     runner = Runner(main)
     for one in found:
         runner.run(one)
