@@ -72,9 +72,10 @@ class Driver:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def stored(self):
-        """Return {key: wall seconds} of the points' own files."""
+        """Return {key: wall seconds} of the points' own files; none where the sweep has not made its store yet."""
         found = {}
-        for path in (self.folder / "store").glob("*.json"):
+        store = self.folder / "store"
+        for path in store.glob("*.json") if store.exists() else ():
             if not path.name.startswith("."):
                 document = json.loads(path.read_text())
                 found[document["key"]] = document["wall_s"]
