@@ -122,6 +122,7 @@ class Op:
     is_elementwise: may be fused into the kernel that produces its input (MODEL B7).
     forward_op: for a backward op, the id of the forward op it differentiates, if known.
     is_accumulation: a backward add that sums gradients of one tensor from several users.
+    is_recomputed: runs a checkpointed forward op again; its FLOPs are the hardware's, not the model's.
     role: what the op does, one of ROLES.
     linear_in: sets of places in ``inputs``, ascending: op(sum of parts) = sum of op(part) if exactly the inputs of one
         set are split into summands. ((0, 1),) for a sum, ((0,), (1,)) for a product. A constant term (the bias of a
@@ -148,6 +149,12 @@ class Op:
     splits: tuple[Split, ...] = ()
     role: str = ""
     linear_in: tuple[tuple[int, ...], ...] = ()
+    is_recomputed: bool = False
+
+    @property
+    def model_flops(self) -> Affine:
+        """FLOPs that the model needs: none of an op that runs again."""
+        return Affine() if self.is_recomputed else self.flops
 
 
 def passes_partial(op: Op, partial: Collection[int]) -> bool:

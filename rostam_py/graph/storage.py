@@ -17,9 +17,10 @@ from rostam_py.graph.ops import Affine, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 4
-# version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits
-_READABLE = (1, 2, 3, VERSION)
+VERSION = 5
+# version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits,
+# 1 to 4 not which ops run again
+_READABLE = (1, 2, 3, 4, VERSION)
 _FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
@@ -51,6 +52,7 @@ def save_graph(graph: Any, path: str | Path, about: Mapping[str, Any] | None = N
             "tensors": [_tensor_record(tensor) for tensor in graph.tensors],
             "splits": [_split_record(split) for split in splits],
             "split_parts": [_parts_record(place, split) for place, split in enumerate(splits) if split.has_parts],
+            "recomputed": [op.id for op in graph.ops if op.is_recomputed],
             "ops": ops,
             **(about or {}),
         },
@@ -80,9 +82,7 @@ def read_graph_with(path: str | Path, schema: Any) -> tuple[Any, Callable[[], di
 def graph_fields(data: bytes, version: int, path: str | Path) -> dict[str, Any]:
     """Return the fields of a saved graph. Args: as ``read_data`` returns them; path: for errors."""
     where = f"{path} is a damaged operator graph"
-    schema = (
-        _OlderDocument if version < _FIRST_WITH_PROPERTIES else _Document if version == VERSION else _Version3Document
-    )
+    schema = _OlderDocument if version < _FIRST_WITH_PROPERTIES else _DOCUMENTS[version]
     with _without_collections():
         document: _AnyDocument = parse_json(schema, data, where)
     with refused(where), _without_collections():
@@ -147,8 +147,15 @@ class _Version3Document(_Common):
 
 
 @dataclass(slots=True)
-class _Document(_Version3Document):
+class _Version4Document(_Version3Document):
+    """A file that does not say which ops run again."""
+
     split_parts: list[_SplitPartsRecord]
+
+
+@dataclass(slots=True)
+class _Document(_Version4Document):
+    recomputed: list[int]
 
 
 @dataclass(slots=True)
@@ -158,7 +165,8 @@ class _OlderDocument(_Common):
     ops: list[_OlderOpRecord]
 
 
-_AnyDocument = _Document | _Version3Document | _OlderDocument
+_DOCUMENTS = {3: _Version3Document, 4: _Version4Document, VERSION: _Document}
+_AnyDocument = _Document | _Version4Document | _Version3Document | _OlderDocument
 
 
 def _affine_record(affine: Affine) -> list[float]:
@@ -184,7 +192,7 @@ def _parts_record(place: int, split: Split) -> list[Any]:
 
 def _splits(document: _AnyDocument) -> list[Split]:
     splits = [_split(record) for record in document.splits]
-    for place, *sides in document.split_parts if isinstance(document, _Document) else ():
+    for place, *sides in document.split_parts if isinstance(document, _Version4Document) else ():
         if not 0 <= place < len(splits):
             raise ConfigError(f"split_parts names split {place}; there are {len(splits)} from 0")
         inputs, outputs = (
@@ -225,7 +233,12 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
 
 def _ops(document: _AnyDocument, splits: list[Split]) -> tuple[Op, ...]:
     if isinstance(document, _Version3Document):
-        return tuple(_op(k, one[:5], splits, one[5], one[6]) for k, one in enumerate(document.ops))
+        ops = [_op(k, one[:5], splits, one[5], one[6]) for k, one in enumerate(document.ops)]
+        for index in document.recomputed if isinstance(document, _Document) else ():
+            if not 0 <= index < len(ops):
+                raise ConfigError(f"recomputed names op {index}; there are {len(ops)} from 0")
+            ops[index] = replace(ops[index], is_recomputed=True)
+        return tuple(ops)
     named: tuple[Op, ...] = _NAMERS.get("torch")(_op(k, one, splits) for k, one in enumerate(document.ops))
     return named
 

@@ -88,7 +88,7 @@ class KernelBuilder:
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
-        model_flops = sum(op.flops.at(self.batch) for op in ops) / self.sharding.degree
+        model_flops = sum(op.model_flops.at(self.batch) for op in ops) / self.sharding.degree
         return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops)
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:

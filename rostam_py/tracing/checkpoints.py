@@ -159,7 +159,7 @@ class _Copies:
         """Return a forward op as it runs again in backward."""
         op = self.reading(op)
         outputs = tuple((position, self._value(value)) for position, value in op.outputs)
-        return replace(op, outputs=outputs, phase="backward")
+        return replace(op, outputs=outputs, phase="backward", is_recomputed=True)
 
     def reading(self, op: RawOp) -> RawOp:
         """Return an op that reads the copies of what it read."""

@@ -121,6 +121,7 @@ def _sum(after: Op, left: int, right: int, tensors: dict[int, Tensor], added: li
             is_metadata=False,
             is_elementwise=True,
             is_accumulation=True,
+            is_recomputed=False,
             forward_op=None,
             splits=tuple(Split(s.kind, s.input_dims, s.output_dims, Affine(s.size)) for s in raw),
         )

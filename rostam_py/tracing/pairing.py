@@ -141,6 +141,7 @@ class _Pairing:
             is_metadata=is_metadata,
             is_elementwise=is_pointwise and not is_metadata,
             is_accumulation=is_adding,
+            is_recomputed=a.is_recomputed,
             splits=self._splits(name, index, is_pointwise),
         )
 

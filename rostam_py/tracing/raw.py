@@ -45,6 +45,7 @@ class RawOp:
     sequence_number: int | None = None
     flops: float = 0.0
     region: int | None = None  # the checkpointed region it belongs to
+    is_recomputed: bool = False  # it runs again in backward
     moved: tuple[float, float] | None = None  # bytes read and written, where the op was registered with them
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.tracing import trace
 
@@ -111,3 +114,24 @@ def test_torchs_checkpoint_is_as_before_after_a_trace() -> None:
     net = Net(RUNS["reentrant"])
     net(x).mean().backward()
     assert net.blocks[0].up.weight.grad is not None
+
+
+@pytest.mark.parametrize("placer", ["megatron", "sip_ml"])
+def test_what_runs_again_counts_as_the_hardwares_flops_not_the_models(placer: str, tmp_path: Path) -> None:
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s"))
+    strategy = rostam.Strategy(dp=2, placer=placer)
+    graphs = {kind: trace(Net(RUNS[kind]), torch.zeros(B, D)) for kind in ("plain", "non-reentrant")}
+    graphs["non-reentrant"].save(tmp_path / "graph.json.gz")
+    graphs["loaded"] = OperatorGraph.load(tmp_path / "graph.json.gz")
+    plain, checkpointed, loaded = (rostam.place(g, machine, global_batch=8, strategy=strategy) for g in graphs.values())
+    assert checkpointed.stages[0].flops == loaded.stages[0].flops == plain.stages[0].flops
+    # Early stop leaves out each block's last product: only ``up`` and tanh run again, on 4 samples a device.
+    more = checkpointed.stages[0].hardware_flops - plain.stages[0].hardware_flops
+    assert more == 3 * (2 * B * D * H + B * H)
+
+
+def test_recomputation_of_a_model_that_checkpoints_itself_is_refused() -> None:
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s"))
+    graph = trace(Net(RUNS["reentrant"]), torch.zeros(B, D))
+    with pytest.raises(ConfigError, match=r"strategy.recompute is 'full'; it must be 'none' for .* checkpoints"):
+        rostam.place(graph, machine, global_batch=8, strategy=rostam.Strategy(dp=2, recompute="full"))

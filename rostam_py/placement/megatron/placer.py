@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.precision import gradient_bytes
+from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
@@ -57,10 +58,16 @@ class MegatronPlacer(Placer):
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
 
-        Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not.
+        Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not; ConfigError for
+            recomputation of a model that checkpoints its own regions.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
         strategy = self.strategy
+        if strategy.recompute != "none" and any(op.is_recomputed for op in graph.ops):
+            raise ConfigError(
+                f"strategy.recompute is {strategy.recompute!r}; it must be 'none' for {graph.name}, which checkpoints"
+                " its own regions: they would run again twice"
+            )
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)

@@ -230,7 +230,7 @@ class _Builder:
         flows = self._flows(kernel, made, share.parts)
         node = SubOps(KERNEL, ops[0].name, share.parts, flows, shard, phase=ops[0].phase)
         node.time = self._time(kernel, traffic)
-        node.model_flops = sum(op.flops.at(self.batch) for op in ops)
+        node.model_flops = sum(op.model_flops.at(self.batch) for op in ops)
         node.residents = self.residents.read_by(kernel)
         node.resident_bytes = self.residents.charge(node.residents, share.parts, shard)
         node.memory_bytes = self._kernel_memory(kernel, touched, shard) + node.resident_bytes
