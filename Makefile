@@ -44,7 +44,7 @@ $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
 demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)
 
-test: install test-extra ## Run the tests, but slow and gpu ones (TEST_ARGS="-k ring")
+test: install test-extra ## Run the tests, except slow and gpu ones (TEST_ARGS="-k ring")
 	$(BIN)/python -m pytest -q $(TEST_ARGS)
 
 # A second copy of the package whose core also holds the parts of tests/csrc, linked from the first core's objects.

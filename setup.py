@@ -14,7 +14,7 @@ from pathlib import Path
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension
 from setuptools import find_packages, setup
 
-# -MMD writes each object's headers beside it, for needs_recompile. Never fast-math; no fused multiply-add (MODEL H23).
+# -MMD writes each object's headers next to it, for needs_recompile. Never fast-math; no fused multiply-add (MODEL H23).
 # Python's own flags carry -fwrapv, which would hide overflow from the sanitizers.
 COMMON_ARGS = ["-ffp-contract=off", "-fno-wrapv", "-Wall", "-Wextra", "-MMD"]
 if os.environ.get("ROSTAM_SANITIZE") == "1":

@@ -14,7 +14,7 @@ import pdoc
 from pdoc.render_helpers import to_markdown_with_context
 
 SECTIONS = ("Model", "Args", "Returns", "Raises", "Cost", "Source", "Example", "Legend", "Units")
-# Beside rostam_py itself: the packages that its names come from, and what users of those meet.
+# Besides rostam_py itself: the packages that its names come from, and what users of those meet.
 PAGES = (
     "units", "errors", "graph", "tracing", "costs", "costs.table", "costs.profile", "fabrics", "fabrics.fabric",
     "fabrics.config", "fabrics.throughput", "convergence", "plan", "placement", "simulation", "searching", "fleet",

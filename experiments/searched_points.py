@@ -151,7 +151,7 @@ def machine(fabric: str, bandwidth: str, **parameters: Any) -> rostam.Machine:
 
 
 def describe(candidate: Candidate, in_full: bool = False) -> Point:
-    """Return a candidate's times, and in full where they go: breakdown, algorithms, bytes an accelerator sends."""
+    """Return a candidate's times, and in full where they go: breakdown, algorithms, bytes per accelerator."""
     entry: Point = {
         "strategy": candidate.describe(), "placer": candidate.strategy.placer, **candidate.degrees,
         "batch": candidate.global_batch, "micro_batch": candidate.micro_batch,

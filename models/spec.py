@@ -1,4 +1,4 @@
-"""ModelSpec: what a registered model declares beside its layers."""
+"""ModelSpec: what a registered model declares besides its layers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-// The distinct steps of a schedule: who sends how many chunks to whom, and in how many steps alike.
+// The distinct steps of a schedule: the chunks from each sender to each receiver, and the number of equal steps.
 // Example: a ring is one pattern of p messages with a count of 2 (p - 1).
 #pragma once
 

@@ -1,4 +1,4 @@
-// ControlHost: runs controllers beside a simulation and lets them act on it.
+// ControlHost: runs controllers during a simulation and lets them act on it.
 #pragma once
 
 #include <cstdint>

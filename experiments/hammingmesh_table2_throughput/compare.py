@@ -1,4 +1,4 @@
-"""Compute the bandwidths and diameters of HammingMesh's Table II and print them beside the printed figures."""
+"""Compute the bandwidths and diameters of HammingMesh's Table II and print them next to the printed figures."""
 
 import csv
 from pathlib import Path
@@ -20,7 +20,7 @@ BYTES_PER_ACCELERATOR = 2**24  # an all-reduce of 16 MiB x p: its latency is the
 def compare(*, enable_shifts: bool = True) -> list[dict[str, Any]]:
     """Return name, quantity, printed and own value and the signed difference of every figure.
 
-    Args: enable_shifts: also average all p - 1 shifts, some seconds a fabric.
+    Args: enable_shifts: also average all p - 1 shifts, some seconds per fabric.
     Returns: shares in % of injection bandwidth (all-to-all) or of the optimum (all-reduce), diameters in cables;
         printed and difference are None where the public text prints nothing.
     """

@@ -1,4 +1,4 @@
-"""Measure seven fabrics at five bandwidths beside Elect-Flat, and rerun every anomaly under controlled conditions."""
+"""Measure seven fabrics at five bandwidths against Elect-Flat, and rerun every anomaly under controlled conditions."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Search time-to-accuracy over bandwidth on SiP-ML's five fabrics and put figure 5's claims beside the result."""
+"""Search time-to-accuracy over bandwidth on SiP-ML's five fabrics and compare with figure 5's claims."""
 
 import sys
 from collections.abc import Callable, Sequence

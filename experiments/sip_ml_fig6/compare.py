@@ -1,4 +1,4 @@
-"""Search the best strategy over bandwidth on SiP-OCS, as figure 6 does, and on Elect-Flat, beside its claims."""
+"""Search the best strategy over bandwidth on SiP-OCS, as figure 6 does, and on Elect-Flat, next to its claims."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Search the Transformer on Elect-Flat at 10 Tb/s over fabric latency and put table 1's speed-ups beside the result."""
+"""Search the Transformer on Elect-Flat at 10 Tb/s over fabric latency and compare with table 1's speed-ups."""
 
 import csv
 import sys

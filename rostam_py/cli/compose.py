@@ -14,7 +14,7 @@ from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameErr
 from rostam_py.spec.lookup import choices_of, unit_of
 
 CONFIG_MODULE = "rostam_py.configs"
-# Mappings whose keys the user makes up: Hydra wants "++" before a new key, which nobody should have to know.
+# Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
 _MAPPINGS = (
     "strategy.algorithms",
     "cost.compute_efficiency",
@@ -62,7 +62,7 @@ def _sized(config: Any) -> Any:
 
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
-    """Return the composed configuration as YAML, to be kept beside the result."""
+    """Return the composed configuration as YAML, to be kept with the result."""
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(composed(command, tuple(overrides)))

@@ -139,7 +139,7 @@ class DemoConfig:
 class ReportConfig:
     """Draw what a sweep or a run left in its folder: one HTML page that works offline, and figures for papers.
 
-    formats: pdf, svg: also write figures/NAME.FORMAT beside the page. out: the page; null takes report.html in DIR.
+    formats: pdf, svg: also write figures/NAME.FORMAT next to the page. out: the page; null takes report.html in DIR.
     """
 
     formats: list[str] = field(default_factory=list, metadata={"choices": FORMATS})

@@ -168,7 +168,7 @@ def predict_collective_time(
 
     Model: sum over steps of the slowest message: alpha of its route + the bytes that the step puts on the route's
         fullest link / its capacity. Round one-way rings, whose ranks run ahead: max(slowest port, mean of alpha +
-        bytes / B round the slowest ring). Exact (but for 1 ps a message) where all messages of a step are alike; else
+        bytes / B round the slowest ring). Exact, to 1 ps per message, where all messages of a step are alike; else
         it ignores that ranks drift apart and that shares grow as messages end.
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
         order on the fabric's grid where the algorithm needs one. grid: (rows, columns) of the ranks; without it

@@ -1,7 +1,7 @@
 """Accelerators: data-sheet peaks and capacities, each figure with where it comes from.
 
 Peaks are dense (no structured sparsity). ``memory_bytes`` is what the driver reports, in bytes, so
-that a plan which fits here fits there but for the framework's own context (about 1 GB, not modelled).
+that a plan which fits here fits there except for the framework's own context (about 1 GB, not modelled).
 """
 
 import dataclasses

@@ -42,7 +42,7 @@ def get_optimizer(name: str, key: str = "strategy.optimizer") -> Optimizer:
 
 
 def optimizer_state_bytes(optimizer: str, precision: str) -> int:
-    """Return bytes per parameter beside parameter and gradient: fp32 states and the fp32 master copy.
+    """Return bytes per parameter besides parameter and gradient: fp32 states and the fp32 master copy.
 
     Example: adam is 8 in fp32 and 12 in bf16_mixed (Rajbhandari et al. 2020, section 3.1: K = 12).
     """

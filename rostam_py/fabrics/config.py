@@ -70,7 +70,7 @@ class FabricConfig:
         planes: identical planes side by side, >= 1.
     """
 
-    # Whether the price list has every switch of the fabric, so that its price may stand beside others'.
+    # Whether the price list has every switch of the fabric, so that its price may be compared with others'.
     is_fully_priced: ClassVar[bool] = True
 
     link_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})

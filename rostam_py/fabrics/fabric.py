@@ -215,7 +215,7 @@ class Fabric:
     def ring_order(self) -> np.ndarray:
         """Return the working accelerators in an order that suits rings.
 
-        On a torus it is a Hamiltonian cycle, so that every step of a ring is one link (longer beside failed
+        On a torus it is a Hamiltonian cycle, so that every step of a ring is one link (longer near failed
         accelerators); elsewhere it is the numbering, which fills leaves and servers consecutively.
         """
         order = self._config.ring_order()
@@ -335,7 +335,7 @@ class Fabric:
             kind: "switches", "links", "accelerators", or "boards" on a fabric that has any; a board works while one of
                 its accelerators does.
             count: how many, or a share of those that work such as "5%".
-            scope: of links: "network" draws from every cable but those of accelerators that do not forward, "host"
+            scope: of links: "network" draws from every cable except those of accelerators that do not forward, "host"
                 from those, "all" from every cable.
             planes: "one" draws from the parts of all planes; "all" from those of one and fails them in every plane.
         Raises: ConfigError for another kind, more parts than work, or a share of parts that the fabric has none of.
@@ -374,7 +374,7 @@ class Fabric:
     def bill_of_materials(self) -> BillOfMaterials:
         """Price switches and cables of all planes.
 
-        Raises: ConfigError for ideal fabrics, which nobody can buy.
+        Raises: ConfigError for ideal fabrics, which cannot be bought.
         """
         try:
             return self._config.bill_of_materials()

@@ -20,7 +20,7 @@ FAILURE_KINDS = {
 }
 # Which cables are drawn from.
 FAILURE_SCOPES = {
-    "network": "every cable but those of accelerators that do not forward",
+    "network": "every cable except those of accelerators that do not forward",
     "host": "cables of accelerators that do not forward",
     "all": "every cable",
 }
@@ -97,8 +97,8 @@ class RandomFailures:
     """Parts that fail before the run, drawn at random.
 
     links, switches, accelerators, boards: how many of each fail, a count or a share such as "5%". scope: the cables
-    that are drawn from: network (all but those of accelerators that do not forward), host (those), all. planes: one (a
-    failure strikes one plane, drawn too) or all (the same parts in every plane). seed: of the draw.
+    that are drawn from: network (all except those of accelerators that do not forward), host (those), all. planes: one
+    (a failure strikes one plane, drawn too) or all (the same parts in every plane). seed: of the draw.
     """
 
     links: Any = 0

@@ -14,7 +14,7 @@ from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
 
-# A bandwidth that is a whole number of wavelengths but for the rounding of its unit counts as whole.
+# A bandwidth that is a whole number of wavelengths except for the rounding of its unit counts as whole.
 _ROUNDING = 1e-9
 
 

@@ -1,4 +1,4 @@
-"""Traffic: who sends how much to whom in one iteration, summed; what circuits are set for.
+"""Traffic: bytes from each sender to each receiver in one iteration, summed; circuits are set for it.
 
 Example:
     traffic = Traffic.from_messages(4, src=[0, 0, 1], dst=[1, 1, 2], num_bytes=[10, 5, 8])

@@ -93,7 +93,7 @@ def simulate_mix(
     Returns: outcome and RunResult of every job, in order.
     Raises: ConfigError for bad arguments or plans of another machine; DegreeError for jobs that overlap or ask for
         too much; what ``simulate`` raises.
-    Cost: about a microsecond for each kernel of all jobs' iterations, and for each message on links that somebody
+    Cost: about a microsecond for each kernel of all jobs' iterations, and for each message on links that another job
         else uses; as much again for the baselines.
     Source: own, tests/fleet.
     """

@@ -74,7 +74,7 @@ def _place(
         repr(machine.device),
         machine.min_kernel_s,
     )
-    if key not in placed or machine.fabric.is_circuit_switched:  # there placing heeds the fabric's circuits
+    if key not in placed or machine.fabric.is_circuit_switched:  # there placing depends on the fabric's circuits
         plan = place(
             job.graph, machine, global_batch=job.global_batch, strategy=strategy, cost=cost, cost_config=cost_config
         )

@@ -1,4 +1,4 @@
-"""MixResult: what each job of a mix took, beside what it takes alone."""
+"""MixResult: what each job of a mix took, and what it takes alone."""
 
 from dataclasses import dataclass
 from statistics import fmean
@@ -150,7 +150,7 @@ class MixResult:
         }
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: each job in the mix beside itself alone."""
+        """Return what a notebook shows: each job in the mix and alone."""
 
         def time(seconds: float | None) -> str | None:
             return None if seconds is None else format_time(seconds)

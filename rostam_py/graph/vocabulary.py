@@ -5,7 +5,7 @@ TENSOR_KINDS = ("input", "parameter", "frozen", "buffer", "activation", "constan
 WEIGHT_KINDS = ("parameter", "frozen", "buffer")  # what devices hold for the whole training
 SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embedding_row", "feature")
 
-# What an op does, as far as anyone but the tracer and the cost models asks; "" is everything else.
+# What an op does, as far as anyone except the tracer and the cost models asks; "" is everything else.
 #   product, batched_product   of matrices; of stacks of them, as the two products of attention are
 #   convolution                forward
 #   embedding, gather          rows of a table, or entries of a tensor, by index: reads as much as the result holds

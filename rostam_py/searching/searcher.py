@@ -66,7 +66,7 @@ class _Goal:
 class Searcher:
     """Search strategies of one model; keeps placed plans, so that further machines of one size cost little.
 
-    Args: base: precision, optimizer, recompute, algorithms and all else but the degrees, which are searched.
+    Args: base: precision, optimizer, recompute, algorithms and all else except the degrees, which are searched.
         placers: registered names; None takes all. cost, cost_config: as ``place`` takes them.
         routing, seed, fidelity, controllers: as ``simulate`` takes them; estimates know nothing of controllers.
     Raises: ConfigError for an unknown placer.
@@ -174,9 +174,9 @@ class Searcher:
         return found
 
     def _per_sample_s(self, machine: Machine, tp: int, batch: int) -> float:
-        """Return seconds a sample on one device of a tp group, forward and backward, whatever its memory.
+        """Return seconds per sample on one device of a tp group, forward and backward, whatever its memory.
 
-        With the collectives of the tp group, but where circuits would have to be set for them.
+        With the collectives of the tp group, except where circuits would have to be set for them.
         """
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
@@ -235,7 +235,7 @@ class Searcher:
     def _bounds(
         self, machine: Machine, candidate: Candidate, ideal: Machine | None, costs: dict[Any, Any]
     ) -> tuple[Callable[[], float], ...]:
-        """Return what gives closer and closer bounds of a candidate [s], each dearer than the one before."""
+        """Return what gives ever closer bounds of a candidate [s], each costlier than the one before."""
         bounds: list[Callable[[], float]] = [lambda: self._placers_bound_s(machine, candidate)]
         if ideal is not None:
             bounds.append(lambda: self._ideal_s(machine, ideal, candidate, costs))

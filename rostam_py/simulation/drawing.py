@@ -158,5 +158,5 @@ def short(value: float, digits: int = 9) -> float:
 
 
 def whole(num_bytes: float) -> int:
-    """Return bytes as an integer: spraying divides them, nobody reads the fractions."""
+    """Return bytes as an integer: spraying divides them, and fractions of a byte mean nothing."""
     return round(num_bytes)

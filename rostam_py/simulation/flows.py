@@ -1,4 +1,4 @@
-"""Run given flows on a fabric: who sends how much to whom, from when."""
+"""Run given flows on a fabric: sender, receiver, bytes and start time of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""GraphJob: one job of a task graph, as data: what its devices run in an iteration, and with whom."""
+"""GraphJob: one job of a task graph, as data: what its devices run in an iteration, and with which peers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

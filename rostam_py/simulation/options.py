@@ -51,7 +51,7 @@ class SimulationOptions:
 
 
 def takes_options(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Let a function take ``options=`` beside its keywords of the same names.
+    """Let a function take ``options=`` as well as keywords of the same names.
 
     Raises: ConfigError, when called, for options that the function has no keyword for.
     """

@@ -203,7 +203,7 @@ class SiteKeys:
 class RunKeys(SiteKeys, TrainingKeys):
     """One simulation.
 
-    global_batch: samples an iteration; null takes 8 a replica (8 micro-batches of 1 with a pipeline). fold: simulate
+    global_batch: samples per iteration; null takes 8 per replica (8 micro-batches of 1 with a pipeline). fold: simulate
     devices that must behave alike once.
     """
 
@@ -217,7 +217,7 @@ class RunKeys(SiteKeys, TrainingKeys):
 class SearchKeys(SiteKeys, TrainingKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time a sample over
+    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time per sample over
     search.batches. strategy: precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
     """
 

@@ -3,7 +3,7 @@
 Example:
     result = run_sweep({"model": "resnet50", "fabric": {"name": "torus", "dims": [8, 8]}},
                        grid={"fabric.link_bandwidth": ["100 Gb/s", "400 Gb/s"], "strategy.tp": [1, 2]})
-    result.table          # polars, one row a point
+    result.table          # polars, one row per point
 """
 
 from rostam_py.sweep.axes import Axis, Value

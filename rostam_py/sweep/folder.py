@@ -60,7 +60,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def write_table(folder: Path, table: Any, frame: Any) -> None:
-    """Write the table as Parquet and CSV, and the points' own times beside it."""
+    """Write the table as Parquet and CSV, and the points' own times next to it."""
     import polars as pl
 
     times = table.select("key").unique(maintain_order=True).join(frame.select("key", pl.col("wall_s")), on="key")

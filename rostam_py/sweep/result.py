@@ -14,7 +14,7 @@ from rostam_py.units import format_time
 class SweepResult:
     """A finished sweep.
 
-    folder: holds points.parquet, points.csv, sweep.json, details and the store. table: polars frame, one row a point
+    folder: holds points.parquet, points.csv, sweep.json, details and the store. table: polars frame, one row per point
     in point order; columns as in ``rostam_py.sweep.columns``. manifest: title, axes, versions.
     """
 

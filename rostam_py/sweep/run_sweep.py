@@ -287,7 +287,7 @@ def run_sweep(
         graphs: {name: traced graph}; name one by model="graph:name". out: folder; default runs/sweep-<hash>.
         workers, backend, address, store, details, title: as SweepOptions. progress: called with a Tally.
         options: simulation options of every point that ``base`` does not set.
-    Returns: SweepResult: ``table`` (polars, one row a point), ``best()``, the folder.
+    Returns: SweepResult: ``table`` (polars, one row per point), ``best()``, the folder.
     Raises: ConfigError for bad settings, before any work.
     Cost: the points' own time over the workers, 1 to 5 ms a batch of a second, and 4 s to start Ray.
     """

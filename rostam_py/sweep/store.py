@@ -31,7 +31,7 @@ _FINAL = {
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file beside its place, then rename it: readers see all of it or nothing."""
+    """Write a temporary file in the same folder, then rename it: readers see all of it or nothing."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(data)
     os.replace(temporary, path)

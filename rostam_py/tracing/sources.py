@@ -31,7 +31,7 @@ _EXAMPLE_BATCH = 2
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """A module from a user's file, with what the file declares beside it."""
+    """A module from a user's file, with the file's other declarations."""
 
     name: str
     module: nn.Module

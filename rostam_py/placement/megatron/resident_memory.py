@@ -1,4 +1,4 @@
-"""What the devices of a stage hold beside trained weights: frozen weights, buffers, and inputs kept for backward.
+"""What the devices of a stage hold besides trained weights: frozen weights, buffers, and inputs kept for backward.
 
 Model: frozen weights, and buffers that act as one, lie as trained weights do, split over tp where their op splits
 them. Of another buffer, and of an input that backward reads, a member holds what the ops that read it take: a slice

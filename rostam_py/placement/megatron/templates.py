@@ -167,7 +167,7 @@ def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:
 
 
 def write_backward(context: TemplateContext, stage: int) -> TemplateWriter:
-    """Return the backward template of a stage for every micro-batch but the last."""
+    """Return the backward template of a stage for every micro-batch except the last."""
     return _write(context, stage, "backward")
 
 
@@ -321,6 +321,6 @@ class _Buckets:
 
 
 def _latest(writer: TemplateWriter, deps: tuple[int, ...]) -> tuple[int, ...]:
-    """Drop all compute tasks but the last: they run in order."""
+    """Drop all compute tasks except the last: they run in order."""
     compute = [d for d in deps if writer.tasks[d].kind == "compute"]
     return tuple(sorted({d for d in deps if writer.tasks[d].kind != "compute"} | set(compute[-1:])))

@@ -10,7 +10,7 @@ from rostam_py.plan.tasks import KernelTime
 
 @dataclass(frozen=True, slots=True)
 class GroupPlacement:
-    """Sub-ops of one group and where they run; what an estimate of the iteration needs beside the plan.
+    """Sub-ops of one group and where they run; what an estimate of the iteration needs besides the plan.
 
     window: which of its devices may exchange data, None if any. optimizers: of each device, None without parameters.
     notes: on the placement.

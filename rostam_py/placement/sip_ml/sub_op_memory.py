@@ -1,4 +1,4 @@
-"""What devices of a sip_ml group hold beside trained weights: frozen weights, buffers, and inputs kept for backward.
+"""What devices of a sip_ml group hold besides trained weights: frozen weights, buffers, and inputs kept for backward.
 
 Model: frozen weights, and buffers that act as one, lie in shards as trained ones do. Of another buffer, and of an
 input that backward reads, every sub-op that reads it has its slice, or all of it if its op does not split it; a

@@ -69,7 +69,7 @@ class _Device:
         return self.append(task)
 
     def latest(self, tasks: Iterable[int]) -> tuple[int, ...]:
-        """Drop all compute tasks but the last: they run in order."""
+        """Drop all compute tasks except the last: they run in order."""
         tasks = tuple(tasks)
         if len(tasks) < 2:
             return tasks

@@ -75,7 +75,7 @@ class SubOps:
 
     kind: KERNEL, SUM (adds up what it reads; no compute) or GRADIENT (of the parameter ``name``: slices that
         data parallelism reduces; ``is_replicated`` if every co-located copy then needs all slices).
-    is_gradient: what it reads goes into a parameter's gradient, which nothing but the optimizer waits for.
+    is_gradient: what it reads goes into a parameter's gradient, which only the optimizer waits for.
     residents: buffers and kept inputs that it reads. resident_bytes: what memory_bytes has of them; sub-ops of other
         shards on the same device have it again.
     time: of one sub-op. part_bytes: of one part of a gradient. model_flops: of the op, unsplit.

@@ -1,4 +1,4 @@
-"""The traffic matrix of a run as a heat map: who sends how much to whom in one iteration."""
+"""The traffic matrix of a run as a heat map: bytes from each sender to each receiver in one iteration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def traffic_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     def paper(axes: matplotlib.axes.Axes) -> None:
         _paper(matrix, per_bin, axes)
 
-    return Figure(f"{head}traffic", "Who sends how much to whom", f"{words} {names}", table,
+    return Figure(f"{head}traffic", "Traffic matrix", f"{words} {names}", table,
                   _plot(matrix, labels), paper)  # fmt: skip
 
 

@@ -228,7 +228,7 @@ def _place(options: WandbOptions, folder: Path) -> Path:
 def _open(
     options: WandbOptions, mode: str, place: Path, job_type: str, name: str, config: dict[str, Any], group: str | None
 ) -> Any:
-    """Start a run beside any that the user has open."""
+    """Start a run in addition to any that the user has open."""
     wandb = _import_wandb()
     place.mkdir(parents=True, exist_ok=True)
     # wandb's own word on x_ settings: they may go without notice. Without these two it looks at this machine.

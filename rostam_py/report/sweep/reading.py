@@ -37,7 +37,7 @@ class ModelPoints:
     """The finished points of one model.
 
     goal: the column that is to be small, a key of GOALS. rows: points with a goal. best: one row per place, with
-    goal_min, goal_max, num_seeds and num_settings beside the standing point's own columns. settings: middle points of
+    goal_min, goal_max, num_seeds and num_settings next to the standing point's own columns. settings: middle points of
     all settings, not only of the best ones. num_lines: those that there are; best and settings hold the fastest
     MOST_LINES of them.
     """

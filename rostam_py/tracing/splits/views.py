@@ -176,7 +176,7 @@ def slice_backward(call: SplitCall) -> list[RawSplit]:
 
 
 def cat(call: SplitCall) -> list[RawSplit]:
-    """cat: every dim but the concatenated one, and that one with a part of every piece."""
+    """cat: every dim except the concatenated one, and that one with a part of every piece."""
     output = call.outputs[0]
     joined = call.argument(1, 0) % max(len(output), 1)
     splits = [
@@ -193,7 +193,7 @@ def cat(call: SplitCall) -> list[RawSplit]:
 
 
 def stack(call: SplitCall) -> list[RawSplit]:
-    """stack: every dim but the new one."""
+    """stack: every dim except the new one."""
     output = call.outputs[0]
     new = call.argument(1, 0) % len(output)
     return [

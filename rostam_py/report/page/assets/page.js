@@ -1,4 +1,4 @@
-// Draws the report's figures and table from the JSON beside them; the page never asks the network for anything.
+// Draws the report's figures and table from the JSON next to them; the page never asks the network for anything.
 (() => {
   "use strict";
 
