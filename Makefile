@@ -11,12 +11,16 @@ BIN := $(VENV)/bin
 CONSTRAINTS ?= constraints.txt
 DEMO_ARGS ?=
 TEST_ARGS ?=
+WORKERS ?= logical
 BENCH_ARGS ?=
 ASAN_TESTS ?= $(wildcard tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
   tests/runtime tests/bindings tests/properties)
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 PACKAGE_FILES := pyproject.toml setup.py constraints.txt
+# A test process on each core (WORKERS=4, or 0 for one without pytest-xdist). One that has run out of tests takes over
+# half of what another has left: neighbours share the traces of their fixtures, and no file keeps a core to itself.
+PARALLEL := -n $(WORKERS) --dist worksteal
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c $(CONSTRAINTS)
 
 help: ## List the targets
@@ -44,18 +48,18 @@ $(VENV)/.core: $(VENV)/.installed $(CORE_SOURCES)
 demo: install ## Best strategies and time-to-accuracy on six fabrics (DEMO_ARGS="short=true out=DIR")
 	$(BIN)/rostam demo $(DEMO_ARGS)
 
-test: install test-extra ## Run the tests, except slow and gpu ones (TEST_ARGS="-k ring")
-	$(BIN)/python -m pytest -q $(TEST_ARGS)
+test: install test-extra ## Run the tests, except slow and gpu ones (TEST_ARGS="-k ring" WORKERS=2)
+	$(BIN)/python -m pytest -q $(PARALLEL) $(TEST_ARGS)
 
 # A second copy of the package whose core also holds the parts of tests/csrc, linked from the first core's objects.
 test-extra: install ## Run the tests of added parts: a fabric, a routing, an algorithm, an engine, a controller
 	rm -rf build/extra/lib
 	ROSTAM_EXTRA=1 $(BIN)/python setup.py --quiet build --build-base build/extra --build-lib build/extra/lib \
 	  build_ext --build-temp build/extra/core
-	PYTHONPATH=build/extra/lib ROSTAM_EXPECT_CORE=extra $(BIN)/pytest -q -p no:cacheprovider tests/extra
+	PYTHONPATH=build/extra/lib ROSTAM_EXPECT_CORE=extra $(BIN)/pytest -q $(PARALLEL) -p no:cacheprovider tests/extra
 
 test-slow: install ## Run the slow tests: published figures, long runs
-	$(BIN)/python -m pytest -q -m 'slow and not gpu' $(TEST_ARGS)
+	$(BIN)/python -m pytest -q $(PARALLEL) -m 'slow and not gpu' $(TEST_ARGS)
 
 # A second copy of the package with a sanitized core in build/asan; it goes before the editable one on the path.
 test-asan: install ## Run the tests of the C++ core under the address and undefined-behaviour sanitizers
@@ -64,7 +68,7 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 	  build_ext --build-temp build/asan/core
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_CORE=asan \
-	  $(BIN)/pytest -q -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
+	  $(BIN)/pytest -q $(PARALLEL) -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
 
 bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
 	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)

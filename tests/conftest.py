@@ -12,6 +12,10 @@ import pytest
 hypothesis.settings.register_profile("rostam", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("rostam")
 _TRACED: dict[str, object] = {}
+# One worker of pytest-xdist runs on each core: libraries that start a thread for each core would only contend. Set
+# before the first import of torch, polars or numpy, which read these once.
+for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
+    os.environ.setdefault(_threads, "1")
 EXPECTED_CORE = os.environ.get("ROSTAM_EXPECT_CORE")
 # Parts that only the second core has.
 collect_ignore = [] if EXPECTED_CORE == "extra" else ["extra"]
