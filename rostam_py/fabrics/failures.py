@@ -123,6 +123,7 @@ class RandomFailures:
         """
         for kind in FAILURE_KINDS:
             value = getattr(self, kind)
-            if value not in (0, "0"):
+            share = share_of(f"failures.{kind}", value)
+            if int(value) > 0 if share is None else share > 0:
                 fabric = fabric.with_random_failures(kind, value, self.seed, scope=self.scope, planes=self.planes)
         return fabric

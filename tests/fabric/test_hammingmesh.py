@@ -5,6 +5,7 @@ import pytest
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import build_fabric
+from rostam_py.fabrics.failures import RandomFailures
 
 BOARDS = [(1, 1), (1, 2), (3, 1), (2, 2), (3, 2), (4, 4), (1, 9), (9, 2), (8, 8)]
 WIRINGS = ["auto", "board_row", "accelerator_row", "tree", "wrap"]
@@ -181,6 +182,8 @@ def test_fabrics_without_boards_refuse_to_fail_them(name, params):
         fabric.with_failures(boards=[1])
     with pytest.raises(ConfigError, match=f"failures.boards is 1, but fabric '{name}' has no boards"):
         fabric.with_random_failures("boards", 1)
+    for none in (0, "0", "0%", "0.0 %"):
+        assert RandomFailures(boards=none).applied_to(fabric) is fabric
 
 
 def test_boards_that_do_not_exist_are_config_errors():
