@@ -247,7 +247,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
 
 py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
-                   const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed,
+                   const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed, bool park,
                    const ControllerList& controllers,
                    const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes, const std::string& fidelity) {
   std::vector<runtime::FlowSpec> flows;
@@ -261,7 +261,8 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   {
     py::gil_scoped_release release;
     result =
-        runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves, seed, fidelity).run();
+        runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves, {seed, fidelity, park})
+            .run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
@@ -318,9 +319,9 @@ void bind_runtime(py::module_& module) {
   module.def("controller_summary", &control::controller_summary, py::arg("name"), "One line for lists.");
   module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
-             py::arg("seed") = 0, py::arg("controllers") = ControllerList{},
+             py::arg("seed") = 0, py::arg("park") = false, py::arg("controllers") = ControllerList{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
-             py::arg("fidelity") = runtime::SessionOptions().fidelity,
+             py::arg("fidelity") = runtime::FlowOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,

@@ -86,7 +86,8 @@ void FlowNetwork::attach(uint32_t id) {
   FlowState& flow = flows_[id];
   const auto& hops = routes_[flow.route].links;
   flow.peak = peak_of(flow);
-  flow.places.resize(hops.size());
+  if (flow.places.size() < hops.size()) flow.places.resize(hops.size());
+  flow.is_attached = true;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
     if (link.members.empty()) {
@@ -102,8 +103,10 @@ void FlowNetwork::attach(uint32_t id) {
 // Marks the links whose other flows may now run faster: those that were binding.
 void FlowNetwork::detach(uint32_t id) {
   FlowState& flow = flows_[id];
+  if (!flow.is_attached) return;  // nothing to send
+  flow.is_attached = false;
   const auto& hops = routes_[flow.route].links;
-  for (uint32_t h = 0; h < flow.places.size(); ++h) {
+  for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
     const bool was_binding = is_binding(link);
     link.peak_load -= flow.peak * hops[h].share;
@@ -117,7 +120,6 @@ void FlowNetwork::detach(uint32_t id) {
       mark_dirty(hops[h].link);
     }
   }
-  flow.places.clear();
 }
 
 void FlowNetwork::mark_dirty(int32_t link) {

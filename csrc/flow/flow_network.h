@@ -74,6 +74,7 @@ class FlowNetwork : public network::Network {
     uint32_t seen = 0;             // epoch_ of the last region it was in
     int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
     bool is_active = false;
+    bool is_attached = false;      // to its route's links
     std::vector<uint32_t> places;  // per hop: index in that link's members
   };
   class Completions : public EventHandler {

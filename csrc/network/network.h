@@ -14,6 +14,7 @@
 namespace rostam::network {
 
 using RouteId = uint32_t;
+constexpr RouteId kNoRoute = std::numeric_limits<RouteId>::max();
 using TransferId = uint32_t;
 
 // Receives what happens to transfers; `token` is theirs.

@@ -8,6 +8,8 @@
 
 namespace rostam::runtime {
 
+using network::kNoRoute;
+
 ChannelRoutes::ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
                              network::Network& network, routing::EndPoints& end_points)
     : system_(system),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -25,8 +24,6 @@ class RouteWatcher {
 
 class ChannelRoutes {
  public:
-  static constexpr network::RouteId kNoRoute = std::numeric_limits<network::RouteId>::max();
-
   // All arguments must outlive it. seed: of hashed routes.
   ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
                 network::Network& network, routing::EndPoints& end_points);
@@ -49,7 +46,7 @@ class ChannelRoutes {
  private:
   struct LastRoute {  // most slots have one peer
     int32_t peer = -1;
-    network::RouteId route = kNoRoute;
+    network::RouteId route = network::kNoRoute;
   };
   std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer);
   network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);

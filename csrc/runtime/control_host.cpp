@@ -4,6 +4,24 @@
 
 namespace rostam::runtime {
 
+folding::Footprint footprint_of(const Controllers& controllers) {
+  folding::Footprint all;
+  for (const auto& controller : controllers) {
+    const folding::Footprint one = controller->footprint();
+    all.is_any = all.is_any || one.is_any;
+    all.links.insert(all.links.end(), one.links.begin(), one.links.end());
+  }
+  return all;
+}
+
+void check_footprint(const folding::Footprint& footprint, const routing::RouteTable& routes) {
+  const auto num_links = static_cast<int32_t>(routes.links().capacities.size());
+  for (const folding::Footprint::Link& touched : footprint.links) {
+    if (touched.link >= 0 && touched.link < num_links) continue;
+    ROSTAM_THROW(ConfigError, "a controller may touch link " << touched.link << "; links are 0 to " << num_links - 1);
+  }
+}
+
 // What one controller sees: wake_at() must know whom to wake, and what it may touch.
 class ControlHost::Plane : public control::ControlPlane {
  public:
@@ -14,7 +32,7 @@ class ControlHost::Plane : public control::ControlPlane {
   void wake_at(SimTime time) override {
     host_.queue_.schedule(time, Priority::kNormal, &host_.wakes_, static_cast<uint64_t>(controller_));
   }
-  double backlog(int32_t src, int32_t dst) const override { return host_.target_.network().backlog(src, dst); }
+  double backlog(int32_t src, int32_t dst) const override { return host_.carrier_.network().backlog(src, dst); }
   double link_load(int32_t link) const override {
     return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
   }
@@ -28,7 +46,7 @@ class ControlHost::Plane : public control::ControlPlane {
     route.latency = latency;
     host_.end_points_.check_route(route, src, dst);
     host_.routes_.set_routes(std::move(route));
-    host_.target_.on_new_route(src, dst);
+    host_.carrier_.move(src, dst);
   }
   int32_t add_link(int32_t src, int32_t dst, double bytes_per_s) override {
     check_any("adds a link");
@@ -64,11 +82,12 @@ class ControlHost::Plane : public control::ControlPlane {
   folding::Footprint footprint_;
 };
 
-ControlHost::ControlHost(std::vector<std::unique_ptr<control::Controller>>& controllers, EventQueue& queue,
-                         ControlTarget& target, routing::RouteTable& routes, routing::EndPoints& end_points)
+ControlHost::ControlHost(Controllers& controllers, EventQueue& queue, ControlTarget& target, Carrier& carrier,
+                         routing::RouteTable& routes, routing::EndPoints& end_points)
     : controllers_(controllers),
       queue_(queue),
       target_(target),
+      carrier_(carrier),
       routes_(routes),
       end_points_(end_points),
       faults_(routes),
@@ -78,6 +97,7 @@ ControlHost::ControlHost(std::vector<std::unique_ptr<control::Controller>>& cont
     subscriptions_ |= controllers_[k]->subscriptions();
     planes_.push_back(std::make_unique<Plane>(*this, k, controllers_[k]->footprint()));
   }
+  if (hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait)) carrier_.tell(*this);
 }
 
 ControlHost::~ControlHost() = default;
@@ -99,15 +119,15 @@ void ControlHost::set_capacity(int32_t link, double bytes_per_s) {
 // To what the link can carry now.
 void ControlHost::change_capacity(int32_t link) {
   const double bytes_per_s = faults_.capacity(link);
-  target_.network().set_capacity(target_.simulated_link(link), bytes_per_s);
+  carrier_.network().set_capacity(target_.simulated_link(link), bytes_per_s);
   routes_.set_capacity(link, bytes_per_s);
-  if (routes_.planes().size() > 1) target_.on_new_offers();
+  if (routes_.planes().size() > 1) carrier_.renew_offers();
 }
 
 int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
   end_points_.add_link(src, dst);
   const int32_t link = routes_.add_link(bytes_per_s);
-  const int32_t added = target_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
+  const int32_t added = carrier_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
   ROSTAM_CHECK(added == link, "link " << link << " of the route table is link " << added << " of the network");
   faults_.add_link(src, dst, bytes_per_s);
   if (faults_.capacity(link) != bytes_per_s) change_capacity(link);
@@ -115,12 +135,12 @@ int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
 }
 
 void ControlHost::remove_links(const std::vector<int32_t>& links) {
-  target_.network().remove_links(links);
+  carrier_.network().remove_links(links);
   for (const int32_t link : links) {
     routes_.remove_link(link);
     faults_.remove_link(link);
   }
-  target_.on_new_offers();
+  carrier_.renew_offers();
 }
 
 void ControlHost::defer(Action action) {

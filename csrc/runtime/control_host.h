@@ -7,24 +7,26 @@
 #include <memory>
 #include <vector>
 
-#include "control/controller.h"
-#include "network/network.h"
 #include "routing/end_points.h"
+#include "runtime/carrier.h"
 #include "runtime/faults.h"
-#include "runtime/member_event.h"
 
 namespace rostam::runtime {
 
-// What controllers act on. Implemented by whoever owns the network.
+using Controllers = std::vector<std::unique_ptr<control::Controller>>;
+
+// What controllers may touch, all together.
+folding::Footprint footprint_of(const Controllers& controllers);
+// Throws: ConfigError for links that do not exist.
+void check_footprint(const folding::Footprint& footprint, const routing::RouteTable& routes);
+
+// What controllers act on beside the network. Implemented by whoever runs jobs, or flows, over it.
 class ControlTarget {
  public:
   virtual ~ControlTarget() = default;
-  virtual network::Network& network() = 0;
   virtual network::NetworkStats stats() = 0;
   // The simulated link that stands for an engine link.
   virtual int32_t simulated_link(int32_t link) const = 0;
-  // The route table has another route between two accelerators.
-  virtual void on_new_route(int32_t src, int32_t dst) = 0;
   // Accelerators have failed: what ran on them is cut. Returns the jobs that are.
   virtual std::vector<int32_t> cut_failed(const Faults& faults) = 0;
   // As those of ControlPlane.
@@ -32,22 +34,20 @@ class ControlTarget {
                        const Faults& faults) = 0;
   virtual std::vector<int32_t> accelerators_of(int32_t job) const = 0;
   virtual int32_t num_iterations_done(int32_t job) const = 0;
-  // Capacities that messages over planes that differ are split by have changed: for those that start from now on.
-  virtual void on_new_offers() = 0;
 };
 
-class ControlHost {
+class ControlHost : public ParcelListener {
  public:
-  // All arguments must outlive it.
-  ControlHost(std::vector<std::unique_ptr<control::Controller>>& controllers, EventQueue& queue, ControlTarget& target,
+  // All arguments must outlive it. It listens to the carrier if a controller does.
+  ControlHost(Controllers& controllers, EventQueue& queue, ControlTarget& target, Carrier& carrier,
               routing::RouteTable& routes, routing::EndPoints& end_points);
-  ~ControlHost();
+  ~ControlHost() override;
 
   void begin();
 
   // Whether a controller subscribes to any of the kinds.
   bool hears(uint32_t kinds) const { return (subscriptions_ & kinds) != 0; }
-  void tell(const control::Event& event);
+  void tell(const control::Event& event) override;
 
  private:
   class Plane;
@@ -63,9 +63,10 @@ class ControlHost {
   void fail(const control::Part& part);
   void repair(const control::Part& part);
 
-  std::vector<std::unique_ptr<control::Controller>>& controllers_;
+  Controllers& controllers_;
   EventQueue& queue_;
   ControlTarget& target_;
+  Carrier& carrier_;
   routing::RouteTable& routes_;
   routing::EndPoints& end_points_;
   Faults faults_;

@@ -8,11 +8,7 @@
 namespace rostam::runtime {
 
 Ledger::Ledger(const folding::WeightedSystem& system, const Jobs& jobs)
-    : system_(system),
-      jobs_(jobs),
-      num_categories_(system.graph->categories.size()),
-      wire_sent_(system.devices.size(), 0.0),
-      wire_received_(system.devices.size(), 0.0) {
+    : system_(system), jobs_(jobs), num_categories_(system.graph->categories.size()) {
   for (const workload::Device& device : system.devices) {
     first_place_.push_back(static_cast<size_t>(device.job) * num_categories_);
   }
@@ -36,13 +32,6 @@ void Ledger::count_sent(int32_t source, int32_t iteration, int32_t category, int
 void Ledger::count_received(int32_t source, int32_t iteration, int32_t category, int64_t bytes, int64_t num_messages) {
   Traffic& all = traffic(source, iteration, category);
   all.received_bytes = checked_add(all.received_bytes, checked_multiply(bytes, num_messages * system_.weights[source]));
-}
-
-// A message that stands for those of many senders is spread evenly over the receivers that its target stands for.
-void Ledger::count_on_wire(int32_t source, int32_t target, double bytes) {
-  wire_sent_[source] += bytes;
-  const auto num_senders = static_cast<double>(system_.weights[source]);
-  wire_received_[target] += bytes * num_senders / static_cast<double>(system_.weights[target]);
 }
 
 void Ledger::count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
@@ -124,11 +113,6 @@ workload::Restart Ledger::restart(int32_t job, int32_t iteration) {
   return given_up;
 }
 
-void Ledger::leave(int32_t device, int32_t accelerator) {
-  elsewhere_.push_back(
-      {accelerator, std::exchange(wire_sent_[device], 0.0), std::exchange(wire_received_[device], 0.0)});
-}
-
 void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& result) const {
   for (int32_t job = 0; job < jobs_.size(); ++job) {
     const size_t last = jobs_.ends(job).size() - 2;
@@ -151,9 +135,6 @@ void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& r
     result.link_busy_s[l] -= links_before_.link_busy_s[l];
   }
   result.total_link_bytes = total.link_bytes;
-  result.wire_sent_bytes = wire_sent_;
-  result.wire_received_bytes = wire_received_;
-  result.wire_elsewhere = elsewhere_;
 }
 
 }  // namespace rostam::runtime

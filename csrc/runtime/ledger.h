@@ -26,11 +26,6 @@ class Ledger {
   // A job goes on with `iteration`: what was counted for that one and later ones is taken out, and returned.
   // Throws: InternalError unless sent = received + lost.
   workload::Restart restart(int32_t job, int32_t iteration);
-  // A device is no longer on the accelerator that it is on, but on another one. REQUIRES: an unfolded system.
-  void leave(int32_t device, int32_t accelerator);
-
-  // A message of a simulated device, or a part of it, has crossed its links, on the simulated plane.
-  void count_on_wire(int32_t source, int32_t target, double bytes);
 
   // A rank is through a collective that it joined `duration` ago.
   void count_collective(int32_t device, int32_t iteration, const workload::Task& task, SimTime duration,
@@ -64,9 +59,7 @@ class Ledger {
   std::vector<size_t> first_place_;            // per simulated device: of its job in a row of traffic_
   std::vector<std::vector<Traffic>> traffic_;  // [iteration][job * categories + category]
   std::vector<std::vector<std::vector<Participants>>> completed_;  // [iteration][job][schedule], as far as any
-  std::vector<workload::SessionResult::Elsewhere> elsewhere_;
-  std::vector<double> wire_sent_, wire_received_;   // per simulated device, whole run
-  network::NetworkStats links_before_, links_now_;  // at the first job's last two iteration ends
+  network::NetworkStats links_before_, links_now_;                 // at the first job's last two iteration ends
 };
 
 }  // namespace rostam::runtime

@@ -3,28 +3,17 @@
 
 #include <cstdint>
 
-#include "network/network.h"
+#include "runtime/carrier.h"
 #include "runtime/mailbox_key.h"
 #include "runtime/tasks.h"
 
 namespace rostam::runtime {
 
-enum class MessageState : uint8_t {
-  kFree,     // no message: its place may be used
-  kMade,     // not sent yet
-  kParked,   // waits for a route
-  kSending,  // on the network
-  kSent,     // its last byte has left its source; it arrives later
-  kCut,      // the same of a job that was cut: nobody hears of its arrival
-};
-
-struct Message {
-  MessageState state = MessageState::kFree;
-  int32_t source = 0;
-  int32_t target = 0;  // simulated device
-  int32_t peer = 0;    // the device of the graph that it stands for
+struct Message : Parcel {  // from and to simulated devices
+  bool is_free = true;     // no message: its place may be used
+  bool is_lost = false;    // its job was cut on its way: nobody hears of its arrival
+  int32_t peer = 0;        // the device of the graph that it stands for
   int32_t slot = 0;
-  int64_t bytes = 0;
   int32_t category = 0;
   int32_t iteration = 0;
   CriticalPath::Ref origin;
@@ -37,10 +26,6 @@ struct Message {
   bool is_send = false;
   TaskRef sender;
   MailboxKey mailbox;
-  // On the network.
-  network::RouteId route = 0;
-  network::TransferId transfer = 0;
-  double carried = 0;  // bytes that it puts on links, its lanes' together
 };
 
 // Hears of messages. `message` is valid during the call only.

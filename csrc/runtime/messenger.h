@@ -1,21 +1,20 @@
-// Messenger: puts messages on the network. Keeps those under way, and what they carried.
+// Messenger: a session's messages, from when they are made until they arrive, each with the route of its channel. A
+// Carrier takes them over the network.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
 #include <vector>
 
-#include "network/registry.h"
+#include "runtime/carrier.h"
 #include "runtime/channel_routes.h"
-#include "runtime/control_host.h"
 #include "runtime/ledger.h"
-#include "runtime/member_event.h"
 #include "runtime/message.h"
 #include "runtime/options.h"
 
 namespace rostam::runtime {
 
-class Messenger : public network::NetworkClient {
+class Messenger : public CarrierClient {
  public:
   Messenger(const folding::WeightedSystem& system, const routing::RouteTable& routes, const SessionOptions& options,
             EventQueue& queue, Ledger& ledger, routing::EndPoints& end_points, MessageClient& client);
@@ -24,8 +23,6 @@ class Messenger : public network::NetworkClient {
     watcher_ = &watcher;
     routes_.watch(watcher);
   }
-  // Tells controllers of flows.
-  void tell(ControlHost& control) { control_ = &control; }
 
   // A fresh message from a simulated device to a peer of its slot; valid until the next call.
   int32_t make(int32_t source, int32_t slot, int32_t peer);
@@ -36,47 +33,36 @@ class Messenger : public network::NetworkClient {
   // Puts a message on the network that began to be sent at `started`, alone on its links.
   void resume(int32_t message, SimTime started);
   // The message has left its source; it arrives at `time`.
-  void deliver_at(int32_t message, SimTime time);
-
-  ChannelRoutes& routes() { return routes_; }
-  // The route table has another route between two accelerators: messages under way move onto it, those that wait for
-  // one start; where it has none any more they stay where they are. REQUIRES: no watcher.
-  void move(int32_t src, int32_t dst);
-
-  // What each plane carries of a message.
-  int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
+  void deliver_at(int32_t message, SimTime time) { carrier_.deliver_at(message, messages_[message], time); }
 
   // The messages of a job are given up: what has left their sources and not arrived is lost.
   void cut(int32_t job);
 
-  network::Network& network() { return *network_; }
-  // Counts what messages under way have carried so far; for the end of a run.
-  void count_under_way();
-  // Where nothing else can happen. Throws: ConfigError for a message that would not be through by the end of simulated
-  // time, NoRouteError for one that waits for a route.
-  void throw_if_stuck(SimTime now) const;
+  ChannelRoutes& routes() { return routes_; }
+  Carrier& carrier() { return carrier_; }
 
-  void on_sent(uint64_t token) override;
-  void on_delivered(uint64_t token) override;
+  int32_t num_parcels() const override { return static_cast<int32_t>(messages_.size()); }
+  Parcel& parcel(int32_t message) override { return messages_[message]; }
+  void on_sent(int32_t message) override;
+  void on_delivered(int32_t message) override;
+  network::RouteId route_of(int32_t message) override { return route_of(messages_[message]); }
+  void on_new_route(int32_t src, int32_t dst) override { routes_.forget(src, dst); }
+  void on_new_offers() override { routes_.forget_all(); }
+  Ends ends_of(int32_t message) const override;
+  std::string describe(int32_t message) const override;
 
  private:
   void free(int32_t message);
   void cut_message(int32_t message);
-  void tell_controllers(control::EventKind kind, const Message& message);
   network::RouteId route_of(const Message& message) {
     return routes_.route_of(message.source, message.slot, message.peer);
   }
 
   const folding::WeightedSystem& system_;
-  const routing::RouteTable& route_table_;
-  const SessionOptions& options_;
-  EventQueue& queue_;
   Ledger& ledger_;
   MessageClient& client_;
   RouteWatcher* watcher_ = nullptr;
-  ControlHost* control_ = nullptr;
-  MemberEvent<Messenger> late_arrivals_;
-  std::unique_ptr<network::Network> network_;
+  Carrier carrier_;
   ChannelRoutes routes_;
   std::vector<Message> messages_;
   std::vector<int32_t> free_;

@@ -113,7 +113,7 @@ void Restarts::check_accelerators(int32_t job, const std::vector<int32_t>& accel
 void Restarts::place(int32_t device, int32_t accelerator) {
   workload::Device& placed = parts_.system.devices[device];
   if (placed.accelerator == accelerator) return;
-  parts_.ledger.leave(device, placed.accelerator);
+  parts_.messenger.carrier().wire().leave(device, placed.accelerator);
   placed.accelerator = accelerator;
 }
 
@@ -132,7 +132,7 @@ void Restarts::fill(workload::SessionResult& result) const {
   for (size_t d = 0; d < parts_.system.devices.size(); ++d) {
     const int32_t accelerator = parts_.system.devices[d].accelerator;
     if (accelerator != parts_.system.graph->devices[d].accelerator) {
-      parts_.ledger.leave(static_cast<int32_t>(d), accelerator);
+      parts_.messenger.carrier().wire().leave(static_cast<int32_t>(d), accelerator);
     }
   }
 }

@@ -41,7 +41,7 @@ class Restarts {
   // Throws: ConfigError if a job was cut and not restarted since.
   void throw_if_down() const;
 
-  // To be called before the ledger fills.
+  // To be called before the bytes on the wire are filled in.
   void fill(workload::SessionResult& result) const;
 
  private:

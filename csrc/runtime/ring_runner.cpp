@@ -55,7 +55,7 @@ RingExchange RingRunner::exchange_of(const Participation& part) {
   exchange.num_steps = parts_.system.graph->schedules[task.schedule]->shape().num_steps;
   exchange.num_chunks = message_chunks(task.schedule);
   exchange.bytes = checked_multiply(part.chunk_bytes, exchange.num_chunks);
-  exchange.wire_bytes = parts_.messenger.wire_bytes(exchange.bytes);
+  exchange.wire_bytes = parts_.messenger.carrier().wire_bytes(exchange.bytes);
   exchange.iteration = part.iteration;
   exchange.category = task.category;
   return exchange;
@@ -170,7 +170,7 @@ void RingRunner::add_loads(SimTime now, network::NetworkStats& stats) const {
 
 void RingRunner::count_carried(SimTime now) {
   for (const QuietRings::Carried& one : rings_.carried(now)) {
-    parts_.ledger.count_on_wire(one.source, parts_.system.device_stand_in[one.peer], one.bytes);
+    parts_.messenger.carrier().wire().count(one.source, parts_.system.device_stand_in[one.peer], one.bytes);
   }
 }
 

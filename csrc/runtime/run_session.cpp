@@ -47,14 +47,6 @@ void check_accelerators(const workload::TaskGraph& graph, const routing::RouteTa
   end_points.check_bytes(result.total_link_bytes, sent, received);
 }
 
-// Footprints are read before sessions see them: folding needs their links.
-void check_footprint(const folding::Footprint& footprint, int32_t num_links) {
-  for (const folding::Footprint::Link& touched : footprint.links) {
-    if (touched.link >= 0 && touched.link < num_links) continue;
-    ROSTAM_THROW(ConfigError, "a controller may touch link " << touched.link << "; links are 0 to " << num_links - 1);
-  }
-}
-
 }  // namespace
 
 SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, const routing::RouteTable& given,
@@ -63,7 +55,7 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   routing::RouteTable routes = given;  // controllers change it
   routes.set_missing(options.enable_parking ? routing::MissingRoute::kPark : routing::MissingRoute::kThrow);
   const folding::Footprint footprint = footprint_of(controllers);
-  check_footprint(footprint, static_cast<int32_t>(routes.links().capacities.size()));
+  check_footprint(footprint, routes);
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
   // Where planes differ routes follow the links' capacities.
   const bool has_fixed_routes = !options.enable_parking && (footprint.links.empty() || routes.planes().size() == 1);

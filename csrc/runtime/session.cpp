@@ -20,7 +20,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
       mailboxes_(system, queue_, path_, instances_, messenger_, scheduler_),
       restarts_({system, queue_, instances_, participations_, jobs_, ledger_, breakdown_, scheduler_, messenger_,
                  mailboxes_}),
-      control_(controllers, queue_, *this, routes, end_points) {
+      control_(controllers, queue_, *this, messenger_.carrier(), routes, end_points) {
   const RunnerParts parts = {system,          options,    queue_,  path_,      instances_, jobs_,
                              participations_, messenger_, ledger_, breakdown_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
@@ -30,21 +30,10 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
-  if (control_.hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait)) messenger_.tell(control_);
   if (control_.hears(control::kPhaseStart | control::kPhaseEnd)) scheduler_.tell_phases();
   // Capacities that change at time 0 hold for everything that starts then.
   control_.begin();
   scheduler_.start();
-}
-
-folding::Footprint footprint_of(const Controllers& controllers) {
-  folding::Footprint all;
-  for (const auto& controller : controllers) {
-    const folding::Footprint one = controller->footprint();
-    all.is_any = all.is_any || one.is_any;
-    all.links.insert(all.links.end(), one.links.begin(), one.links.end());
-  }
-  return all;
 }
 
 int32_t Session::simulated_link(int32_t link) const {
@@ -99,7 +88,7 @@ int32_t Session::num_iterations_done(int32_t job) const {
 }
 
 network::NetworkStats Session::stats() {
-  network::NetworkStats now = messenger_.network().stats();
+  network::NetworkStats now = messenger_.carrier().network().stats();
   runner_->add_loads(queue_.now(), now);
   return now;
 }
@@ -125,10 +114,10 @@ void Session::run_events() {
 
 void Session::throw_deadlock() {
   restarts_.throw_if_down();
-  messenger_.throw_if_stuck(queue_.now());
+  messenger_.carrier().throw_if_stuck();
   std::ostringstream text;
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
-  const int64_t num_active = messenger_.network().stats().num_active;
+  const int64_t num_active = messenger_.carrier().network().stats().num_active;
   if (num_active > 0) text << "; " << num_active << " messages are stalled on links of capacity 0";
   throw DeadlockError(text.str() + instances_.describe_blocked(10));
 }
@@ -138,11 +127,12 @@ SessionResult Session::collect() {
   scheduler_.fill(result);
   jobs_.fill(path_, result);
   breakdown_.fill(result);
-  messenger_.count_under_way();
+  messenger_.carrier().count_under_way();
   runner_->count_carried(queue_.now());
   const network::NetworkStats total = stats();
   restarts_.fill(result);
   ledger_.fill(total, result);
+  messenger_.carrier().wire().fill(result);
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());
   result.num_events = queue_.num_events();
   result.num_solves = total.num_solves;

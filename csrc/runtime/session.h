@@ -14,11 +14,6 @@ namespace rostam::runtime {
 
 using workload::SessionResult;
 
-using Controllers = std::vector<std::unique_ptr<control::Controller>>;
-
-// What controllers may touch, all together.
-folding::Footprint footprint_of(const Controllers& controllers);
-
 class Session : public MessageClient, public TaskStarter, public ProgressClient, public ControlTarget {
  public:
   // All arguments must outlive the session; the system and the routes are its own, to change.
@@ -40,11 +35,8 @@ class Session : public MessageClient, public TaskStarter, public ProgressClient,
     tell(control::kPhaseStart, device, instance);
   }
   void on_phase_end(int32_t device, const Instance& instance) override { tell(control::kPhaseEnd, device, instance); }
-  network::Network& network() override { return messenger_.network(); }
   network::NetworkStats stats() override;
   int32_t simulated_link(int32_t link) const override;
-  void on_new_route(int32_t src, int32_t dst) override { messenger_.move(src, dst); }
-  void on_new_offers() override { messenger_.routes().forget_all(); }
   std::vector<int32_t> cut_failed(const Faults& faults) override { return restarts_.cut_failed(faults); }
   void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators,
                const Faults& faults) override {

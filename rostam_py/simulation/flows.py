@@ -60,6 +60,7 @@ def run_flows(
     seed: int = 0,
     events: Sequence[Any] = (),
     controllers: Sequence[Any] = (),
+    park: bool = False,
 ) -> FlowsResult:
     """Run flows with max-min sharing and return when each was sent and had arrived.
 
@@ -70,8 +71,10 @@ def run_flows(
         options: SimulationOptions; keywords go first.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
     controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
-    Raises: ConfigError for bad arguments; NoRouteError for a cut pair; DeadlockError for flows left on links
-        of bandwidth 0.
+    park: flows without a route wait until a controller gives them one; one that is cut off by then has all its bytes
+        left.
+    Raises: ConfigError for bad arguments; NoRouteError for a cut pair, or with park for one that still waits at the
+        end; DeadlockError for flows left on links of bandwidth 0.
     """
     check_fidelity(fidelity)
     check_events(events, (LinkBandwidth, Reroute), "run_flows")
@@ -94,7 +97,7 @@ def run_flows(
     raw = _core.run_flows(
         router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),
-        seed=seed, controllers=controller_list(events, controllers, router, fabric), reroutes=reroutes,
+        seed=seed, park=park, controllers=controller_list(events, controllers, router, fabric), reroutes=reroutes,
         fidelity=fidelity,
     )  # fmt: skip
     return FlowsResult(

@@ -1,0 +1,125 @@
+#include "runtime/carrier.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rostam::runtime {
+
+Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, const routing::RouteTable& routes,
+                 EventQueue& queue, std::vector<int64_t> weights, CarrierClient& client)
+    : route_table_(routes),
+      queue_(queue),
+      client_(client),
+      late_arrivals_(*this, &Carrier::on_delivered),
+      network_(network::make_network(fidelity, queue, links, *this)),
+      wire_(std::move(weights)) {}
+
+void Carrier::send(int32_t number, Parcel& parcel, network::RouteId route) {
+  if (route != network::kNoRoute) return start(number, parcel, route);
+  parcel.state = ParcelState::kWaiting;
+  if (listener_ != nullptr) tell(control::kFlowWait, number, parcel);
+}
+
+void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
+  parcel.state = ParcelState::kSending;
+  parcel.route = route;
+  const int64_t bytes = wire_bytes(parcel.bytes);
+  parcel.transfer = network_->start({route, bytes, static_cast<uint64_t>(number), parcel.rate_cap});
+  parcel.carried = static_cast<double>(network_->carried_bytes(route, bytes));
+  if (listener_ != nullptr) tell(control::kFlowStart, number, parcel);
+}
+
+void Carrier::resume(int32_t number, Parcel& parcel, network::RouteId route, SimTime started) {
+  parcel.state = ParcelState::kSending;
+  parcel.route = route;
+  const int64_t bytes = wire_bytes(parcel.bytes);
+  parcel.transfer = network_->resume({route, bytes, static_cast<uint64_t>(number), parcel.rate_cap}, started);
+  parcel.carried = static_cast<double>(bytes);
+}
+
+void Carrier::deliver_at(int32_t number, Parcel& parcel, SimTime time) {
+  parcel.state = ParcelState::kSent;
+  queue_.schedule(time, Priority::kNormal, &late_arrivals_, static_cast<uint64_t>(number));
+}
+
+void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel) {
+  const CarrierClient::Ends ends = client_.ends_of(number);
+  control::Event event;
+  event.kind = kind;
+  event.src = ends.src;
+  event.dst = ends.dst;
+  event.bytes = parcel.bytes;
+  listener_->tell(event);
+}
+
+int64_t Carrier::cut(int32_t number) {
+  Parcel& parcel = client_.parcel(number);
+  if (std::exchange(parcel.state, ParcelState::kNone) != ParcelState::kSending) return 0;
+  const double crossed = parcel.carried - backlog(parcel);
+  network_->cancel(parcel.transfer);
+  wire_.count(parcel.source, parcel.target, crossed);
+  const double share = parcel.carried > 0 ? crossed / parcel.carried : 0;
+  const auto sent = static_cast<int64_t>(static_cast<double>(parcel.bytes) * share);
+  if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
+  return std::min(parcel.bytes, sent);
+}
+
+void Carrier::move(int32_t number) {
+  Parcel& parcel = client_.parcel(number);
+  const bool is_waiting = parcel.state == ParcelState::kWaiting;
+  if (!is_waiting && parcel.state != ParcelState::kSending) return;
+  const network::RouteId route = client_.route_of(number);
+  if (route == network::kNoRoute) return;
+  if (is_waiting) return start(number, parcel, route);
+  parcel.route = route;
+  parcel.carried -= backlog(parcel);
+  network_->set_route(parcel.transfer, route);
+  parcel.carried += backlog(parcel);  // what is left may be split over planes anew, in whole bytes
+}
+
+void Carrier::move(int32_t src, int32_t dst) {
+  client_.on_new_route(src, dst);
+  for (int32_t number = 0; number < client_.num_parcels(); ++number) {
+    const ParcelState state = client_.parcel(number).state;
+    if (state != ParcelState::kWaiting && state != ParcelState::kSending) continue;
+    const CarrierClient::Ends ends = client_.ends_of(number);
+    if (ends.src == src && ends.dst == dst) move(number);
+  }
+}
+
+void Carrier::on_sent(uint64_t token) {
+  const auto number = static_cast<int32_t>(token);
+  Parcel& parcel = client_.parcel(number);
+  parcel.state = ParcelState::kSent;
+  wire_.count(parcel.source, parcel.target, parcel.carried);
+  if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
+  client_.on_sent(number);
+}
+
+void Carrier::on_delivered(uint64_t token) { client_.on_delivered(static_cast<int32_t>(token)); }
+
+void Carrier::count_under_way() {
+  for (int32_t number = 0; number < client_.num_parcels(); ++number) {
+    const Parcel& parcel = client_.parcel(number);
+    if (parcel.state != ParcelState::kSending) continue;
+    wire_.count(parcel.source, parcel.target, parcel.carried - backlog(parcel));
+  }
+}
+
+void Carrier::throw_if_stuck() const {
+  for (int32_t number = 0; number < client_.num_parcels(); ++number) {
+    const Parcel& parcel = client_.parcel(number);
+    if (parcel.state == ParcelState::kWaiting) {
+      ROSTAM_THROW(NoRouteError, client_.describe(number) << " waits for a route at " << queue_.now().seconds()
+                                                          << " s, and nothing will give it one: a controller must set "
+                                                             "it");
+    }
+    if (parcel.state != ParcelState::kSending || !network_->is_endless(parcel.transfer)) continue;
+    ROSTAM_THROW(ConfigError, client_.describe(number)
+                                  << " has " << backlog(parcel) << " bytes left at " << queue_.now().seconds()
+                                  << " s and would not be through by the end of simulated time, 106 days; look for a "
+                                     "lost unit in a bandwidth or size");
+  }
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,128 @@
+// Carrier: takes parcels, a session's messages or given flows, over the network. Keeps those under way, moves them onto
+// other routes, lets those without one wait, counts what crosses links and tells controllers.
+// Example: carrier.send(7, parcel, route); the client hears on_sent(7), then on_delivered(7).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "control/controller.h"
+#include "network/registry.h"
+#include "routing/route_table.h"
+#include "runtime/member_event.h"
+#include "runtime/wire_bytes.h"
+
+namespace rostam::runtime {
+
+enum class ParcelState : uint8_t {
+  kNone,     // not handed over yet, or cut
+  kWaiting,  // for a route
+  kSending,  // on the network
+  kSent,     // its last byte has left its source; it arrives later, or has arrived
+};
+
+// What is carried: the client's part, then the carrier's own.
+struct Parcel {
+  int32_t source = 0, target = 0;                             // ends that its bytes on the wire are counted for
+  int64_t bytes = 0;                                          // over all planes
+  double rate_cap = std::numeric_limits<double>::infinity();  // on the simulated plane [bytes/s]
+
+  ParcelState state = ParcelState::kNone;
+  network::RouteId route = network::kNoRoute;
+  network::TransferId transfer = 0;
+  double carried = 0;  // bytes that it puts on links, its lanes' together
+};
+
+// Whose parcels they are. It keeps them, numbered from 0; a place may be used again once its parcel is delivered or
+// cut.
+class CarrierClient {
+ public:
+  virtual ~CarrierClient() = default;
+  virtual int32_t num_parcels() const = 0;
+  virtual Parcel& parcel(int32_t number) = 0;
+  virtual void on_sent(int32_t parcel) = 0;
+  virtual void on_delivered(int32_t parcel) = 0;
+  // The route that a parcel takes from now on; kNoRoute where there is none.
+  virtual network::RouteId route_of(int32_t parcel) = 0;
+  // Other routes hold from now on: between two accelerators; for all, since capacities have changed that split messages
+  // over planes that differ, or links are gone.
+  virtual void on_new_route(int32_t src, int32_t dst) = 0;
+  virtual void on_new_offers() = 0;
+  // The accelerators that it goes from and to.
+  struct Ends {
+    int32_t src, dst;
+  };
+  virtual Ends ends_of(int32_t parcel) const = 0;
+  // For errors, where it goes from and to included.
+  virtual std::string describe(int32_t parcel) const = 0;
+};
+
+// Hears of parcels that start, end or wait, for controllers.
+class ParcelListener {
+ public:
+  virtual ~ParcelListener() = default;
+  virtual void tell(const control::Event& event) = 0;
+};
+
+class Carrier : public network::NetworkClient {
+ public:
+  // `routes`, `queue` and `client` must outlive it. weights: of the ends of parcels, as WireBytes.
+  Carrier(const std::string& fidelity, const network::LinkTable& links, const routing::RouteTable& routes,
+          EventQueue& queue, std::vector<int64_t> weights, CarrierClient& client);
+
+  // From now on the listener hears of parcels.
+  void tell(ParcelListener& listener) { listener_ = &listener; }
+
+  // Puts a parcel on the network; with kNoRoute it waits for a route.
+  void send(int32_t number, Parcel& parcel, network::RouteId route);
+  // The same for one that began to be sent at `started`, alone on its links; nobody is told.
+  void resume(int32_t number, Parcel& parcel, network::RouteId route, SimTime started);
+  // The parcel has left its source; it arrives at `time`.
+  void deliver_at(int32_t number, Parcel& parcel, SimTime time);
+
+  // Gives up a parcel that waits or is being sent. Returns the bytes of it that have left its source.
+  int64_t cut(int32_t number);
+
+  // The parcel's route may be another one now: it is asked for, and what is left of the parcel moves onto it, or it
+  // starts if it has waited. Without a route it stays where it is.
+  void move(int32_t number);
+  // The same of all parcels between two accelerators. REQUIRES: the route table has the new route.
+  void move(int32_t src, int32_t dst);
+  // For parcels that start from now on.
+  void renew_offers() { client_.on_new_offers(); }
+
+  // Bytes that a parcel that is being sent has still to send on the simulated plane, its lanes' together.
+  double backlog(const Parcel& parcel) const { return network_->backlog(parcel.transfer); }
+
+  // What each plane carries of a message.
+  int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
+
+  network::Network& network() { return *network_; }
+  const network::Network& network() const { return *network_; }
+  WireBytes& wire() { return wire_; }
+  // Counts what parcels under way have carried so far; for the end of a run.
+  void count_under_way();
+  // Where nothing else can happen. Throws: ConfigError for a parcel that would not be through by the end of simulated
+  // time, NoRouteError for one that waits for a route.
+  void throw_if_stuck() const;
+
+  void on_sent(uint64_t token) override;
+  void on_delivered(uint64_t token) override;
+
+ private:
+  void start(int32_t number, Parcel& parcel, network::RouteId route);
+  void tell(control::EventKind kind, int32_t number, const Parcel& parcel);
+
+  const routing::RouteTable& route_table_;
+  EventQueue& queue_;
+  CarrierClient& client_;
+  ParcelListener* listener_ = nullptr;
+  MemberEvent<Carrier> late_arrivals_;
+  std::unique_ptr<network::Network> network_;
+  WireBytes wire_;
+};
+
+}  // namespace rostam::runtime
