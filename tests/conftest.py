@@ -23,9 +23,11 @@ collect_ignore = [] if EXPECTED_CORE == "extra" else ["extra"]
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_trace_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Give a run of the tests a trace cache of its own."""
+    """Give a run of the tests a trace cache of its own; the workers of one run share it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROSTAM_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ROSTAM_CACHE_DIR", str(folder / "cache"))
         yield
 
 

@@ -269,11 +269,12 @@ def random_nodes(rng, reach):
     return nodes
 
 
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("window", ["symmetric", "paper"])
-def test_random_graphs_keep_every_window_and_every_shard_together(window):
+def test_random_graphs_keep_every_window_and_every_shard_together(window, count):
     rng = random.Random(7)
     num_relocated = num_passed_on = 0
-    for case in range(400):
+    for case in range(count):
         degree = rng.randint(3, 9)
         num_devices = degree + rng.randint(1, 12)
         reach = (degree - 1) // 2 if window == "symmetric" else degree - 1
@@ -294,14 +295,15 @@ def test_random_graphs_keep_every_window_and_every_shard_together(window):
         assert placed.memory_bytes == pytest.approx(memory), case
         num_relocated += placed.num_relocations > 0
         num_passed_on += placed.num_out_of_range > 0
-    assert num_relocated > 200  # the windows bind
-    assert num_passed_on <= (4 if window == "symmetric" else 40)
+    assert num_relocated > 0.5 * count  # the windows bind
+    assert num_passed_on <= (0.01 if window == "symmetric" else 0.1) * count
 
 
-def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so():
+@pytest.mark.parametrize("count", [100, pytest.param(300, marks=pytest.mark.slow)])
+def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so(count):
     rng = random.Random(9)
     outcomes = {"fits": 0, "passed on": 0, "refused": 0}
-    for _ in range(300):
+    for _ in range(count):
         num_devices = rng.randint(6, 12)
         nodes = random_nodes(rng, 2)
         total = sum(node.memory_bytes * node.num_parts for node in nodes)
@@ -315,7 +317,7 @@ def test_random_graphs_with_little_memory_keep_windows_and_memory_or_say_so():
         assert sum(placed.memory_bytes) == pytest.approx(total)
         assert len(violations(nodes, placed, num_devices, 5)) == placed.num_out_of_range
         outcomes["passed on" if placed.num_out_of_range else "fits"] += 1
-    assert min(outcomes.values()) > 5, outcomes
+    assert min(outcomes.values()) > count / 60, outcomes
 
 
 def planted(rng, num_devices, degree, window):

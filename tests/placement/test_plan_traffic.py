@@ -90,11 +90,12 @@ def random_strategy(rng, is_beyond):
     )  # fmt: skip
 
 
-def test_circuit_degree_of_random_plans_is_kept_and_no_dependency_is_left_open(small_graphs):
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.slow)])
+def test_circuit_degree_of_random_plans_is_kept_and_no_dependency_is_left_open(small_graphs, count):
     rng = random.Random(11)
     num_beyond = num_spread = num_relocated = num_simulated = 0
     names = Counter()
-    for case in range(500):
+    for case in range(count):
         strategy = random_strategy(rng, is_beyond=case % 5 < 3)
         graph = small_graphs[rng.choice(MODELS)]
         batch = strategy.dp * rng.choice([1, 2, 3, 4, 8, 64])
@@ -115,10 +116,10 @@ def test_circuit_degree_of_random_plans_is_kept_and_no_dependency_is_left_open(s
             result = rostam.simulate(plan, max_iterations=2)  # ends: else DeadlockError
             assert result.iteration_time_s > 0
             num_simulated += 1
-    assert num_beyond >= 250
-    assert num_spread > 150  # most of them exchange data between several devices
-    assert num_relocated > 20
-    assert num_simulated == 25
+    assert num_beyond >= 0.5 * count
+    assert num_spread > 0.3 * count  # most of them exchange data between several devices
+    assert num_relocated > 0.04 * count
+    assert num_simulated == count // 20
     assert len(names) == len(MODELS)
 
 

@@ -1,5 +1,6 @@
 """A small perceptron traced once, sweeps over it, and drivers in processes of their own that tests may kill."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -18,8 +19,15 @@ import json, sys
 from rostam_py.graph import OperatorGraph
 from rostam_py.sweep import run_sweep
 given = json.loads(sys.argv[1])
-tallies = []
-result = run_sweep(graphs={"mlp": OperatorGraph.load(given.pop("graph"))}, progress=tallies.append, **given)
+tallies, hold_at = [], given.pop("hold_at", None)
+
+def note(tally):
+    tallies.append(tally)
+    if hold_at is not None and tally.done >= hold_at:
+        print("held", flush=True)
+        sys.stdin.read()  # until the test ends
+
+result = run_sweep(graphs={"mlp": OperatorGraph.load(given.pop("graph"))}, progress=note, **given)
 last = tallies[-1] if tallies else None
 print(json.dumps({"points": result.num_points, "errors": result.num_errors,
                   "stored": last.stored if last else result.num_points, "done": last.done if last else 0,
@@ -64,12 +72,17 @@ def base():
 
 
 class Driver:
-    """A sweep in another process."""
+    """A sweep in another process.
+
+    Args: arguments: of ``run_sweep``; graph: the file of its graph; hold_at: so many points done, the sweep submits no
+        more and never ends by itself: what a test does then finds it in the middle, however busy the machine is.
+    """
 
     def __init__(self, **arguments):
         self.folder = Path(arguments["out"])
         command = [sys.executable, "-c", _DRIVER, json.dumps(arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def stored(self):
         """Return {key: wall seconds} of the points' own files; none where the sweep has not made its store yet."""
@@ -77,11 +90,17 @@ class Driver:
         store = self.folder / "store"
         for path in store.glob("*.json") if store.exists() else ():
             if not path.name.startswith("."):
-                document = json.loads(path.read_text())
-                found[document["key"]] = document["wall_s"]
+                with contextlib.suppress(FileNotFoundError):  # the sweep has ended, and put them into one file
+                    document = json.loads(path.read_text())
+                    found[document["key"]] = document["wall_s"]
         return found
 
-    def wait_for(self, count, timeout_s=60):
+    def wait_until_held(self):
+        """Wait until the sweep holds; fail if it ends before."""
+        line = self.process.stdout.readline()
+        assert line == "held\n", (line, self.process.communicate()[1])
+
+    def wait_for(self, count, timeout_s=300):
         """Wait until so many points are stored; fail if the driver ends before."""
         end = time.monotonic() + timeout_s
         while len(self.stored()) < count:
@@ -94,7 +113,7 @@ class Driver:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def finish(self, timeout_s=120):
+    def finish(self, timeout_s=600):
         """Return what the driver printed at its end."""
         out, err = self.process.communicate(timeout=timeout_s)
         assert self.process.returncode == 0, err

@@ -71,8 +71,8 @@ def workers_of(pid):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_driver_goes_on_where_it_was(start_driver, workers, mlp_path, tmp_path, uninterrupted):
     arguments = slow_points(mlp_path, tmp_path, backend="process", workers=workers, details=0)
-    driver = start_driver(**arguments)
-    driver.wait_for(NUM_POINTS // 3)
+    driver = start_driver(**arguments, hold_at=NUM_POINTS // 3)
+    driver.wait_until_held()
     workers_left = workers_of(driver.process.pid)
     driver.kill()
     for pid in workers_left:
@@ -100,27 +100,34 @@ def is_running(pid):
 
 
 def test_workers_end_soon_after_their_driver_is_killed(start_driver, mlp_path, tmp_path):
-    driver = start_driver(**slow_points(mlp_path, tmp_path, backend="process", workers=2, details=0))
-    driver.wait_for(NUM_POINTS // 4)
+    arguments = slow_points(mlp_path, tmp_path, backend="process", workers=2, details=0)
+    driver = start_driver(**arguments, hold_at=NUM_POINTS // 4)
+    driver.wait_until_held()
     workers = workers_of(driver.process.pid)
     assert len(workers) >= 2
     driver.kill()
-    end = time.monotonic() + 15
+    end = time.monotonic() + 120
     while any(map(is_running, workers)):
         assert time.monotonic() < end, "workers outlive their driver"
         time.sleep(0.1)
 
 
 def test_killed_worker_costs_only_the_point_it_computed(start_driver, mlp_path, tmp_path, uninterrupted):
-    driver = start_driver(**slow_points(mlp_path, tmp_path, backend="process", workers=2, details=0))
-    driver.wait_for(NUM_POINTS // 4)
-    before = driver.stored()
-    busy = sorted(workers_of(driver.process.pid), key=cpu_ticks)[-1]
-    os.kill(busy, signal.SIGKILL)
-    told = driver.finish()
-    assert told["lost"] >= 1
-    assert (told["done"], told["errors"]) == (NUM_POINTS, 0)
-    check_nothing_was_repeated(tmp_path, before, uninterrupted)
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        driver = start_driver(**slow_points(mlp_path, folder, backend="process", workers=2, details=0))
+        driver.wait_for(NUM_POINTS // 4)
+        before = driver.stored()
+        busy = sorted(workers_of(driver.process.pid), key=cpu_ticks)[-1:]
+        for pid in busy:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        told = driver.finish()
+        assert (told["done"], told["errors"]) == (NUM_POINTS, 0)
+        check_nothing_was_repeated(folder, before, uninterrupted)
+        if told["lost"]:
+            return
+    pytest.fail("no kill in five sweeps came while a worker computed")  # on a busy machine one or two come too late
 
 
 def cpu_ticks(pid):

@@ -1,5 +1,6 @@
 """Whole sweeps: rows are what single simulations give, errors are rows, backends agree to the byte."""
 
+import functools
 import json
 import os
 
@@ -271,7 +272,9 @@ def test_bad_options_are_refused(options, said):
         SweepOptions(**options)
 
 
-def test_a_cluster_that_is_not_there_is_a_clear_error(base, mlp, tmp_path):
+def test_a_cluster_that_is_not_there_is_a_clear_error(base, mlp, tmp_path, monkeypatch):
+    # "auto" finds whatever cluster runs on this machine, that of a test in another worker too.
+    monkeypatch.setattr("ray._private.services.find_gcs_addresses", functools.cache(set))
     with pytest.raises(ConfigError, match=r"sweep.address is 'auto', but no Ray cluster answers"):
         run_sweep(base, grid=GRID, graphs={"mlp": mlp}, out=tmp_path, backend="ray", address="auto")
 

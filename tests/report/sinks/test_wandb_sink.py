@@ -207,7 +207,7 @@ def offline_runs(folder):
 
     A run's end is written by wandb's service, which may do so a moment after ``finish`` has come back.
     """
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     runs = []
     while not runs or any(run.exit_code is None for run in runs):
         if time.monotonic() > deadline:
