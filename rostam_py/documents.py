@@ -11,14 +11,19 @@ Example:
 import base64
 import binascii
 import contextlib
+import dataclasses
 import functools
+import gc
 import gzip
+import itertools
 import json
 import math
 import os
 import secrets
+import types
+import typing
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,7 @@ from rostam_py.errors import ConfigError, RostamError
 
 _LARGEST = 2**63 - 1
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
+_PLAIN = frozenset({str, int, float, bool, types.NoneType})  # what JSON has besides lists and mappings
 
 
 def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity: bool = False) -> None:
@@ -65,15 +71,27 @@ def read_document(path: str | Path, form: str, versions: Sequence[int], what: st
     Args: as those of ``read_data``.
     Raises: ConfigError for a file that is missing, damaged, something else, or of another version.
     """
-    data, _ = read_data(path, form, versions, what)
+    text = read_text(path, form, versions, what)
     try:
-        return Reader(json.loads(data), str(path), "")
+        return Reader(json.loads(text.data) if text.value is None else text.value, str(path), "")
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not {what} saved by rostam: {error}") from error
 
 
-def read_data(path: str | Path, form: str, versions: Sequence[int], what: str) -> tuple[bytes, int]:
-    """Return the text of a document, for a schema of its own (``parse_json``), and its version.
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A document for a schema of its own (``parse_tables``).
+
+    data: its bytes. value: what they say, None if they are no JSON. version: of its format.
+    """
+
+    data: bytes
+    value: Any
+    version: int
+
+
+def read_text(path: str | Path, form: str, versions: Sequence[int], what: str) -> Text:
+    """Return a document whose header is that of its format.
 
     Args:
         form: the document's "format".
@@ -89,13 +107,16 @@ def read_data(path: str | Path, form: str, versions: Sequence[int], what: str) -
         raise ConfigError(f"{wrong}: {error}") from error
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-    header: _Header = parse_json(_Header, data, wrong)
+    value = None
+    with contextlib.suppress(ValueError, RecursionError), without_collections():
+        value = json.loads(data.decode())
+    header: _Header = parse_tables(_Header, value, data, wrong)
     if header.format != form:
         raise ConfigError(f"{wrong}: its format is {header.format!r}")
     if header.version not in versions:
         known = " and ".join(map(str, versions))
         raise ConfigError(f"{path} has version {header.version} of {form}; this rostam reads {known}")
-    return data, header.version
+    return Text(data, value, header.version)
 
 
 @dataclass(slots=True)
@@ -124,6 +145,88 @@ def parse_json(schema: Any, data: bytes, where: str) -> Any:
         more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
         text = first["msg"][:1].lower() + first["msg"][1:]
         raise ConfigError(f"{where}{': ' + place if place else ''}: {text}{given}{more}") from error
+
+
+def parse_tables(schema: Any, value: Any, data: bytes, where: str) -> Any:
+    """Return JSON text as a dataclass, like ``parse_json`` and sooner; what its schema has as tuples stays lists.
+
+    Model: values are held against the fields' annotations a column at a time. ``parse_json`` takes over where one does
+        not fit, and says what is wrong; it is asked too for annotations other than plain types, lists, tuples, mappings
+        and dataclasses of them.
+    Args:
+        schema: a dataclass.
+        value: what the text says.
+        data: the text.
+        where: what it is, for the error.
+    Raises: ConfigError as ``parse_json``.
+    """
+    return _made(schema, value) if _fits_record(schema, value) else parse_json(schema, data, where)
+
+
+@functools.cache
+def _hints(schema: Any) -> dict[str, Any]:
+    return typing.get_type_hints(schema)
+
+
+def _fits_record(schema: Any, value: Any) -> bool:
+    """Return whether a mapping has the fields of a dataclass, each of its type."""
+    if not isinstance(value, dict):
+        return False
+    for entry in dataclasses.fields(schema):
+        kind = _hints(schema)[entry.name]
+        if entry.name not in value:
+            if entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING:
+                return False
+        elif dataclasses.is_dataclass(kind):
+            if not _fits_record(kind, value[entry.name]):
+                return False
+        elif not _fits(kind, [value[entry.name]]):
+            return False
+    return True
+
+
+def _fits(kind: Any, values: Collection[Any]) -> bool:
+    """Return whether all of some values are of an annotated type; False for annotations that this does not know."""
+    if kind is Any:
+        return True
+    found, inner = set(map(type, values)), typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        plain, others = _PLAIN.intersection(inner), [one for one in inner if one not in _PLAIN]
+        if found <= plain:
+            return True
+        return len(others) == 1 and _fits(others[0], [value for value in values if type(value) not in plain])
+    if kind in _PLAIN:
+        return found <= {kind}
+    origin = typing.get_origin(kind)
+    if origin is dict:
+        return found <= {dict} and _fits(inner[1], [one for value in values for one in value.values()])
+    if not found <= {list}:
+        return False
+    if origin is list:
+        return _fits(inner[0], list(itertools.chain.from_iterable(values)))
+    has_length = origin is tuple and {len(inner)}.issuperset(map(len, values))
+    return has_length and all(map(_fits, inner, zip(*values, strict=True)))
+
+
+def _made(schema: Any, value: dict[str, Any]) -> Any:
+    """Return a dataclass of a mapping that fits it."""
+    fields = {}
+    for name, kind in _hints(schema).items():
+        if name in value:
+            fields[name] = _made(kind, value[name]) if dataclasses.is_dataclass(kind) else value[name]
+    return schema(**fields)
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Keep the collector from walking again and again through many objects of which none is garbage: half the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @functools.cache

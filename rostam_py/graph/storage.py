@@ -4,14 +4,12 @@ The file holds tables: tensors, ops, and the distinct splits that ops refer to b
 integers and floats keep every digit, so a loaded graph equals the saved one.
 """
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rostam_py.documents import parse_json, read_data, refused, write_document
+from rostam_py.documents import Text, parse_tables, read_text, refused, without_collections, write_document
 from rostam_py.errors import ConfigError
 from rostam_py.graph.ops import Affine, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
@@ -65,8 +63,7 @@ def read_graph(path: str | Path) -> dict[str, Any]:
 
     Raises: ConfigError if the file is missing, is no graph, or has another version.
     """
-    data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
-    return graph_fields(data, version, path)
+    return graph_fields(read_text(path, FORMAT, _READABLE, "an operator graph"), path)
 
 
 def read_graph_with(path: str | Path, schema: Any) -> tuple[Any, Callable[[], dict[str, Any]]]:
@@ -75,19 +72,21 @@ def read_graph_with(path: str | Path, schema: Any) -> tuple[Any, Callable[[], di
     Args: schema: a dataclass of what is wanted besides; what it has no field for is passed over.
     Raises: ConfigError as ``read_graph``, or if what is besides the graph does not fit its schema.
     """
-    data, version = read_data(path, FORMAT, _READABLE, "an operator graph")
-    return parse_json(schema, data, f"{path} is a damaged operator graph"), lambda: graph_fields(data, version, path)
+    text = read_text(path, FORMAT, _READABLE, "an operator graph")
+    about = parse_tables(schema, text.value, text.data, f"{path} is a damaged operator graph")
+    return about, lambda: graph_fields(text, path)
 
 
-def graph_fields(data: bytes, version: int, path: str | Path) -> dict[str, Any]:
-    """Return the fields of a saved graph. Args: as ``read_data`` returns them; path: for errors."""
+def graph_fields(text: Text, path: str | Path) -> dict[str, Any]:
+    """Return the fields of a saved graph. Args: path: for errors."""
     where = f"{path} is a damaged operator graph"
-    schema = _OlderDocument if version < _FIRST_WITH_PROPERTIES else _DOCUMENTS[version]
-    with _without_collections():
-        document: _AnyDocument = parse_json(schema, data, where)
-    with refused(where), _without_collections():
-        ops = _ops(document, _splits(document))
-        tensors = tuple(_tensor(record) for record in document.tensors)
+    schema = _OlderDocument if text.version < _FIRST_WITH_PROPERTIES else _DOCUMENTS[text.version]
+    with without_collections():
+        document: _AnyDocument = parse_tables(schema, text.value, text.data, where)
+    with refused(where), without_collections():
+        affine = _affine_reader()
+        ops = _ops(document, _splits(document, affine), affine)
+        tensors = tuple(_tensor(record, affine) for record in document.tensors)
     return {
         "ops": ops,
         "tensors": tensors,
@@ -95,18 +94,6 @@ def graph_fields(data: bytes, version: int, path: str | Path) -> dict[str, Any]:
         "notes": tuple(document.notes),
         **{key: getattr(document, key) for key in _HEADER},
     }
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keep the collector from walking again and again through many objects of which none is garbage: half the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 # The records of all versions, as the functions below write and read them.
@@ -169,6 +156,24 @@ _DOCUMENTS = {3: _Version3Document, 4: _Version4Document, VERSION: _Document}
 _AnyDocument = _Document | _Version4Document | _Version3Document | _OlderDocument
 
 
+_AffineReader = Callable[[_AffineRecord], Affine]
+
+
+def _affine_reader() -> _AffineReader:
+    """Return what makes records Affines, equal ones one object: most of a graph's are few different ones."""
+    known: dict[tuple[_Number, _Number, type, type], Affine] = {}
+
+    def read(record: _AffineRecord) -> Affine:
+        constant, per_sample = record
+        key = (constant, per_sample, type(constant), type(per_sample))  # 1 and 1.0 are different digits in a file
+        found = known.get(key)
+        if found is None:
+            found = known[key] = Affine(constant, per_sample)
+        return found
+
+    return read
+
+
 def _affine_record(affine: Affine) -> list[float]:
     return [affine.constant, affine.per_sample]
 
@@ -178,9 +183,9 @@ def _split_record(split: Split) -> list[Any]:
     return [split.kind, split.input_dims, split.output_dims, *extent]
 
 
-def _split(record: _SplitRecord) -> Split:
+def _split(record: _SplitRecord, affine: _AffineReader) -> Split:
     kind, input_dims, output_dims, size, comm_kind, comm_bytes = record
-    return Split(kind, tuple(input_dims), tuple(output_dims), Affine(*size), comm_kind, Affine(*comm_bytes))
+    return Split(kind, tuple(input_dims), tuple(output_dims), affine(size), comm_kind, affine(comm_bytes))
 
 
 def _parts_record(place: int, split: Split) -> list[Any]:
@@ -190,14 +195,12 @@ def _parts_record(place: int, split: Split) -> list[Any]:
     return [place, [record(part) for part in split.input_parts], [record(part) for part in split.output_parts]]
 
 
-def _splits(document: _AnyDocument) -> list[Split]:
-    splits = [_split(record) for record in document.splits]
+def _splits(document: _AnyDocument, affine: _AffineReader) -> list[Split]:
+    splits = [_split(record, affine) for record in document.splits]
     for place, *sides in document.split_parts if isinstance(document, _Version4Document) else ():
         if not 0 <= place < len(splits):
             raise ConfigError(f"split_parts names split {place}; there are {len(splits)} from 0")
-        inputs, outputs = (
-            tuple(None if part is None else Part(*(Affine(*x) for x in part)) for part in side) for side in sides
-        )
+        inputs, outputs = (tuple(None if part is None else Part(*map(affine, part)) for part in side) for side in sides)
         splits[place] = replace(splits[place], input_parts=inputs, output_parts=outputs)
     return splits
 
@@ -207,9 +210,9 @@ def _tensor_record(t: Tensor) -> list[Any]:
     return [shape, t.dtype, t.kind, t.name, t.producer, t.is_saved, t.storage, t.id]
 
 
-def _tensor(record: _TensorRecord) -> Tensor:
+def _tensor(record: _TensorRecord, affine: _AffineReader) -> Tensor:
     shape, dtype, kind, name, producer, is_saved, storage, index = record
-    return Tensor(index, tuple(Affine(*dim) for dim in shape), dtype, kind, name, producer, is_saved, storage)
+    return Tensor(index, tuple(map(affine, shape)), dtype, kind, name, producer, is_saved, storage)
 
 
 _OP_PLAIN = (
@@ -231,32 +234,31 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
     ]
 
 
-def _ops(document: _AnyDocument, splits: list[Split]) -> tuple[Op, ...]:
+def _ops(document: _AnyDocument, splits: list[Split], affine: _AffineReader) -> tuple[Op, ...]:
     if isinstance(document, _Version3Document):
-        ops = [_op(k, one[:5], splits, one[5], one[6]) for k, one in enumerate(document.ops)]
-        for index in document.recomputed if isinstance(document, _Document) else ():
-            if not 0 <= index < len(ops):
-                raise ConfigError(f"recomputed names op {index}; there are {len(ops)} from 0")
-            ops[index] = replace(ops[index], is_recomputed=True)
-        return tuple(ops)
-    named: tuple[Op, ...] = _NAMERS.get("torch")(_op(k, one, splits) for k, one in enumerate(document.ops))
+        recomputed = set(document.recomputed) if isinstance(document, _Document) else set()
+        for index in sorted(recomputed):
+            if not 0 <= index < len(document.ops):
+                raise ConfigError(f"recomputed names op {index}; there are {len(document.ops)} from 0")
+        return tuple(_op(place, one, splits, affine, place in recomputed) for place, one in enumerate(document.ops))
+    named: tuple[Op, ...] = _NAMERS.get("torch")(
+        _op(place, one, splits, affine, False) for place, one in enumerate(document.ops)
+    )
     return named
 
 
 def _op(
-    place: int, record: _OlderOpRecord, splits: list[Split], role: str = "", linear_in: Sequence[Sequence[int]] = ()
+    place: int, record: _OlderOpRecord | _OpRecord, splits: list[Split], affine: _AffineReader, is_recomputed: bool
 ) -> Op:
-    plain, affine, inputs, outputs, split_ids = record
-    for index in split_ids:
-        if not 0 <= index < len(splits):
-            raise ConfigError(f"ops[{place}] has split {index}; there are {len(splits)} from 0")
-    fields: dict[str, Any] = dict(zip(_OP_PLAIN, plain, strict=True))
-    fields.update((key, Affine(*value)) for key, value in zip(_OP_AFFINE, affine, strict=True))
-    return Op(
-        **fields,
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
-        splits=tuple(splits[i] for i in split_ids),
-        role=role,
-        linear_in=tuple(map(tuple, linear_in)),
-    )
+    plain, (flops, bytes_read, bytes_written), inputs, outputs, split_ids, *properties = record
+    of_op: Any = properties or ("", ())
+    role, linear_in = of_op
+    index, name, module, phase, op_type, arguments, is_metadata, is_elementwise, forward_op, is_sum, block = plain
+    for split in split_ids:
+        if not 0 <= split < len(splits):
+            raise ConfigError(f"ops[{place}] has split {split}; there are {len(splits)} from 0")
+    return Op(  # by place: by name it takes three times as long, and graphs have 10,000 of them
+        index, name, module, phase, op_type, tuple(inputs), tuple(outputs), arguments, affine(flops),
+        affine(bytes_read), affine(bytes_written), is_metadata, is_elementwise, forward_op, is_sum, block,
+        tuple([splits[split] for split in split_ids]), role, tuple(map(tuple, linear_in)), is_recomputed,
+    )  # fmt: skip

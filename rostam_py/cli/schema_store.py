@@ -1,0 +1,51 @@
+"""Hydra's ConfigStore filled from the registries: every command's schema, and a choice for each fabric and cost model.
+
+Entries become nodes of Hydra when they are first composed: a run chooses one fabric, and pays for no other schema.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from hydra.core.config_store import ConfigNode, ConfigStore
+from omegaconf import OmegaConf
+
+from rostam_py.cli.choices import DEFAULT_STRATEGY
+from rostam_py.cli.schema import COMMAND_SCHEMAS
+from rostam_py.costs import COST_MODELS
+from rostam_py.fabrics import FABRICS
+from rostam_py.plan.strategy import Strategy
+
+
+class SchemaNode(ConfigNode):
+    """An entry of the store. Args: schema: returns the dataclass, whose module may be imported only then."""
+
+    def __init__(self, name: str, schema: Callable[[], Any], group: str | None = None) -> None:
+        self.name, self.group, self.package, self.provider = f"{name}.yaml", group, None, None
+        self._schema = schema
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "node":
+            raise AttributeError(name)
+        self.node = OmegaConf.structured(self._schema())
+        return self.node
+
+
+def store_schemas() -> None:
+    """Fill Hydra's ConfigStore; what stands there stays."""
+    nodes = [
+        # Commands with groups have a primary configuration of their own, which chooses of each.
+        SchemaNode(f"{command}_schema" if hasattr(schema, "fabric") else command, partial(COMMAND_SCHEMAS.get, command))
+        for command, schema in COMMAND_SCHEMAS.items()
+    ]
+    nodes += [SchemaNode(name, partial(FABRICS.get, name), "fabric") for name in FABRICS]
+    nodes += [SchemaNode(name, partial(_cost_schema, name), "cost") for name in COST_MODELS]
+    nodes.append(SchemaNode(DEFAULT_STRATEGY, lambda: Strategy, "strategy"))
+    repo = ConfigStore.instance().repo
+    for node in nodes:
+        folder = repo if node.group is None else repo.setdefault(node.group, {})
+        folder.setdefault(node.name, node)
+
+
+def _cost_schema(name: str) -> Any:
+    return COST_MODELS.get(name).Config
