@@ -13,6 +13,7 @@ from typing import Any
 
 import rostam_py as rostam
 from rostam_py.cli.commands import COMMANDS
+from rostam_py.models import MODELS
 
 BANDWIDTH = "2400 Gb/s"
 # By name, so that a case measures the same work whatever the default becomes.
@@ -252,6 +253,24 @@ def _start(*, statement: str) -> Callable[[], dict[str, Any]]:
     return call
 
 
+def _second_run(*, model: str) -> Callable[[], dict[str, Any]]:
+    """Run a model that the trace cache has: what a user waits for who changes one setting and runs again."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    environment = {**os.environ, "ROSTAM_CACHE_DIR": folder.name}
+    keys = [f"model={model}", "strategy.check_memory=false", f"out={folder.name}/run"]
+
+    def call() -> dict[str, Any]:
+        subprocess.run(
+            [sys.executable, "-m", "rostam_py.cli.main", "run", *keys],
+            check=True, stdout=subprocess.DEVNULL, env=environment,
+        )  # fmt: skip
+        return {}
+
+    call()
+    return call
+
+
 # What starts, what it may cost, and the statement.
 _STARTS = {
     "import": ("0.5 CPU s", "import rostam_py; dir(rostam_py)"),
@@ -281,6 +300,10 @@ def cases() -> list[Case]:
     found = [
         Case(name=f"start_{name}", prepare=_start, limit=limit, arguments={"statement": statement})
         for name, (limit, statement) in _STARTS.items()
+    ]
+    found += [
+        Case(name=f"second_run_{model}", prepare=_second_run, limit="0.8 s wall", arguments={"model": model})
+        for model in MODELS
     ]
     found += [
         Case(

@@ -19,7 +19,7 @@ PAGES = (
     "units", "errors", "graph", "tracing", "costs", "costs.table", "costs.profile", "fabrics", "fabrics.fabric",
     "fabrics.config", "fabrics.throughput", "convergence", "plan", "placement", "simulation", "searching", "fleet",
     "sweep", "sweep.columns", "report.report", "report.run.load", "report.sweep.load", "report.drawing.figure",
-    "report.sinks.wandb_sink",
+    "report.sinks.wandb_sink", "report.sinks.wandb_options",
 )  # fmt: skip
 
 _HEAD = re.compile(rf"^({'|'.join(SECTIONS)}):(?: (.*))?$")

@@ -1,6 +1,9 @@
-"""Checks of what users give: whole numbers, lists of accelerators, ranks or links."""
+"""Checks of what users give: whole numbers, lists of accelerators, ranks or links, folders to write to."""
 
+import contextlib
 import operator
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,3 +51,23 @@ def check_integers(key: str, values: Any) -> np.ndarray:
         if not is_integer(value) or not -(2**63) <= int(value) < 2**63:
             raise ConfigError(f"{key}[{i}] is {value!r}; it must be an integer")
     return np.array([int(value) for value in entries], dtype=np.int64)
+
+
+def check_folder(folder: Path, key: str) -> None:
+    """Raise ConfigError unless files can be written below a folder; what trying that makes is removed again.
+
+    Args: key: the setting that names the folder.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"{key} is {str(folder)!r}; it must be a folder that can be written to ({error.strerror or error})"
+        ) from error
+    finally:
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()

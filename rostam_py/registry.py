@@ -8,7 +8,7 @@ Example:
 
 import difflib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rostam_py.errors import ConfigError, UnknownNameError
@@ -43,6 +43,17 @@ class Registry:
             )
         module, _, attribute = self._targets[name].partition(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def name_of(self, is_it: Callable[[Any], bool], module: str) -> str:
+        """Return the name of the object that a test accepts.
+
+        Args: module: where the object is from; names registered from there are imported and tried first.
+        Raises: ConfigError if there is none.
+        """
+        for name in sorted(self._targets, key=lambda name: self._targets[name].partition(":")[0] != module):
+            if is_it(self.get(name)):
+                return name
+        raise ConfigError(f"no {self.kind} is registered from {module}")
 
     def names(self) -> list[str]:
         """Return the registered names, sorted."""

@@ -167,7 +167,7 @@ def _keys(command: str, before: list[str], word: str) -> list[str]:
     from hydra.plugins.completion_plugin import DefaultCompletionPlugin
 
     from rostam_py.cli.compose import CONFIG_MODULE
-    from rostam_py.cli.schema import store_schemas
+    from rostam_py.cli.schema_store import store_schemas
 
     store_schemas()
     chosen = [one.split(",")[0] for one in before if one.partition("=")[0] in GROUPS]

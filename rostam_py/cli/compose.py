@@ -133,7 +133,7 @@ def _composed(command: str, overrides: tuple[str, ...], with_hydra: bool) -> Any
     from hydra import compose, initialize_config_module
     from hydra.core.global_hydra import GlobalHydra
 
-    from rostam_py.cli.schema import store_schemas
+    from rostam_py.cli.schema_store import store_schemas
 
     store_schemas()
     outer = GlobalHydra.instance().hydra  # a hydra.main application that we run in, a multirun for example

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.cli.compose import CONFIG_MODULE, as_hydra_wants, check_overrides, explaining, user_searchpath
-from rostam_py.cli.schema import store_schemas
+from rostam_py.cli.schema_store import store_schemas
 from rostam_py.errors import ConfigError
 from rostam_py.units import format_time
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from rostam_py import __version__
+from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_job, print_result
@@ -16,13 +17,12 @@ from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
 from rostam_py.plan import Plan
-from rostam_py.report.sinks.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
 from rostam_py.spec.keys import MODES
 from rostam_py.spec.settings import Settings, complete_settings
-from rostam_py.sweep.folder import check_folder
 
 # What a saved plan, or task graph, has decided.
 _PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")

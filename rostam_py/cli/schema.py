@@ -1,4 +1,4 @@
-"""The schema of every command's configuration: dataclasses, stored in Hydra's ConfigStore.
+"""The schema of every command's configuration: dataclasses, which schema_store hands to Hydra.
 
 What is simulated, searched or swept has its keys in ``rostam_py.spec``; here stands what a command does with the
 result. Fabrics and cost models bring their own Config; each is stored as group = kind, name = registered name. Strategy
@@ -8,16 +8,14 @@ is the schema of the group ``strategy``, whose choice "default" it is.
 from dataclasses import dataclass, field
 from typing import Any
 
-from rostam_py.cli.choices import DEFAULT_STRATEGY
 from rostam_py.costs import ACCELERATORS, COST_MODELS, PRECISIONS
 from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.fabrics import FABRICS
 from rostam_py.models import MODELS
-from rostam_py.plan.strategy import Strategy
 from rostam_py.report.sinks.static import FORMATS
-from rostam_py.report.sinks.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.spec.keys import DEFAULT_MODEL, MODES, MixKeys, PointKeys, RunKeys, SearchKeys, SearchOptions
-from rostam_py.sweep.options import SweepOptions
+from rostam_py.spec.sweep_options import SweepOptions
 
 
 @dataclass(kw_only=True)
@@ -157,24 +155,6 @@ def command_schema(command: str) -> type | None:
     return COMMAND_SCHEMAS.get(command)
 
 
-def store_schemas() -> None:
-    """Fill Hydra's ConfigStore from the registries."""
-    from hydra.core.config_store import ConfigStore
-
-    store = ConfigStore.instance()
-    names = {group: {one.removesuffix(".yaml") for one in store.repo.get(group, ())} for group in ("fabric", "cost")}
-    if names["fabric"].issuperset(FABRICS) and names["cost"].issuperset(COST_MODELS) and "strategy" in store.repo:
-        return  # storing again takes a fifth of composing
-    for command, schema in COMMAND_SCHEMAS.items():
-        # Commands with groups have a primary configuration of their own, which chooses of each.
-        store.store(name=f"{command}_schema" if hasattr(schema, "fabric") else command, node=schema)
-    for name in FABRICS:
-        store.store(group="fabric", name=name, node=FABRICS.get(name))
-    for name in COST_MODELS:
-        store.store(group="cost", name=name, node=COST_MODELS.get(name).Config)
-    store.store(group="strategy", name=DEFAULT_STRATEGY, node=Strategy)
-
-
 def name_of(kind: str, config: Any) -> str:
     """Return the registered name of a composed fabric or cost Config."""
     return name_of_schema(kind, type(config))
@@ -183,5 +163,5 @@ def name_of(kind: str, config: Any) -> str:
 def name_of_schema(kind: str, schema: Any) -> str:
     """Return the name under which a fabric's or cost model's Config is registered."""
     if kind == "fabric":
-        return next(name for name in FABRICS if FABRICS.get(name) is schema)
-    return next(name for name in COST_MODELS if COST_MODELS.get(name).Config is schema)
+        return FABRICS.name_of(lambda found: found is schema, schema.__module__)
+    return COST_MODELS.name_of(lambda found: found.Config is schema, schema.__module__)

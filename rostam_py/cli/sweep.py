@@ -16,7 +16,7 @@ from rich.table import Table
 from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
-from rostam_py.report.sinks.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
 from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_time

@@ -21,7 +21,7 @@ from rostam_py.cli.compose import (
 )
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
-from rostam_py.report.sinks.wandb_sink import WandbOptions
+from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.spec.keys import JobKeys
 from rostam_py.spec.settings import complete_jobs
 from rostam_py.sweep.axes import Axis, Value, grid_axes, row_axis

@@ -3,5 +3,6 @@
 keys      every key with its default, unit and allowed names
 lookup    what they say of a dotted key
 settings  a point as plain nested data: completed and checked
+sweep_options  how a sweep runs
 build     settings -> machine, plan and simulation options
 """

@@ -5,14 +5,15 @@ Example:
     keys_of("mix")["jobs"]                  # its field
 
 The command line, sweeps and experiments take their schemas from these dataclasses: ``rostam run`` is RunKeys and what
-becomes of the result, a point of a sweep one of MODES. Field metadata says more of a value: "unit" ("bandwidth", "time"
+becomes of the result, a point of a sweep one of MODES. Importing them loads neither simulation nor what lies above it:
+help and completion wait for this module. Field metadata says more of a value: "unit" ("bandwidth", "time"
 or "size") of what carries one as text; "choices", the names that it may be: a container, or what returns one, given the
 key of a mapping that has "keys"; "schemas", what returns the dataclasses of which one is given by name, "default" that
 of a point which names none.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,14 +25,10 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.fabrics.routings import routings
-from rostam_py.fleet.allocation import ALLOCATIONS, check_allocation
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.machine import PHYSICS, Machine, check_physics
-from rostam_py.searching.candidates import check_placers
-from rostam_py.simulation.controllers import check_controllers, controllers
-from rostam_py.simulation.engines import engines
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
@@ -73,6 +70,24 @@ of compute that a running collective takes away.
 """
 
 
+def _engines() -> Iterable[str]:
+    from rostam_py.simulation.engines import engines
+
+    return engines()
+
+
+def _controllers() -> Iterable[str]:
+    from rostam_py.simulation.controllers import controllers
+
+    return controllers()
+
+
+def _allocations() -> Iterable[str]:
+    from rostam_py.fleet.allocation import ALLOCATIONS
+
+    return ALLOCATIONS
+
+
 def check_count(key: str, value: Any) -> int:
     """Return a number of samples as an int; unlike parts of a fabric they may be any number.
 
@@ -100,6 +115,8 @@ class SearchOptions:
     def __post_init__(self) -> None:
         self.num_simulated = check_integer("search.num_simulated", self.num_simulated, 0)
         if self.placers is not None:
+            from rostam_py.searching.candidates import check_placers
+
             self.placers = list(check_placers(self.placers, "search.placers"))
         if isinstance(self.batches, str) or not isinstance(self.batches or (), Sequence):
             raise ConfigError(f"search.batches is {self.batches!r}; it must be a list such as [256,512]")
@@ -130,13 +147,15 @@ class MixOptions:
     """
 
     num_jobs: int | None = None
-    allocation: str = field(default="linear", metadata={"choices": ALLOCATIONS})
+    allocation: str = field(default="linear", metadata={"choices": _allocations})
     host_size: int = 8
     arrival_window: Any = field(default="0 s", metadata={"unit": "time"})
     num_iterations: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
+        from rostam_py.fleet.allocation import check_allocation
+
         if self.num_jobs is not None:
             check_integer("mix.num_jobs", self.num_jobs, 1)
         for key in ("host_size", "num_iterations"):
@@ -159,7 +178,7 @@ class TrainingKeys:
     strategy: Strategy = field(default_factory=Strategy)
     convergence: str | None = field(default=None, metadata={"choices": CURVES})
     extrapolate: bool = False
-    fidelity: str = field(default="flow", metadata={"choices": engines})
+    fidelity: str = field(default="flow", metadata={"choices": _engines})
 
 
 @dataclass(kw_only=True)
@@ -191,10 +210,12 @@ class SiteKeys:
     )
     failures: RandomFailures = field(default_factory=RandomFailures)
     routing: str = field(default="spray", metadata={"choices": routings})
-    controllers: list[Any] = field(default_factory=list, metadata={"choices": controllers})
+    controllers: list[Any] = field(default_factory=list, metadata={"choices": _controllers})
     seed: int = 0
 
     def __post_init__(self) -> None:
+        from rostam_py.simulation.controllers import check_controllers
+
         check_seed("seed", self.seed)
         check_controllers(self.controllers)
 

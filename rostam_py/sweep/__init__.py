@@ -6,9 +6,10 @@ Example:
     result.table          # polars, one row per point
 """
 
+from rostam_py.spec.sweep_options import SweepOptions
 from rostam_py.sweep.axes import Axis, Value
 from rostam_py.sweep.driver import Tally
-from rostam_py.sweep.options import SweepEstimate, SweepOptions
+from rostam_py.sweep.estimate import SweepEstimate
 from rostam_py.sweep.points import Point
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.run_sweep import Sweep, run_sweep

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,26 +30,6 @@ class Snapshots:
             self._write()
             end = time.monotonic()
             self._next = end + max(_SNAPSHOT_EVERY_S, (end - begin) / _SNAPSHOT_SHARE)
-
-
-def check_folder(folder: Path, key: str) -> None:
-    """Raise ConfigError unless files can be written below a folder; what trying that makes is removed again.
-
-    Args: key: the setting that names the folder.
-    """
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"{key} is {str(folder)!r}; it must be a folder that can be written to ({error.strerror or error})"
-        ) from error
-    finally:
-        for one in made:
-            with contextlib.suppress(OSError):
-                one.rmdir()
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

@@ -18,18 +18,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from rostam_py.checks import check_folder
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
 from rostam_py.simulation.options import SimulationOptions, chosen
 from rostam_py.spec.keys import GIVEN, MODES
 from rostam_py.spec.settings import Settings, is_read
+from rostam_py.spec.sweep_options import SweepOptions
 from rostam_py.sweep.axes import Axis, grid_axes, row_axis
 from rostam_py.sweep.backend import TOKEN_FILE, Backend, InlineBackend, ProcessBackend, Work
 from rostam_py.sweep.driver import Driver, Progress, Tally, store_folder
+from rostam_py.sweep.estimate import SweepEstimate
 from rostam_py.sweep.evaluate import Evaluator
-from rostam_py.sweep.folder import Snapshots, check_folder, locked, write_json, write_table
+from rostam_py.sweep.folder import Snapshots, locked, write_json, write_table
 from rostam_py.sweep.identity import code_version
-from rostam_py.sweep.options import SweepEstimate, SweepOptions
 from rostam_py.sweep.points import Point, expand_points
 from rostam_py.sweep.result import SweepResult
 from rostam_py.sweep.store import Store, write_atomically, writing

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rostam_py.errors import InternalError
+from rostam_py.spec.sweep_options import DEFAULT_DETAILS
 from rostam_py.sweep.columns import column_types, polars_schema
-from rostam_py.sweep.options import DEFAULT_DETAILS
 from rostam_py.sweep.points import Point
 
 # What a point is compared at, with its numbers of failed parts; of its other settings the fastest counts.

@@ -15,17 +15,19 @@ HEAVY = {
 _REPORT = """
 import json, sys
 {statement}
-print(json.dumps(sorted(name for name in sys.modules if "." not in name)))
+print()
+print(json.dumps(sorted(name for name in sys.modules if {which})))
 """
 
 
-def loaded_by(statement: str) -> set[str]:
-    """Return the top-level modules that a fresh interpreter holds after ``statement``."""
+def loaded_by(statement: str, which: str = "'.' not in name") -> set[str]:
+    """Return the modules, top-level ones by default, that a fresh interpreter holds after ``statement``."""
     output = subprocess.run(
-        [sys.executable, "-c", _REPORT.format(statement=statement)], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", _REPORT.format(statement=statement, which=which)],
+        capture_output=True, text=True, check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     ).stdout  # fmt: skip
-    return set(json.loads(output))
+    return set(json.loads(output.splitlines()[-1]))
 
 
 def test_import_rostam_py_loads_nothing_heavy():
@@ -44,6 +46,21 @@ def test_import_rostam_py_loads_nothing_heavy():
 )
 def test_listing_loads_neither_torch_nor_hydra(statement):
     assert loaded_by(statement) & {"torch", "scipy", "hydra", "omegaconf", "ray", "wandb", "plotly"} == set()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from rostam_py.cli.main import main; main(['run', '--help'])",
+        "from rostam_py.cli.completion import candidates; candidates(['run', 'model=res'])",
+    ],
+)
+def test_help_and_names_load_nothing_that_a_run_works_with(statement):
+    loaded = loaded_by(statement, "len(name.split('.')) == 2")
+    assert "rostam_py.spec" in loaded
+    above = {f"rostam_py.{name}" for name in ("placement", "simulation", "searching", "fleet", "sweep", "tracing")}
+    assert loaded & above == set()
+    assert loaded_by(statement) & {"pydantic", "hydra", "omegaconf", "rich"} == set()
 
 
 def test_simulating_a_collective_loads_no_torch():

@@ -204,7 +204,7 @@ def test_a_preset_with_a_misspelt_key_or_a_wrong_type_does_not_compose(group, tm
     from hydra.errors import ConfigCompositionException
     from omegaconf.errors import OmegaConfBaseException
 
-    from rostam_py.cli.schema import store_schemas
+    from rostam_py.cli.schema_store import store_schemas
 
     store_schemas()
     base, key = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.report.drawing.figure import Figure
+
+if TYPE_CHECKING:
+    from rostam_py.report.drawing.figure import Figure
 
 # What each format must be told to leave out to be the same at every writing.
 _UNDATED = {"pdf": {"CreationDate": None, "ModDate": None}, "svg": {"Date": None}}

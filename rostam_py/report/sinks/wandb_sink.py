@@ -14,7 +14,6 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,42 +21,10 @@ from urllib.parse import urlsplit
 from rostam_py.errors import ConfigError
 from rostam_py.report.run.load import load_run
 from rostam_py.report.sinks import wandb_content as content
+from rostam_py.report.sinks.wandb_options import OLD_MODES, WandbOptions, check_mode
 from rostam_py.report.sweep.load import SweepData, load_sweep
 
-MODES = ("offline", "online", "disabled")
-_OLD_MODES = {"dryrun": "offline", "run": "online"}  # what wandb calls them too
 _MAX_NAME = 128
-
-
-@dataclass(kw_only=True, slots=True)
-class WandbOptions:
-    """Where results go in Weights & Biases.
-
-    enable: whether the command line sends them at all. project, entity, group, tags: as wandb has them; a sweep's
-    group is its title and a digest by default. mode: "offline", "online" or "disabled"; None takes WANDB_MODE, then
-    wandb's settings file, then offline. dir: where wandb puts its folder; default WANDB_DIR, then the result's folder.
-    points: a sweep of at most so many points gets a run for each of them too (0.12 s each).
-    """
-
-    enable: bool = False
-    project: str = "rostam"
-    entity: str | None = None
-    group: str | None = None
-    mode: str | None = None
-    tags: tuple[str, ...] = ()
-    dir: str | None = None
-    points: int = 50
-
-    def __post_init__(self) -> None:
-        if self.mode is not None:
-            _check_mode("wandb.mode", self.mode)
-        if not self.project or set(self.project) & set("/\\#?%:"):
-            raise ConfigError(f"wandb.project is {self.project!r}; it must be a name without any of / \\ # ? % :")
-        if isinstance(self.points, bool) or not isinstance(self.points, int) or self.points < 0:
-            raise ConfigError(f"wandb.points is {self.points!r}; it must be an integer >= 0")
-        bad = [tag for tag in self.tags if not 0 < len(str(tag)) <= 64]
-        if bad:
-            raise ConfigError(f"wandb.tags holds {bad[0]!r}; a tag has 1 to 64 characters")
 
 
 def log_run(folder: str | Path, options: WandbOptions) -> str:
@@ -150,26 +117,20 @@ def resolve_mode(options: WandbOptions) -> str:
     Raises: ConfigError for an unknown WANDB_MODE, wandb missing, or online without credentials: nothing ever prompts.
     """
     wandb = _import_wandb()
-    settings = wandb.setup().settings
     mode = options.mode
     if mode is None and os.environ.get("WANDB_MODE"):
-        mode = _check_mode("WANDB_MODE", os.environ["WANDB_MODE"])
+        mode = check_mode("WANDB_MODE", os.environ["WANDB_MODE"])  # before wandb, whose own error names no variable
+    settings = wandb.setup().settings
     if mode is None:
         # The default of an absent setting is online; only one that a file gives counts.
         is_given = "mode" in settings.model_fields_set
-        mode = _check_mode("mode of wandb's settings file", settings.mode) if is_given else "offline"
-    mode = _OLD_MODES.get(mode, mode)
+        mode = check_mode("mode of wandb's settings file", settings.mode) if is_given else "offline"
+    mode = OLD_MODES.get(mode, mode)
     if mode == "online" and not _has_credentials(settings):
         raise ConfigError(
             "wandb.mode is 'online', but wandb has no key for "
             f"{settings.base_url}; run `wandb login`, set WANDB_API_KEY, or take wandb.mode=offline"
         )
-    return mode
-
-
-def _check_mode(key: str, mode: str) -> str:
-    if mode not in (*MODES, *_OLD_MODES):
-        raise ConfigError(f"{key} is {mode!r}; it must be one of: {', '.join(MODES)}")
     return mode
 
 
