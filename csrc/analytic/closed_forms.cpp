@@ -84,6 +84,11 @@ SimTime direct_all_to_all(const CollectiveCase& given) {
 
 SimTime direct_send(const CollectiveCase& given) { return message(given, given.num_bytes); }
 
+// Both messages of a rank that has two neighbours leave through the one interface.
+SimTime halo(const CollectiveCase& given) {
+  return message(given, std::min(given.num_ranks - 1, 2) * divide_up(given.num_bytes, 2));
+}
+
 struct Entry {
   const char* collective;
   const char* algorithm;
@@ -106,6 +111,9 @@ constexpr Entry kEntries[] = {
     {"all_to_all", "direct", &direct_all_to_all},
     {"broadcast", "binomial_tree", &binomial_tree_broadcast},
     {"send_recv", "direct", &direct_send},
+    {"halo", "neighbours", &halo},
+    {"halo_up", "neighbours", &direct_send},
+    {"halo_down", "neighbours", &direct_send},
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ def algorithm_costs(
         steps = []
         for count, src, dst, chunks in schedule.distinct_steps():
             costs = _message_costs(routed, routing, members[src], members[dst], chunks)
-            runs_ahead = not (schedule.is_synchronous or _has_answers(src, dst))
+            runs_ahead = schedule.num_steps > 1 and not (schedule.is_synchronous or _has_answers(src, dst))
             means = _ring_means(costs, _rings(src, dst, chunks)) if runs_ahead else None
             alpha_s, beta_s_per_byte = np.unique(costs, axis=1)
             steps.append(StepCosts(count, alpha_s, beta_s_per_byte, means))

@@ -2,7 +2,7 @@
 
 from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
 from rostam_py.graph.operator_graph import OperatorGraph, resolve_views
-from rostam_py.graph.ops import Affine, Op, Part, Split, Tensor, passes_partial
+from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor, passes_partial
 from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "WHOLE",
     "Affine",
     "Fusion",
+    "Halo",
     "KernelTraffic",
     "Op",
     "OperatorGraph",

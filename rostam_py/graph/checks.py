@@ -7,7 +7,8 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.graph.vocabulary import DTYPE_BYTES, PARTIAL, PHASES, ROLES, SPLIT_KINDS, TENSOR_KINDS
 
-_COMM_KINDS = ("", "all_reduce", "halo")
+_COMM_KINDS = ("", "all_reduce")
+_MOST_SLICES = 2**16
 _MOST = 2.0**62  # elements, bytes and FLOPs of one op; the largest real ones are below 1e16
 
 
@@ -105,9 +106,24 @@ def _check_dims(split: Any, key: str, tensors: tuple[int, ...], ranks: list[int]
             raise _Wrong(f": split {split.kind} has {dim} in {key}; tensor {tensor} has {ranks[tensor]} dimensions")
 
 
+def _check_halos(split: Any) -> None:
+    for halo in split.halos:
+        if not 0 <= halo.place < len(split.input_dims) or split.input_dims[halo.place] is None:
+            raise _Wrong(f": split {split.kind} has a halo of input {halo.place}, which it does not split")
+        if not 0 < halo.share <= 1:
+            raise _Wrong(f": split {split.kind} has a halo of share {halo.share!r}; it must be in (0, 1]")
+        slices = (halo.before, halo.after)
+        if min(slices) < 0 or not 0 < max(slices) <= _MOST_SLICES:
+            raise _Wrong(
+                f": split {split.kind} has a halo of {halo.before} and {halo.after} slices; both must be from 0 to"
+                f" {_MOST_SLICES}, not both 0"
+            )
+
+
 def _check_split(split: Any, right: set[int]) -> None:
     _check_choice("split kind", split.kind, SPLIT_KINDS)
     _check_choice(f"comm_kind of split {split.kind}", split.comm_kind, _COMM_KINDS)
+    _check_halos(split)
     _check_quantity(f"size of split {split.kind}", split.size, right)
     _check_quantity(f"comm_bytes of split {split.kind}", split.comm_bytes, right)
     for part in (*split.input_parts, *split.output_parts):

@@ -78,6 +78,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Halo:
+    """Slices of an input, along the dimension that is split, that a member reads besides its own.
+
+    place: of the input in ``Op.inputs``. before, after: how many of the member before (after) it; the first (last)
+        member has padding there. is_kept: the forward op read the same slices and keeps them for backward.
+    share: of the op's work that reads them; kernels of their own do the rest: a convolution's weight gradients need no
+        halo of the output's gradient, its input gradient does.
+    """
+
+    place: int
+    before: int
+    after: int
+    is_kept: bool = False
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """One legal way to split an op over the members of a group (one iteration-space axis).
 
@@ -85,12 +102,13 @@ class Split:
     input_dims: for each tensor input (``Op.inputs`` order) the dimension that is split, or WHOLE.
     output_dims: for each output (``Op.outputs`` order) the split dimension, WHOLE, or PARTIAL.
     size: extent of the axis; a degree is legal if it divides it.
-    comm_bytes: extra bytes all-reduced ("all_reduce") or exchanged with neighbours ("halo") inside
-        the group while the op runs, e.g. the softmax statistics of a split vocabulary.
+    comm_kind, comm_bytes: what the group exchanges while the op runs: "all_reduce" and its bytes, e.g. the softmax
+        statistics of a split vocabulary, or "" for nothing.
     input_parts, output_parts: for each dimension of input_dims and output_dims what part of it the axis is; None, and
         () for all, where the dimension is the axis, or the axis its outermost factor. Heads merged with their sizes
         into one dimension, thirds of a fused product, and what slices and joins cut are such parts: a member holds
         some of every stretch.
+    halos: what members read of their neighbours' parts of the inputs (convolutions and pooling split along space).
     """
 
     kind: str
@@ -101,6 +119,12 @@ class Split:
     comm_bytes: Affine = Affine()
     input_parts: tuple[Part | None, ...] = ()
     output_parts: tuple[Part | None, ...] = ()
+    halos: tuple[Halo, ...] = ()
+
+    @property
+    def exchanged_halos(self) -> tuple[Halo, ...]:
+        """The halos that neighbours send each other for this op."""
+        return tuple(halo for halo in self.halos if not halo.is_kept)
 
     @property
     def has_parts(self) -> bool:

@@ -11,14 +11,14 @@ from typing import Any
 
 from rostam_py.documents import Text, parse_tables, read_text, refused, without_collections, write_document
 from rostam_py.errors import ConfigError
-from rostam_py.graph.ops import Affine, Op, Part, Split, Tensor
+from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 5
+VERSION = 6
 # version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits,
-# 1 to 4 not which ops run again
-_READABLE = (1, 2, 3, 4, VERSION)
+# 1 to 4 not which ops run again; 1 to 5 not of which neighbour a halo is: splits that have one are left out
+_READABLE = (1, 2, 3, 4, 5, VERSION)
 _FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
@@ -50,6 +50,7 @@ def save_graph(graph: Any, path: str | Path, about: Mapping[str, Any] | None = N
             "tensors": [_tensor_record(tensor) for tensor in graph.tensors],
             "splits": [_split_record(split) for split in splits],
             "split_parts": [_parts_record(place, split) for place, split in enumerate(splits) if split.has_parts],
+            "split_halos": [_halos_record(place, split) for place, split in enumerate(splits) if split.halos],
             "recomputed": [op.id for op in graph.ops if op.is_recomputed],
             "ops": ops,
             **(about or {}),
@@ -103,6 +104,7 @@ _Dims = list[int | None]
 _SplitRecord = tuple[str, _Dims, _Dims, _AffineRecord, str, _AffineRecord]
 _PartRecord = tuple[_AffineRecord, _AffineRecord, _AffineRecord] | None
 _SplitPartsRecord = tuple[int, list[_PartRecord], list[_PartRecord]]  # of the split at that place of the table
+_SplitHalosRecord = tuple[int, list[tuple[int, int, int, bool, _Number]]]
 _TensorRecord = tuple[list[_AffineRecord], str, str, str, int | None, bool, int, int]
 _OpPlain = tuple[int, str, str, str, str, Any, bool, bool, int | None, bool, int]
 _Affines = tuple[_AffineRecord, _AffineRecord, _AffineRecord]
@@ -141,8 +143,15 @@ class _Version4Document(_Version3Document):
 
 
 @dataclass(slots=True)
-class _Document(_Version4Document):
+class _Version5Document(_Version4Document):
+    """A file that counts the bytes of halos, not their slices."""
+
     recomputed: list[int]
+
+
+@dataclass(slots=True)
+class _Document(_Version5Document):
+    split_halos: list[_SplitHalosRecord]
 
 
 @dataclass(slots=True)
@@ -152,8 +161,9 @@ class _OlderDocument(_Common):
     ops: list[_OlderOpRecord]
 
 
-_DOCUMENTS = {3: _Version3Document, 4: _Version4Document, VERSION: _Document}
-_AnyDocument = _Document | _Version4Document | _Version3Document | _OlderDocument
+_DOCUMENTS = {3: _Version3Document, 4: _Version4Document, 5: _Version5Document, VERSION: _Document}
+_AnyDocument = _Document | _Version5Document | _Version4Document | _Version3Document | _OlderDocument
+_HALO = "halo"  # comm_kind up to version 5
 
 
 _AffineReader = Callable[[_AffineRecord], Affine]
@@ -195,14 +205,24 @@ def _parts_record(place: int, split: Split) -> list[Any]:
     return [place, [record(part) for part in split.input_parts], [record(part) for part in split.output_parts]]
 
 
-def _splits(document: _AnyDocument, affine: _AffineReader) -> list[Split]:
+def _halos_record(place: int, split: Split) -> list[Any]:
+    return [place, [[h.place, h.before, h.after, h.is_kept, h.share] for h in split.halos]]
+
+
+def _splits(document: _AnyDocument, affine: _AffineReader) -> list[Split | None]:
     splits = [_split(record, affine) for record in document.splits]
     for place, *sides in document.split_parts if isinstance(document, _Version4Document) else ():
         if not 0 <= place < len(splits):
             raise ConfigError(f"split_parts names split {place}; there are {len(splits)} from 0")
         inputs, outputs = (tuple(None if part is None else Part(*map(affine, part)) for part in side) for side in sides)
         splits[place] = replace(splits[place], input_parts=inputs, output_parts=outputs)
-    return splits
+    if not isinstance(document, _Document):
+        return [None if split.comm_kind == _HALO else split for split in splits]
+    for place, halos in document.split_halos:
+        if not 0 <= place < len(splits):
+            raise ConfigError(f"split_halos names split {place}; there are {len(splits)} from 0")
+        splits[place] = replace(splits[place], halos=tuple(Halo(*halo) for halo in halos))
+    return [*splits]
 
 
 def _tensor_record(t: Tensor) -> list[Any]:
@@ -234,9 +254,9 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
     ]
 
 
-def _ops(document: _AnyDocument, splits: list[Split], affine: _AffineReader) -> tuple[Op, ...]:
+def _ops(document: _AnyDocument, splits: list[Split | None], affine: _AffineReader) -> tuple[Op, ...]:
     if isinstance(document, _Version3Document):
-        recomputed = set(document.recomputed) if isinstance(document, _Document) else set()
+        recomputed = set(document.recomputed) if isinstance(document, _Version5Document) else set()
         for index in sorted(recomputed):
             if not 0 <= index < len(document.ops):
                 raise ConfigError(f"recomputed names op {index}; there are {len(document.ops)} from 0")
@@ -248,7 +268,11 @@ def _ops(document: _AnyDocument, splits: list[Split], affine: _AffineReader) -> 
 
 
 def _op(
-    place: int, record: _OlderOpRecord | _OpRecord, splits: list[Split], affine: _AffineReader, is_recomputed: bool
+    place: int,
+    record: _OlderOpRecord | _OpRecord,
+    splits: list[Split | None],
+    affine: _AffineReader,
+    is_recomputed: bool,
 ) -> Op:
     plain, (flops, bytes_read, bytes_written), inputs, outputs, split_ids, *properties = record
     of_op: Any = properties or ("", ())
@@ -260,5 +284,6 @@ def _op(
     return Op(  # by place: by name it takes three times as long, and graphs have 10,000 of them
         index, name, module, phase, op_type, tuple(inputs), tuple(outputs), arguments, affine(flops),
         affine(bytes_read), affine(bytes_written), is_metadata, is_elementwise, forward_op, is_sum, block,
-        tuple([splits[split] for split in split_ids]), role, tuple(map(tuple, linear_in)), is_recomputed,
+        tuple([one for split in split_ids if (one := splits[split]) is not None]), role, tuple(map(tuple, linear_in)),
+        is_recomputed,
     )  # fmt: skip

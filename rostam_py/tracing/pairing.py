@@ -177,7 +177,7 @@ class _Pairing:
         splits: list[Split] = []
         for a in found[0]:
             b = others.get((a.kind, a.input_dims, a.output_dims))
-            if b is not None and _num_parts(a) == _num_parts(b):
+            if b is not None and _num_parts(a) == _num_parts(b) and a.halos == b.halos:
                 splits.append(self._split(a, b))
         return tuple(splits)
 
@@ -192,6 +192,7 @@ class _Pairing:
             comm_bytes=self._affine(a.comm_bytes, b.comm_bytes),
             input_parts=self._parts(a.input_parts, b.input_parts),
             output_parts=self._parts(a.output_parts, b.output_parts),
+            halos=a.halos,
         )
 
     def _parts(self, a: tuple[RawPart | None, ...], b: tuple[RawPart | None, ...]) -> tuple[Part | None, ...]:

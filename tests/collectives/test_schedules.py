@@ -127,6 +127,10 @@ def expected_chunks(collective, inputs, rank):
         return {c: inputs[c // own][c] for c in range(chunks)}
     if collective == "all_to_all":
         return {c: inputs[c][rank] for c in range(p)}
+    if collective in ("halo", "halo_up", "halo_down"):  # the first chunk from the rank before, the last from after it
+        before = {0: inputs[rank - 1][0]} if rank > 0 and collective != "halo_down" else {}
+        after = {chunks - 1: inputs[rank + 1][-1]} if rank < p - 1 and collective != "halo_up" else {}
+        return before | after
     assert collective == "broadcast"
     return dict(enumerate(inputs[0]))
 
@@ -231,6 +235,10 @@ def test_bytes_sent_by_a_rank_are_the_textbook_amounts(p):
     assert buffers("all_to_all", "direct") == buffers("all_to_all", "balanced_shift") == p - 1
     assert buffers("all_reduce", "binomial_tree") == 2 * (p - 1)
     assert buffers("broadcast", "binomial_tree") == p - 1
+    # A halo goes over each of p - 1 borders, half of it in either direction, or all of it in one.
+    assert (
+        buffers("halo", "neighbours") == buffers("halo_up", "neighbours") == buffers("halo_down", "neighbours") == p - 1
+    )
     assert all(buffers("all_reduce", "hierarchical", g) == 2 * (p - 1) for g in divisors(p))
     # halving_doubling: 2 (q-1) over the q = 2^k <= p core ranks, and 2 whole buffers for each rank beyond.
     q = 1 << (p.bit_length() - 1)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from rostam_py.errors import ConfigError
-from rostam_py.graph import Affine, Op, OperatorGraph, Split, Tensor
+from rostam_py.graph import Affine, Halo, Op, OperatorGraph, Split, Tensor
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def document(tmp_path):
         Tensor(2, (batch, wide), "float32", "activation", producer=0, is_saved=True, storage=0),
         Tensor(3, (wide, wide), "float32", "gradient", "w", producer=1),
     )
-    split = Split("column", (None, 1), (1,), wide)
+    split = Split("column", (None, 1), (1,), wide, halos=(Halo(1, 1, 0),))
     summed = Split("row", (1, 0), (-1,), wide, "all_reduce", Affine(0, 4))
     ops = (
         Op(0, "mm", "layer", "forward", "aten.mm.default", (0, 1), (2,), {"args": []}, Affine(0, 128), Affine(256, 32),
@@ -72,6 +72,8 @@ def bad_values(place, old):
         return [*values, 5, "text"]
     if is_quantity(place):
         return [*values, "text", float("nan"), float("inf"), 2.0**70, -(2.0**70)]
+    if place[0] == "split_halos" and len(place) == 5 and place[4] == 4:
+        return [*values, "text", 0.0, -0.5, 1.5]
     is_storage = place[0] == "tensors" and place[2:] == (6,)
     return [*values, "text", 0.5, -7, *([] if is_storage or place == ("sequence_length",) else [10**6])]
 
@@ -135,6 +137,14 @@ def test_no_mutated_graph_slips_through(document, tmp_path):
         (("ops", 0, 2, 0), 3, "reads tensor 3 before op 1 writes it"),
         (("ops", 0, 4, 0), 7, r"ops\[0\] has split 7; there are 2 from 0"),
         (("splits", 0, 2, 0), 2, "split column has 2 in output_dims; tensor 2 has 2 dimensions"),
+        (("split_halos", 0, 1, 0, 0), 0, "split column has a halo of input 0, which it does not split"),
+        (
+            ("split_halos", 0, 1, 0, 1),
+            0,
+            "split column has a halo of 0 and 0 slices; both must be from 0 to 65536",
+        ),
+        (("split_halos", 0, 1, 0, 4), 0.0, r"split column has a halo of share 0.0; it must be in \(0, 1\]"),
+        (("split_halos", 0, 0), 2, "split_halos names split 2; there are 2 from 0"),
         (("ops", 0, 5), "produkt", r"op 0 \('mm'\) has role 'produkt'; it must be one of: ''"),
         (("ops", 1, 6, 0), [1, 0], r"op 1 .'mm_1'. has \[1, 0\] in linear_in; it must be places of its 2 inputs, asc"),
         (("ops", 1, 0, 1), 5, r"ops\[1\]\[0\]\[1\]: input should be a valid string \(it is 5\)"),

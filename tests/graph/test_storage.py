@@ -34,6 +34,26 @@ def test_graphs_of_older_versions_still_load(graph: OperatorGraph, tmp_path: Pat
         OperatorGraph.load(str(path))
 
 
+def test_halos_survive_and_older_graphs_leave_their_splits_out(tmp_path: Path) -> None:
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), nn.Flatten())
+    graph = trace(layers, torch.zeros(2, 3, 8, 8), name="convolution")
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    assert OperatorGraph.load(str(path)) == graph
+    document = json.loads(path.read_text())
+    table = document["splits"]
+    assert {table[place][0] for place, _ in document["split_halos"]} == {"spatial"}
+    for place, _ in document.pop("split_halos"):
+        table[place][4:] = ["halo", [0, 768]]
+    path.write_text(json.dumps({**document, "version": 5}))
+    loaded = OperatorGraph.load(str(path))
+    for op, new in zip(loaded.ops, graph.ops, strict=True):
+        assert op.splits == tuple(split for split in new.splits if not split.halos)
+    path.write_text(json.dumps({**document, "split_halos": []}))
+    with pytest.raises(ConfigError, match=r"comm_kind of split spatial 'halo'"):
+        OperatorGraph.load(str(path))
+
+
 def test_an_older_graph_gets_its_properties_without_torch(graph: OperatorGraph, tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     graph.save(str(path))

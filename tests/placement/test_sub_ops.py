@@ -42,19 +42,21 @@ def test_pair_bytes_sum_to_what_all_sub_ops_read(relation, total, m, n):
 def test_a_halo_goes_half_to_either_neighbour_and_a_summand_stays_whole():
     halo = Flow(0, "h", "halo", 100)
     assert [halo.pair_bytes(1, 4, i, 4) for i in parts_read("halo", 1, 4, 4)] == [50, 0, 50]
+    strided = Flow(0, "h", "halo", 100, before=0.75)
+    assert [strided.pair_bytes(1, 4, i, 4) for i in parts_read("halo", 1, 4, 4)] == [75, 0, 25]
     assert Flow(0, "s", "same_part", 100).pair_bytes(2, 4, 2, 4) == 100
 
 
 def test_convolutions_split_in_space_read_their_neighbours_rows(conv_net):
     # One image in four strips. The second convolution's input (16 x 32 x 32 floats) comes from channels, so it is
-    # exchanged, and every strip takes 16 x 32 floats more from above and from below, 4,096 bytes; where rows lie in
-    # the same strips already, neighbours alone send them.
+    # exchanged, and every strip takes 16 x 32 floats more, 2,048 bytes, from above alone: its stride is 2. In backward
+    # rows lie in the same strips already, and the one below sends a row of 32 x 16 floats of the output's gradient.
     _, sub_ops = built(conv_net, 1, 4, quantum_s=5e-8)
     halos = {flow.key: flow for node in sub_ops.nodes for flow in node.flows if flow.key.startswith("halo")}
     forward = next(flow for key, flow in halos.items() if "backward" not in key)
-    assert (forward.relation, forward.num_bytes) == ("exchange", 4 * 4096)
+    assert (forward.relation, forward.num_bytes) == ("exchange", 4 * 2048)
     backward = next(flow for key, flow in halos.items() if "backward" in key)
-    assert (backward.relation, backward.num_bytes) == ("halo", 4096)
+    assert (backward.relation, backward.num_bytes, backward.before) == ("halo", 2048, 0.0)
 
 
 # What a graph becomes

@@ -60,6 +60,10 @@ def closed_form(collective, algorithm, p, size, rate, alpha=ALPHA):
         return steps(p - 1, chunk)
     if (collective, algorithm) == ("all_to_all", "direct"):
         return alpha + transmit_ps((p - 1) * chunk, rate), 1
+    if collective == "halo":  # both of a rank's messages through its port, or the only one
+        return alpha + transmit_ps(min(p - 1, 2) * ceil_div(size, 2), rate), 1
+    if algorithm == "neighbours":
+        return steps(1, size)
     raise AssertionError(f"no closed form for {collective}/{algorithm}")
 
 
@@ -67,6 +71,7 @@ NAMES = [
     ("all_reduce", "ring"), ("all_reduce", "bidirectional_ring"), ("all_reduce", "binomial_tree"),
     ("all_reduce", "halving_doubling"), ("all_reduce", "hierarchical"), ("reduce_scatter", "ring"),
     ("all_gather", "ring"), ("all_to_all", "direct"), ("all_to_all", "balanced_shift"), ("broadcast", "binomial_tree"),
+    ("halo", "neighbours"), ("halo_up", "neighbours"), ("halo_down", "neighbours"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from rostam_py.errors import InternalError
-from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
+from rostam_py.graph import PARTIAL, WHOLE, Halo, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
 from rostam_py.placement.sharding import is_divisible
 
 SLICES = -3  # parts hold disjoint slices along no dimension that a split can name
@@ -362,9 +362,8 @@ class _Partitioner:
             return 0.0
         total = 0.0
         if split.comm_kind:
-            total += max(0.0, split.comm_bytes.at(self.batch)) * (
-                2 * (parts - 1) if split.comm_kind == "all_reduce" else parts
-            )
+            total += max(0.0, split.comm_bytes.at(self.batch)) * 2 * (parts - 1)
+        total += sum(self._halo_bytes(op, split, halo) for halo in split.exchanged_halos) * parts
         for t, dim in zip(op.outputs, split.output_dims, strict=True):
             for gradient in self.gradients_of.get(t, ()):
                 layout = assumed[1] if assumed is not None and assumed[0] == gradient.name else None
@@ -373,6 +372,11 @@ class _Partitioner:
             if dim == PARTIAL and t not in self.gradients_of:
                 total += 2 * (parts - 1) * self.sizes[t]
         return total
+
+    def _halo_bytes(self, op: Op, split: Split, halo: Halo) -> float:
+        tensor = op.inputs[halo.place]
+        extent = self.graph.tensors[tensor].shape[split.input_dims[halo.place]].at(self.batch)  # type: ignore[index]
+        return self.sizes[tensor] / extent * (halo.before + halo.after)
 
     def _gradient_bytes(self, output: int, gradient: int, dim: int | None, layout: Layout, parts: int) -> float:
         size = self.sizes[output]

@@ -13,8 +13,11 @@ from rostam_py.graph import (
     PARTIAL,
     WEIGHT_KINDS,
     WHOLE,
+    Halo,
     KernelTraffic,
+    Op,
     OperatorGraph,
+    Split,
     Tensor,
     fuse,
     kernel_bytes,
@@ -45,7 +48,7 @@ class Flow:
 
     source: node. key: what is read; parts that a device has received once it does not receive again.
     num_bytes: of the whole, so that a pair moves what ``pair_bytes`` says. is_sum: parts are summands of one tensor;
-        each sub-op reads its slice of all of them.
+        each sub-op reads its slice of all of them. before: of a halo, the share that comes from the part before.
     """
 
     source: int
@@ -53,6 +56,7 @@ class Flow:
     relation: str
     num_bytes: float
     is_sum: bool = False
+    before: float = 0.5
 
     def pair_bytes(self, part: int, num_parts: int, source_part: int, num_source_parts: int) -> float:
         """Return the bytes that sub-op ``part`` of n reads of part ``source_part`` of m."""
@@ -61,7 +65,8 @@ class Flow:
         if self.relation == EXCHANGE:
             return self.num_bytes / (num_source_parts * num_parts)
         if self.relation == HALO:
-            return self.num_bytes / 2 if source_part != part else 0.0
+            shares = {part - 1: self.before, part + 1: 1 - self.before}
+            return self.num_bytes * shares.get(source_part, 0.0)
         if self.relation == SAME_PART:
             return self.num_bytes
         low = max(part / num_parts, source_part / num_source_parts)
@@ -183,7 +188,7 @@ class _Builder:
             share = self.parts.shares[op.id]
             if share is None:
                 continue
-            if share.split is not None and share.split.comm_kind:
+            if share.split is not None and (share.split.comm_kind or share.split.exchanged_halos):
                 barriers.update(op.outputs)
             for reading in self.parts.readings[op.id]:
                 held = self.parts.layouts.get(reading.source)
@@ -261,18 +266,25 @@ class _Builder:
             for flow in self._parameter_flows(index, num_parts):
                 found.setdefault((flow.source, flow.key, flow.relation), flow)
             split = share.split if share is not None else None
-            if split is not None and split.comm_kind == "halo":
-                size = max(0.0, split.comm_bytes.at(self.batch)) * self._factor(op.inputs[0])
-                halo = self._halo(f"halo {op.name}", size, num_parts, list(found.values()))
+            if split is not None and split.exchanged_halos:
+                halo = self._halo(op, split, num_parts, list(found.values()))
                 if halo is not None:
                     found[halo.source, halo.key, halo.relation] = halo
         return tuple(found.values())
 
-    def _halo(self, key: str, size: float, num_parts: int, flows: list[Flow]) -> Flow | None:
-        """Return the flow of ``size`` bytes that every sub-op reads beyond its slice; None if it has them anyway."""
+    def _slice_bytes(self, op: Op, split: Split, halo: Halo) -> float:
+        tensor = self.graph.tensors[op.inputs[halo.place]]
+        extent = tensor.shape[split.input_dims[halo.place]].at(self.batch)  # type: ignore[index]
+        return tensor.num_bytes(self.batch) * self._factor(tensor.id) / extent
+
+    def _halo(self, op: Op, split: Split, num_parts: int, flows: list[Flow]) -> Flow | None:
+        """Return the flow of what every sub-op reads beyond its slice; None if it has that anyway."""
+        key = f"halo {op.name}"
+        before = sum(self._slice_bytes(op, split, halo) * halo.before for halo in split.exchanged_halos)
+        size = before + sum(self._slice_bytes(op, split, halo) * halo.after for halo in split.exchanged_halos)
         source = next((f.source for f in flows if f.relation == ALIGNED), None)
         if source is not None and self.nodes[source].num_parts == num_parts:
-            return Flow(source, key, HALO, size)
+            return Flow(source, key, HALO, size, before=before / size)
         source = next((f.source for f in flows if f.relation == EXCHANGE), source)
         return None if source is None else Flow(source, key, EXCHANGE, size * num_parts)
 
@@ -338,7 +350,7 @@ class _Builder:
         size = 0.0
         for op in kernel:
             share = self.parts.shares[op]
-            if share is not None and share.split is not None and share.split.comm_kind == "all_reduce":
+            if share is not None and share.split is not None:
                 size += max(0.0, share.split.comm_bytes.at(self.batch))
         parts = self.nodes[index].num_parts
         if size == 0 or parts == 1:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rostam_py.graph import WHOLE
+from rostam_py.graph import WHOLE, Halo
 
 Shape = tuple[int, ...]
 
@@ -76,6 +76,7 @@ class RawSplit:
     comm_bytes: int = 0
     input_parts: tuple[RawPart | None, ...] = ()
     output_parts: tuple[RawPart | None, ...] = ()
+    halos: tuple[Halo, ...] = ()
 
 
 Rule = Callable[[SplitCall], list[RawSplit]]

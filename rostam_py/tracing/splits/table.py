@@ -50,9 +50,11 @@ RULES: dict[str, Rule] = {
     **_each("_embedding_bag_backward _embedding_bag_dense_backward", embedding.embedding_bag_backward),
     "convolution": convolution.convolution, "convolution_backward": convolution.convolution_backward,
     **_each("max_pool2d_with_indices max_pool3d_with_indices", convolution.max_pool),
-    **_each("max_pool2d_with_indices_backward max_pool3d_with_indices_backward avg_pool2d avg_pool3d "
-            "avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "
-            "upsample_nearest2d upsample_bilinear2d", elementwise.leading(2)),
+    **_each("max_pool2d_with_indices_backward max_pool3d_with_indices_backward", convolution.max_pool_backward),
+    **_each("avg_pool2d avg_pool3d", convolution.average_pool),
+    **_each("avg_pool2d_backward avg_pool3d_backward", convolution.average_pool_backward),
+    **_each("_adaptive_avg_pool2d _adaptive_avg_pool2d_backward upsample_nearest2d upsample_bilinear2d",
+            elementwise.leading(2)),
     **_each("sum mean amax amin max min argmax argmin var var_mean std prod any all logsumexp", reduction.reduction),
     "nll_loss_forward": reduction.nll_loss, "nll_loss_backward": reduction.nll_loss_backward,
     "nll_loss2d_forward": reduction.nll_loss, "nll_loss2d_backward": reduction.nll_loss_backward,
