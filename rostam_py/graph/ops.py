@@ -79,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """Slices of an input, along the dimension that is split, that a member reads besides its own.
+    """Slices of an input, along the dimension that is split, that a member reads in addition to its own.
 
     place: of the input in ``Op.inputs``. before, after: how many of the member before (after) it; the first (last)
         member has padding there. is_kept: the forward op read the same slices and keeps them for backward.

@@ -52,6 +52,14 @@ class KernelBuilder:
         share = self.sharding.tensor_fraction(tensor, whole)
         return t.num_bytes(self.batch) * share * self._precision_factor(tensor)
 
+    def part_bytes(self, tensor: int, share: float) -> float:
+        """Return the bytes of a share of the whole tensor in the run's precision."""
+        return self.graph.tensors[tensor].num_bytes(self.batch) * share * self._precision_factor(tensor)
+
+    def stored_bytes(self, tensor: int) -> float:
+        """Return one member's bytes of a tensor kept for backward: gathered if it is, with the halo that stays."""
+        return self.tensor_bytes(tensor, whole=True) + self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
+
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
         ops = [op for op in self.graph.ops if not op.is_metadata]

@@ -3,9 +3,10 @@
 Model: parameters are trained and frozen weights and buffers, of which only the trained ones have gradients
 and optimizer state. Activations are the tensors that the trace keeps for backward, the model's own inputs
 that backward reads among them, memory shared between them counted once, in the run's precision, each
-divided over tp as it is sharded, times the micro-batches a stage holds at once. Full recomputation keeps
-the inputs of every block and one block's activations; selective recomputation drops what only the
-attention core produces. Ignores working buffers, fragmentation and the framework's context.
+divided over tp as it is sharded, with the halos that convolutions keep, times the micro-batches a stage
+holds at once. Full recomputation keeps the inputs of every block and one block's activations; selective
+recomputation drops what only the attention core produces. Ignores working buffers, fragmentation and the
+framework's context.
 """
 
 from collections.abc import Iterable
@@ -49,7 +50,7 @@ def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable
         if tensor.kind in WEIGHT_KINDS:
             continue
         key = tensor.storage if tensor.storage >= 0 else -2 - t
-        size = builder.tensor_bytes(t, whole=True)
+        size = builder.stored_bytes(t)
         by_storage[key] = max(by_storage.get(key, 0.0), size)
     return sum(by_storage.values())
 

@@ -56,8 +56,9 @@ class Strategy:
     schedule: 1f1b or gpipe. bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed or fp16_mixed; optimizer: sgd, momentum or adam; None takes the model's own.
     recompute: none, selective (attention core) or full (every block's forward again before its backward).
-    asynchronous_tp: the all-reduce of an input gradient over tp runs while the weight gradient's kernels do,
-        as in Megatron; False lets kernels wait for every collective of their tp group.
+    asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
+        while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
+        tp group.
     shard: ZeRO level; only 0 (no sharding) is modelled.
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).

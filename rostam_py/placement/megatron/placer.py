@@ -134,7 +134,7 @@ class _Job:
         bucket = self.strategy.bucket_bytes if self.strategy.dp > 1 else 0
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp,
+            self.strategy.asynchronous_tp, self.machine.min_kernel_s,
         )  # fmt: skip
 
     def _barriers(self, replayed: set[int]) -> set[int]:
@@ -256,6 +256,9 @@ class _Job:
         if self.sharding.replicated:
             whole = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
             found.append(f"run whole on every member of a tp group: {whole}")
+        if self.sharding.spatial:
+            parts = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.spatial.items()))
+            found.append(f"split along space over a tp group, halos between neighbours: {parts}")
         for size, local in sorted(self.sharding.padded.items()):
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
         counts = self.builder

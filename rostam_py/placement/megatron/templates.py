@@ -6,12 +6,12 @@ no earlier segment awaited. What does not need a message in flight overlaps with
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
-from rostam_py.placement.sharding import Sharding
+from rostam_py.placement.sharding import HaloExchange, Sharding
 from rostam_py.plan.tasks import KernelTime, Task
 
 
@@ -41,6 +41,7 @@ class TemplateContext:
     replays: dict[int, list[int]] = field(default_factory=dict)  # kernel -> kernels replayed before it
     bucket_bytes: int = 0  # 0: no data parallelism
     is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
+    min_kernel_s: float = 0.0  # of the machine
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
 
@@ -53,6 +54,7 @@ class TemplateWriter:
         self._segment: list[KernelTime] = []
         self._segment_deps: set[int] = set()
         self._provider: dict[int, int] = {}  # tensor -> task that makes it available
+        self._halos: dict[int, int] = {}  # tensor -> task after which a member has its halo
         self._awaited: set[int] = set()  # messages that some segment waits for already
         self.flops = self.model_flops = 0.0
 
@@ -93,8 +95,8 @@ class TemplateWriter:
                 return
             self._provider.update(dict.fromkeys(kernel.outputs, max(known)))
         else:
-            self._await(kernel.inputs)
-            self._segment.append(kernel.time)
+            halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
+            self._append_kernel(kernel, halos)
             self.flops += kernel.flops
             self.model_flops += 0.0 if is_replay else kernel.model_flops
             self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
@@ -109,6 +111,43 @@ class TemplateWriter:
             if t in sharding.comms:
                 self._make_whole(t)
 
+    def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
+        """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
+
+        Each lasts at least as long as the shortest kernel does, else all of it waits.
+        """
+        share = 1.0
+        if halos and self.context.is_tp_asynchronous:
+            share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
+        free, waiting = _portion(kernel.time, 1 - share, "without"), _portion(kernel.time, share, "with")
+        if share == 1 or min(free.duration_s, waiting.duration_s) < self.context.min_kernel_s:
+            self._await(kernel.inputs, halos)
+            self._segment.append(kernel.time)
+            return
+        self._await(kernel.inputs, [])
+        self._segment.append(free)
+        self._await((), halos)
+        self._segment.append(waiting)
+
+    def _halo(self, halo: HaloExchange) -> int:
+        """Exchange a halo unless that is done, and return the task that brings it: the same both ways, then the rest.
+
+        The first and the last member exchange with one neighbour.
+        """
+        if halo.tensor not in self._halos:
+            deps = self._deps_on([halo.tensor])
+            name = f"halo {self._origin(halo.tensor)} {self.phase}"
+            before, after = (
+                math.ceil(self.context.builder.part_bytes(halo.tensor, share) - 1e-6)
+                for share in (halo.before, halo.after)
+            )
+            both, rest = min(before, after), before - after
+            messages = (("halo", 2 * both), ("halo_up", max(0, rest)), ("halo_down", max(0, -rest)))
+            for kind, size in messages:
+                if size:
+                    self._halos[halo.tensor] = self.collective(name, halo.group, kind, size, deps)
+        return self._halos[halo.tensor]
+
     def _make_whole(self, tensor: int) -> None:
         size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
         for comm in self.context.sharding.comms[tensor]:
@@ -116,9 +155,9 @@ class TemplateWriter:
             name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
             self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
 
-    def _await(self, tensors: tuple[int, ...]) -> None:
-        """Open a new segment if a message is needed that no segment waits for yet."""
-        needed = {self._provider[t] for t in tensors if t in self._provider}
+    def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
+        """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
+        needed = {self._provider[t] for t in tensors if t in self._provider} | set(tasks)
         needed = {i for i in needed if i < len(self.tasks) and self.tasks[i].kind != "compute"} - self._awaited
         if needed:
             self.close()
@@ -159,6 +198,13 @@ class TemplateWriter:
     def _label(self, tensor: int) -> str:
         producer = self.context.graph.tensors[tensor].producer
         return f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+
+
+def _portion(time: KernelTime, share: float, which: str) -> KernelTime:
+    """Return a part of a kernel's time and work."""
+    return replace(
+        time, name=f"{time.name} ({which} halo)", duration_s=time.duration_s * share, flops=time.flops * share
+    )
 
 
 def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:

@@ -17,10 +17,10 @@ from rostam_py.placement.sharding.costs import NotionalCosts
 from rostam_py.placement.sharding.layouts import is_divisible, local_extent
 from rostam_py.placement.sharding.propagation import Propagation
 from rostam_py.placement.sharding.search import ForwardSearch
-from rostam_py.placement.sharding.sharding import Sharding, TensorComm
+from rostam_py.placement.sharding.sharding import HaloExchange, Sharding, TensorComm
 from rostam_py.placement.sharding.space import Level, Space
 
-__all__ = ["Sharding", "TensorComm", "is_divisible", "local_extent", "propagate"]
+__all__ = ["HaloExchange", "Sharding", "TensorComm", "is_divisible", "local_extent", "propagate"]
 
 
 def propagate(graph: OperatorGraph, degree: int, batch: float) -> Sharding:
@@ -57,10 +57,17 @@ def seconds(sharding: Sharding) -> float:
     total = 0.0
     for op in graph.ops:
         total += costs.op_s(op, sharding.op_fraction(op), 1)
-        total += sum(costs.collective_s(comm.kind, size) for comm, size in sharding.inner_comms(op.id))
+        kind, _ = sharding.op_split(op.id)
+        total += sum(costs.inner_s(kind, comm.kind, size) for comm, size in sharding.inner_comms(op.id))
+        for halo in sharding.halo_exchanges(op.id):
+            size = graph.tensors[halo.tensor].num_bytes(batch) * (halo.before + halo.after)
+            total += costs.inner_s(kind, "halo", size)
     for tensor, comms in sharding.comms.items():
         size = graph.tensors[tensor].num_bytes(batch) * sharding.tensor_fraction(tensor, whole=True)
         total += sum(costs.collective_s(comm.kind, size) for comm in comms)
+    for t in graph.parameters:
+        if t.name in sharding.summed:
+            total += costs.summing_s(t.num_bytes(batch) * sharding.tensor_fraction(t.id))
     for t in graph.weights:
         total += costs.holding_s(t.num_elements(1) * sharding.tensor_fraction(t.id))
     return total

@@ -124,10 +124,24 @@ class SplitAxis(NamedTuple):
     outputs: tuple[Place | int | None, ...]
 
     def is_legal(self, axis: Stretches, degree: int) -> bool:
-        """Tell whether every stretch divides; a single one may be padded."""
+        """Tell whether every stretch divides; a single one may be padded if no halos cross its borders.
+
+        Halos come from the next members alone: a part is no thinner than they are.
+        """
+        if self.split.halos and not self._holds_halos(axis, degree):
+            return False
         if axis.is_plain:
             return is_divisible(axis.sizes[0], degree)
         return all(size % degree == 0 for size in axis.sizes)
+
+    def _holds_halos(self, axis: Stretches, degree: int) -> bool:
+        if not axis.is_plain or axis.sizes[0] % degree:
+            return False
+        for halo in self.split.halos:
+            place = self.inputs[halo.place]
+            if place is None or place.outer * place.length * place.inner < degree * max(halo.before, halo.after):
+                return False
+        return True
 
     def wanted(self, axis: Stretches) -> tuple[State, ...] | None:
         """Return the states the op wants of its inputs, None if a cut goes through a stretch."""

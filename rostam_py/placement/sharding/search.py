@@ -84,6 +84,7 @@ class ForwardSearch:
         self.needs_gradient = self._reach({t.id for t in graph.parameters})
         self.from_input = self._reach({t.id for t in graph.tensors if t.kind == "input"})
         self.root = self._roots()
+        self.backward = self._backward()
         self.small_tables = self._small_tables()
         self.last_use = self._last_uses()
         self._candidates: dict[tuple[int, int], list[Stretches]] = {}
@@ -128,6 +129,14 @@ class ForwardSearch:
                 tables = {self.space.origin[t][0] for t in op.inputs if t in self.space.origin}
                 others = [t for t in op.inputs if t not in self.space.origin]
                 found = found - tables if any(t in self.from_input for t in others) else found | tables
+        return found
+
+    def _backward(self) -> dict[int, list[Op]]:
+        """Return, per forward op that is split along space, the ops that differentiate it."""
+        found: dict[int, list[Op]] = {}
+        for op in self.graph.ops:
+            if op.forward_op is not None and any(split.halos for split in op.splits):
+                found.setdefault(op.forward_op, []).append(op)
         return found
 
     def _roots(self) -> list[int]:
@@ -336,13 +345,43 @@ class ForwardSearch:
         change = _Change(self.costs.op_s(op, share, 3 if self._is_trained(op) else 1))
         if axis.split.comm_kind:
             size = max(0.0, axis.split.comm_bytes.at(self.space.batch))
-            change.cost += self.costs.collective_s(axis.split.comm_kind, size) * (2 if self._is_trained(op) else 1)
+            inner_s = self.costs.inner_s(axis.split.kind, axis.split.comm_kind, size)
+            change.cost += inner_s * (2 if self._is_trained(op) else 1)
+        change.cost += self._halos_s(op, held, axis, wanted)
+        self._sum_gradients(change, h, op, axis)
         for t, state, want in zip(op.inputs, held, wanted, strict=True):
             if state == FREE and isinstance(want, Shard) and not isinstance(self.space.pulled(t, want), Shard):
                 return None
             self._convert(change, h, t, state, want, is_region=True)
         change.states.update(zip(op.outputs, made, strict=True))
         return change
+
+    def _halos_s(self, op: Op, held: Sequence[State], axis: SplitAxis, wanted: Sequence[State]) -> float:
+        """Return the seconds of the halos of an op and of those that its backward will exchange."""
+        space = self.space
+        total = 0.0
+        for halo in axis.split.exchanged_halos:
+            if held[halo.place] == wanted[halo.place]:
+                size = space.halo_bytes(op.inputs[halo.place], axis.split, halo)
+                total += self.costs.inner_s(axis.split.kind, "halo", size)
+        for later in self.backward.get(op.id, ()):
+            for split in later.splits:
+                if split.kind == axis.split.kind and split.input_dims[0] == axis.split.output_dims[0]:
+                    for halo in split.exchanged_halos:
+                        size = space.halo_bytes(later.inputs[halo.place], split, halo)
+                        total += self.costs.inner_s(split.kind, "halo", size)
+        return total
+
+    def _sum_gradients(self, change: _Change, h: _Hypothesis, op: Op, axis: SplitAxis) -> None:
+        """Charge, once for each whole weight, the sum of the gradients that members' parts of the output give it."""
+        if not any(isinstance(where, Place) for where in axis.outputs):
+            return
+        for t, where in zip(op.inputs, axis.inputs, strict=True):
+            if where is None and t in self.space.origin and self._is_trained_weight(t):
+                weight = self.space.origin[t][0]
+                if weight not in h.charged | change.charged:
+                    change.cost += self.costs.summing_s(self.space.bytes[weight])
+                    change.charged.add(weight)
 
     def _stretches(
         self, op: Op, place: int, axis: SplitAxis, held: Sequence[State], has_product: bool
@@ -355,6 +394,8 @@ class ForwardSearch:
             chosen = level.axes[op.id]
             if chosen is None or chosen[0].split != axis.split:
                 return []
+        if axis.split.kind == "spatial":  # begins where a convolution reads what is not split yet
+            return [plain(axis.size)] if has_product and not any(isinstance(s, Shard) for s in held) else []
         asked = [isinstance(p, Place) for p, s in zip(axis.inputs, held, strict=True) if s != FREE]
         is_column = any(s == FREE and isinstance(p, Place) for p, s in zip(axis.inputs, held, strict=True))
         if not is_column or any(asked):

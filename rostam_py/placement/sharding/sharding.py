@@ -5,16 +5,28 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph import Halo, Op, OperatorGraph
 from rostam_py.placement.sharding.layouts import Shard, Stretches, local_extent
 from rostam_py.placement.sharding.space import Level
 
 
 class TensorComm(NamedTuple):
-    """A collective: its kind ("all_reduce", "all_gather", "halo") and the label of the groups it runs in."""
+    """A collective: its kind ("all_reduce", "all_gather") and the label of the groups it runs in."""
 
     kind: str
     group: str
+
+
+class HaloExchange(NamedTuple):
+    """What members of the groups with this label send to the next and to the previous one of a tensor.
+
+    before, after: what a member receives of the one before (after) it, as shares of the whole tensor.
+    """
+
+    tensor: int
+    group: str
+    before: float
+    after: float
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,92 @@ class Sharding:
             found.setdefault(chosen[0].split.comm_kind, ([], size))[0].append(place)
         return [(TensorComm(kind, self.group(tuple(where))), size) for kind, (where, size) in found.items() if size]
 
+    @cached_property
+    def _halos(self) -> dict[int, dict[tuple[int, tuple[int, ...]], tuple[int, int]]]:
+        """Op -> {(tensor, levels): slices before and after} of what it reads beyond its own part, kept or not."""
+        found: dict[int, dict[tuple[int, tuple[int, ...]], tuple[int, int]]] = {}
+        kept: list[tuple[int, int, tuple[int, ...], tuple[int, int]]] = []
+        for op in self.graph.ops:
+            for halo, levels in self._read_halos(op):
+                tensor, slices = op.inputs[halo.place], (halo.before, halo.after)
+                if halo.is_kept:
+                    kept.append((op.id, tensor, levels, slices))
+                else:
+                    found.setdefault(op.id, {})[tensor, levels] = slices
+        exchanged = {key for keys in found.values() for key in keys}
+        for index, tensor, levels, slices in kept:
+            if (tensor, levels) not in exchanged:
+                found.setdefault(index, {})[tensor, levels] = slices
+        return found
+
+    def _read_halos(self, op: Op) -> list[tuple[Halo, tuple[int, ...]]]:
+        """Return the halos of inputs that a member holds in part, each with the levels that split it."""
+        found: dict[Halo, list[int]] = {}
+        for place, level in enumerate(self.levels):
+            chosen = level.axes[op.id]
+            for halo in () if chosen is None else chosen[0].split.halos:
+                is_part = isinstance(level.states[op.inputs[halo.place]], Shard)
+                if is_part and not level.uses_whole[op.id][halo.place]:
+                    found.setdefault(halo, []).append(place)
+        return [(halo, tuple(levels)) for halo, levels in found.items()]
+
+    def halo_exchanges(self, op: int) -> list[HaloExchange]:
+        """Return what neighbours exchange before an op can run; of a tensor as much as any reader of it needs."""
+        return [
+            self._exchange(tensor, levels, *self._largest_halos[tensor, levels])
+            for tensor, levels in self._halos.get(op, ())
+        ]
+
+    def waiting_share(self, op: Op) -> float:
+        """Return the share of an op's work that reads what neighbours exchange for it; 1 if that is nothing."""
+        read = [halo.share for halo, _ in self._read_halos(op) if not halo.is_kept]
+        return max(read, default=1.0) if len(read) == len(self._halos.get(op.id, ())) else 1.0
+
+    @cached_property
+    def _largest_halos(self) -> dict[tuple[int, tuple[int, ...]], tuple[int, int]]:
+        largest: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+        for halos in self._halos.values():
+            for key, (before, after) in halos.items():
+                most = largest.get(key, (0, 0))
+                largest[key] = (max(most[0], before), max(most[1], after))
+        return largest
+
+    def _exchange(self, tensor: int, levels: tuple[int, ...], before: int, after: int) -> HaloExchange:
+        share = self._slice_share(tensor, levels[0])
+        return HaloExchange(tensor, self.group(levels), before * share, after * share)
+
+    def _slice_share(self, tensor: int, place: int) -> float:
+        """Return a member's slice along the dimension that a level splits, as a share of the whole tensor."""
+        dim = self.levels[place].states[tensor].dim  # type: ignore[union-attr]
+        share = 1 / self.graph.tensors[tensor].shape[dim].at(self.batch)
+        for level in self.levels:
+            state = level.states[tensor]
+            if isinstance(state, Shard) and state.dim != dim:
+                share *= _fraction(state.stretches, level.degree)
+        return share
+
+    @cached_property
+    def kept_shares(self) -> dict[int, float]:
+        """Tensor -> what a member keeps of its neighbours' parts until backward, as a share of the whole tensor."""
+        found: dict[int, float] = {}
+        for op in self.graph.ops:
+            for halo, levels in self._read_halos(op) if any(split.halos for split in op.splits) else ():
+                if halo.is_kept:
+                    tensor = op.inputs[halo.place]
+                    share = self._slice_share(tensor, levels[0]) * (halo.before + halo.after)
+                    found[tensor] = max(found.get(tensor, 0.0), share)
+        return found
+
+    @cached_property
+    def spatial(self) -> Counter[str]:
+        """Types of forward ops that are split along space, and how many ops of each."""
+        return Counter(
+            op.op_type
+            for op in self.graph.ops
+            if op.phase == "forward" and any((one := level.axes[op.id]) and one[0].split.kind == "spatial"
+                                             for level in self.levels)
+        )  # fmt: skip
+
     def _split_elsewhere(self, op: int, place: int) -> float:
         """Return what other levels, along other dimensions, leave of an op's exchange."""
         share = 1.0
@@ -136,7 +234,17 @@ class Sharding:
                 share *= _fraction(have.stretches, level.degree)
             elif isinstance(want, Shard) and not isinstance(have, Shard):
                 share /= level.degree
+            share *= 1 + self._halo_share(op, place, level)
         return share
+
+    def _halo_share(self, op: Op, place: int, level: Level) -> float:
+        """Return what a member reads of its neighbours' parts of an input, as a share of its own."""
+        chosen = level.axes[op.id]
+        slices = 0 if chosen is None else sum(h.before + h.after for h in chosen[0].split.halos if h.place == place)
+        if not slices or chosen is None:
+            return 0.0
+        where = chosen[0].inputs[place]
+        return 0.0 if where is None else slices * level.degree / (where.outer * where.length * where.inner)
 
 
 def _fraction(stretches: Stretches, degree: int) -> float:

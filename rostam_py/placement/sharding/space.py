@@ -7,7 +7,7 @@ w key heads). The second level sees the shapes that the first has left it.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rostam_py.graph import WHOLE, Op, OperatorGraph
+from rostam_py.graph import WHOLE, Halo, Op, OperatorGraph, Split
 from rostam_py.placement.sharding.layouts import FREE, Place, Shard, SplitAxis, State, Stretches, resolve
 
 
@@ -73,6 +73,15 @@ class Space:
                     found = [a for axis in found if (a := _within(axis, *chosen, level.degree)) is not None]
             self._known[key] = tuple(found)
         return self._known[key]
+
+    def halo_bytes(self, tensor: int, split: Split, halo: Halo) -> float:
+        """Return the bytes of a halo at the batch, traced, behind the levels above that split other dimensions."""
+        dim = split.input_dims[halo.place]
+        size = self.graph.tensors[tensor].num_bytes(self.batch)
+        for level in self.above:
+            state = level.states[tensor]
+            size /= level.degree if isinstance(state, Shard) and state.dim != dim else 1
+        return size / self.shapes[tensor][dim] * (halo.before + halo.after)  # type: ignore[index]
 
     def work_share(self, op: Op) -> float:
         """Return the share of an op's work that the levels above leave."""
