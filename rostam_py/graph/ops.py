@@ -56,8 +56,8 @@ class Tensor:
     def num_elements(self, batch: float) -> float:
         """Return the number of elements at ``batch`` samples."""
         count = 1.0
-        for dim in self.shape:
-            count *= dim.at(batch)
+        for dim in self.shape:  # dim.at(batch), asked for a hundred thousand times a placement
+            count *= dim.constant + dim.per_sample * batch
         return count
 
     def num_bytes(self, batch: float) -> float:

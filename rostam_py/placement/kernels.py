@@ -45,6 +45,7 @@ class KernelBuilder:
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
+        self._full_bytes: dict[int, float] = {}
 
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
@@ -108,7 +109,10 @@ class KernelBuilder:
         return read, sum(self.tensor_bytes(t) for t in traffic.writes)
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
-        full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
+        full = self._full_bytes.get(tensor)
+        if full is None:
+            full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
+            self._full_bytes[tensor] = full
         op = next((op for op in ops if tensor in op.inputs), ops[0])
         return full * self.read_share(op, tensor) * self._precision_factor(tensor)
 

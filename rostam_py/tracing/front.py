@@ -86,12 +86,9 @@ def trace(
         from rostam_py.tracing.tracer import trace_now
 
         graph = trace_now(model, **inputs, **options)
-    return replace(
-        graph,
-        name=name or graph.name,
-        default_optimizer=optimizer or graph.default_optimizer,
-        default_precision=precision or graph.default_precision,
-    )
+    wanted = {"name": name, "default_optimizer": optimizer, "default_precision": precision}
+    changed: dict[str, Any] = {key: value for key, value in wanted.items() if value and value != getattr(graph, key)}
+    return replace(graph, **changed) if changed else graph  # a replaced graph is checked again
 
 
 def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:
