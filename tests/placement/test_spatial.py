@@ -275,6 +275,35 @@ def test_a_pipeline_stage_exchanges_the_halo_of_what_it_receives():
     assert slices == [512 * size for size in (16 * 128 * 4, 2 * 16 * 64 * 4, 16 * 64 * 4)]
 
 
+class Diffusion(nn.Module):
+    """A U-Net in small: strided, dilated and transposed convolutions, group norm, a skip connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.GroupNorm(8, 32), nn.SiLU())
+        self.down = nn.Sequential(nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=2, dilation=2))
+        self.up = nn.ConvTranspose2d(64, 32, 2, 2)
+        self.last = nn.Sequential(nn.Conv2d(64, 8, 1), nn.AvgPool2d(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = self.first(x)
+        return self.last(torch.cat((wide, self.up(self.down(wide))), 1))
+
+
+def test_a_u_net_stays_split_along_space_throughout():
+    graph = trace(Diffusion(), torch.zeros(2, 3, 256, 256), loss_fn=lambda y: (y * y).mean(), name="diffusion")
+    plan = planned(graph, 64)
+    assert propagate(graph, 4, 64).spatial["aten.convolution.default"] == 5
+    # 64 samples of 4 bytes: two sums of 8 groups; a row of 32 x 256 for stride 2; dilated by 2 two rows of 64 x 128.
+    wide, narrow = 64 * 4 * 32 * 256, 64 * 4 * 64 * 128
+    sums = ("all_reduce", 64 * 4 * 2 * 8)
+    assert messages(plan, "forward") == [sums, ("halo_up", wide), ("halo", 4 * narrow), ("all_reduce", 4)]
+    scalars = sum(p.numel() for p in Diffusion().parameters())
+    assert messages(plan, "backward_last") == [
+        ("halo", 4 * narrow), ("halo_down", narrow), sums, ("all_reduce", 4 * scalars),
+    ]  # fmt: skip
+
+
 def test_small_images_of_many_channels_stay_split_along_channels():
     wide = nn.Sequential(nn.Conv2d(512, 512, 3, padding=1), nn.ReLU(), nn.Conv2d(512, 512, 3, padding=1), nn.Flatten())
     graph = trace(wide, torch.zeros(2, 512, 4, 4), loss_fn=lambda y: (y * y).mean(), name="wide")

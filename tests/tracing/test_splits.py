@@ -239,6 +239,44 @@ def test_split_vocabulary_all_reduces_softmax_statistics(small_graphs: dict[str,
     assert column.comm_bytes.at(3) == 3 * 32 * 2 * 4  # maximum and sum of 32 tokens a sample, fp32
 
 
+def test_group_norm_along_space_needs_two_sums_per_sample_and_group() -> None:
+    """Members on halves of the rows: y and dx are the whole's with summed statistics, weight gradients sum to it."""
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 1), torch.nn.GroupNorm(2, 8), torch.nn.Flatten())
+    graph = trace(module, torch.zeros(2, 3, 4, 6), name="group_norm")
+    forward = next(op for op in graph.ops if _name(op) == "native_group_norm")
+    backward = next(op for op in graph.ops if _name(op) == "native_group_norm_backward")
+    spatial = [[split for split in op.splits if split.kind == "spatial"] for op in (forward, backward)]
+    assert [[split.input_dims[0] for split in found] for found in spatial] == [[2, 3]] * 2
+    assert all(split.comm_bytes.at(BATCH) == 2 * 4 * BATCH * 2 for found in spatial for split in found)
+    assert spatial[0][0].output_dims == (2, WHOLE, WHOLE)
+    assert spatial[1][0].output_dims == (2, PARTIAL, PARTIAL)
+
+    dy, x, mean, rstd, weight = _random_inputs(graph, backward)
+    y, mean, rstd = _call(forward, [x, weight, torch.zeros_like(weight)])
+    dx, dweight, dbias = _call(backward, [dy, x, mean, rstd, weight])
+    shape = (BATCH, 2, 4, 4, 6)
+    inputs, gradients, scales = x.view(shape), dy.view(shape), weight.view(1, 2, 4, 1, 1)
+    halves = [(inputs[..., rows, :], gradients[..., rows, :]) for rows in (slice(0, 2), slice(2, 4))]
+    count, inner = 4 * 4 * 6, (2, 3, 4)
+    total = sum(half.sum(inner) for half, _ in halves)
+    squares = sum(half.square().sum(inner) for half, _ in halves)
+    own_mean = total / count
+    own_rstd = (squares / count - own_mean**2 + 1e-5).rsqrt()
+    normal = [(half - own_mean[..., None, None, None]) * own_rstd[..., None, None, None] for half, _ in halves]
+    torch.testing.assert_close(torch.cat([half * scales for half in normal], 3).reshape(y.shape), y)
+    scaled = [gradient * scales for _, gradient in halves]
+    first = sum(one.sum(inner) for one in scaled)[..., None, None, None] / count
+    second = (
+        sum((one * half).sum(inner) for one, half in zip(scaled, normal, strict=True))[..., None, None, None] / count
+    )
+    found = [(one - first - half * second) * own_rstd[..., None, None, None]
+             for one, half in zip(scaled, normal, strict=True)]  # fmt: skip
+    torch.testing.assert_close(torch.cat(found, 3).reshape(dx.shape), dx)
+    weights = [(half[1] * one).sum((0, 3, 4)).flatten() for half, one in zip(halves, normal, strict=True)]
+    torch.testing.assert_close(sum(weights), dweight)
+    torch.testing.assert_close(sum(half[1].sum((0, 3, 4)).flatten() for half in halves), dbias)
+
+
 class Pieces(torch.nn.Module):
     """Thirds, stretches and joins of one dimension, and heads merged with samples, with rotary positions."""
 

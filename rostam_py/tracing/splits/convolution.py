@@ -48,7 +48,11 @@ def _listed(value: Sequence[int] | int, index: int) -> int:
 
 def _halos(*reads: tuple[int | None, tuple[int, int], bool, float]) -> tuple[Halo, ...]:
     """Return the halos of (input or None, slices before and after, whether kept, share of work), no empty ones."""
-    return tuple(Halo(place, *slices, *how) for place, slices, *how in reads if place is not None and any(slices))
+    return tuple(
+        Halo(place, before, after, is_kept, share)
+        for place, (before, after), is_kept, share in reads
+        if place is not None and before + after > 0
+    )
 
 
 def _is_aligned(inputs: Shape, outputs: Shape, dim: int, window: _Window) -> bool:

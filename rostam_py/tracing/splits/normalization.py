@@ -45,21 +45,34 @@ def rms_norm_backward(call: SplitCall) -> list[RawSplit]:
 
 
 def group_norm(call: SplitCall) -> list[RawSplit]:
-    """native_group_norm(x, weight, bias, N, C, HxW, groups, eps) -> y, mean, rstd: samples and groups."""
+    """native_group_norm(x, weight, bias, N, C, HxW, groups, eps) -> y, mean, rstd: samples and groups.
+
+    Along space the sums of entries and of their squares are all-reduced, per sample and group.
+    """
     splits = [RawSplit("feature", call.dims({0: 0}), call.results({0: 0, 1: 0, 2: 0}), call.inputs[0][0])]
     channels = {0: 1, 1: 0, 2: 0}
     splits.append(RawSplit("column", call.dims(channels), call.results({0: 1, 1: 1, 2: 1}), call.args[6]))
+    num_bytes = 2 * 4 * call.inputs[0][0] * call.args[6]
+    for dim, size in enumerate(call.inputs[0][2:], start=2):
+        splits.append(RawSplit("spatial", call.dims({0: dim}), call.results({0: dim}), size, "all_reduce", num_bytes))
     return [s for s in splits if s.size > 1]
 
 
 def group_norm_backward(call: SplitCall) -> list[RawSplit]:
-    """(dy, x, mean, rstd, weight, N, C, HxW, groups, mask) -> dx, dweight, dbias."""
+    """(dy, x, mean, rstd, weight, N, C, HxW, groups, mask) -> dx, dweight, dbias.
+
+    Along space two sums per sample and group are all-reduced for dx: of dy w, and of dy w times the normalised input.
+    """
     sample = {0: 0, 1: 0, 2: 0, 3: 0}
     channels = {0: 1, 1: 1, 2: 1, 3: 1, 4: 0}
     splits = [
         RawSplit("feature", call.dims(sample), call.results({0: 0, 1: PARTIAL, 2: PARTIAL}), call.inputs[0][0]),
         RawSplit("column", call.dims(channels), call.results({0: 1, 1: 0, 2: 0}), call.args[8]),
     ]
+    num_bytes = 2 * 4 * call.inputs[0][0] * call.args[8]
+    for dim, size in enumerate(call.inputs[0][2:], start=2):
+        made = call.results({0: dim, 1: PARTIAL, 2: PARTIAL})
+        splits.append(RawSplit("spatial", call.dims({0: dim, 1: dim}), made, size, "all_reduce", num_bytes))
     return [s for s in splits if s.size > 1]
 
 
