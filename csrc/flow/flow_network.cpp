@@ -31,13 +31,14 @@ uint32_t FlowNetwork::new_flow(const Transfer& transfer) {
   if (free_flows_.empty()) {
     id = static_cast<uint32_t>(flows_.size());
     flows_.emplace_back();
+    paces_.emplace_back();
   } else {
     id = free_flows_.back();
     free_flows_.pop_back();
   }
   FlowState& flow = flows_[id];
   flow.bytes = flow.remaining = static_cast<double>(transfer.bytes);
-  flow.rate = 0;
+  paces_[id].rate = 0;
   flow.rate_cap = transfer.rate_cap;
   flow.token = transfer.token;
   flow.updated = queue_.now();
@@ -66,10 +67,10 @@ TransferId FlowNetwork::resume(const Transfer& transfer, SimTime started) {
   const uint32_t id = new_flow(transfer);
   attach(id);
   FlowState& flow = flows_[id];
-  flow.rate = flow.peak;
-  flow.bottleneck = kNoLink;
+  paces_[id].rate = flow.peak;
+  paces_[id].bottleneck = kNoLink;
   flow.updated = started;
-  flow.finish = transmit_end(started, flow.bytes, flow.rate);
+  flow.finish = transmit_end(started, flow.bytes, flow.peak);
   expect_completion(id);
   return id;
 }
@@ -96,7 +97,7 @@ void FlowNetwork::attach(uint32_t id) {
     }
     link.peak_load += flow.peak * hops[h].share;
     flow.places[h] = static_cast<uint32_t>(link.members.size());
-    link.members.push_back({id, h});
+    link.members.push_back({id, h, hops[h].share});
   }
 }
 
@@ -137,10 +138,10 @@ void FlowNetwork::request_solve() {
 
 // An unchanged rate leaves the flow untouched, so that its completion time does not drift by rounding.
 void FlowNetwork::set_rate(uint32_t id, double rate) {
+  if (rate == paces_[id].rate) return;
+  settle(id);
+  paces_[id].rate = rate;
   FlowState& flow = flows_[id];
-  if (rate == flow.rate) return;
-  settle(flow);
-  flow.rate = rate;
   if (rate <= 0) {
     flow.finish = SimTime::never();
     return;
@@ -159,9 +160,14 @@ void FlowNetwork::expect_completion(uint32_t id) {
   queue_.schedule(flow.finish, Priority::kNormal, &completions_, uint64_t{flow.version} << 32 | id);
 }
 
-void FlowNetwork::settle(FlowState& flow) const {
-  flow.remaining = std::max(0.0, flow.remaining - flow.rate * (queue_.now() - flow.updated).seconds());
-  flow.updated = queue_.now();
+double FlowNetwork::remaining_of(uint32_t id) const {
+  const FlowState& flow = flows_[id];
+  return std::max(0.0, flow.remaining - paces_[id].rate * (queue_.now() - flow.updated).seconds());
+}
+
+void FlowNetwork::settle(uint32_t id) {
+  flows_[id].remaining = remaining_of(id);
+  flows_[id].updated = queue_.now();
 }
 
 void FlowNetwork::complete(uint64_t payload) {
@@ -191,8 +197,8 @@ void FlowNetwork::finish(uint32_t id) {
 }
 
 void FlowNetwork::cancel(TransferId id) {
-  FlowState& flow = flows_[id];
-  settle(flow);
+  settle(id);
+  const FlowState& flow = flows_[id];
   routes_[flow.route].bytes += flow.bytes - flow.remaining;
   finish(id);
 }
@@ -244,7 +250,7 @@ void FlowNetwork::change_capacity(int32_t link, double bytes_per_s) {
 void FlowNetwork::set_route(TransferId id, RouteId route) {
   FlowState& flow = flows_[id];
   ROSTAM_CHECK(flow.is_active && route < routes_.size(), "flow " << id << " onto route " << route);
-  settle(flow);
+  settle(id);
   routes_[flow.route].bytes += flow.bytes - flow.remaining;
   flow.bytes = flow.remaining;
   if (flow.remaining <= 0) return;
@@ -256,14 +262,10 @@ void FlowNetwork::set_route(TransferId id, RouteId route) {
 }
 
 bool FlowNetwork::is_endless(TransferId id) const {
-  return flows_[id].rate > 0 && flows_[id].finish == SimTime::never();
+  return paces_[id].rate > 0 && flows_[id].finish == SimTime::never();
 }
 
-double FlowNetwork::backlog(TransferId id) const {
-  FlowState flow = flows_[id];
-  settle(flow);
-  return flow.remaining;
-}
+double FlowNetwork::backlog(TransferId id) const { return remaining_of(id); }
 
 double FlowNetwork::backlog(int32_t src, int32_t dst) const {
   double bytes = 0;
@@ -282,13 +284,11 @@ std::vector<double> FlowNetwork::link_bytes() const {
     if (route.bytes == 0) continue;
     for (const routing::LinkShare& hop : route.links) bytes[hop.link] += route.bytes * hop.share;
   }
-  for (const FlowState& flow : flows_) {
+  for (uint32_t id = 0; id < flows_.size(); ++id) {
+    const FlowState& flow = flows_[id];
     if (!flow.is_active) continue;
-    FlowState now = flow;
-    settle(now);
-    for (const routing::LinkShare& hop : routes_[flow.route].links) {
-      bytes[hop.link] += (now.bytes - now.remaining) * hop.share;
-    }
+    const double sent = flow.bytes - remaining_of(id);
+    for (const routing::LinkShare& hop : routes_[flow.route].links) bytes[hop.link] += sent * hop.share;
   }
   return bytes;
 }

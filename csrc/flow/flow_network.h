@@ -39,18 +39,29 @@ class FlowNetwork : public network::Network {
   struct Member {  // one appearance of a flow on a link
     uint32_t flow;
     uint32_t hop;
+    double share;
   };
   struct LinkState {
     double capacity = 0;
     double peak_load = 0;  // what it would carry if every flow on it ran at its peak
+    uint32_t seen = 0;     // link_epoch_ of the last region it was in
+    int32_t local = 0;     // its index in that region's problem
     std::vector<Member> members;
+    uint32_t summed = 0;      // epoch_ for which the next two hold
+    double outside_load = 0;  // of its flows outside the region, and the fastest of them
+    double outside_fastest = 0;
+    uint32_t included = 0;  // epoch_ in which all its flows joined the region
     SimTime busy_since;
     int64_t busy_ps = 0;
-    uint32_t seen = 0;      // link_epoch_ of the last region it was in
-    uint32_t included = 0;  // epoch_ in which all its flows joined the region
-    int32_t local = 0;      // its index in that region's problem
     bool is_dirty = false;
     bool is_removed = false;
+  };
+  // What solving looks at of every flow on every link of a region: kept together, so that it stays in the cache.
+  struct Pace {
+    double rate = 0;
+    uint32_t seen = 0;             // epoch_ of the last region it was in
+    uint32_t noticed = 0;          // epoch_ of the last region that it shared a link with
+    int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
   };
   struct RouteState {
     std::vector<routing::LinkShare> links;
@@ -62,7 +73,6 @@ class FlowNetwork : public network::Network {
   struct FlowState {
     double bytes = 0;      // size on the current route: sent = bytes - remaining
     double remaining = 0;  // as of `updated`
-    double rate = 0;
     double rate_cap = 0;
     double peak = 0;  // the least of its cap and what each link alone would give it
     uint64_t token = 0;
@@ -70,9 +80,7 @@ class FlowNetwork : public network::Network {
     SimTime finish;      // at the present rate
     SimTime event_time;  // of its valid completion event, never() if it has none; it may fire before `finish`
     network::RouteId route = 0;
-    uint32_t version = 0;          // completion events of older versions are stale
-    uint32_t seen = 0;             // epoch_ of the last region it was in
-    int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
+    uint32_t version = 0;  // completion events of older versions are stale
     bool is_active = false;
     bool is_attached = false;      // to its route's links
     std::vector<uint32_t> places;  // per hop: index in that link's members
@@ -117,14 +125,16 @@ class FlowNetwork : public network::Network {
   bool is_free(uint32_t flow) const;  // no link binds it: it runs at its peak
   double peak_of(const FlowState& flow) const;
   void include_members(int32_t link);
+  void sum_outside(LinkState& link);
   bool include(uint32_t flow);
   void solve_region();
   void order_region();
   bool grow_region();
   void find_bottleneck(size_t region_flow);
-  bool is_full(int32_t local_link) const;
+  void bound_links();
   void set_rate(uint32_t flow, double rate);
-  void settle(FlowState& flow) const;
+  double remaining_of(uint32_t flow) const;
+  void settle(uint32_t flow);
   void expect_completion(uint32_t flow);
   void complete(uint64_t payload);
   void finish(uint32_t flow);
@@ -137,6 +147,7 @@ class FlowNetwork : public network::Network {
   std::vector<LinkState> links_;
   std::vector<RouteState> routes_;
   std::vector<FlowState> flows_;
+  std::vector<Pace> paces_;  // of flows_
   std::vector<uint32_t> free_flows_;
   std::vector<int32_t> dirty_links_;
   std::vector<uint32_t> new_flows_;
@@ -145,13 +156,15 @@ class FlowNetwork : public network::Network {
   int64_t num_active_ = 0;
   int64_t num_solves_ = 0;
 
-  // The flows that are being solved, and their binding links: load and fastest flow of each at the new rates.
+  // The flows that are being solved, and their binding links: load and fastest flow of each at the new rates, and what
+  // a flow's rate may not be below for the link to be its bottleneck.
   uint32_t link_epoch_ = 0;
   std::vector<uint32_t> region_flows_;
   std::vector<std::pair<uint64_t, uint32_t>> named_;
   std::vector<int32_t> region_links_;
   std::vector<int32_t> bottlenecks_;
-  std::vector<double> outside_load_, load_, fastest_;
+  std::vector<double> load_, fastest_, bound_;
+  std::vector<uint32_t> neighbours_;  // outside, on links of the region, held by a bottleneck
   MaxMinProblem problem_;
 };
 

@@ -26,17 +26,6 @@ void MaxMinProblem::clear() {
   rate.clear();
 }
 
-void MaxMinProblem::add_flow(double cap) {
-  offset.push_back(static_cast<uint32_t>(link.size()));
-  rate_cap.push_back(cap);
-}
-
-void MaxMinProblem::add_hop(uint32_t link_index, double hop_share) {
-  link.push_back(link_index);
-  share.push_back(hop_share);
-  offset.back() = static_cast<uint32_t>(link.size());
-}
-
 void MaxMinProblem::index_links() {
   const size_t num_links = capacity.size();
   left_ = capacity;
@@ -105,6 +94,19 @@ void MaxMinProblem::fill_by_scanning() {
   }
 }
 
+// The least entry has risen to `level`: moves it down to where it belongs.
+void MaxMinProblem::lower_top(double level) {
+  const std::pair<double, uint32_t> top = {level, heap_.front().second};
+  size_t hole = 0;
+  for (size_t child = 1; child < heap_.size(); child = 2 * hole + 1) {
+    if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
+    if (!(heap_[child] < top)) break;
+    heap_[hole] = heap_[child];
+    hole = child;
+  }
+  heap_[hole] = top;
+}
+
 // A link's level only rises while others fill, so a stale heap entry is a lower bound and is pushed back.
 void MaxMinProblem::fill_by_heap() {
   const uint32_t num_flows = static_cast<uint32_t>(rate_cap.size());
@@ -119,20 +121,19 @@ void MaxMinProblem::fill_by_heap() {
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   while (num_left_ > 0 && !heap_.empty()) {
     const auto [level, index] = heap_.front();
+    const bool is_link = index < num_links;
+    if (is_link && num_open_[index] > 0) {
+      const double current = std::max(left_[index], 0.0) / weight_[index];
+      if (current > level * (1 + kSameLevel)) {
+        lower_top(current);
+        continue;
+      }
+      freeze_link(index, level);
+    } else if (!is_link && !is_frozen_[index - num_links]) {
+      freeze(index - num_links, rate_cap[index - num_links]);
+    }
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     heap_.pop_back();
-    if (index >= num_links) {
-      if (!is_frozen_[index - num_links]) freeze(index - num_links, rate_cap[index - num_links]);
-      continue;
-    }
-    if (num_open_[index] == 0) continue;
-    const double current = std::max(left_[index], 0.0) / weight_[index];
-    if (current > level * (1 + kSameLevel)) {
-      heap_.emplace_back(current, index);
-      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
-    } else {
-      freeze_link(index, level);
-    }
   }
 }
 

@@ -20,8 +20,15 @@ struct MaxMinProblem {
 
   void clear();
   // Appends a flow without hops; add_hop() extends the last flow.
-  void add_flow(double cap);
-  void add_hop(uint32_t link_index, double hop_share);
+  void add_flow(double cap) {
+    offset.push_back(static_cast<uint32_t>(link.size()));
+    rate_cap.push_back(cap);
+  }
+  void add_hop(uint32_t link_index, double hop_share) {
+    link.push_back(link_index);
+    share.push_back(hop_share);
+    ++offset.back();
+  }
 
   // Fills `rate`. Throws: InternalError if a link ends above capacity by more than 1e-9.
   // Cost: O(hops log links).
@@ -31,6 +38,7 @@ struct MaxMinProblem {
   void index_links();
   void fill_by_scanning();
   void fill_by_heap();
+  void lower_top(double level);
   void freeze_link(uint32_t index, double level);
   void freeze(uint32_t flow, double level);
 

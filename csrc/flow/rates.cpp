@@ -8,6 +8,7 @@
 // Sums over flows go by the names of their routes, not by history: a rate that differs in its last bit ends a message a
 // picosecond earlier, and messages that compete amplify that without bound.
 #include <algorithm>
+#include <limits>
 
 #include "flow/flow_network.h"
 
@@ -38,10 +39,11 @@ void FlowNetwork::solve() {
   ++num_solves_;
   ++epoch_;
   region_flows_.clear();
+  neighbours_.clear();
   for (const uint32_t id : new_flows_) {
     if (!flows_[id].is_active) continue;
     if (is_free(id)) {
-      flows_[id].bottleneck = kNoLink;
+      paces_[id].bottleneck = kNoLink;
       set_rate(id, flows_[id].peak);
       continue;
     }
@@ -65,7 +67,7 @@ void FlowNetwork::solve() {
                  "link " << region_links_[l] << " carries " << load_[l] << " bytes/s, above its " << capacity);
   }
   for (size_t k = 0; k < region_flows_.size(); ++k) {
-    flows_[region_flows_[k]].bottleneck = bottlenecks_[k];
+    paces_[region_flows_[k]].bottleneck = bottlenecks_[k];
     set_rate(region_flows_[k], problem_.rate[k]);
   }
 }
@@ -77,8 +79,8 @@ void FlowNetwork::include_members(int32_t link) {
 }
 
 bool FlowNetwork::include(uint32_t id) {
-  if (flows_[id].seen == epoch_) return false;
-  flows_[id].seen = epoch_;
+  if (paces_[id].seen == epoch_) return false;
+  paces_[id].seen = epoch_;
   region_flows_.push_back(id);
   return true;
 }
@@ -103,20 +105,34 @@ void FlowNetwork::solve_region() {
       problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
     }
   }
-  outside_load_.assign(region_links_.size(), 0);
+  load_.assign(region_links_.size(), 0);
   fastest_.assign(region_links_.size(), 0);
   for (size_t l = 0; l < region_links_.size(); ++l) {
-    long double outside_load = 0;  // rounded once, so that the order of the members hardly ever matters
-    for (const Member& member : links_[region_links_[l]].members) {
-      const FlowState& flow = flows_[member.flow];
-      if (flow.seen == epoch_) continue;
-      outside_load += flow.rate * routes_[flow.route].links[member.hop].share;
-      fastest_[l] = std::max(fastest_[l], flow.rate);
-    }
-    outside_load_[l] = static_cast<double>(outside_load);
-    problem_.capacity[l] = std::max(0.0, problem_.capacity[l] - outside_load_[l]);
+    LinkState& link = links_[region_links_[l]];
+    if (link.summed != epoch_) sum_outside(link);
+    load_[l] = link.outside_load;
+    fastest_[l] = link.outside_fastest;
+    problem_.capacity[l] = std::max(0.0, problem_.capacity[l] - link.outside_load);
   }
   problem_.solve();
+}
+
+// What the flows outside the region do to one of its links. Holds until one of them joins it.
+void FlowNetwork::sum_outside(LinkState& link) {
+  long double load = 0;  // rounded once, so that the order of the members hardly ever matters
+  double fastest = 0;
+  for (const Member& member : link.members) {
+    Pace& pace = paces_[member.flow];
+    if (pace.seen == epoch_) continue;
+    load += pace.rate * member.share;
+    fastest = std::max(fastest, pace.rate);
+    if (pace.noticed == epoch_ || pace.bottleneck == kNoLink) continue;
+    pace.noticed = epoch_;
+    neighbours_.push_back(member.flow);
+  }
+  link.summed = epoch_;
+  link.outside_load = static_cast<double>(load);
+  link.outside_fastest = fastest;
 }
 
 // Orders the region's flows by the names of their routes.
@@ -131,50 +147,59 @@ void FlowNetwork::order_region() {
 // Adds the flows outside that the region's new rates leave without a bottleneck, or that crowd one of its flows out of
 // its own. Returns whether there were any.
 bool FlowNetwork::grow_region() {
-  load_ = outside_load_;
   for (size_t k = 0; k < region_flows_.size(); ++k) {
     for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
       load_[problem_.link[h]] += problem_.rate[k] * problem_.share[h];
       fastest_[problem_.link[h]] = std::max(fastest_[problem_.link[h]], problem_.rate[k]);
     }
   }
+  bound_links();
   const size_t num_before = region_flows_.size();
   bottlenecks_.assign(num_before, kNoLink);
   for (size_t k = 0; k < num_before; ++k) {
     if (is_below(problem_.rate[k], flows_[region_flows_[k]].peak)) find_bottleneck(k);
   }
-  for (size_t l = 0; l < region_links_.size(); ++l) {
-    for (const Member& member : links_[region_links_[l]].members) {
-      const FlowState& flow = flows_[member.flow];
-      if (flow.seen == epoch_ || flow.bottleneck == kNoLink) continue;
-      const LinkState& bottleneck = links_[flow.bottleneck];
-      if (bottleneck.seen != link_epoch_) continue;  // no flow of the region is on it: as it was
-      if (!is_full(bottleneck.local) || is_below(flow.rate, fastest_[bottleneck.local])) include(member.flow);
-    }
+  size_t num_outside = 0;
+  for (const uint32_t id : neighbours_) {
+    const Pace& pace = paces_[id];
+    if (pace.seen == epoch_) continue;
+    neighbours_[num_outside++] = id;
+    const LinkState& bottleneck = links_[pace.bottleneck];
+    if (bottleneck.seen != link_epoch_) continue;  // no flow of the region is on it: as it was
+    if (pace.rate < bound_[bottleneck.local]) include(id);
+  }
+  neighbours_.resize(num_outside);
+  for (size_t k = num_before; k < region_flows_.size(); ++k) {
+    for (const routing::LinkShare& hop : routes_[flows_[region_flows_[k]].route].links) links_[hop.link].summed = 0;
   }
   return region_flows_.size() > num_before;
 }
 
-bool FlowNetwork::is_full(int32_t local) const {
-  return !is_below(load_[local], links_[region_links_[local]].capacity);
+// A full link may be the bottleneck of its fastest flows; a link that is not full is of none.
+void FlowNetwork::bound_links() {
+  bound_.resize(region_links_.size());
+  for (size_t l = 0; l < region_links_.size(); ++l) {
+    const bool is_full = !is_below(load_[l], links_[region_links_[l]].capacity);
+    bound_[l] = is_full ? fastest_[l] * (1 - kEqual) : std::numeric_limits<double>::infinity();
+  }
 }
 
 // Finds the full link on which the region's k-th flow is among the fastest; where faster flows outside are in the
 // way, they join the region.
 void FlowNetwork::find_bottleneck(size_t k) {
   for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-    const auto local = static_cast<int32_t>(problem_.link[h]);
-    if (!is_full(local) || is_below(problem_.rate[k], fastest_[local])) continue;
+    const uint32_t local = problem_.link[h];
+    if (problem_.rate[k] < bound_[local]) continue;
     bottlenecks_[k] = region_links_[local];
     return;
   }
   for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-    const auto local = static_cast<int32_t>(problem_.link[h]);
-    if (!is_full(local)) continue;
+    const uint32_t local = problem_.link[h];
+    if (bound_[local] == std::numeric_limits<double>::infinity()) continue;
     bottlenecks_[k] = region_links_[local];  // holds if nobody outside is faster but for rounding
     for (const Member& member : links_[region_links_[local]].members) {
-      const FlowState& flow = flows_[member.flow];
-      if (flow.seen != epoch_ && is_below(problem_.rate[k], flow.rate)) include(member.flow);
+      const Pace& pace = paces_[member.flow];
+      if (pace.seen != epoch_ && is_below(problem_.rate[k], pace.rate)) include(member.flow);
     }
   }
 }
