@@ -30,7 +30,6 @@ from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.plan.strategy import MOVED
-from rostam_py.searching.candidates import check_placers
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity
 from rostam_py.spec.keys import (
@@ -166,6 +165,8 @@ def _complete_training(settings: Settings) -> None:
         settings["global_batch"] = check_count("global_batch", settings["global_batch"])
     if settings["mode"] == "search":
         settings["strategy"] = settings["strategy"] | SEARCHED
+        from rostam_py.searching.candidates import check_placers  # which runs do without
+
         options = settings["search"]
         options["placers"] = list(check_placers(options["placers"], "search.placers"))
         settings["convergence"] = curve_of(

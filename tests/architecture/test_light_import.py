@@ -63,6 +63,12 @@ def test_help_and_names_load_nothing_that_a_run_works_with(statement):
     assert loaded_by(statement) & {"pydantic", "hydra", "omegaconf", "rich"} == set()
 
 
+def test_settings_of_a_run_load_nothing_that_searches_or_mixes():
+    statement = "from rostam_py.spec.settings import complete_settings; complete_settings({})"
+    loaded = loaded_by(statement, "len(name.split('.')) == 2")
+    assert loaded & {"rostam_py.searching", "rostam_py.fleet", "rostam_py.sweep"} == set()
+
+
 def test_simulating_a_collective_loads_no_torch():
     statement = (
         "import rostam_py as rostam\n"
