@@ -1,6 +1,6 @@
 """Plain single-device PyTorch models that rostam can trace; listing them needs no torch.
 
-A new model is one file with a ``build_*`` function that returns a ``ModelSpec``, and one line here.
+A new model is one file with a function ``build_<name>`` that returns a ``ModelSpec``, and one line here.
 """
 
 import importlib
@@ -13,54 +13,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A registered model: what builds its ``ModelSpec``, as "module:function", and what it is, in one line."""
+    """A registered model.
+
+    target: what builds its ``ModelSpec``, as "module:function". what: what it is, in one line.
+    samples: what it trains on, in the plural. tokens: of one sample, 0 if it has none.
+    """
 
     target: str
     what: str
+    samples: str
+    tokens: int = 0
 
 
-MODELS: dict[str, Model] = {
-    "resnet50": Model("rostam_py.models.resnet:build_resnet50", "ResNet-50 on 3 x 224 x 224 images, 25.6 M parameters"),
-    "resnet101": Model(
-        "rostam_py.models.resnet:build_resnet101",
-        "ResNet-101 on 3 x 224 x 224 images, 44.5 M parameters",
-    ),
-    "resnet152": Model(
-        "rostam_py.models.resnet:build_resnet152",
-        "ResNet-152 on 3 x 224 x 224 images, 60.2 M parameters",
-    ),
-    "transformer_350m": Model(
-        "rostam_py.models.transformer:build_transformer_350m",
-        "encoder-decoder Transformer, 11 + 11 layers, width 1,024, 357 M parameters (assumed shape)",
-    ),
-    "gpt_125m": Model("rostam_py.models.gpt:build_gpt_125m", "GPT, 12 layers, width 768, 12 heads, sequence 2,048"),
-    "gpt_350m": Model("rostam_py.models.gpt:build_gpt_350m", "GPT, 24 layers, width 1,024, 16 heads, sequence 2,048"),
-    "gpt_760m": Model("rostam_py.models.gpt:build_gpt_760m", "GPT, 24 layers, width 1,536, 16 heads, sequence 2,048"),
-    "gpt_1_3b": Model("rostam_py.models.gpt:build_gpt_1_3b", "GPT, 24 layers, width 2,048, 16 heads, sequence 2,048"),
-    "gpt_2_7b": Model("rostam_py.models.gpt:build_gpt_2_7b", "GPT, 32 layers, width 2,560, 32 heads, sequence 2,048"),
-    "gpt_6_7b": Model("rostam_py.models.gpt:build_gpt_6_7b", "GPT, 32 layers, width 4,096, 32 heads, sequence 2,048"),
-    "gpt_13b": Model("rostam_py.models.gpt:build_gpt_13b", "GPT, 40 layers, width 5,120, 40 heads, sequence 2,048"),
-    "gpt3_175b": Model(
-        "rostam_py.models.gpt:build_gpt3_175b",
-        "GPT-3, 96 layers, width 12,288, 96 heads, sequence 2,048, 174.6 G parameters",
-    ),
-    "megatron_18b": Model(
-        "rostam_py.models.gpt:build_megatron_18b",
-        "GPT, 40 layers, width 6,144, 48 heads, sequence 1,024, vocabulary 51,200 (assumed shape)",
-    ),
-    "bloom_176b": Model(
-        "rostam_py.models.gpt:build_bloom_176b",
-        "BLOOM's shape as a GPT, 70 layers, width 14,336, 112 heads, sequence 2,048, 176.3 G parameters",
-    ),
-    "dlrm": Model(
-        "rostam_py.models.dlrm:build_dlrm",
-        "DLRM with a DCNv2 interaction, 26 tables of up to 40 M rows, dimension 128 (assumed shape)",
-    ),
-    "cosmoflow": Model(
-        "rostam_py.models.cosmoflow:build_cosmoflow",
-        "CosmoFlow, five 3-D convolutions on 4 x 128^3 voxels, 8.9 M parameters",
-    ),
-}
+def _model(name: str, file: str, what: str, samples: str, tokens: int = 0) -> tuple[str, Model]:
+    return name, Model(f"rostam_py.models.{file}:build_{name}", what, samples, tokens)
+
+
+_IMAGES, _TEXT = "images", "token sequences"
+MODELS: dict[str, Model] = dict((
+    _model("resnet50", "resnet", "ResNet-50 on 3 x 224 x 224 images, 25.6 M parameters", _IMAGES),
+    _model("resnet101", "resnet", "ResNet-101 on 3 x 224 x 224 images, 44.5 M parameters", _IMAGES),
+    _model("resnet152", "resnet", "ResNet-152 on 3 x 224 x 224 images, 60.2 M parameters", _IMAGES),
+    _model("cosmoflow", "cosmoflow", "CosmoFlow, five 3-D convolutions on 4 x 128^3 voxels, 8.9 M parameters",
+           "voxel volumes"),
+    _model("dlrm", "dlrm", "DLRM with a DCNv2 interaction, 26 tables of up to 40 M rows, dimension 128 (assumed shape)",
+           "click records"),
+    _model("transformer_350m", "transformer",
+           "encoder-decoder Transformer, 11 + 11 layers, width 1,024, 357 M parameters (assumed shape)",
+           "sentence pairs", 64),
+    _model("gpt_125m", "gpt", "GPT, 12 layers, width 768, 12 heads", _TEXT, 2048),
+    _model("gpt_350m", "gpt", "GPT, 24 layers, width 1,024, 16 heads", _TEXT, 2048),
+    _model("gpt_760m", "gpt", "GPT, 24 layers, width 1,536, 16 heads", _TEXT, 2048),
+    _model("gpt_1_3b", "gpt", "GPT, 24 layers, width 2,048, 16 heads", _TEXT, 2048),
+    _model("gpt_2_7b", "gpt", "GPT, 32 layers, width 2,560, 32 heads", _TEXT, 2048),
+    _model("gpt_6_7b", "gpt", "GPT, 32 layers, width 4,096, 32 heads", _TEXT, 2048),
+    _model("gpt_13b", "gpt", "GPT, 40 layers, width 5,120, 40 heads", _TEXT, 2048),
+    _model("gpt3_175b", "gpt", "GPT-3, 96 layers, width 12,288, 96 heads, 174.6 G parameters", _TEXT, 2048),
+    _model("megatron_18b", "gpt", "GPT, 40 layers, width 6,144, 48 heads, vocabulary 51,200 (assumed shape)", _TEXT,
+           1024),
+    _model("bloom_176b", "gpt", "BLOOM's shape as a GPT, 70 layers, width 14,336, 112 heads, 176.3 G parameters", _TEXT,
+           2048),
+    _model("llama2_7b", "llama", "Llama 2, 32 layers, width 4,096, 32 heads, 6.74 G parameters", _TEXT, 4096),
+    _model("llama2_13b", "llama", "Llama 2, 40 layers, width 5,120, 40 heads, 13.0 G parameters", _TEXT, 4096),
+    _model("llama2_70b", "llama", "Llama 2, 80 layers, width 8,192, 64 heads on 8, 69.0 G parameters", _TEXT, 4096),
+    _model("llama3_8b", "llama", "Llama 3, 32 layers, width 4,096, 32 heads on 8, 8.03 G parameters", _TEXT, 8192),
+    _model("llama3_70b", "llama", "Llama 3, 80 layers, width 8,192, 64 heads on 8, 70.6 G parameters", _TEXT, 8192),
+    _model("llama3_405b", "llama", "Llama 3, 126 layers, width 16,384, 128 heads on 8, 406 G parameters", _TEXT, 8192),
+))  # fmt: skip
 
 
 def get_spec(name: str) -> "ModelSpec":

@@ -58,9 +58,10 @@ def _first_line(thing: Any) -> str:
 
 
 def _models() -> list[Row]:
+    from rostam_py.convergence.samples import samples_of
     from rostam_py.models import MODELS
 
-    return [{"model": name, "what": model.what} for name, model in MODELS.items()]
+    return [{"model": name, "what": model.what, "samples": str(samples_of(name))} for name, model in MODELS.items()]
 
 
 def _fabrics() -> list[Row]:

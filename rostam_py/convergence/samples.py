@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rostam_py.convergence.curve import Curve
 from rostam_py.convergence.curves import CURVES
 from rostam_py.errors import ConfigError
+from rostam_py.models import MODELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +24,10 @@ class Samples:
         return f"{self.kind} of {self.tokens:,} tokens" if self.tokens else self.kind
 
 
-_IMAGES = Samples("images")
-_SEQUENCES = Samples("token sequences", 2_048)
-# Registered model -> its samples, as its file in models/ declares inputs and sequence_length.
-MODEL_SAMPLES = {
-    "resnet50": _IMAGES,
-    "resnet101": _IMAGES,
-    "resnet152": _IMAGES,
-    "cosmoflow": Samples("voxel volumes"),
-    "transformer_350m": Samples("sentence pairs", 64),
-    "gpt_125m": _SEQUENCES,
-    "gpt_350m": _SEQUENCES,
-    "gpt_760m": _SEQUENCES,
-    "gpt_1_3b": _SEQUENCES,
-    "gpt_2_7b": _SEQUENCES,
-    "gpt_6_7b": _SEQUENCES,
-    "gpt_13b": _SEQUENCES,
-    "gpt3_175b": _SEQUENCES,
-    "megatron_18b": Samples("token sequences", 1_024),
-    "bloom_176b": _SEQUENCES,
-    "dlrm": Samples("click records"),
-}
+def samples_of(model: str) -> Samples | None:
+    """Return what a registered model trains on, None for other models."""
+    found = MODELS.get(model)
+    return Samples(found.samples, found.tokens) if found is not None else None
 
 
 def notes_for(curve: Curve, model: str) -> tuple[str, ...]:
@@ -57,7 +41,7 @@ def notes_for(curve: Curve, model: str) -> tuple[str, ...]:
         return ()
     measured_on = ", ".join(curve.models)
     counted = Samples(curve.sample_kind or "samples", curve.tokens_per_sample if curve.batch_unit == "tokens" else 0)
-    theirs = MODEL_SAMPLES.get(model)
+    theirs = samples_of(model)
     if theirs is None:
         return (f"the curve {curve.name} is of {measured_on}, in {counted}; taken for {model}",)
     if not _fits(curve, theirs):
@@ -66,7 +50,7 @@ def notes_for(curve: Curve, model: str) -> tuple[str, ...]:
             f" {theirs}; curves that fit: {', '.join(_fitting(theirs))}"
         )
     note = f"the curve {curve.name} is of {measured_on}; taken for {model}"
-    own = MODEL_SAMPLES.get(curve.models[0], theirs)
+    own = samples_of(curve.models[0]) or theirs
     return (note if own == theirs else f"{note}, in {theirs} where it was measured in {own}",)
 
 

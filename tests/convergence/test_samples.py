@@ -6,16 +6,15 @@ import pytest
 
 from rostam_py.convergence import CURVES, Curve, Point, get_curve, notes_for
 from rostam_py.convergence.curve import SAMPLE_KINDS
-from rostam_py.convergence.samples import MODEL_SAMPLES
+from rostam_py.convergence.samples import samples_of
 from rostam_py.errors import ConfigError
 from rostam_py.models import MODELS, get_spec
 
 
 def test_the_samples_of_every_registered_model_are_known_with_their_tokens():
-    assert set(MODEL_SAMPLES) == set(MODELS)
-    assert {samples.kind for samples in MODEL_SAMPLES.values()} == set(SAMPLE_KINDS)
-    for model, samples in MODEL_SAMPLES.items():
-        assert samples.tokens == get_spec(model).sequence_length, model
+    assert {model.samples for model in MODELS.values()} == set(SAMPLE_KINDS)
+    for name, model in MODELS.items():
+        assert model.tokens == get_spec(name).sequence_length, name
 
 
 @pytest.mark.parametrize("name", CURVES.names())
@@ -24,8 +23,8 @@ def test_every_curve_fits_its_own_models_and_says_nothing_of_it(name):
     assert curve.models
     for model in curve.models:
         assert notes_for(curve, model) == ()
-        assert curve.sample_kind == MODEL_SAMPLES[model].kind
-        assert curve.batch_unit == "samples" or curve.tokens_per_sample == MODEL_SAMPLES[model].tokens
+        assert curve.sample_kind == samples_of(model).kind
+        assert curve.batch_unit == "samples" or curve.tokens_per_sample == samples_of(model).tokens
 
 
 def test_tokens_are_not_counted_for_a_model_of_other_sequences():

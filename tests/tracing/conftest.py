@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.models import cosmoflow, dlrm, gpt, resnet, transformer
+from rostam_py.models import cosmoflow, dlrm, gpt, llama, resnet, transformer
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing import trace
 
@@ -15,8 +15,12 @@ def small_specs() -> dict[str, ModelSpec]:
     tiny_transformer = transformer.Config(
         encoder_layers=2, decoder_layers=2, width=64, feed_forward=128, num_heads=4, vocabulary=128, sequence_length=16
     )
+    tiny_llama = llama.Config(
+        num_layers=2, width=64, num_heads=4, num_key_heads=2, hidden=128, vocabulary=128, sequence_length=32
+    )
     return {
         "gpt": gpt.build("tiny_gpt", tiny_gpt),
+        "llama": llama.build("tiny_llama", tiny_llama),
         "transformer": transformer.build("tiny_transformer", tiny_transformer),
         "resnet": resnet.build("tiny_resnet", (2, 1), image=32),
         "cosmoflow": cosmoflow.build("tiny_cosmoflow", cosmoflow.Config(side=8, filters=(4, 8), hidden=(8, 4))),

@@ -11,7 +11,7 @@ from rostam_py.graph import PARTIAL, WHOLE, Affine, Op, OperatorGraph, Split
 from rostam_py.tracing import trace
 
 BATCH, DEGREE = 4, 2
-FAMILIES = ("gpt", "transformer", "resnet", "cosmoflow", "dlrm")
+FAMILIES = ("gpt", "llama", "transformer", "resnet", "cosmoflow", "dlrm")
 # Ops whose arguments hold shapes or offsets that a member would adapt; checked apart or by hand.
 ADAPTED = ("_embedding_bag", "arange", "max_pool", "select_backward", "new_", "zeros", "ones", "full")
 VIEWS = ("view", "_unsafe_view", "expand", "slice_backward")

@@ -1,0 +1,63 @@
+"""Llama 2 and Llama 3.
+
+Source: Llama 2: Touvron et al. 2023, arXiv 2307.09288, table 1 (layers, context) and the released params.json (width,
+heads, multiple_of: the feed-forward's width; 70B: 8 key heads). Llama 3: Dubey et al. 2024, arXiv 2407.21783, table 3;
+sequences of 8,192 in the main part of pre-training (section 3.4.1); the released config.json has the vocabulary of
+128,256.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from rostam_py.models.decoder import Decoder, DecoderBlock, GatedFeedForward, GroupedAttention, decoder_spec
+from rostam_py.models.spec import ModelSpec
+
+
+@dataclass(kw_only=True, slots=True)
+class Config:
+    """Shape of a Llama: ``num_key_heads`` fewer than ``num_heads`` groups queries."""
+
+    num_layers: int
+    width: int
+    num_heads: int
+    num_key_heads: int
+    hidden: int
+    vocabulary: int
+    sequence_length: int
+    theta: float = 10_000.0
+
+
+def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec:
+    """Return the specification of a Llama of this shape."""
+    head_size = config.width // config.num_heads
+
+    def block() -> nn.Module:
+        attention = GroupedAttention(config.width, config.num_heads, config.num_key_heads, head_size)
+        return DecoderBlock(config.width, attention, GatedFeedForward(config.width, config.hidden))
+
+    def make(num_layers: Mapping[str, int]) -> nn.Module:
+        blocks = {path: [block() for _ in range(count)] for path, count in num_layers.items()}
+        return Decoder(config.vocabulary, config.width, head_size, config.theta, blocks)
+
+    return decoder_spec(name, make, {"blocks": config.num_layers}, config.sequence_length, assumed)
+
+
+def _llama2(name: str, num_layers: int, width: int, num_heads: int, num_key_heads: int, hidden: int) -> ModelSpec:
+    shape = {"num_layers": num_layers, "width": width, "num_heads": num_heads, "num_key_heads": num_key_heads}
+    return build(name, Config(**shape, hidden=hidden, vocabulary=32000, sequence_length=4096))
+
+
+def _llama3(name: str, num_layers: int, width: int, num_heads: int, hidden: int) -> ModelSpec:
+    shape = {"num_layers": num_layers, "width": width, "num_heads": num_heads, "num_key_heads": 8, "hidden": hidden}
+    return build(name, Config(**shape, vocabulary=128256, sequence_length=8192, theta=500_000.0))
+
+
+build_llama2_7b = functools.partial(_llama2, "llama2_7b", 32, 4096, 32, 32, 11008)
+build_llama2_13b = functools.partial(_llama2, "llama2_13b", 40, 5120, 40, 40, 13824)
+build_llama2_70b = functools.partial(_llama2, "llama2_70b", 80, 8192, 64, 8, 28672)
+build_llama3_8b = functools.partial(_llama3, "llama3_8b", 32, 4096, 32, 14336)
+build_llama3_70b = functools.partial(_llama3, "llama3_70b", 80, 8192, 64, 28672)
+build_llama3_405b = functools.partial(_llama3, "llama3_405b", 126, 16384, 128, 53248)
