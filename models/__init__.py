@@ -59,6 +59,14 @@ MODELS: dict[str, Model] = dict((
     _model("llama3_8b", "llama", "Llama 3, 32 layers, width 4,096, 32 heads on 8, 8.03 G parameters", _TEXT, 8192),
     _model("llama3_70b", "llama", "Llama 3, 80 layers, width 8,192, 64 heads on 8, 70.6 G parameters", _TEXT, 8192),
     _model("llama3_405b", "llama", "Llama 3, 126 layers, width 16,384, 128 heads on 8, 406 G parameters", _TEXT, 8192),
+    _model("bert_large", "bert", "BERT-large, 24 layers, width 1,024, 16 heads, 336 M parameters", _TEXT, 512),
+    _model("t5_11b", "t5", "T5-11B, 24 + 24 layers, width 1,024, 128 heads, 11.3 G parameters", _TEXT, 512),
+    _model("universal_transformer", "universal_transformer",
+           "Universal Transformer, 6 + 6 steps of shared layers, width 3,072, 352 M parameters (assumed shape)",
+           "sentence pairs", 64),
+    _model("vit_large", "vit", "ViT-L/16 on 3 x 224 x 224 images, 304 M parameters", _IMAGES),
+    _model("dit_xl_2", "dit", "DiT-XL/2 on 4 x 32 x 32 latents, 28 layers, width 1,152, 675 M parameters",
+           "latent images"),
 ))  # fmt: skip
 
 

@@ -28,11 +28,12 @@ class Config:
 
 
 class Attention(nn.Module):
-    """Causal self-attention; the rows of ``qkv`` are grouped by head, so that heads can be split."""
+    """Self-attention; the rows of ``qkv`` are grouped by head, so that heads can be split."""
 
-    def __init__(self, width: int, num_heads: int) -> None:
+    def __init__(self, width: int, num_heads: int, is_causal: bool = True) -> None:
         super().__init__()
         self.num_heads = num_heads
+        self.is_causal = is_causal
         self.qkv = nn.Linear(width, 3 * width)
         self.proj = nn.Linear(width, width)
 
@@ -41,7 +42,7 @@ class Attention(nn.Module):
         head_dim = width // self.num_heads
         qkv = self.qkv(x).view(batch, sequence, self.num_heads, 3 * head_dim).transpose(1, 2)
         query, key, value = qkv.split(head_dim, dim=-1)
-        y = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        y = functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
         return self.proj(y.transpose(1, 2).reshape(batch, sequence, width))
 
 
@@ -60,10 +61,10 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Pre-norm Transformer block."""
 
-    def __init__(self, width: int, num_heads: int) -> None:
+    def __init__(self, width: int, num_heads: int, is_causal: bool = True) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
-        self.attention = Attention(width, num_heads)
+        self.attention = Attention(width, num_heads, is_causal)
         self.norm2 = nn.LayerNorm(width)
         self.mlp = FeedForward(width)
 

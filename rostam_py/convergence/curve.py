@@ -14,7 +14,7 @@ import numpy as np
 from rostam_py.errors import ConfigError
 
 BATCH_UNITS = ("samples", "tokens")
-SAMPLE_KINDS = ("images", "voxel volumes", "sentence pairs", "token sequences", "click records")
+SAMPLE_KINDS = ("images", "latent images", "voxel volumes", "sentence pairs", "token sequences", "click records")
 FORMS = ("single", "log_log", "fit")
 # Where a curve has to be continued beyond a measured batch B0, B_crit is taken as B0, and the band spans this
 # factor below and above. Own choice: McCandlish et al. (figure 4) find B_crit over four orders of magnitude between

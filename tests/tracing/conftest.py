@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.models import cosmoflow, dlrm, gpt, llama, resnet, transformer
+from rostam_py.models import cosmoflow, dlrm, gpt, llama, resnet, t5, transformer
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing import trace
 
@@ -18,7 +18,11 @@ def small_specs() -> dict[str, ModelSpec]:
     tiny_llama = llama.Config(
         num_layers=2, width=64, num_heads=4, num_key_heads=2, hidden=128, vocabulary=128, sequence_length=32
     )
+    tiny_t5 = t5.Config(
+        num_layers=2, width=64, num_heads=4, head_size=32, hidden=128, vocabulary=128, sequence_length=16
+    )
     return {
+        "t5": t5.build("tiny_t5", tiny_t5),
         "gpt": gpt.build("tiny_gpt", tiny_gpt),
         "llama": llama.build("tiny_llama", tiny_llama),
         "transformer": transformer.build("tiny_transformer", tiny_transformer),

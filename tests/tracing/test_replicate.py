@@ -10,7 +10,10 @@ from rostam_py.models.spec import InputSpec, ModelSpec
 from rostam_py.tracing import trace
 
 
-@pytest.mark.parametrize(("family", "depth"), [("gpt", 6), ("llama", 6), ("transformer", {"encoder": 1, "decoder": 5})])
+@pytest.mark.parametrize(
+    ("family", "depth"),
+    [("gpt", 6), ("llama", 6), ("transformer", {"encoder": 1, "decoder": 5}), ("t5", {"encoder": 6, "decoder": 5})],
+)
 def test_grown_graph_equals_the_whole_trace(
     family: str, depth: int | dict[str, int], small_specs: dict[str, ModelSpec]
 ) -> None:

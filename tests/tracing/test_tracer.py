@@ -13,7 +13,7 @@ from rostam_py.tracing import trace
 from rostam_py.tracing.subject import Subject
 from rostam_py.tracing.tracer import _ATTEMPTS, _run
 
-FAMILIES = ("gpt", "llama", "transformer", "resnet", "cosmoflow", "dlrm")
+FAMILIES = ("gpt", "llama", "t5", "transformer", "resnet", "cosmoflow", "dlrm")
 
 
 @pytest.fixture(scope="module")
