@@ -73,7 +73,8 @@ def _check_op(index: int, op: Any, graph: Any, right: set[int]) -> None:
         raise _Wrong(f" has block {op.block}; blocks are 0 to {len(graph.block_names) - 1}, or -1")
     _check_choice("role", op.role, ROLES)
     for places in op.linear_in:
-        if not places or list(places) != sorted(set(places)) or not 0 <= places[0] <= places[-1] < len(op.inputs):
+        is_ascending = list(places) == sorted(set(places))
+        if places and not (is_ascending and 0 <= places[0] <= places[-1] < len(op.inputs)):
             raise _Wrong(
                 f" has {list(places)} in linear_in; it must be places of its {len(op.inputs)} inputs, ascending"
             )

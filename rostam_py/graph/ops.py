@@ -150,7 +150,7 @@ class Op:
     role: what the op does, one of ROLES.
     linear_in: sets of places in ``inputs``, ascending: op(sum of parts) = sum of op(part) if exactly the inputs of one
         set are split into summands. ((0, 1),) for a sum, ((0,), (1,)) for a product. A constant term (the bias of a
-        product or a convolution) is in none: one member adds it.
+        product or a convolution) is in none: one member adds it. An empty set: zeros, which read no values.
     block: index of the repeated block this op belongs to, or -1. Blocks are structurally equal.
     """
 

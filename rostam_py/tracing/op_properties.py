@@ -59,6 +59,12 @@ _FIRST = _names(
     """
 )
 
+# Zeros in the shape of their inputs, whatever these hold.
+_ZEROS = _names("zeros_like new_zeros")
+
+# Linear in the last input, values that are written or added into a first one, which counts on one member.
+_LAST = _names("index_add index_put _unsafe_index_put")
+
 # Linear in each of these inputs while the others are WHOLE.
 _BILINEAR: dict[str, tuple[int, ...]] = {
     "mul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2),
@@ -98,6 +104,10 @@ def _role(name: str, num_inputs: int) -> str:
 def _linear_in(name: str, num_inputs: int, adds_constant: bool) -> tuple[tuple[int, ...], ...]:
     if name in _ADDITIVE:
         return () if adds_constant or not num_inputs else (tuple(range(num_inputs)),)
+    if name in _LAST:
+        return ((num_inputs - 1,),)
+    if name in _ZEROS:
+        return ((),)
     places = (0,) if name in _FIRST else _BILINEAR.get(name, ())
     return tuple((place,) for place in places if place < num_inputs)
 

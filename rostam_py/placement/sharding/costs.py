@@ -6,7 +6,7 @@ bits all of it is faster in about the same proportion. A collective starts in 0.
 more would make small models run whole, which a user who sets tp does not ask for. What splits along space exchange,
 halos and statistics, starts in NCCL's 6.6 us on NVLink (LL, its tuning table): they are many and small, and the other
 choice is a split along channels, not to run whole. Element-wise ops are part of the
-kernels before and behind them (MODEL B7) and, as look-ups do, cost nothing of their own.
+kernels before and behind them (MODEL B7) and, as look-ups and zeros do, cost nothing of their own.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class NotionalCosts:
 
     def op_s(self, op: Op, share: float, times: int) -> float:
         """Return the seconds of a share of an op, run ``times`` times (forward, and backward for both operands)."""
-        if op.is_metadata or op.is_elementwise or op.role in TABLE_ROLES:
+        if op.is_metadata or op.is_elementwise or op.role in TABLE_ROLES or () in op.linear_in:
             return 0.0
         moved = op.bytes_read.at(self.batch) + op.bytes_written.at(self.batch)
         return times * share * max(op.flops.at(self.batch) / _FLOPS_PER_S, moved / _MEMORY_BYTES_PER_S)

@@ -48,6 +48,9 @@ class Propagation:
     def _visit(self, op: Op) -> None:
         held = [self._held(t) for t in op.inputs]
         decision = self.decisions.get(op.id)
+        if () in op.linear_in and (PARTIAL in held if decision is None else decision.mode == "whole"):
+            self._pass_on(op, held, WHOLE)  # zeros: nothing is read
+            return
         if decision is not None:
             if decision.mode == "partial":
                 self._pass_on(op, held)
@@ -61,12 +64,12 @@ class Propagation:
             return
         self._apply(op, held, self._choose(op, [WHOLE if h == PARTIAL else h for h in held]))
 
-    def _pass_on(self, op: Op, held: Sequence[State]) -> None:
+    def _pass_on(self, op: Op, held: Sequence[State], made: State = PARTIAL) -> None:
         for t, state in zip(op.inputs, held, strict=True):
             if state == FREE:
                 self._settle(t, WHOLE)
         for t in op.outputs:
-            self.level.states[t] = PARTIAL
+            self.level.states[t] = made
         comms = self.level.comms
         self.level.uses_whole[op.id] = tuple(comms.get(t) == "all_reduce" for t in op.inputs)
 
@@ -155,7 +158,28 @@ class Propagation:
             return True
         if op.role == "sum" or op.is_accumulation:
             return len({self._block(t) for t in op.inputs}) == 1
-        return op.is_metadata or op.role in _MOVING
+        return op.is_metadata or op.role in _MOVING or self._shrinks(op, [op.inputs[place] for place in places])
+
+    def _shrinks(self, op: Op, partial: Sequence[int]) -> bool:
+        """Tell whether less is left to collect behind an op, or behind the one that reads its result, and no one else.
+
+        So the rows of a token's experts are combined before they are all-reduced, and the gradient of their weights is
+        taken from summands.
+        """
+        graph, have = self.graph, sum(self.space.bytes[t] for t in partial)
+        is_saved = op.phase == "backward" and all(self._phase(t) == "forward" for t in partial)
+        readers = [len([u for u in graph.consumers[t] if () not in graph.ops[u].linear_in]) for t in partial]
+        if not is_saved and max(readers) > 1:
+            return False
+        if sum(self.space.bytes[t] for t in op.outputs) < have:
+            return True
+        users = graph.consumers[op.outputs[0]] if is_saved and len(op.outputs) == 1 else ()
+        behind = [graph.ops[user] for user in users]
+        return len(behind) == 1 and sum(self.space.bytes[t] for t in behind[0].outputs) < have
+
+    def _phase(self, tensor: int) -> str:
+        producer = self.graph.tensors[tensor].producer
+        return "" if producer is None else self.graph.ops[producer].phase
 
     def _block(self, tensor: int) -> int:
         producer = self.graph.tensors[tensor].producer

@@ -140,10 +140,10 @@ class ForwardSearch:
         return found
 
     def _roots(self) -> list[int]:
-        """Return, per tensor, what it is a view or a cast of: what its gradient is summed at."""
+        """Return, per tensor, what it is a view, a cast or rows of: what its gradient is summed at."""
         roots = list(range(len(self.graph.tensors)))
         for op in self.graph.ops:
-            if len(op.inputs) == 1 and follows(op):
+            if (len(op.inputs) == 1 and follows(op)) or (op.role == "gather" and op.inputs[0] not in self.space.origin):
                 for t in op.outputs:
                     roots[t] = roots[op.inputs[0]]
         return roots
@@ -328,7 +328,8 @@ class ForwardSearch:
     def _whole(self, op: Op, h: _Hypothesis, held: Sequence[State], made: State) -> _Change:
         change = _Change(self.costs.op_s(op, self.space.work_share(op), 3 if self._is_trained(op) else 1))
         for t, state in zip(op.inputs, held, strict=True):
-            self._convert(change, h, t, state, WHOLE, is_region=made == REGION)
+            if () not in op.linear_in:  # zeros read nothing
+                self._convert(change, h, t, state, WHOLE, is_region=made == REGION)
         change.states.update(dict.fromkeys(op.outputs, made))
         return change
 
