@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.models import cosmoflow, dlrm, gpt, llama, resnet, t5, transformer
+from rostam_py.models import cosmoflow, deepseek, dlrm, gpt, llama, mixtral, resnet, t5, transformer
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing import trace
 
@@ -21,7 +21,18 @@ def small_specs() -> dict[str, ModelSpec]:
     tiny_t5 = t5.Config(
         num_layers=2, width=64, num_heads=4, head_size=32, hidden=128, vocabulary=128, sequence_length=16
     )
+    tiny_mixtral = mixtral.Config(
+        num_layers=2, width=64, num_heads=4, num_key_heads=2, head_size=16, hidden=32, num_experts=4, per_token=2,
+        vocabulary=128, sequence_length=32,
+    )  # fmt: skip
+    tiny_deepseek = deepseek.Config(
+        dense_layers=1, num_layers=2, width=64, num_heads=4, query_latent=32, key_latent=16, head_size=16,
+        rotary_size=8, value_size=16, dense_hidden=128, hidden=32, num_experts=8, per_token=2, num_groups=4,
+        groups_per_token=2, vocabulary=128, sequence_length=32,
+    )  # fmt: skip
     return {
+        "mixtral": mixtral.build("tiny_mixtral", tiny_mixtral),
+        "deepseek": deepseek.build("tiny_deepseek", tiny_deepseek),
         "t5": t5.build("tiny_t5", tiny_t5),
         "gpt": gpt.build("tiny_gpt", tiny_gpt),
         "llama": llama.build("tiny_llama", tiny_llama),

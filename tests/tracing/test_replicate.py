@@ -12,7 +12,14 @@ from rostam_py.tracing import trace
 
 @pytest.mark.parametrize(
     ("family", "depth"),
-    [("gpt", 6), ("llama", 6), ("transformer", {"encoder": 1, "decoder": 5}), ("t5", {"encoder": 6, "decoder": 5})],
+    [
+        ("gpt", 6),
+        ("llama", 6),
+        ("transformer", {"encoder": 1, "decoder": 5}),
+        ("t5", {"encoder": 6, "decoder": 5}),
+        ("mixtral", 5),
+        ("deepseek", {"dense_blocks": 2, "blocks": 5}),
+    ],
 )
 def test_grown_graph_equals_the_whole_trace(
     family: str, depth: int | dict[str, int], small_specs: dict[str, ModelSpec]
