@@ -92,6 +92,21 @@ def _trace(*, model: str) -> Callable[[], dict[str, Any]]:
     return call
 
 
+def _trace_module(*, make: str, size: int) -> Callable[[], dict[str, Any]]:
+    import torch
+
+    from benchmarks import modules
+
+    torch.set_num_threads(1)
+    module, inputs = getattr(modules, make)(size)
+
+    def call() -> dict[str, Any]:
+        graph = rostam.trace(module, inputs)
+        return {"num_ops": len(graph.ops), "num_parameters": graph.num_parameters}
+
+    return call
+
+
 def _circuits(*, fabric: str, num_accelerators: int, group: int, bandwidth: str) -> Callable[[], dict[str, Any]]:
     """Set circuits for the traffic of SiP-ML's figure 7: all to all in groups, uneven, and a ring across them."""
     import numpy as np
@@ -370,4 +385,17 @@ def cases() -> list[Case]:
     found.append(
         Case(name="trace_gpt3_175b", prepare=_trace, arguments={"model": "gpt3_175b"}, limit="30 CPU s, 1.5 GB")
     )
+    found += [
+        Case(
+            name=f"trace_{name}", prepare=_trace_module, limit=limit, size=size,
+            arguments={"make": make, "size": size},
+        )
+        for name, make, size, limit in (
+            ("llama_blocks:80", "llama", 80, "8 CPU s with imports, 1 GB"),
+            ("llama_blocks:126", "llama", 126, "12 CPU s with imports, 1 GB"),
+            ("scan_steps:512", "scan", 512, "20 CPU s, 1 GB at 2,048"),
+            ("scan_steps:2048", "scan", 2048, "20 CPU s, 1 GB at 2,048"),
+            ("cell_steps:2048", "cell", 2048, "20 CPU s, 1 GB"),
+        )
+    ]  # fmt: skip
     return found

@@ -181,10 +181,11 @@ class BalancedMode(FakeTensorMode):
 
 def knows(tensor: torch.Tensor) -> bool:
     """Say whether the entries of a tensor of a running trace are known, so that a program may branch on them."""
-    while isinstance(tensor, torch._subclasses.functional_tensor.FunctionalTensor):
-        tensor = torch._from_functional_tensor(tensor.elem)
-    mode = getattr(tensor, "fake_mode", None)
-    return isinstance(mode, BalancedMode) and isinstance(mode.law(tensor), Known)
+    with torch._C.DisableTorchFunction():  # this is no call of the program
+        while isinstance(tensor, torch._subclasses.functional_tensor.FunctionalTensor):
+            tensor = torch._from_functional_tensor(tensor.elem)
+        mode = getattr(tensor, "fake_mode", None)
+        return isinstance(mode, BalancedMode) and isinstance(mode.law(tensor), Known)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -52,7 +52,8 @@ def trace(
         name: the graph's name. optimizer, precision: defaults to record in the graph.
         num_layers: depth of a registered model's stacks, in place of its own.
         route: "auto" (joint, and dispatch where that fails), "joint" or "dispatch".
-        replicate_blocks: grow deep registered models from four traced blocks.
+        replicate_blocks: trace what repeats a few times only and grow it, which gives the same graph sooner: the
+            stacks of registered models (tracing/replicate.py), whatever repeats in others (tracing/repeats.py).
         capacity_factor: rows of an expert over the mean, padded or dropped to that; None: all that is routed to it,
             as dropless training computes. Tokens are spread evenly over experts either way.
         imbalance: load of the busiest expert over the mean, >= 1, kept with the graph for the ranks that experts

@@ -123,6 +123,7 @@ class _GraphReader:
             module=None if path is None else module_path(path),
             sequence_number=node.meta.get("seq_nr"),
             region=custom.get("checkpoint"),
+            repeat=custom.get("repeat"),
         )
         ids = self.raw.add_op(node.target, tuple(refs[0]), dict(refs[1]), call)
         self._ids[node] = ids[0] if isinstance(call.result, torch.Tensor) else ids

@@ -1,6 +1,7 @@
 """Pair two raw traces at different batches into ops and tensors whose quantities are Affine."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -33,7 +34,25 @@ class Draft:
 
     ops: list[Op]
     tensors: dict[int, Tensor]
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
+
+
+def with_notes(draft: Draft, unknown_flops: Collection[str], num_checkpoints: int) -> Draft:
+    """Return a finished draft with what a reader should know of its ops. unknown_flops: ops without a formula."""
+    unknown: dict[str, float] = {}
+    for op in draft.ops:
+        if op.op_type in unknown_flops:
+            moved = (op.bytes_read + op.bytes_written).at(1)
+            unknown[op.op_type] = unknown.get(op.op_type, 0.0) + moved
+    notes = list(draft.notes)
+    if unknown:
+        listed = ", ".join(f"{name} ({format_size(unknown[name])})" for name in sorted(unknown))
+        notes.append(f"no FLOP formula, counted by the bytes they move in one sample: {listed}")
+    if any(sum(dim.per_sample != 0 for dim in t.shape) > 1 for t in draft.tensors.values()):
+        notes.append("some tensors grow with the square of the batch: FLOPs and bytes are linear fits")
+    if num_checkpoints:
+        notes.append(f"{num_checkpoints} checkpointed regions run again in backward")
+    return Draft(draft.ops, draft.tensors, notes)
 
 
 def pair_traces(first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> Draft:
@@ -52,7 +71,6 @@ def pair_traces(first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> 
 class _Pairing:
     def __init__(self, first: RawTrace, second: RawTrace, batches: tuple[int, int]) -> None:
         self.first, self.second, self.batches = first, second, batches
-        self.notes: list[str] = []
 
     def run(self) -> Draft:
         tensors = {index: self._tensor(index) for index in range(len(self.first.values))}
@@ -66,22 +84,7 @@ class _Pairing:
                     f"the traces at batches {self.batches[0]} and {self.batches[1]} do not match at op {op.target} of "
                     f"module {op.module or '(root)'!r}: {mismatch}; the module's structure depends on the batch"
                 ) from None
-        self._note_formulas(ops, tensors)
-        if self.first.num_checkpoints:
-            self.notes.append(f"{self.first.num_checkpoints} checkpointed regions run again in backward")
-        return Draft(ops, tensors, self.notes)
-
-    def _note_formulas(self, ops: list[Op], tensors: dict[int, Tensor]) -> None:
-        unknown: dict[str, float] = {}
-        for op in ops:
-            if op.op_type in self.first.unknown_flops:
-                moved = (op.bytes_read + op.bytes_written).at(1)
-                unknown[op.op_type] = unknown.get(op.op_type, 0.0) + moved
-        if unknown:
-            listed = ", ".join(f"{name} ({format_size(unknown[name])})" for name in sorted(unknown))
-            self.notes.append(f"no FLOP formula, counted by the bytes they move in one sample: {listed}")
-        if any(sum(dim.per_sample != 0 for dim in t.shape) > 1 for t in tensors.values()):
-            self.notes.append("some tensors grow with the square of the batch: FLOPs and bytes are linear fits")
+        return Draft(ops, tensors)
 
     def _affine(self, first: float, second: float) -> Affine:
         if first == second:

@@ -47,6 +47,7 @@ class RawOp:
     region: int | None = None  # the checkpointed region it belongs to
     is_recomputed: bool = False  # it runs again in backward
     moved: tuple[float, float] | None = None  # bytes read and written, where the op was registered with them
+    repeat: Any = None  # (repeat, iteration) it belongs to, where some iterations were left out
 
 
 @dataclass
@@ -115,6 +116,7 @@ class RawTrace:
                 sequence_number=call.sequence_number,
                 flops=flops or 0.0,
                 region=call.region,
+                repeat=call.repeat,
                 moved=None if custom is None else custom.count_bytes(call.args, call.kwargs, call.result),
             )
         )
@@ -143,6 +145,7 @@ class Call:
     module: str | None
     sequence_number: int | None = None
     region: int | None = None
+    repeat: Any = None
 
     @property
     def outputs(self) -> list[torch.Tensor | None]:

@@ -28,14 +28,15 @@ def replicate(draft: Draft, path: str, count: int) -> Draft | None:
         grown = _Stack(draft, path, count).grow()
     except _Uneven:
         return None
-    return grown if _is_ordered(grown) else None
+    return grown if is_ordered(grown) else None
 
 
 class _Uneven(Exception):
     """The blocks are not equal up to a shift."""
 
 
-def _is_ordered(draft: Draft) -> bool:
+def is_ordered(draft: Draft) -> bool:
+    """Say whether every op comes behind those that make what it reads."""
     made: set[int] = set()
     produced = {v for op in draft.ops for v in op.outputs}
     for op in draft.ops:

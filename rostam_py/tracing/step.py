@@ -54,15 +54,23 @@ class Layout:
 
 
 class Step(nn.Module):
-    """Run ``model`` on the inputs and ``loss`` on its output and the targets: a scalar loss of a list of tensors."""
+    """Run ``model`` on the inputs and ``loss`` on its output and the targets: a scalar loss of a list of tensors.
+
+    around: makes a context that every run stands in.
+    """
 
     def __init__(self, model: nn.Module, loss: Callable[..., Any] | None, layout: Layout) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
         self.layout = layout
+        self.around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        with self.around():
+            return self._run(tensors)
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         args, kwargs, targets = self.layout.call(tensors)
         output = self.model(*args, **kwargs)
         loss = self.loss(output, *targets) if self.loss is not None else default_loss(output)

@@ -49,7 +49,8 @@ class ExpertLoad:
 class Subject:
     """What is traced. slots: its input tensors; layout: where they stand in the calls of module and loss.
 
-    is_guessed: the slots' batch dims are guesses. exported: the module is a torch.export program.
+    is_guessed: the slots' batch dims are guesses. is_exported: the module is a torch.export program.
+    folds: what repeats may be traced a few times only.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Subject:
     experts: ExpertLoad = ExpertLoad()
     is_guessed: bool = False
     is_exported: bool = False
+    folds: bool = False
 
     def inputs_at(self, batch: int) -> tuple[Any, ...]:
         """Return the step's inputs at ``batch`` samples."""

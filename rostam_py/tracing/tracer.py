@@ -25,20 +25,34 @@ from rostam_py.tracing.batches import (
     other_guesses,
 )
 from rostam_py.tracing.blocks import find_block_groups
+from rostam_py.tracing.checkpoints import Regions
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.finishing import assign_blocks, finish, number
+from rostam_py.tracing.growing import UnevenError, grow
 from rostam_py.tracing.hugging_face import as_in_training
 from rostam_py.tracing.joint import trace_joint
 from rostam_py.tracing.neutral import neutral_ops
 from rostam_py.tracing.op_properties import with_properties
-from rostam_py.tracing.pairing import Draft, pair_traces
+from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.raw import RawTrace
+from rostam_py.tracing.repeats import find_repeats, have_steady_integers
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.sources import LoadedModule, load_source, user_subject
-from rostam_py.tracing.step import ModuleTrail, Step, fake_parameters, module_path, stand_ins, uncompiled
+from rostam_py.tracing.step import (
+    ModuleTrail,
+    Step,
+    fake_parameters,
+    module_path,
+    parameter_names,
+    stand_ins,
+    uncompiled,
+)
+from rostam_py.tracing.stream import Player, Recorder, Stream
 from rostam_py.tracing.subject import ExpertLoad, Subject
 
 _MAX_BATCH = 2**14  # samples of a trace
+_MORE_ENDS = 3  # iterations traced at either end of a repeat where as few as may be were too few
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,13 +62,14 @@ class _Attempt:
     route: str
     label: str
     run: Callable[..., RawTrace]
+    folds: bool = False
 
     def __str__(self) -> str:
         return self.label
 
 
 _ATTEMPTS = (
-    _Attempt("joint", "joint", trace_joint),
+    _Attempt("joint", "joint", trace_joint, folds=True),
     _Attempt("joint", "joint (as exported)", partial(trace_joint, as_exported=True)),
     _Attempt("dispatch", "dispatch", trace_dispatch),
 )
@@ -97,7 +112,8 @@ def trace_now(
 
     def subject_of(dims: BatchDims) -> Subject:
         made = user_subject(module, example_inputs, loss_fn, targets, label, dims)
-        return replace(made, experts=experts, is_exported=module is not source and label == "ExportedProgram")
+        is_exported = module is not source and label == "ExportedProgram"
+        return replace(made, experts=experts, is_exported=is_exported, folds=replicate_blocks)
 
     return _trace_user(subject_of, batch_dims, route)
 
@@ -218,6 +234,10 @@ def _paired(subject: Subject, attempt: _Attempt) -> Draft:
     batches = subject.batches
     while True:
         try:
+            if subject.folds and attempt.folds:
+                folded = _folded(subject, attempt, batches)
+                if folded is not None:
+                    return folded
             raws = _run_both(subject, attempt, batches)
         except UnevenBatchError as uneven:
             factor = uneven.factor
@@ -228,15 +248,71 @@ def _paired(subject: Subject, attempt: _Attempt) -> Draft:
                 ) from None
             batches = (batches[0] * factor, batches[1] * factor)
             continue
-        return finish(pair_traces(raws[0], raws[1], batches), raws[0])
+        draft = finish(pair_traces(raws[0], raws[1], batches), raws[0])
+        return with_notes(draft, raws[0].unknown_flops, raws[0].num_checkpoints)
 
 
-def _run_both(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> list[RawTrace]:
+def _folded(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> Draft | None:
+    """Trace what repeats a few times only, and grow it; None where the whole program must be traced."""
+    try:
+        stream = _watch(subject, batches[0])
+        for num_ends in (None, _MORE_ENDS):
+            repeats = find_repeats(stream.calls, stream.names, num_ends)
+            if not repeats:
+                return None
+            players = Player(stream, repeats), Player(stream, repeats)
+            raws = _run_both(subject, attempt, batches, players)
+            if not all(have_steady_integers(p.integers, repeat) for p in players for repeat in repeats):
+                return None
+            try:
+                draft = finish(pair_traces(raws[0], raws[1], batches), raws[0])
+                grown, num_checkpoints = grow(draft, raws[0], batches[0], repeats)
+            except UnevenError:
+                continue
+            return with_notes(grown, raws[0].unknown_flops, num_checkpoints)
+    except UnevenBatchError:
+        raise
+    except Exception as error:  # the whole trace says what is wrong, if anything is
+        _LOG.debug("%s is traced whole: %r", subject.name, error)
+    return None
+
+
+def _watch(subject: Subject, batch: int) -> Stream:
+    """Run the step on fake tensors and return its calls."""
+    with _prepared(subject, batch) as (step, inputs, mode):
+        names = {name: module_path(first) for name, first in parameter_names(step).items()}
+        tensors = (
+            *step.named_parameters(remove_duplicate=False),
+            *step.named_buffers(remove_duplicate=False),
+        )
+        regions = Regions(lambda number: contextlib.nullcontext())
+        trail = ModuleTrail(step, lambda name: contextlib.nullcontext())
+        recorder = Recorder(
+            mode,
+            {id(tensor): names[name] for name, tensor in tensors},
+            lambda: module_path(trail.current),
+            regions,
+        )
+        step.around = recorder.watch
+        try:
+            with mode, regions.watch():
+                step(*inputs)
+        finally:
+            trail.remove()
+        return recorder.stream
+
+
+def _run_both(
+    subject: Subject,
+    attempt: _Attempt,
+    batches: tuple[int, int],
+    players: tuple[Player | None, Player | None] = (None, None),
+) -> list[RawTrace]:
     """Run one route at two batches. Raises: BatchDependentError if only the first runs, SequenceFirstError."""
     watches = LayerWatch(), LayerWatch()
-    first = _run(subject, attempt, batches[0], watches[0])
+    first = _run(subject, attempt, batches[0], watches[0], players[0])
     try:
-        second = _run(subject, attempt, batches[1], watches[1])
+        second = _run(subject, attempt, batches[1], watches[1], players[1])
     except _RouteFailed as failed:
         hint = (
             ": export it with dynamic_shapes={...: {0: torch.export.Dim('batch')}}"
@@ -255,11 +331,29 @@ class _RouteFailed(Exception):
     """Why one route failed, to be completed by the other's reason."""
 
 
-def _run(subject: Subject, attempt: _Attempt, batch: int, watch: LayerWatch | None = None) -> RawTrace:
+def _run(
+    subject: Subject, attempt: _Attempt, batch: int, watch: LayerWatch | None = None, player: Player | None = None
+) -> RawTrace:
     """Run one route at one batch. Raises: TracingError for the user's mistakes, _RouteFailed for the route's."""
+    trails: list[ModuleTrail] = []
+    with _prepared(subject, batch, watch) as (step, inputs, mode):
+        if player is not None:
+            step.around = player.follow
+        try:
+            return attempt.run(step, inputs, mode, trails)
+        except (TracingError, UnevenBatchError):
+            raise
+        except Exception as error:
+            raise _RouteFailed(_reason(error, trails)) from error
+
+
+@contextlib.contextmanager
+def _prepared(
+    subject: Subject, batch: int, watch: LayerWatch | None = None
+) -> Iterator[tuple[Step, tuple[Any, ...], BalancedMode]]:
+    """Yield the step with fake tensors in place of its own, its inputs at ``batch``, and the tensors' mode."""
     mode = BalancedMode(subject.experts.capacity_factor)
     step = Step(subject.module, subject.loss, subject.layout)
-    trails: list[ModuleTrail] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(neutral_ops())
         stack.enter_context(as_in_training(subject.experts.capacity_factor))
@@ -274,12 +368,7 @@ def _run(subject: Subject, attempt: _Attempt, batch: int, watch: LayerWatch | No
         warnings.simplefilter("ignore")
         with mode:
             inputs = subject.inputs_at(batch)
-        try:
-            return attempt.run(step, inputs, mode, trails)
-        except (TracingError, UnevenBatchError):
-            raise
-        except Exception as error:
-            raise _RouteFailed(_reason(error, trails)) from error
+        yield step, inputs, mode
 
 
 _REMEDY = (
