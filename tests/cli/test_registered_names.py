@@ -67,7 +67,7 @@ def twins(monkeypatch):
         (GROUP_KINDS, "twin_kind", "TWIN_KIND"),
     ):  # fmt: skip
         monkeypatch.setitem(registry._targets, name, f"{_MODULE}:{attribute}")
-    monkeypatch.setitem(MODELS, "twin_model", Model(f"{_MODULE}:build_model", "ResNet-50 by another name"))
+    monkeypatch.setitem(MODELS, "twin_model", Model(f"{_MODULE}:build_model", "ResNet-50 by another name", "images"))
     twin = dataclasses.replace(ACCELERATORS["a100_80gb"], name="twin_accelerator")
     monkeypatch.setitem(ACCELERATORS, "twin_accelerator", twin)
 
