@@ -1,4 +1,6 @@
-"""Small models of every family, traced once a session."""
+"""Small models of every family, traced at most once per session, when first asked for."""
+
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -43,7 +45,26 @@ def small_specs() -> dict[str, ModelSpec]:
     }
 
 
+class SmallGraphs(Mapping[str, OperatorGraph]):
+    """The graphs of specifications."""
+
+    def __init__(self, specs: dict[str, ModelSpec]) -> None:
+        self._specs = specs
+        self._graphs: dict[str, OperatorGraph] = {}
+
+    def __getitem__(self, name: str) -> OperatorGraph:
+        if name not in self._graphs:
+            self._graphs[name] = trace(self._specs[name])
+        return self._graphs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+
 @pytest.fixture(scope="session")
-def small_graphs(small_specs: dict[str, ModelSpec]) -> dict[str, OperatorGraph]:
+def small_graphs(small_specs: dict[str, ModelSpec]) -> Mapping[str, OperatorGraph]:
     """The graph of each small specification."""
-    return {name: trace(spec) for name, spec in small_specs.items()}
+    return SmallGraphs(small_specs)

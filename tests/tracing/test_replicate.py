@@ -16,9 +16,9 @@ from rostam_py.tracing import trace
         ("gpt", 6),
         ("llama", 6),
         ("transformer", {"encoder": 1, "decoder": 5}),
-        ("t5", {"encoder": 6, "decoder": 5}),
+        pytest.param("t5", {"encoder": 6, "decoder": 5}, marks=pytest.mark.slow),
         ("mixtral", 5),
-        ("deepseek", {"dense_blocks": 2, "blocks": 5}),
+        pytest.param("deepseek", {"dense_blocks": 2, "blocks": 5}, marks=pytest.mark.slow),
     ],
 )
 def test_grown_graph_equals_the_whole_trace(

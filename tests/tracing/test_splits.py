@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -184,7 +185,7 @@ def _is_checkable(op: Op, split: Split) -> bool:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_splits_join_to_the_unsplit_result(family: str, small_graphs: dict[str, OperatorGraph]) -> None:
+def test_splits_join_to_the_unsplit_result(family: str, small_graphs: Mapping[str, OperatorGraph]) -> None:
     graph = small_graphs[family]
     seen = set()
     num_checked = 0
@@ -204,14 +205,14 @@ def test_splits_join_to_the_unsplit_result(family: str, small_graphs: dict[str, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_op_with_a_batch_dim_can_split_samples(family: str, small_graphs: dict[str, OperatorGraph]) -> None:
+def test_every_op_with_a_batch_dim_can_split_samples(family: str, small_graphs: Mapping[str, OperatorGraph]) -> None:
     graph = small_graphs[family]
     for op in graph.ops:
         if any(dim.per_sample for value in op.inputs for dim in graph.tensors[value].shape):
             assert any(split.kind == "sample" for split in op.splits), op.op_type
 
 
-def test_split_lists_align_with_inputs_and_outputs(small_graphs: dict[str, OperatorGraph]) -> None:
+def test_split_lists_align_with_inputs_and_outputs(small_graphs: Mapping[str, OperatorGraph]) -> None:
     for graph in small_graphs.values():
         for op in graph.ops:
             for split in op.splits:
@@ -221,7 +222,7 @@ def test_split_lists_align_with_inputs_and_outputs(small_graphs: dict[str, Opera
                     assert dim in (WHOLE, PARTIAL) or 0 <= dim < len(graph.tensors[value].shape)
 
 
-def test_heads_of_gpt_split_through_the_attention_block(small_graphs: dict[str, OperatorGraph]) -> None:
+def test_heads_of_gpt_split_through_the_attention_block(small_graphs: Mapping[str, OperatorGraph]) -> None:
     # Megatron: a column split of qkv must arrive at the attention as a head split, and its output at
     # proj as a split of the inner dim; follow the dims from op to op.
     graph = small_graphs["gpt"]
@@ -244,7 +245,7 @@ def test_heads_of_gpt_split_through_the_attention_block(small_graphs: dict[str, 
     pytest.fail("the split never reached proj")
 
 
-def test_split_vocabulary_all_reduces_softmax_statistics(small_graphs: dict[str, OperatorGraph]) -> None:
+def test_split_vocabulary_all_reduces_softmax_statistics(small_graphs: Mapping[str, OperatorGraph]) -> None:
     graph = small_graphs["gpt"]
     softmax = next(op for op in graph.ops if op.op_type == "aten._log_softmax.default")
     column = next(s for s in softmax.splits if s.kind == "column")

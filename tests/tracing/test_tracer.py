@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -56,7 +57,7 @@ def test_gpt3_traces_exactly_within_1_5_gb() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_third_batch_is_predicted_exactly(
-    family: str, small_graphs: dict[str, OperatorGraph], small_specs: dict[str, ModelSpec]
+    family: str, small_graphs: Mapping[str, OperatorGraph], small_specs: dict[str, ModelSpec]
 ) -> None:
     graph = small_graphs[family]
     spec = small_specs[family]
@@ -78,7 +79,7 @@ def test_a_third_batch_is_predicted_exactly(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_both_routes_agree_on_flops_parameters_and_gradients(
-    family: str, small_graphs: dict[str, OperatorGraph], small_specs: dict[str, ModelSpec]
+    family: str, small_graphs: Mapping[str, OperatorGraph], small_specs: dict[str, ModelSpec]
 ) -> None:
     joint, dispatch = small_graphs[family], trace(small_specs[family], route="dispatch")
     assert (joint.route, dispatch.route) == ("joint", "dispatch")
@@ -92,7 +93,7 @@ def test_both_routes_agree_on_flops_parameters_and_gradients(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_graph_is_complete(family: str, small_graphs: dict[str, OperatorGraph]) -> None:
+def test_graph_is_complete(family: str, small_graphs: Mapping[str, OperatorGraph]) -> None:
     graph = small_graphs[family]
     assert sum(t.kind == "loss" for t in graph.tensors) == 1
     made: set[int] = {t.id for t in graph.tensors if t.producer is None}
@@ -107,7 +108,7 @@ def test_graph_is_complete(family: str, small_graphs: dict[str, OperatorGraph]) 
     assert phases == sorted(phases, key=("forward", "backward").index)
 
 
-def test_gpt_blocks_are_found_and_equal(small_graphs: dict[str, OperatorGraph]) -> None:
+def test_gpt_blocks_are_found_and_equal(small_graphs: Mapping[str, OperatorGraph]) -> None:
     graph = small_graphs["gpt"]
     assert graph.block_names == ("blocks.0", "blocks.1")
     types = [[op.op_type for op in graph.ops if op.block == block] for block in (0, 1)]
