@@ -163,7 +163,8 @@ class ForwardSearch:
         """Return the hypotheses behind a run; equal runs from equal states are solved once."""
         key, externals, outs = self._key(run, start)
         if key not in self._solved:
-            begin = _Hypothesis(0.0, dict(start.states), start.gathered)
+            read = {t: start.states[t] for t in externals if t in start.states}  # no other state matters inside
+            begin = _Hypothesis(0.0, read, start.gathered)
             self._solved[key] = [
                 (h.cost, h.decisions, [h.states.get(t, WHOLE) for t in outs], [t in h.gathered for t in outs])
                 for h in self._solve(run, begin)
