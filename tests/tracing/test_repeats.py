@@ -130,7 +130,7 @@ def _long_skips(model: Stack, x: torch.Tensor) -> Any:
         x = block(x)
         if i < 4:
             kept.append(x)
-        elif i > 4:
+        elif i > 5:
             x = x + kept.pop()
     return model.head(x)
 
