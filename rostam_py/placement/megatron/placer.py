@@ -10,19 +10,14 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
+from rostam_py.placement.megatron.buckets import Gradient
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import resident_memory
-from rostam_py.placement.megatron.templates import (
-    Gradient,
-    TemplateContext,
-    TemplateWriter,
-    write_backward,
-    write_backward_last,
-    write_forward,
-)  # fmt: skip
+from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.templates import write_backward, write_backward_last, write_forward
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program

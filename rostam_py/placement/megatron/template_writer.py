@@ -1,0 +1,193 @@
+"""TemplateWriter: append the tasks of one template in execution order.
+
+Compute is fused between communication points: a segment ends where a collective, a send or a full
+gradient bucket needs what it has just produced, and a new one begins where a kernel needs a message that
+no earlier segment awaited. What does not need a message in flight overlaps with it.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.megatron.pipeline import StageAssignment
+from rostam_py.placement.sharding import HaloExchange, Sharding
+from rostam_py.plan.tasks import KernelTime, Task
+
+
+@dataclass(slots=True)
+class TemplateContext:
+    """What all templates of a plan share."""
+
+    graph: OperatorGraph
+    sharding: Sharding
+    stages: StageAssignment
+    kernels: list[Kernel]
+    builder: KernelBuilder
+    replays: dict[int, list[int]] = field(default_factory=dict)  # kernel -> kernels replayed before it
+    bucket_bytes: int = 0  # 0: no data parallelism
+    is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
+    min_kernel_s: float = 0.0  # of the machine
+    kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
+
+
+class TemplateWriter:
+    """Append kernels and messages in execution order; ``tasks`` is the template."""
+
+    def __init__(self, context: TemplateContext, phase: str) -> None:
+        self.context, self.phase = context, phase
+        self.tasks: list[Task] = []
+        self._segment: list[KernelTime] = []
+        self._segment_deps: set[int] = set()
+        self._provider: dict[int, int] = {}  # tensor -> task that makes it available
+        self._halos: dict[int, int] = {}  # tensor -> task after which a member has its halo
+        self._awaited: set[int] = set()  # messages that some segment waits for already
+        self.flops = self.model_flops = 0.0
+
+    def receive(self, tensor: int, num_bytes: int, offset: int) -> None:
+        """Receive a tensor from the stage at ``offset``."""
+        name = f"recv {self._origin(tensor)}"
+        task = Task("recv", name, group="pp", num_bytes=num_bytes, channel=self._label(tensor), peer=offset)
+        self._provider[tensor] = self._append(task)
+
+    def send(self, tensor: int, num_bytes: int, offset: int) -> None:
+        """Send a tensor to the stage at ``offset`` as soon as it is ready."""
+        label = self._label(tensor)
+        task = Task(
+            "send",
+            f"send {self._origin(tensor)}",
+            self._deps_on([tensor]),
+            "pp",
+            num_bytes=num_bytes,
+            channel=label,
+            peer=offset,
+        )
+        self._append(task)
+
+    def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
+        """Append a collective and return its index."""
+        task = self._append(Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes))
+        if group in self.context.sharding.groups and not self.context.is_tp_asynchronous:
+            self._segment_deps.add(task)
+            self._awaited.add(task)
+        return task
+
+    def run(self, kernel: Kernel, is_replay: bool = False) -> None:
+        """Run a kernel, then the collectives its outputs ask for."""
+        graph, sharding = self.context.graph, self.context.sharding
+        if kernel.is_view:
+            known = [self._provider[t] for t in kernel.inputs if t in self._provider]
+            if not known:
+                return
+            self._provider.update(dict.fromkeys(kernel.outputs, max(known)))
+        else:
+            halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
+            self._append_kernel(kernel, halos)
+            self.flops += kernel.flops
+            self.model_flops += 0.0 if is_replay else kernel.model_flops
+            self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
+        for index in kernel.ops:
+            for comm, size in sharding.inner_comms(index):
+                op = graph.ops[index]
+                name = f"{comm.kind} {op.module or op.name} {self.phase} (inside the op)"
+                deps = self._deps_on(kernel.outputs)
+                task = self.collective(name, comm.group, comm.kind, math.ceil(size), deps)
+                self._provider.update(dict.fromkeys(kernel.outputs, task))
+        for t in kernel.outputs:
+            if t in sharding.comms:
+                self._make_whole(t)
+
+    def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
+        """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
+
+        Each lasts at least as long as the shortest kernel does, else all of it waits.
+        """
+        share = 1.0
+        if halos and self.context.is_tp_asynchronous:
+            share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
+        free, waiting = _portion(kernel.time, 1 - share, "without"), _portion(kernel.time, share, "with")
+        if share == 1 or min(free.duration_s, waiting.duration_s) < self.context.min_kernel_s:
+            self._await(kernel.inputs, halos)
+            self._segment.append(kernel.time)
+            return
+        self._await(kernel.inputs, [])
+        self._segment.append(free)
+        self._await((), halos)
+        self._segment.append(waiting)
+
+    def _halo(self, halo: HaloExchange) -> int:
+        """Exchange a halo unless that is done, and return the task that brings it: the same both ways, then the rest.
+
+        The first and the last member exchange with one neighbour.
+        """
+        if halo.tensor not in self._halos:
+            deps = self._deps_on([halo.tensor])
+            name = f"halo {self._origin(halo.tensor)} {self.phase}"
+            before, after = (
+                math.ceil(self.context.builder.part_bytes(halo.tensor, share) - 1e-6)
+                for share in (halo.before, halo.after)
+            )
+            both, rest = min(before, after), before - after
+            messages = (("halo", 2 * both), ("halo_up", max(0, rest)), ("halo_down", max(0, -rest)))
+            for kind, size in messages:
+                if size:
+                    self._halos[halo.tensor] = self.collective(name, halo.group, kind, size, deps)
+        return self._halos[halo.tensor]
+
+    def _make_whole(self, tensor: int) -> None:
+        size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
+        for comm in self.context.sharding.comms[tensor]:
+            deps = self._deps_on([tensor])
+            name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
+            self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
+
+    def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
+        """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
+        needed = {self._provider[t] for t in tensors if t in self._provider} | set(tasks)
+        needed = {i for i in needed if i < len(self.tasks) and self.tasks[i].kind != "compute"} - self._awaited
+        if needed:
+            self.close()
+            self._segment_deps |= needed
+            self._awaited |= needed
+
+    def _deps_on(self, tensors: tuple[int, ...] | list[int]) -> tuple[int, ...]:
+        """Return the tasks that make the tensors available, closing the open segment if it is one."""
+        providers = {self._provider[t] for t in tensors if t in self._provider}
+        if len(self.tasks) in providers:
+            self.close()
+        return tuple(sorted(providers))
+
+    def close(self) -> None:
+        """End the open compute segment."""
+        if not self._segment:
+            return
+        first, last = (kernel.module or "model" for kernel in (self._segment[0], self._segment[-1]))
+        name = f"{self.phase} {first}" + (f" to {last}" if last != first else "")
+        task = Task("compute", name, tuple(sorted(self._segment_deps)), kernels=tuple(self._segment))
+        self._segment, self._segment_deps = [], set()
+        self.tasks.append(task)
+
+    def _append(self, task: Task) -> int:
+        self.close()
+        self.tasks.append(task)
+        return len(self.tasks) - 1
+
+    def available_from(self, tensors: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tasks that end when the tensors are ready (public form for gradient buckets)."""
+        return self._deps_on(tensors)
+
+    def _origin(self, tensor: int) -> str:
+        """Return the module that makes a tensor, for readers."""
+        producer = self.context.graph.tensors[tensor].producer
+        return "inputs" if producer is None else self.context.graph.ops[producer].module or "model"
+
+    def _label(self, tensor: int) -> str:
+        producer = self.context.graph.tensors[tensor].producer
+        return f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+
+
+def _portion(time: KernelTime, share: float, which: str) -> KernelTime:
+    """Return a part of a kernel's time and work."""
+    return replace(
+        time, name=f"{time.name} ({which} halo)", duration_s=time.duration_s * share, flops=time.flops * share
+    )
