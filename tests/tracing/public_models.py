@@ -46,7 +46,8 @@ def declare_torchvision() -> None:
                 library.define(schema)
 
 
-def _hf(family: str, model: str, **settings: Any) -> nn.Module:
+def hugging_face(family: str, model: str, **settings: Any) -> nn.Module:
+    """Return a model of random weights, e.g. of LlamaConfig and LlamaForCausalLM."""
     declare_torchvision()
     import transformers
 
@@ -61,7 +62,7 @@ def _ids() -> torch.Tensor:
 
 
 def _causal(family: str, **settings: Any) -> tuple[nn.Module, Any]:
-    return _hf(family, "ForCausalLM", **{**_LM, "use_cache": False, **settings}), {
+    return hugging_face(family, "ForCausalLM", **{**_LM, "use_cache": False, **settings}), {
         "input_ids": _ids(),
         "labels": _ids(),
     }
@@ -75,22 +76,22 @@ def _checkpointed(is_reentrant: bool) -> tuple[nn.Module, Any]:
 
 def _gpt2() -> tuple[nn.Module, Any]:
     sizes = {"vocab_size": 128, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "use_cache": False}
-    return _hf("GPT2", "LMHeadModel", **sizes), {"input_ids": _ids(), "labels": _ids()}
+    return hugging_face("GPT2", "LMHeadModel", **sizes), {"input_ids": _ids(), "labels": _ids()}
 
 
 def _bert() -> tuple[nn.Module, Any]:
-    return _hf("Bert", "ForMaskedLM", **_LM), {"input_ids": _ids(), "labels": _ids()}
+    return hugging_face("Bert", "ForMaskedLM", **_LM), {"input_ids": _ids(), "labels": _ids()}
 
 
 def _t5() -> tuple[nn.Module, Any]:
     sizes = {"vocab_size": 128, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 2, "num_heads": 4}
-    module = _hf("T5", "ForConditionalGeneration", **sizes, use_cache=False, decoder_start_token_id=0)
+    module = hugging_face("T5", "ForConditionalGeneration", **sizes, use_cache=False, decoder_start_token_id=0)
     return module, {"input_ids": _ids(), "labels": _ids()}
 
 
 def _vit() -> tuple[nn.Module, Any]:
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-    module = _hf("ViT", "ForImageClassification", **sizes, image_size=32, patch_size=8, num_labels=10)
+    module = hugging_face("ViT", "ForImageClassification", **sizes, image_size=32, patch_size=8, num_labels=10)
     return module, {"pixel_values": torch.zeros(BATCH, 3, 32, 32), "labels": torch.zeros(BATCH, dtype=torch.int64)}
 
 
