@@ -13,8 +13,8 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 WORKERS ?= logical
 BENCH_ARGS ?=
-ASAN_TESTS ?= $(wildcard tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
-  tests/runtime tests/bindings tests/properties)
+ASAN_TESTS ?= tests/sim tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
+  tests/runtime tests/properties tests/placement/test_spatial.py
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 PACKAGE_FILES := pyproject.toml setup.py constraints.txt

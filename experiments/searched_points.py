@@ -162,6 +162,7 @@ def describe(candidate: Candidate, in_full: bool = False) -> Point:
     if in_full and result is not None and plan is not None:
         ranks = plan.accelerators.size
         entry["breakdown_s"] = {key: value for key, value in result.breakdown.items() if value > 0}
+        entry["critical_path_s"] = {key: value for key, value in result.critical_path_by_kind().items() if value > 0}
         entry["sent_bytes"] = {key: value / ranks for key, value in result.bytes_sent.items() if value}
         entry["algorithms"] = sorted({schedule[1] for schedule in plan.schedules.values()})
         entry["busiest_link"] = result.busiest_links(1)[0].utilization if result.link_bytes.any() else 0.0

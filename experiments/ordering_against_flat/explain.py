@@ -52,9 +52,9 @@ def _faster_than_flat(ordering: Ordering, job: Job, row: str, fabric: str, bandw
         times = [ordering.rerun(job, entry, FLAT, bandwidth, space, latency) for entry in (mine, flat)]
         return mine["time_to_accuracy_s"] / min(times)
 
-    def both_in(other: Space) -> float:
-        own = ordering.rerun(job, mine, fabric, bandwidth, other)
-        return own / ordering.rerun(job, mine, FLAT, bandwidth, other, nearest)
+    def both_in(other: Space, entry: Point = mine) -> float:
+        own = ordering.rerun(job, entry, fabric, bandwidth, other)
+        return own / ordering.rerun(job, entry, FLAT, bandwidth, other, nearest)
 
     algorithms = " and ".join(mine["algorithms"]), " and ".join(flat["algorithms"])
     waits = " and ".join(f"{axis} {_exposed_ms(mine, axis):.3f} ms, there {_exposed_ms(flat, axis):.3f}"
@@ -69,10 +69,21 @@ def _faster_than_flat(ordering: Ordering, job: Job, row: str, fabric: str, bandw
         ("one bucket and rings on both", lambda: both_in(one_bucket(RING)),
          f"algorithm: auto, which predicts collectives alone, took {algorithms[0]} here, {algorithms[1]} there"),
     ]  # fmt: skip
+    if mine.get("pp", 1) > 1:
+        tries.insert(
+            3, ("one bucket and one micro-batch on both", lambda: both_in(one_bucket(space), _one_microbatch(mine)),
+                "sharing: messages between stages, slower here, leave more of the ports to tp, which kernels wait for:"
+                f" on the critical path tp {_critical_ms(mine, 'tp'):.1f} ms, there {_critical_ms(flat, 'tp'):.1f},"
+                f" pp {_critical_ms(mine, 'pp'):.1f} ms, there {_critical_ms(flat, 'pp'):.1f}"),
+        )  # fmt: skip
+    waits_less = {
+        "sharing: gradients": _exposed_ms(mine, "tp") < _exposed_ms(flat, "tp"),
+        "sharing: messages": _critical_ms(mine, "tp") < _critical_ms(flat, "tp"),
+    }
     reruns = []
     for name, measure, cause in tries:
         reruns.append((name, measure()))
-        if cause.startswith("sharing") and _exposed_ms(mine, "tp") >= _exposed_ms(flat, "tp"):
+        if not all(less for start, less in waits_less.items() if cause.startswith(start)):
             continue
         if reruns[-1][1] >= 1 - TOLERANCE:
             return Anomaly(job, row, fabric, bandwidth, ratio, tuple(reruns), cause)
@@ -105,6 +116,15 @@ def _slower_with_more(ordering: Ordering, job: Job, row: str, fabric: str, befor
 
 def _exposed_ms(entry: Point, axis: str) -> float:
     return 1e3 * float(entry["breakdown_s"].get(axis, 0.0))
+
+
+def _critical_ms(entry: Point, axis: str) -> float:
+    return 1e3 * float(entry["critical_path_s"].get(axis, 0.0))
+
+
+def _one_microbatch(entry: Point) -> Point:
+    """Return the point with its replicas' samples in one micro-batch: no stage sends while another computes."""
+    return entry | {"micro_batch": entry["batch"] // entry["dp"]}
 
 
 def one_bucket(space: Space) -> Space:

@@ -37,8 +37,12 @@ def test_every_anomaly_has_a_cause_and_is_gone_after_the_rerun_that_names_it(kep
         assert last >= 1 - 1e-6 if is_faster else last <= 1 + 1e-6
 
 
-def test_anomalies_against_flat_stay_below_a_fifth_of_a_percent_as_documented(kept, module):
-    assert min(a.ratio for a in module.found_anomalies(kept).values()) > 0.998
+def test_anomalies_against_flat_stay_below_a_fifth_of_a_percent_but_for_pipelines_as_documented(kept, module):
+    found = module.found_anomalies(kept).values()
+    assert min(a.ratio for a in found if "pp 4" not in a.row) > 0.998
+    assert sorted((a.fabric, a.bandwidth) for a in found if "pp 4" in a.row) == [
+        ("electrical_cluster", "400 Gb/s"), ("hammingmesh", "8000 Gb/s"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fabric", ["electrical_flat", "fat_tree", "hammingmesh", "torus", "electrical_cluster"])
