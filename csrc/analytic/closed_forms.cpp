@@ -114,6 +114,7 @@ constexpr Entry kEntries[] = {
     {"halo", "neighbours", &halo},
     {"halo_up", "neighbours", &direct_send},
     {"halo_down", "neighbours", &direct_send},
+    {"shift", "ring", &direct_send},
 };
 
 }  // namespace

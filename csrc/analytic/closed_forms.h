@@ -40,6 +40,7 @@ struct CollectiveCase {
 //   send_recv direct                alpha + t(S)
 //   halo neighbours                 alpha + t(2 ceil(S/2)), one interface for both neighbours; p = 2: alpha +
 //   t(ceil(S/2)) halo_up, halo_down neighbours   alpha + t(S)
+//   shift ring                      alpha + t(S)
 // Throws: ConfigError for an unknown pair of names (lists them) or a case out of range. Source: MODEL A5.
 SimTime collective_time(const std::string& collective, const std::string& algorithm, const CollectiveCase& given);
 

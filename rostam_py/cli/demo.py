@@ -151,9 +151,8 @@ def _table(model: str, mine: list[Row], rows: list[Row], config: DemoConfig) -> 
 
 def _degrees(row: Row) -> str:
     """Return the degrees above 1; "mp" says that Algorithm 1 placed it."""
-    return (
-        " x ".join(f"{axis} {row[axis]}" for axis in ("dp", "tp", "pp", "mp") if (row[axis] or 1) > 1) or "one device"
-    )
+    axes = ("dp", "tp", "cp", "pp", "mp")
+    return " x ".join(f"{axis} {row[axis]}" for axis in axes if (row[axis] or 1) > 1) or "one device"
 
 
 def _minutes(seconds: float) -> str:

@@ -98,7 +98,7 @@ class PlanData:
 
     @property
     def accelerators(self) -> np.ndarray:
-        """Accelerator of every rank of the strategy's grid, int array (dp, pp, tp), or (dp, mp, 1)."""
+        """Accelerator of every rank of the strategy's grid, int array (dp x cp, pp, tp), or (dp, mp, 1)."""
         return self.devices.reshape(self.strategy.shape)
 
     @cached_property

@@ -1,6 +1,6 @@
 """GroupSet: process groups of one kind, as rows of device numbers.
 
-Legend: D = dp, P = stages, T = tp degrees; devices of a grid are numbered row-major, (d, s, t) is (d P + s) T + t.
+Legend: D = dp x cp, P = stages, T = tp degrees; devices of a grid are numbered row-major, (d, s, t) is (d P + s) T + t.
 
 Example:
     grid_groups((2, 1, 4))[0].members      # tp: [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -53,14 +53,18 @@ class GroupSet:
 
 
 def grid_groups(
-    shape: tuple[int, int, int], tied: Sequence[Sequence[int]] = (), tp_levels: Sequence[int] = ()
+    shape: tuple[int, int, int], tied: Sequence[Sequence[int]] = (), tp_levels: Sequence[int] = (), cp: int = 1
 ) -> tuple[GroupSet, ...]:
-    """Return the groups of (dp, pp, tp) ranks: "tp", "dp", "pp" (one whole pipeline each), "tied<k>" and "tp<k>".
+    """Return the groups of (dp x cp, pp, tp) ranks: "tp", "dp", "pp" (one whole pipeline each), "tied<k>" and "tp<k>".
+
+    "dp" groups, which reduce weight gradients, are of all replicas and all parts of their sequences. If a sequence has
+    several, "cp" groups are of the ranks that share one.
 
     Args:
         tied: for each set of tied parameters the stages that hold it, in order.
         tp_levels: degrees w, r of two levels of the tp groups (rank = r x outer + inner): "tp0" are the w ranks of one
             inner rank, "tp1" the r consecutive ranks of one outer rank, which replicate key heads.
+        cp: consecutive ranks of the first axis that share a sequence.
     """
     ids = np.arange(int(np.prod(shape))).reshape(shape)
     num_dp, num_stages, num_tp = shape
@@ -75,6 +79,9 @@ def grid_groups(
     for k, degree in enumerate(tp_levels):
         by_level = ids.reshape(-1, *tp_levels)
         sets.append(GroupSet("tp", f"tp{k}", np.moveaxis(by_level, k + 1, -1).reshape(-1, degree)))
+    if cp > 1:
+        by_part = ids.reshape(num_dp // cp, cp, num_stages, num_tp)
+        sets.append(GroupSet("cp", "cp", by_part.transpose(0, 2, 3, 1).reshape(-1, cp)))
     return tuple(sets)
 
 

@@ -42,9 +42,9 @@ class Plan(PlanData):
         accelerators: np.ndarray, *, tied: Sequence[Sequence[int]] = (), groups: Sequence[GroupSet] | None = None,
         **others: Any,
     ) -> "Plan":  # fmt: skip
-        """Return the plan of ranks on a (dp, stages, tp) grid, stage s running on the devices of column s.
+        """Return the plan of ranks on a (dp x cp, stages, tp) grid, stage s running on the devices of column s.
 
-        Args: accelerators: of every rank, int array (dp, stages, tp). tied: sets of stages that share parameters.
+        Args: accelerators: of every rank, int array (dp x cp, stages, tp). tied: sets of stages that share parameters.
             groups: by default those of ``grid_groups``. others: further fields; the spread of work joins the notes.
         """
         ids = np.asarray(accelerators, dtype=np.int64)

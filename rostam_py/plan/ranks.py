@@ -10,7 +10,7 @@ from rostam_py.plan.strategy import Strategy, random_seed
 
 
 def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
-    """Return the accelerator id of every rank, int64 array of shape (dp, pp, tp), or (dp, mp, 1) for sip_ml.
+    """Return the accelerator id of every rank, int64 array of shape (dp x cp, pp, tp), or (dp, mp, 1) for sip_ml.
 
     Model: ranks are numbered with the first axis of ``rank_order`` fastest; rank r runs on the r-th
         accelerator of the mapping. Linear and random mappings use ids 0 to n - 1, a failed one among
@@ -20,10 +20,11 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
     """
     check_fits(strategy, machine)
     chosen = np.array(_accelerators_by_rank(strategy, machine), dtype=np.int64)
-    degrees = dict(zip(("dp", "pp", "tp"), strategy.shape, strict=True))
-    slowest_first = tuple(reversed(strategy.order))
+    degrees = {"dp": strategy.dp, "cp": strategy.cp, "pp": strategy.num_stages, "tp": strategy.tp}
+    slowest_first = tuple(reversed((*strategy.order, *(axis for axis in degrees if axis not in strategy.order))))
     by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
-    return np.ascontiguousarray(by_axis.transpose([slowest_first.index(axis) for axis in ("dp", "pp", "tp")]))
+    by_place = by_axis.transpose([slowest_first.index(axis) for axis in degrees])
+    return np.ascontiguousarray(by_place.reshape(strategy.shape))
 
 
 def filled(strategy: Strategy, machine: Machine) -> Strategy:
@@ -58,7 +59,7 @@ def filled(strategy: Strategy, machine: Machine) -> Strategy:
 def check_fits(strategy: Strategy, machine: Machine) -> None:
     """Raise DegreeError unless the product of the degrees fits the machine."""
     ranks, healthy, total = strategy.num_ranks, len(machine.healthy_accelerators), machine.num_accelerators
-    degrees = strategy.degrees()
+    degrees = strategy.named_degrees()
     product = f"strategy.{' x '.join(degrees)} = {' x '.join(map(str, degrees.values()))} = {ranks}"
     size = f"{healthy} healthy accelerators" + (f" of {total}" if healthy != total else "")
     if ranks > healthy:

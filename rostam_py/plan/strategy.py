@@ -3,6 +3,7 @@
 Example:
     Strategy(dp=128, tp=8)                                # 1,024 accelerators, no pipeline
     Strategy(pp=96, tp=4, recompute="full", schedule="1f1b")
+    Strategy(dp=8, cp=16, tp=8, pp=16)                    # sequences of 131,072 tokens, each on 16 x 8 accelerators
     Strategy(dp=64, mp=16, placer="sip_ml")               # Algorithm 1: sub-ops anywhere in groups of 16
 """
 
@@ -20,9 +21,11 @@ from rostam_py.plan.machine import PHYSICS
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
-AXES = ("tp", "pp", "dp")
+AXES = ("tp", "cp", "pp", "dp")
+UNNAMED_AT_1 = ("cp",)  # axes that words leave out where they are not used
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
+CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 MAPPINGS = ("linear", "random")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
@@ -50,6 +53,8 @@ class Strategy:
     """Degrees, schedule and numerics of one training job.
 
     dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
+    cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
+        exchange keys and values: ring, all_gather or ulysses (placement/context.py).
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -60,7 +65,8 @@ class Strategy:
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
         tp group.
     shard: ZeRO level; only 0 (no sharding) is modelled.
-    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp.
+    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp, and cp may
+        be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
     max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
@@ -75,6 +81,7 @@ class Strategy:
 
     dp: Any = None  # an int, or None: what fills the machine
     tp: int = 1
+    cp: int = 1
     pp: int = 1
     mp: int = 1
     micro_batch: int | None = None
@@ -83,13 +90,14 @@ class Strategy:
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
+    cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     shard: int = 0
     placer: str = field(default="megatron", metadata={"choices": PLACERS})
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
     max_circuit_degree: int | None = None
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
-    rank_order: str = "tp,pp,dp"
+    rank_order: str = "tp,cp,pp,dp"
     mapping: Any = field(default="linear", metadata={"choices": MAPPINGS})
     mapping_seed: int = 0
     allow_idle: bool = False
@@ -111,6 +119,7 @@ class Strategy:
         if self.max_circuit_degree is not None:
             _check_degree("max_circuit_degree", self.max_circuit_degree)
         _check_choice("window", self.window, WINDOWS)
+        _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
         _check_choice("schedule", self.schedule, SCHEDULES)
@@ -120,10 +129,7 @@ class Strategy:
         self._check_axes()
         if self.shard != 0:
             raise ConfigError(f"strategy.shard is {self.shard!r}; only 0 (no ZeRO sharding) is modelled so far")
-        if sorted(self.order) != sorted(AXES):
-            raise ConfigError(
-                f"strategy.rank_order is {self.rank_order!r}; it must list tp, pp and dp once each, fastest first"
-            )
+        self._check_order()
         if self.precision is not None:
             get_precision(self.precision)
         if self.optimizer is not None:
@@ -144,6 +150,15 @@ class Strategy:
                     f"strategy.{key} is {getattr(self, key)}; strategy.placer={self.placer} takes"
                     f" {' and '.join(f'strategy.{axis}' for axis in own)} instead{instead}"
                 )
+
+    def _check_order(self) -> None:
+        listed = {*self.order, "cp"} if self.cp == 1 else set(self.order)
+        if listed != set(AXES) or len(set(self.order)) != len(self.order):
+            also = "" if self.cp == 1 else f" (cp is {self.cp})"
+            raise ConfigError(
+                f"strategy.rank_order is {self.rank_order!r}; it must list tp, cp, pp and dp once each, fastest first,"
+                f" for example 'tp,cp,pp,dp'; cp may be left out only where it is 1{also}"
+            )
 
     def _check_algorithms(self) -> None:
         if not isinstance(self.algorithms, Mapping):
@@ -190,7 +205,7 @@ class Strategy:
     @property
     def num_ranks_of_replica(self) -> int:
         """Accelerators of one replica."""
-        return self.tp * self.pp * self.mp
+        return self.tp * self.cp * self.pp * self.mp
 
     @property
     def num_stages(self) -> int:
@@ -199,16 +214,22 @@ class Strategy:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The grid of ranks: (dp, stages, tp)."""
-        return self.dp, self.num_stages, self.tp
+        """The grid of ranks: (dp x cp, stages, tp), the cp ranks of a replica one behind the other."""
+        return self.dp * self.cp, self.num_stages, self.tp
 
     def degrees(self) -> dict[str, int]:
         """Return the degrees that the placer knows, by axis."""
         return {axis: getattr(self, axis) for axis in PLACERS.get(self.placer).AXES}
 
+    def named_degrees(self) -> dict[str, int]:
+        """Return the degrees that words name: all but those of axes that few strategies use, where they are 1."""
+        return {axis: n for axis, n in self.degrees().items() if n != 1 or axis not in UNNAMED_AT_1}
+
     def describe(self) -> str:
         """Return the degrees in words, e.g. "dp 16 x mp 8"."""
-        return " x ".join(f"{axis} {'open' if degree is None else degree}" for axis, degree in self.degrees().items())
+        return " x ".join(
+            f"{axis} {'open' if degree is None else degree}" for axis, degree in self.named_degrees().items()
+        )
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the degrees, and every setting that is not the default."""
@@ -221,7 +242,7 @@ class Strategy:
     @property
     def order(self) -> tuple[str, ...]:
         """The axes of ``rank_order``, fastest first."""
-        return tuple(part.strip() for part in str(self.rank_order).split(","))
+        return tuple(part.strip() for part in str(self.rank_order).split(",") if part.strip())
 
     @property
     def bucket_bytes(self) -> int:

@@ -168,6 +168,8 @@ class Searcher:
         found: list[Strategy] = []
         for name in self.placers:
             has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
+            if self.base.cp > 1 and "cp" not in PLACERS.get(name).AXES:
+                continue
             base = replace(self.base, placer=name, max_circuit_degree=degree, dp=1, tp=1, pp=1, mp=1)
             candidates = self._placer(base).candidates(size, batch)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
@@ -181,8 +183,8 @@ class Searcher:
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
         strategy = replace(
-            self.base, placer=_REFERENCE, dp=dp, tp=tp, pp=1, micro_batch=None, recompute="none", check_memory=False,
-            allow_idle=True,
+            self.base, placer=_REFERENCE, dp=dp, tp=tp, cp=1, pp=1, micro_batch=None, recompute="none",
+            check_memory=False, allow_idle=True,
         )  # fmt: skip
         placed = self._place(machine, strategy, batch)
         if placed.plan is None or placed.estimator is None:

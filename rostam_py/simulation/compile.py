@@ -117,6 +117,8 @@ class _Compiler:
                 bound[ordered, slot, 1] = np.arange(ordered.shape[1])
                 continue
             members = job.group_set(label).members
+            if abs(peer) >= members.shape[1]:  # no rank has such a peer: the core refuses the task
+                continue
             first, last = max(0, -peer), members.shape[1] - max(0, peer)
             bound[members[:, first:last], slot, 2] = offset + members[:, first + peer : last + peer]
         return bound

@@ -31,6 +31,7 @@ def test_powers_of_two_meet_the_formulas_exactly(p):
     assert time_ps("broadcast/binomial_tree", p) == rounds * (ALPHA + S * 1000)
     assert time_ps("halo/neighbours", p) == ALPHA + (S if p > 2 else S // 2) * 1000  # two halves; of two ranks one
     assert time_ps("halo_up/neighbours", p) == time_ps("halo_down/neighbours", p) == ALPHA + S * 1000
+    assert time_ps("shift/ring", p) == ALPHA + S * 1000
 
 
 def test_other_counts_round_chunks_and_rounds_up():

@@ -22,6 +22,23 @@ def test_rank_order_moves_the_fastest_axis(flat_fabric):
     assert ids[1, 2, 3] == 1 + 2 * 3 + 8 * 2
 
 
+def test_the_parts_of_a_sequence_lie_behind_each_other(flat_fabric):
+    machine = Machine(fabric=flat_fabric(48))
+    ids = assign_accelerators(Strategy(dp=2, cp=2, pp=3, tp=4), machine)
+    # rank = t + 4 c + 8 s + 24 d, at row 2 d + c
+    assert ids.shape == (4, 3, 4)
+    assert ids[2 * 1 + 1, 2, 3] == 3 + 4 * 1 + 8 * 2 + 24 * 1
+    outer = assign_accelerators(Strategy(dp=2, cp=2, pp=3, tp=4, rank_order="tp,pp,dp,cp"), machine)
+    assert outer[2 * 1 + 0, 2, 3] == 3 + 4 * 2 + 12 * 1
+    assert outer[2 * 0 + 1, 2, 3] == 3 + 4 * 2 + 24 * 1
+
+
+def test_an_order_without_cp_means_what_it_did(flat_fabric):
+    machine = Machine(fabric=flat_fabric(24))
+    new, old = (Strategy(dp=2, pp=3, tp=4, rank_order=order) for order in ("tp,cp,pp,dp", "tp,pp,dp"))
+    assert np.array_equal(assign_accelerators(new, machine), assign_accelerators(old, machine))
+
+
 def test_failed_accelerator_is_replaced_by_the_first_spare(flat_fabric):
     machine = Machine(fabric=flat_fabric(6, failed={1}))
     ids = assign_accelerators(Strategy(dp=4, allow_idle=True), machine)

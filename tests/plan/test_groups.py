@@ -156,3 +156,13 @@ def test_grid_groups_are_rows_columns_and_pipelines():
 def test_groups_that_make_no_sense_are_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()
+
+
+def test_gradients_are_reduced_over_replicas_and_parts_of_sequences():
+    # device = ((d C + c) P + s) T + t, with dp 2, cp 2, pp 2, tp 2
+    sets = {one.label: one.members.tolist() for one in grid_groups((4, 2, 2), cp=2)}
+    assert sets["tp"][0] == [0, 1]
+    assert sets["pp"][0] == [0, 2]
+    assert sets["cp"] == [[0, 4], [1, 5], [2, 6], [3, 7], [8, 12], [9, 13], [10, 14], [11, 15]]
+    assert sets["dp"] == [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15]]
+    assert "cp" not in {one.label for one in grid_groups((4, 2, 2))}

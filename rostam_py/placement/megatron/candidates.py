@@ -1,4 +1,4 @@
-"""Which (dp, tp, pp, micro_batch) a search considers.
+"""Which (dp, tp, pp, micro_batch) a search considers; cp is what the strategy says.
 
 Legend: m = micro-batches.
 """
@@ -18,9 +18,12 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
 
     Without a pipeline the micro-batch is left open: the largest that fits in memory.
     """
-    for tp in divisors(num_accelerators):
-        for pp in divisors(num_accelerators // tp):
-            dp = num_accelerators // (tp * pp)
+    if num_accelerators % base.cp:
+        return
+    parts = num_accelerators // base.cp
+    for tp in divisors(parts):
+        for pp in divisors(parts // tp):
+            dp = parts // (tp * pp)
             if batch % dp:
                 continue
             for micro_batch in _micro_batches(base, pp, batch // dp):

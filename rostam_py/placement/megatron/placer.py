@@ -32,13 +32,13 @@ from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
 
 class MegatronPlacer(Placer):
-    """Turn a graph, a machine and a Strategy(dp, tp, pp) into a Plan.
+    """Turn a graph, a machine and a Strategy(dp, tp, cp, pp) into a Plan.
 
     Plans which differ in dp, pp or recomputation alone share what depends on tp and micro-batch: sharding and timed
     kernels.
     """
 
-    AXES = ("dp", "tp", "pp")
+    AXES = ("dp", "tp", "cp", "pp")
     reads_fabric = False
     fits_memory = False
 
@@ -63,6 +63,8 @@ class MegatronPlacer(Placer):
                 f"strategy.recompute is {strategy.recompute!r}; it must be 'none' for {graph.name}, which checkpoints"
                 " its own regions: they would run again twice"
             )
+        if strategy.cp > 1:
+            raise ConfigError(f"strategy.cp is {strategy.cp}; sequences are not split yet: it must be 1")
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)
@@ -71,7 +73,7 @@ class MegatronPlacer(Placer):
         batches = Batches(global_batch, micro_batch, num_microbatches)
         return Plan.on_grid(
             graph.name, machine, strategy, batches, stages, accelerators,
-            groups=grid_groups(accelerators.shape, job.tied, job.sharding.inner_degrees),
+            groups=grid_groups(accelerators.shape, job.tied, job.sharding.inner_degrees, strategy.cp),
             algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip

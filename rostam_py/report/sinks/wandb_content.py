@@ -29,9 +29,9 @@ _RESULT_SCALARS = (
 # What a point is, not what it gave; every other column of its row is a result.
 _POINT_CONFIG = (
     "mode", "model", "fabric", "fabric_kind", "accelerator", "num_accelerators", "accelerator_bandwidth_bytes_per_s",
-    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "pp", "mp", "precision", "global_batch",
-    "micro_batch", "num_microbatches", "convergence", "failed_links", "failed_switches", "failed_accelerators",
-    "failed_boards", "num_jobs",
+    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "cp", "pp", "mp", "precision",
+    "global_batch", "micro_batch", "num_microbatches", "convergence", "failed_links", "failed_switches",
+    "failed_accelerators", "failed_boards", "num_jobs",
 )  # fmt: skip
 # What points are compared by, the first that any point has.
 OBJECTIVES = ("time_to_accuracy_s", "slowdown_mean", "time_per_sample_s")
