@@ -247,6 +247,7 @@ class Player(TorchFunctionMode):
         self.integers: list[tuple[int, ...]] = []
         self._stream, self._repeats = stream, repeats
         self._place = 0
+        self._names: dict[int, str] = {}
         self._known: dict[int, torch.Tensor] = {}  # value -> what stands for it
         self._kept: dict[tuple[int, int], Any] = {}  # (repeat, call of the iteration) -> result before the gap
         self._stand_ins: dict[int, torch.Tensor] = {}
@@ -261,9 +262,10 @@ class Player(TorchFunctionMode):
                 self._outer.setdefault(place, {}).update(skipped)
 
     @contextlib.contextmanager
-    def follow(self) -> Iterator[None]:
-        """Follow one run of the program from its beginning to its end."""
+    def follow(self, names: Callable[[], dict[int, str]]) -> Iterator[None]:
+        """Follow one run of the program from its beginning to its end. names: of the weights, by id of the tensor."""
         self._place = 0
+        self._names = names()
         self.integers = []
         self._known, self._kept, self._stand_ins = {}, {}, {}
         with self:
@@ -285,7 +287,7 @@ class Player(TorchFunctionMode):
             raise OtherProgramError(f"call {place} is {func}, not {call.func}")
         self.integers.append(tuple(integers))
         for value, tensor in zip(call.reads, tensors, strict=True):
-            if self._known.setdefault(value, tensor) is not tensor:
+            if self._known.setdefault(value, tensor) is not tensor and not self._is_weight(value, tensor):
                 raise OtherProgramError(f"call {place} of {func} reads another tensor")
         number = self._repeat_of.get(place)
         if number is None:
@@ -293,6 +295,11 @@ class Player(TorchFunctionMode):
                 args, kwargs = self._with_stand_ins(self._outer[place], call, args, kwargs)
             return self._bound(call, func(*args, **kwargs))
         return self._run_repeated(number, place, call, func, args, kwargs)
+
+    def _is_weight(self, value: int, tensor: torch.Tensor) -> bool:
+        """Say whether a tensor is the weight that a value is: a route may give each name of tied ones its own."""
+        name = self._stream.names.get(value)
+        return name is not None and self._names.get(id(tensor)) == name
 
     def _run_repeated(self, number: int, place: int, call: StreamCall, func: Any, args: Any, kwargs: Any) -> Any:
         repeat = self._repeats[number]

@@ -28,8 +28,9 @@ from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.checkpoints import Regions
 from rostam_py.tracing.dispatch import trace_dispatch
 from rostam_py.tracing.finishing import assign_blocks, finish, number
-from rostam_py.tracing.growing import UnevenError, grow
+from rostam_py.tracing.growing import grow
 from rostam_py.tracing.hugging_face import as_in_training
+from rostam_py.tracing.iterations import UnevenError
 from rostam_py.tracing.joint import trace_joint
 from rostam_py.tracing.neutral import neutral_ops
 from rostam_py.tracing.op_properties import with_properties
@@ -232,10 +233,14 @@ def _draft(subject: Subject, route: str) -> tuple[Draft, str, list[str]]:
 def _paired(subject: Subject, attempt: _Attempt) -> Draft:
     """Trace at two batches, larger ones where tokens do not divide evenly over experts, and pair the traces."""
     batches = subject.batches
+    lost: _NotFolded | None = None
     while True:
         try:
             if subject.folds and attempt.folds:
-                folded = _folded(subject, attempt, batches)
+                try:
+                    folded = _folded(subject, attempt, batches)
+                except _NotFolded as error:
+                    folded, lost = None, error
                 if folded is not None:
                     return folded
             raws = _run_both(subject, attempt, batches)
@@ -249,47 +254,49 @@ def _paired(subject: Subject, attempt: _Attempt) -> Draft:
             batches = (batches[0] * factor, batches[1] * factor)
             continue
         draft = finish(pair_traces(raws[0], raws[1], batches), raws[0])
+        if lost is not None:
+            _LOG.warning("%s is traced whole, which takes longer: %s", subject.name, lost)
         return with_notes(draft, raws[0].unknown_flops, raws[0].num_checkpoints)
 
 
+class _NotFolded(Exception):
+    """Why a program that repeats cannot be traced from a few iterations."""
+
+
 def _folded(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> Draft | None:
-    """Trace what repeats a few times only, and grow it; None where the whole program must be traced."""
-    try:
-        stream = _watch(subject, batches[0])
-        for num_ends in (None, _MORE_ENDS):
-            repeats = find_repeats(stream.calls, stream.names, num_ends)
-            if not repeats:
-                return None
-            players = Player(stream, repeats), Player(stream, repeats)
+    """Trace what repeats a few times only, and grow it; None where nothing repeats. Raises: _NotFolded."""
+    stream = _watch(subject, batches[0])
+    reason = ""
+    for num_ends in (None, _MORE_ENDS):
+        repeats = find_repeats(stream.calls, stream.names, num_ends)
+        if not repeats:
+            break
+        players = Player(stream, repeats), Player(stream, repeats)
+        try:
             raws = _run_both(subject, attempt, batches, players)
             if not all(have_steady_integers(p.integers, repeat) for p in players for repeat in repeats):
-                return None
-            try:
-                draft = finish(pair_traces(raws[0], raws[1], batches), raws[0])
-                grown, num_checkpoints = grow(draft, raws[0], batches[0], repeats)
-            except UnevenError:
-                continue
-            return with_notes(grown, raws[0].unknown_flops, num_checkpoints)
-    except UnevenBatchError:
-        raise
-    except Exception as error:  # the whole trace says what is wrong, if anything is
-        _LOG.debug("%s is traced whole: %r", subject.name, error)
+                raise _NotFolded("at another batch its iterations differ")
+            draft = finish(pair_traces(raws[0], raws[1], batches), raws[0])
+            grown, num_checkpoints = grow(draft, raws[0], batches[0], repeats)
+        except UnevenError as error:
+            reason = str(error)
+            continue
+        except (_RouteFailed, TracingError) as error:  # the whole trace says it, if it is the program's
+            raise _NotFolded(str(error)) from error
+        return with_notes(grown, raws[0].unknown_flops, num_checkpoints)
+    if reason:
+        raise _NotFolded(reason)
     return None
 
 
 def _watch(subject: Subject, batch: int) -> Stream:
-    """Run the step on fake tensors and return its calls."""
+    """Run the step on fake tensors and return its calls. Raises: _NotFolded."""
     with _prepared(subject, batch) as (step, inputs, mode):
-        names = {name: module_path(first) for name, first in parameter_names(step).items()}
-        tensors = (
-            *step.named_parameters(remove_duplicate=False),
-            *step.named_buffers(remove_duplicate=False),
-        )
         regions = Regions(lambda number: contextlib.nullcontext())
         trail = ModuleTrail(step, lambda name: contextlib.nullcontext())
         recorder = Recorder(
             mode,
-            {id(tensor): names[name] for name, tensor in tensors},
+            _named_tensors(step, parameter_names(step)),
             lambda: module_path(trail.current),
             regions,
         )
@@ -297,9 +304,19 @@ def _watch(subject: Subject, batch: int) -> Stream:
         try:
             with mode, regions.watch():
                 step(*inputs)
+        except UnevenBatchError:
+            raise
+        except Exception as error:  # a program's own, of any kind: if it can be traced at all, it is told
+            raise _NotFolded(f"it cannot be run on its own: {_reason(error, [trail])}") from error
         finally:
             trail.remove()
         return recorder.stream
+
+
+def _named_tensors(step: Step, first: Mapping[str, str]) -> dict[int, str]:
+    """Return the names of a step's parameters and buffers by id of the tensors that now stand for them."""
+    tensors = (*step.named_parameters(remove_duplicate=False), *step.named_buffers(remove_duplicate=False))
+    return {id(tensor): module_path(first[name]) for name, tensor in tensors}
 
 
 def _run_both(
@@ -338,7 +355,7 @@ def _run(
     trails: list[ModuleTrail] = []
     with _prepared(subject, batch, watch) as (step, inputs, mode):
         if player is not None:
-            step.around = player.follow
+            step.around = partial(player.follow, partial(_named_tensors, step, parameter_names(step)))
         try:
             return attempt.run(step, inputs, mode, trails)
         except (TracingError, UnevenBatchError):

@@ -116,6 +116,13 @@ def _one_twice(model: Stack, x: torch.Tensor) -> Any:
     return model.head(x)
 
 
+def _then_constant(model: Stack, x: torch.Tensor) -> Any:
+    x = x + torch.tensor([1.0], device=x.device)
+    for block in model.blocks:
+        x = block(x)
+    return model.head(x) * torch.tensor([2.0, 1.0, 1.0], device=x.device)
+
+
 def _early_exit(model: Stack, x: torch.Tensor) -> Any:
     for i, block in enumerate(model.blocks):
         x = block(x)
@@ -249,6 +256,18 @@ class _Buffered(nn.Module):
         return self.inner(x) * self.table.mean(0)
 
 
+class _Constant(nn.Module):
+    """Joins what it computes to an empty tensor of its own, as Hugging Face's key-value caches do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Block()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.cat([torch.tensor([], device=x.device), self.inner(x)], -1)
+        return y * torch.tensor(0.5, device=x.device)
+
+
 class _InPlace(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -310,7 +329,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "sequential": (lambda: nn.Sequential(*_blocks()), True),
     "reversed": (lambda: Stack(_blocks(), _reversed), True),
     "twice": (lambda: Stack(_blocks(), _twice), False),
-    "one twice": (lambda: Stack(_blocks(), _one_twice), False),
+    "one twice": (lambda: Stack(_blocks(), _one_twice), True),
     "early exit": (lambda: Stack(_blocks(), _early_exit), True),
     "dropout grows": (lambda: Stack(_blocks(p=lambda i: 0.1 * i)), False),
     "dropout in one": (lambda: Stack(_blocks(p=lambda i: 0.1 if i == 5 else 0.0)), False),
@@ -322,8 +341,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "frozen in the middle": (_frozen, False),
     "frozen at the beginning": (_frozen_head, True),
     "tied neighbours": (lambda: _tied({4: 5}), False),
-    "tied ends": (lambda: _tied({0: DEPTH - 1}), False),
-    "tied pairs": (lambda: _tied({i: i - 1 for i in range(1, DEPTH, 2)}), False),
+    "tied ends": (lambda: _tied({0: DEPTH - 1}), True),
+    "tied pairs": (lambda: _tied({i: i - 1 for i in range(1, DEPTH, 2)}), True),
     "all tied": (lambda: _tied(dict.fromkeys(range(1, DEPTH), 0)), False),
     "all states": (lambda: Stack(_blocks(), _all_states), False),
     "joined states": (lambda: Stack(_blocks(), _joined_states), False),
@@ -332,9 +351,9 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "skips of two": (lambda: Stack(_blocks(), _skip_of_two), False),
     "checkpointed": (lambda: Stack(_blocks(), functools.partial(_checkpointed, is_reentrant=False)), True),
     "checkpointed, reentrant": (lambda: Stack(_blocks(), functools.partial(_checkpointed, is_reentrant=True)), True),
-    "some checkpointed": (lambda: Stack(_blocks(), _some_checkpointed), False),
+    "some checkpointed": (lambda: Stack(_blocks(), _some_checkpointed), True),
     "one without gradient": (lambda: Stack(_blocks(), _one_without_gradient), False),
-    "half under autocast": (lambda: Stack(_blocks(), _autocast_half), False),
+    "half under autocast": (lambda: Stack(_blocks(), _autocast_half), True),
     "a gate that all share": (lambda: Stack(_blocks(), _shared_gate), True),
     "own backward": (lambda: Stack(_blocks(), _own_backward), False),
     "hooks on tensors": (lambda: Stack(_blocks(), _hooked), False),
@@ -343,14 +362,15 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "experts in some": (lambda: Stack([_Sparse(i % 4 == 3) for i in range(DEPTH)]), False),
     "a buffer of another size": (lambda: Stack([_Buffered(3 if i == 4 else 2) for i in range(DEPTH)]), False),
     "buffers": (lambda: Stack([_Buffered(2) for _ in range(DEPTH)]), True),
-    "changed in place": (lambda: Stack([_InPlace() for _ in range(DEPTH)]), False),
+    "constants": (lambda: Stack([_Constant() for _ in range(DEPTH)], _then_constant), True),
+    "changed in place": (lambda: Stack([_InPlace() for _ in range(DEPTH)]), True),
 }
 RECURRENCES: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "scan, stacked": (lambda: _Scan("stack"), True),
-    "scan, joined": (lambda: _Scan("cat"), False),
+    "scan, joined": (lambda: _Scan("cat"), True),
     "scan, the last": (lambda: _Scan("last"), True),
     "scan, filled in": (lambda: _Scan("filled"), False),
-    "scan, backwards": (lambda: _Scan("backwards"), False),
+    "scan, backwards": (lambda: _Scan("backwards"), True),
     "cell": (_Cell, True),
     "cell on parts": (_Unbound, False),
 }
@@ -358,7 +378,7 @@ RECURRENCES: dict[str, tuple[Callable[[], nn.Module], bool]] = {
 
 QUICK = {
     "equal", "another eps", "alternating", "frozen in the middle", "tied pairs", "the fifth state", "checkpointed",
-    "a gate that all share", "own backward", "scan, stacked", "cell",
+    "a gate that all share", "constants", "own backward", "scan, stacked", "cell",
 }  # fmt: skip
 
 
@@ -398,3 +418,11 @@ def test_recurrence_is_traced_as_the_whole(name: str, monkeypatch: pytest.Monkey
     graph, saved = _folded(model, torch.zeros(2, 20, 4), monkeypatch)
     assert graph == trace(model, torch.zeros(2, 20, 4), replicate_blocks=False)
     assert saved or not must_fold
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("skips of two", True), ("equal", False), ("another eps", False)])
+def test_a_fold_that_is_lost_is_told(name: str, is_told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    graph = trace(MODELS[name][0](), torch.zeros(4, WIDTH))
+    told = [m for m in caplog.messages if "Stack is traced whole, which takes longer: the first iteration reads" in m]
+    assert len(told) == len(caplog.messages) == is_told
+    assert len(graph.notes) == 1  # of the loss
