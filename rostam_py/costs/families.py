@@ -1,5 +1,7 @@
 """Op families: which hardware limit and which efficiency an op type answers to."""
 
+import functools
+
 FAMILIES = ("matmul", "convolution", "attention", "normalization", "embedding", "reduction", "elementwise", "optimizer")
 MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 
@@ -43,6 +45,7 @@ _BY_ROLE = {
 }  # fmt: skip
 
 
+@functools.cache
 def op_family(op_type: str, role: str = "") -> str:
     """Return the family of an op type, one of FAMILIES, else that of its role; what is unknown is element-wise."""
     for pattern, family in _PATTERNS:

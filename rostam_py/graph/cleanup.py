@@ -9,7 +9,7 @@ Example:
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rostam_py.graph.operator_graph import OperatorGraph, resolve_views
+from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Op
 from rostam_py.graph.vocabulary import TABLE_ROLES
 
@@ -49,7 +49,7 @@ def fuse(graph: OperatorGraph, barriers: Collection[int] = frozenset(), ops: Col
     Cost: linear in ops and edges.
     """
     barriers = frozenset(barriers)
-    roots = resolve_views(graph)
+    roots = graph.view_roots
     crossing = _behind_barrier(graph, barriers)
     kernels: list[list[int]] = []
     made_by: dict[int, int] = {}  # root tensor -> kernel
@@ -91,18 +91,6 @@ def _host(
     return place if (last.phase, last.block) == (op.phase, op.block) else None
 
 
-def _resolve_regions(graph: OperatorGraph) -> tuple[int, ...]:
-    """As ``resolve_views``, but a view of a part (slice, split, select) is a region of its own."""
-    regions = list(range(len(graph.tensors)))
-    for op in graph.ops:
-        if op.is_metadata and op.inputs:
-            whole = graph.tensors[op.inputs[0]].num_elements(1)
-            for output in op.outputs:
-                if graph.tensors[output].num_elements(1) >= whole:
-                    regions[output] = regions[op.inputs[0]]
-    return tuple(regions)
-
-
 def _behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset[int]:
     """Return barriers and all views of them."""
     crossing = set(barriers)
@@ -119,19 +107,13 @@ def kernel_traffic(
 
     Args: kept: tensors that must reach memory even if only this kernel reads them (communicated ones).
     """
-    roots, regions = resolve_views(graph), _resolve_regions(graph)
-    kernel_of = {op: place for place, kernel in enumerate(fusion.kernels) for op in kernel}
-    readers: dict[int, set[int]] = {}  # root -> kernels that read it
+    roots, regions, readers = graph.view_roots, graph.regions, graph.readers
     needed = {roots[t] for t in kept}
-    for op in graph.ops:
-        if not op.is_metadata:
-            for tensor in op.inputs:
-                readers.setdefault(roots[tensor], set()).add(kernel_of.get(op.id, -1))
     needed |= {roots[t.id] for t in graph.tensors if t.is_saved or t.kind in _OUTCOMES}
     traffics = []
-    for place, kernel in enumerate(fusion.kernels):
+    for kernel in fusion.kernels:
         made = {output for index in kernel for output in graph.ops[index].outputs}
-        outside = {t for t in made if t in needed or not readers.get(t) or readers[t] - {place}}
+        outside = {t for t in made if t in needed or t not in readers or not set(readers[t]).issubset(kernel)}
         reads, gathered = _kernel_reads(graph, kernel, roots, regions, made)
         traffics.append(KernelTraffic(reads, tuple(sorted(outside)), gathered))
     return tuple(traffics)

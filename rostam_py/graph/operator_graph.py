@@ -48,6 +48,11 @@ class OperatorGraph:
         return tuple(t for t in self.tensors if t.kind == "parameter")
 
     @cached_property
+    def gradients(self) -> tuple[Tensor, ...]:
+        """The final gradients of the parameters."""
+        return tuple(t for t in self.tensors if t.kind == "gradient")
+
+    @cached_property
     def frozen(self) -> tuple[Tensor, ...]:
         """The weights without a gradient (``requires_grad`` False), each once."""
         return tuple(t for t in self.tensors if t.kind == "frozen")
@@ -55,7 +60,7 @@ class OperatorGraph:
     @cached_property
     def weights(self) -> tuple[Tensor, ...]:
         """Trained and frozen weights, and buffers that act as one: what parallelism splits as its ops ask."""
-        roots = resolve_views(self)
+        roots = self.view_roots
         operands = {roots[t] for op in self.ops if op.role in WEIGHT_ROLES and op.phase == "forward" for t in op.inputs}
         kinds = ("parameter", "frozen")
         return tuple(t for t in self.tensors if t.kind in kinds or (t.kind == "buffer" and t.id in operands))
@@ -63,7 +68,7 @@ class OperatorGraph:
     @cached_property
     def kept_inputs(self) -> tuple[Tensor, ...]:
         """The model's inputs that backward reads, themselves or through views: kept as activations are."""
-        roots = resolve_views(self)
+        roots = self.view_roots
         read = {roots[t] for op in self.ops if op.phase == "backward" and not op.is_metadata for t in op.inputs}
         return tuple(t for t in self.tensors if t.kind == "input" and t.id in read)
 
@@ -114,6 +119,38 @@ class OperatorGraph:
                 users[tensor].append(op.id)
         return tuple(tuple(u) for u in users)
 
+    @cached_property
+    def view_roots(self) -> tuple[int, ...]:
+        """For each tensor the tensor that a computing op made and of which it is a view, or itself."""
+        roots = list(range(len(self.tensors)))
+        for op in self.ops:
+            if op.is_metadata and op.inputs:
+                for output in op.outputs:
+                    roots[output] = roots[op.inputs[0]]
+        return tuple(roots)
+
+    @cached_property
+    def regions(self) -> tuple[int, ...]:
+        """As ``view_roots``, but a view of a part (slice, split, select) is a region of its own."""
+        regions = list(range(len(self.tensors)))
+        for op in self.ops:
+            if op.is_metadata and op.inputs:
+                whole = self.tensors[op.inputs[0]].num_elements(1)
+                for output in op.outputs:
+                    if self.tensors[output].num_elements(1) >= whole:
+                        regions[output] = regions[op.inputs[0]]
+        return tuple(regions)
+
+    @cached_property
+    def readers(self) -> dict[int, tuple[int, ...]]:
+        """Root tensor -> the computing ops that read it or a view of it, in order."""
+        found: dict[int, dict[int, None]] = {}
+        for op in self.ops:
+            if not op.is_metadata:
+                for t in op.inputs:
+                    found.setdefault(self.view_roots[t], {})[op.id] = None
+        return {root: tuple(ops) for root, ops in found.items()}
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: sizes and work of one sample."""
         pairs = {
@@ -141,16 +178,6 @@ class OperatorGraph:
         fields = read_graph(path)
         with refused(f"{path} is a damaged operator graph"):
             return cls(**fields)
-
-
-def resolve_views(graph: OperatorGraph) -> tuple[int, ...]:
-    """Return, for each tensor, the tensor a computing op made that it is a view of (or itself)."""
-    roots = list(range(len(graph.tensors)))
-    for op in graph.ops:
-        if op.is_metadata and op.inputs:
-            for output in op.outputs:
-                roots[output] = roots[op.inputs[0]]
-    return tuple(roots)
 
 
 def _check_batch(batch: float) -> None:

@@ -167,6 +167,7 @@ _HALO = "halo"  # comm_kind up to version 5
 
 
 _AffineReader = Callable[[_AffineRecord], Affine]
+_SplitsReader = Callable[[int, list[int]], tuple[Split, ...]]
 
 
 def _affine_reader() -> _AffineReader:
@@ -225,6 +226,22 @@ def _splits(document: _AnyDocument, affine: _AffineReader) -> list[Split | None]
     return [*splits]
 
 
+def _splits_reader(splits: list[Split | None]) -> _SplitsReader:
+    """Return what makes the splits of an op a tuple, equal ones one object: those of equal blocks are told by it."""
+    known: dict[tuple[int, ...], tuple[Split, ...]] = {}
+
+    def read(place: int, indices: list[int]) -> tuple[Split, ...]:
+        key = tuple(indices)
+        if key not in known:
+            for index in key:
+                if not 0 <= index < len(splits):
+                    raise ConfigError(f"ops[{place}] has split {index}; there are {len(splits)} from 0")
+            known[key] = tuple([one for index in key if (one := splits[index]) is not None])
+        return known[key]
+
+    return read
+
+
 def _tensor_record(t: Tensor) -> list[Any]:
     shape = [_affine_record(dim) for dim in t.shape]
     return [shape, t.dtype, t.kind, t.name, t.producer, t.is_saved, t.storage, t.id]
@@ -255,14 +272,15 @@ def _op_record(op: Op, splits: dict[Split, int]) -> list[Any]:
 
 
 def _ops(document: _AnyDocument, splits: list[Split | None], affine: _AffineReader) -> tuple[Op, ...]:
+    known = _splits_reader(splits)
     if isinstance(document, _Version3Document):
         recomputed = set(document.recomputed) if isinstance(document, _Version5Document) else set()
         for index in sorted(recomputed):
             if not 0 <= index < len(document.ops):
                 raise ConfigError(f"recomputed names op {index}; there are {len(document.ops)} from 0")
-        return tuple(_op(place, one, splits, affine, place in recomputed) for place, one in enumerate(document.ops))
+        return tuple(_op(place, one, known, affine, place in recomputed) for place, one in enumerate(document.ops))
     named: tuple[Op, ...] = _NAMERS.get("torch")(
-        _op(place, one, splits, affine, False) for place, one in enumerate(document.ops)
+        _op(place, one, known, affine, False) for place, one in enumerate(document.ops)
     )
     return named
 
@@ -270,7 +288,7 @@ def _ops(document: _AnyDocument, splits: list[Split | None], affine: _AffineRead
 def _op(
     place: int,
     record: _OlderOpRecord | _OpRecord,
-    splits: list[Split | None],
+    splits: _SplitsReader,
     affine: _AffineReader,
     is_recomputed: bool,
 ) -> Op:
@@ -278,12 +296,8 @@ def _op(
     of_op: Any = properties or ("", ())
     role, linear_in = of_op
     index, name, module, phase, op_type, arguments, is_metadata, is_elementwise, forward_op, is_sum, block = plain
-    for split in split_ids:
-        if not 0 <= split < len(splits):
-            raise ConfigError(f"ops[{place}] has split {split}; there are {len(splits)} from 0")
     return Op(  # by place: by name it takes three times as long, and graphs have 10,000 of them
         index, name, module, phase, op_type, tuple(inputs), tuple(outputs), arguments, affine(flops),
         affine(bytes_read), affine(bytes_written), is_metadata, is_elementwise, forward_op, is_sum, block,
-        tuple([one for split in split_ids if (one := splits[split]) is not None]), role, tuple(map(tuple, linear_in)),
-        is_recomputed,
+        splits(place, split_ids), role, tuple(map(tuple, linear_in)), is_recomputed,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
@@ -38,20 +39,39 @@ class Kernel:
 
 
 class KernelBuilder:
-    """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once."""
+    """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once.
 
-    def __init__(self, graph: OperatorGraph, sharding: Sharding, cost: CostModel, batch: float, precision: str) -> None:
+    Args: fusions: what ``fuse`` and ``kernel_traffic`` return for barriers, filled and used by builders of one graph.
+    """
+
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        sharding: Sharding,
+        cost: CostModel,
+        batch: float,
+        precision: str,
+        fusions: dict[frozenset[int], tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
+    ) -> None:
         self.graph, self.sharding, self.cost = graph, sharding, cost
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
+        self._op_seconds: list[float] | None = None
+        self._fusions = {} if fusions is None else fusions
         self._full_bytes: dict[int, float] = {}
+        self._tensor_bytes: dict[tuple[int, bool], float] = {}
+        self._factors: dict[str, float] = {}  # dtype -> what the precision makes of its bytes
 
     def tensor_bytes(self, tensor: int, whole: bool = False) -> float:
         """Return one member's bytes of a tensor in the run's precision."""
-        t = self.graph.tensors[tensor]
-        share = self.sharding.tensor_fraction(tensor, whole)
-        return t.num_bytes(self.batch) * share * self._precision_factor(tensor)
+        key = (tensor, whole)
+        found = self._tensor_bytes.get(key)
+        if found is None:
+            t = self.graph.tensors[tensor]
+            share = self.sharding.tensor_fraction(tensor, whole)
+            found = self._tensor_bytes[key] = t.num_bytes(self.batch) * share * self._precision_factor(tensor)
+        return found
 
     def part_bytes(self, tensor: int, share: float) -> float:
         """Return the bytes of a share of the whole tensor in the run's precision."""
@@ -63,21 +83,30 @@ class KernelBuilder:
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
-        ops = [op for op in self.graph.ops if not op.is_metadata]
-        seconds = [0.0] * len(self.graph.ops)
-        alone = Fusion(tuple((op.id,) for op in ops), 0, 0)
-        for op, traffic in zip(ops, kernel_traffic(self.graph, alone), strict=True):
-            seconds[op.id] = self._kernel((op.id,), traffic).time.duration_s
-        return seconds
+        if self._op_seconds is None:
+            ops = [op for op in self.graph.ops if not op.is_metadata]
+            seconds = [0.0] * len(self.graph.ops)
+            alone = Fusion(tuple((op.id,) for op in ops), 0, 0)
+            for op, traffic in zip(ops, kernel_traffic(self.graph, alone), strict=True):
+                seconds[op.id] = self._kernel((op.id,), traffic).time.duration_s
+            self._op_seconds = seconds
+        return self._op_seconds
 
     def fused(self, barriers: Collection[int]) -> list[Kernel]:
         """Return all kernels and views in execution order, fused except across the barriers."""
-        fusion = fuse(self.graph, barriers)
+        barriers = frozenset(barriers)
+        if barriers not in self._fusions:
+            fusion = fuse(self.graph, barriers)
+            self._fusions[barriers] = fusion, kernel_traffic(self.graph, fusion, kept=barriers)
+        fusion, traffics = self._fusions[barriers]
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
-        traffics = kernel_traffic(self.graph, fusion, kept=barriers)
         kernels = [self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)]
-        kernels += [_view(op) for op in self.graph.ops if op.is_metadata]
+        kernels += self._views
         return sorted(kernels, key=lambda k: k.ops[0])
+
+    @cached_property
+    def _views(self) -> list[Kernel]:
+        return [_view(op) for op in self.graph.ops if op.is_metadata]
 
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         key = (op_ids, traffic)
@@ -124,7 +153,11 @@ class KernelBuilder:
 
     def _precision_factor(self, tensor: int) -> float:
         t = self.graph.tensors[tensor]
-        return 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
+        if t.kind == "loss":
+            return 1.0
+        if t.dtype not in self._factors:
+            self._factors[t.dtype] = tensor_bytes_factor(self.precision, t.dtype)
+        return self._factors[t.dtype]
 
 
 def _view(op: Op) -> Kernel:

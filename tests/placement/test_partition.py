@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rostam_py.graph import PARTIAL, WHOLE, resolve_views
+from rostam_py.graph import PARTIAL, WHOLE
 from rostam_py.placement.sip_ml.partition import ALIGNED, ALL, EXCHANGE, SLICES, Layout, partition
 from rostam_py.tracing import trace
 
@@ -100,7 +100,7 @@ def test_tied_parameters_are_laid_out_once_for_all_uses(tied_autoencoder):
     for batch in (4, 64, 4096):
         result = split_products(tied_autoencoder, batch, 4, 4.0)
         layout = result.parameters["encode.weight"]
-        roots = resolve_views(tied_autoencoder)
+        roots = tied_autoencoder.view_roots
         tied = next(t.id for t in tied_autoencoder.parameters if t.name == "encode.weight")
         users = [op for op in products(tied_autoencoder) if tied in [roots[t] for t in op.inputs]]
         assert len(users) >= 3  # both uses forward, at least one backward

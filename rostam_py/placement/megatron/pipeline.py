@@ -171,7 +171,7 @@ def _work_by_forward_op(graph: OperatorGraph, sequence: list[Op], weights: Seque
 def _best_cuts(seconds: np.ndarray, cuts: list[int], live: list[float], num_stages: int) -> list[int]:
     """Return the cuts that make the slowest stage fastest, fewest live bytes among equals.
 
-    Cost: stages x candidates^2, vectorised over one candidate axis.
+    Cost: stages x candidates^2, vectorised over the candidates.
     """
     ends = [0, *cuts, len(seconds)]
     prefix = np.concatenate([[0.0], np.cumsum(seconds)])[ends]
@@ -182,12 +182,15 @@ def _best_cuts(seconds: np.ndarray, cuts: list[int], live: list[float], num_stag
     moved = np.full((num_stages + 1, n), np.inf)
     choice = np.zeros((num_stages + 1, n), dtype=int)
     slowest[0, 0] = moved[0, 0] = 0.0
+    last_s = prefix[:, None] - prefix
+    is_after = ~np.tri(n, k=-1, dtype=bool)
     for k in range(1, num_stages + 1):
-        for j in range(k, n):
-            worst = np.round(np.maximum(slowest[k - 1, :j], prefix[j] - prefix[:j]) / quantum)
-            cost = moved[k - 1, :j] + crossing[j]
-            best = np.lexsort((np.arange(j), cost, worst))[0]
-            slowest[k, j], moved[k, j], choice[k, j] = worst[best] * quantum, cost[best], best
+        worst = np.round(np.maximum(slowest[k - 1], last_s) / quantum)  # by end of this stage, end of the one before
+        worst[is_after] = np.inf
+        least = worst.min(axis=1)
+        cost = np.where(worst == least[:, None], moved[k - 1] + crossing[:, None], np.inf)
+        best = cost.argmin(axis=1)
+        slowest[k, k:], moved[k, k:], choice[k, k:] = (least * quantum)[k:], cost[range(n), best][k:], best[k:]
     path, j = [], n - 1
     for k in range(num_stages, 1, -1):
         j = int(choice[k, j])

@@ -89,7 +89,8 @@ class MegatronPlacer(Placer):
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             sharding = propagate(graph, strategy.tp, micro_batch)
-            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision)
+            fusions = self.shared.setdefault("fusions", {})
+            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision, fusions)
         builder: KernelBuilder = self.shared[key]
         return builder
 
@@ -187,8 +188,8 @@ class _Job:
         size = gradient_bytes(self.precision)
         names = set(self._stage_parameters(stage))
         found = []
-        for t in self.graph.tensors:
-            if t.kind != "gradient" or t.name not in names or t.producer is None:
+        for t in self.graph.gradients:
+            if t.name not in names or t.producer is None:
                 continue
             stages = self.assignment.parameter_stages[t.name]
             group = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""

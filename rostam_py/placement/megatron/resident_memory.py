@@ -8,7 +8,7 @@ if they split it, else all of it. Every stage that reads them has its own.
 import math
 from dataclasses import dataclass
 
-from rostam_py.graph import Op, OperatorGraph, resolve_views
+from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 
@@ -43,7 +43,7 @@ class _Residents:
         self.behind: dict[int, dict[int, float]] = {}  # tensor that each stage derives for itself -> what from
 
     def run(self) -> list[Resident]:
-        roots = resolve_views(self.graph)
+        roots = self.graph.view_roots
         for op in self.graph.ops:
             if not op.is_metadata:
                 self._visit(op, roots)

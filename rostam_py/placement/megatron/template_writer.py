@@ -105,11 +105,11 @@ class TemplateWriter:
         share = 1.0
         if halos and self.context.is_tp_asynchronous:
             share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
-        free, waiting = _portion(kernel.time, 1 - share, "without"), _portion(kernel.time, share, "with")
-        if share == 1 or min(free.duration_s, waiting.duration_s) < self.context.min_kernel_s:
+        if share == 1 or kernel.time.duration_s * min(share, 1 - share) < self.context.min_kernel_s:
             self._await(kernel.inputs, halos)
             self._segment.append(kernel.time)
             return
+        free, waiting = _portion(kernel.time, 1 - share, "without"), _portion(kernel.time, share, "with")
         self._await(kernel.inputs, [])
         self._segment.append(free)
         self._await((), halos)

@@ -27,15 +27,12 @@ def write_backward_last(
     """
     writer = _write(context, stage, "backward", gradients)
     tp = context.sharding.groups
-    finals = {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and task.group not in tp}
-    finals |= {t for t, task in enumerate(writer.tasks) if task.kind == "collective" and not _is_awaited(writer, t)}
+    awaited = {t for task in writer.tasks for t in task.deps}
+    collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
+    finals = {t for t, task in collectives if task.group not in tp or t not in awaited}
     kernels = () if optimizer is None else (optimizer,)
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
     return writer
-
-
-def _is_awaited(writer: TemplateWriter, index: int) -> bool:
-    return any(index in task.deps for task in writer.tasks)
 
 
 def _write(context: TemplateContext, stage: int, phase: str, gradients: list[Gradient] | None = None) -> TemplateWriter:

@@ -111,6 +111,8 @@ class Sharding:
 
     def inner_comms(self, op: int) -> list[tuple[TensorComm, float]]:
         """Return the collectives that an op runs inside itself and their bytes, e.g. of softmax statistics."""
+        if op not in self._exchanging:
+            return []
         found: dict[str, tuple[list[int], float]] = {}
         for place, level in enumerate(self.levels):
             chosen = level.axes[op]
@@ -119,6 +121,12 @@ class Sharding:
             size = max(0.0, chosen[0].split.comm_bytes.at(self.batch)) * self._split_elsewhere(op, place)
             found.setdefault(chosen[0].split.comm_kind, ([], size))[0].append(place)
         return [(TensorComm(kind, self.group(tuple(where))), size) for kind, (where, size) in found.items() if size]
+
+    @cached_property
+    def _exchanging(self) -> frozenset[int]:
+        """Ops that run a collective inside themselves: few, and asked for of every op of every stage."""
+        axes = (pair for level in self.levels for pair in enumerate(level.axes))
+        return frozenset(op for op, chosen in axes if chosen is not None and chosen[0].split.comm_kind)
 
     @cached_property
     def _halos(self) -> dict[int, dict[tuple[int, tuple[int, ...]], tuple[int, int]]]:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from rostam_py.errors import InternalError
-from rostam_py.graph import PARTIAL, WHOLE, Halo, Op, OperatorGraph, Split, Tensor, passes_partial, resolve_views
+from rostam_py.graph import PARTIAL, WHOLE, Halo, Op, OperatorGraph, Split, Tensor, passes_partial
 from rostam_py.placement.sharding import is_divisible
 
 SLICES = -3  # parts hold disjoint slices along no dimension that a split can name
@@ -97,7 +97,7 @@ class _Partitioner:
     ) -> None:
         self.graph, self.batch, self.max_parts = graph, batch, max_parts
         self.seconds, self.quantum_s = seconds, quantum_s
-        self.roots = resolve_views(graph)
+        self.roots = graph.view_roots
         self.chains = _view_chains(graph)
         self.result = Partition([None] * len(graph.ops), readings=[()] * len(graph.ops))
         self.parameter_of = {t.id: t.name for t in graph.weights}

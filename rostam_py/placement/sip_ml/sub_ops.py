@@ -22,7 +22,6 @@ from rostam_py.graph import (
     fuse,
     kernel_bytes,
     kernel_traffic,
-    resolve_views,
 )
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.partition import (
@@ -142,7 +141,7 @@ class _Builder:
     ) -> None:
         self.graph, self.parts, self.cost = graph, parts, cost
         self.batch, self.precision, self.optimizer = batch, precision, optimizer
-        self.roots = resolve_views(graph)
+        self.roots = graph.view_roots
         self.parameter_of = {t.id: t for t in graph.weights}
         self.gradients = gradients_by_root(graph, self.roots)
         self.nodes: list[SubOps] = []
