@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from rostam_py.models import bert, llama, mixtral, t5
+from rostam_py.models import bert, dit, llama, mixtral, t5
 from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 
@@ -124,4 +124,22 @@ def test_berts_masked_words_gather_their_dense_product_before_its_norm(placed, t
     assert found["all_reduce", A] == 4 * LAYERS + 1  # the embedding's output; the head has its own, smaller
     assert {key: n for key, n in found.items() if key[1] == rows} == {("all_gather", rows): 1, ("all_reduce", rows): 2}
     assert {kind for kind, size in found if size > rows} == {"all_reduce"}
+    assert work_ratio(plan) <= 1.02
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_dits_modulations_are_split_by_columns_and_gathered_at_one_row_per_image(placed, tp):
+    # A block's six vectors come of one product of its condition, a third of all parameters: split by columns, gathered
+    # before they are taken apart. Backward the two gates' gradients are sums of what members hold of the branches, and
+    # the condition's a sum of the columns'; the last layer's modulation has no gate. Forward the condition itself: a
+    # row-split product and a class' row, summed before they are reduced. Each is a vector; per layer four A besides.
+    graph = trace(dit.build("dit", dit.Config(num_layers=LAYERS)))
+    plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
+    vector = 1152 * 2
+    assert listed(plan) == {
+        ("all_reduce", 256 * vector): 4 * LAYERS,
+        ("all_gather", 6 * vector): LAYERS,
+        ("all_gather", 2 * vector): 1,
+        ("all_reduce", vector): 3 * LAYERS + 2,
+    }
     assert work_ratio(plan) <= 1.02

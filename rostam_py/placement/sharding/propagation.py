@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
-from rostam_py.placement.sharding.layouts import FREE, Shard, SplitAxis, State, Stretches, plain
+from rostam_py.placement.sharding.layouts import FREE, Place, Shard, SplitAxis, State, Stretches, plain
 from rostam_py.placement.sharding.search import Decision
-from rostam_py.placement.sharding.space import Level, Space
+from rostam_py.placement.sharding.space import Level, Space, follows
 
 _MOVING = ("copy", "scale", "join")  # roles of ops that partial sums pass, besides sums
 Chosen = tuple[SplitAxis, Stretches] | None
@@ -33,6 +33,7 @@ class Propagation:
         for op in graph.ops:
             if op.outputs and op.outputs[0] in space.origin:
                 self.views.setdefault(space.origin[op.outputs[0]][0], []).append(op.id)
+        self.gradients = self._gradients()
 
     def run(self) -> Level:
         """Return the level."""
@@ -113,7 +114,7 @@ class Propagation:
     def _choose(self, op: Op, held: Sequence[State]) -> Chosen:
         """Return the legal split with the least collective bytes, then the most work shared."""
         if all(h is WHOLE for h in held):
-            return self._row_gradient_split(op)
+            return self._row_gradient_split(op) or self._weight_gradient_split(op)
         best, best_key = None, (self._mismatch_bytes(op, held, (WHOLE,) * len(held)), 1)
         hint = None if op.forward_op is None else self.level.axes[op.forward_op]
         for axis in self.space.axes(op):
@@ -137,6 +138,25 @@ class Propagation:
         for axis in self.space.axes(op):
             if axis.split.kind == "embedding_row" and all(p is None for p in axis.inputs):
                 return axis, plain(axis.size)
+        return None
+
+    def _weight_gradient_split(self, op: Op) -> Chosen:
+        """Return the split of a gradient that no one reads whole: of a split parameter each member computes its part.
+
+        So behind outputs that were gathered, whose gradients every member has whole.
+        """
+        if len(op.outputs) != 1 or op.outputs[0] not in self.gradients:
+            return None
+        parameter, views = self.gradients[op.outputs[0]]
+        state = self.level.states[parameter]
+        for view in views:
+            state = self.space.before(view, 0, state) if isinstance(state, Shard) else WHOLE
+        for axis in self.space.axes(op) if isinstance(state, Shard) else ():
+            where = axis.outputs[0]
+            stretches = where.axis(state) if isinstance(where, Place) else None  # type: ignore[arg-type]
+            is_legal = stretches is not None and axis.is_legal(stretches, self.space.degree)
+            if is_legal and axis.made(stretches) == (state,) and axis.wanted(stretches) is not None:  # type: ignore[arg-type]
+                return axis, stretches  # type: ignore[return-value]
         return None
 
     def _mismatch_bytes(self, op: Op, held: Sequence[State], wanted: Sequence[State]) -> float:
@@ -186,6 +206,24 @@ class Propagation:
         return -1 if producer is None else self.graph.ops[producer].block
 
     # Weights and gradients
+
+    def _gradients(self) -> dict[int, tuple[int, tuple[Op, ...]]]:
+        """Return, per tensor that is or becomes a parameter's gradient, the parameter and the views between, last first."""
+        graph = self.graph
+        parameters = {t.name: t.id for t in graph.parameters}
+        found: dict[int, tuple[int, tuple[Op, ...]]] = {}
+        for t in graph.tensors:
+            if t.kind != "gradient" or t.name not in parameters:
+                continue
+            tensor = t.id
+            views: tuple[Op, ...] = ()
+            found[tensor] = (parameters[t.name], views)
+            while (producer := graph.tensors[tensor].producer) is not None and follows(op := graph.ops[producer]):
+                if len(op.inputs) != 1 or len(op.outputs) != 1 or len(graph.consumers[op.inputs[0]]) != 1:
+                    break
+                tensor, views = op.inputs[0], (*views, op)
+                found[tensor] = (parameters[t.name], views)
+        return found
 
     def _settle(self, tensor: int, want: State) -> None:
         """Fix the split of a weight, and with it of all its views."""

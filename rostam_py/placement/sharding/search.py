@@ -511,10 +511,12 @@ class ForwardSearch:
         return len(factors) > 1 or (bool(factors) and self._has_one_head(op, factors[0][1]))
 
     def _has_one_head(self, op: Op, axis: SplitAxis) -> bool:
+        """Tell whether a view makes the rows of a dimension one head's; one row per sample is nothing to attend to."""
         out = axis.outputs[0]
-        shape = self.space.shapes[op.outputs[0]]
-        is_longer = len(shape) > len(self.space.shapes[op.inputs[0]])
-        return op.is_metadata and isinstance(out, Place) and is_longer and out.dim > 0 and shape[out.dim - 1] == 1
+        rows, shape = self.space.shapes[op.inputs[0]], self.space.shapes[op.outputs[0]]
+        if not op.is_metadata or not isinstance(out, Place) or out.dim == 0 or len(shape) <= len(rows):
+            return False
+        return shape[out.dim - 1] == 1 and math.prod(rows) > rows[axis.inputs[0].dim] * self.space.batch  # type: ignore[union-attr]
 
     def _outermost(self, op: Op, extent: int, factors: list[tuple[int, SplitAxis]]) -> list[Stretches]:
         """Return the outermost factor that divides, unless one that nearly does, too few heads, comes first."""

@@ -107,8 +107,13 @@ class Space:
         for op, place in reversed(self.origin[tensor][1]):
             if not isinstance(state, Shard):
                 return state
-            state = next((s for axis in self.axes(op) if (s := _before(axis, place, state, self.degree))), FREE)
+            state = self.before(op, place, state) or FREE
         return state
+
+    def before(self, op: Op, place: int, state: Shard) -> State:
+        """Return the state of an op's only input that leaves output ``place`` in ``state``; WHOLE if none does."""
+        found = (_before(axis, place, state, self.degree) for axis in self.axes(op))
+        return next((s for s in found if s), WHOLE)
 
     def pushed(self, tensor: int, state: State) -> State:
         """Return the state of a weight's view: whole if no split carries the weight's that far."""
