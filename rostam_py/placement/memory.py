@@ -5,8 +5,9 @@ and optimizer state. Activations are the tensors that the trace keeps for backwa
 that backward reads among them, memory shared between them counted once, in the run's precision, each
 divided over tp as it is sharded, with the halos that convolutions keep, times the micro-batches a stage
 holds at once. Full recomputation keeps the inputs of every block and one block's activations; selective
-recomputation drops what only the attention core produces. Ignores working buffers, fragmentation and the
-framework's context.
+recomputation drops what only the attention core produces. Ranks that share state (ZeRO) hold their part of it, the
+whole of a unit only while it runs; frozen weights and buffers are whole on every rank. Ignores working buffers
+(gradient buckets among them), fragmentation and the framework's context.
 """
 
 from collections.abc import Iterable
@@ -17,28 +18,35 @@ from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.tasks import MemoryBytes
+from rostam_py.plan.tasks import MEMORY_PARTS, MemoryBytes
 from rostam_py.units import format_size
 
 
 def stage_memory(
-    num_parameters: int,
+    held: tuple[int, int, int],
     activation_bytes: float,
     in_flight: int,
     precision: str,
     optimizer: str,
     untrained_bytes: int = 0,
+    gathered_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
-    Args: num_parameters: local trained ones. activation_bytes: of one micro-batch, kept inputs included.
-        in_flight: micro-batches held at once. untrained_bytes: of frozen weights and buffers.
+    Args:
+        held: trained parameters of which it holds (weights, gradients, optimizer state).
+        activation_bytes: of one micro-batch, kept inputs included.
+        in_flight: micro-batches held at once.
+        untrained_bytes: of frozen weights and buffers.
+        gathered_bytes: the most that units which share their state hold whole at once.
     """
+    weights, gradients, state = held
     return MemoryBytes(
-        parameters=num_parameters * parameter_bytes(precision) + untrained_bytes,
-        gradients=num_parameters * gradient_bytes(precision),
-        optimizer_state=num_parameters * optimizer_state_bytes(optimizer, precision),
+        parameters=weights * parameter_bytes(precision) + untrained_bytes,
+        gradients=gradients * gradient_bytes(precision),
+        optimizer_state=state * optimizer_state_bytes(optimizer, precision),
         activations=round(activation_bytes * in_flight),
+        gathered=gathered_bytes,
     )
 
 
@@ -88,11 +96,15 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
     need = stages[worst]
     if need.total <= capacity:
         return
+    parts = [
+        f"{format_size(getattr(need, part))} of {name}" for part, name in MEMORY_PARTS.items() if part != "gathered"
+    ]
+    if need.gathered:
+        parts.append(f"{format_size(need.gathered)} of {MEMORY_PARTS['gathered']}")
     raise MemoryCapacityError(
         f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
-        f" {format_size(need.parameters)} of parameters, {format_size(need.gradients)} of gradients,"
-        f" {format_size(need.optimizer_state)} of optimizer state and {format_size(need.activations)} of activations"
+        f" {', '.join(parts[:-1])} and {parts[-1]}"
         f" (micro-batches in flight: {in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
-        " or set strategy.recompute=full"
+        " or set strategy.recompute=full or strategy.shard"
     )

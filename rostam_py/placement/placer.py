@@ -47,6 +47,7 @@ class Placer(ABC):
 
     AXES: degrees of a strategy that it knows. reads_fabric: its plans depend on the fabric, not on its size alone.
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
+    shards_state: it knows ``Strategy.shard`` (ZeRO).
 
     Args:
         strategy: with this placer's name.
@@ -57,6 +58,7 @@ class Placer(ABC):
     AXES: ClassVar[tuple[str, ...]]
     reads_fabric: ClassVar[bool] = True
     fits_memory: ClassVar[bool] = True
+    shards_state: ClassVar[bool] = False
 
     def __init__(
         self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None

@@ -85,6 +85,22 @@ def grid_groups(
     return tuple(sets)
 
 
+def sharding_groups(shape: tuple[int, int, int], degree: int) -> tuple[GroupSet, ...]:
+    """Return the groups of (dp, pp, tp) ranks that share state, consecutive along dp: "zero".
+
+    If they are smaller than dp also "dp_shard", the same ranks, which reduce gradients there, and "dp_replicate",
+    the ranks of all groups that hold the same share.
+    """
+    num_dp, num_stages, num_tp = shape
+    by_group = np.arange(int(np.prod(shape))).reshape(num_dp // degree, degree, num_stages, num_tp)
+    sharing = by_group.transpose(0, 2, 3, 1).reshape(-1, degree)
+    gathered = GroupSet("zero", "zero", sharing)
+    if degree == num_dp:
+        return (gathered,)
+    copies = by_group.transpose(1, 2, 3, 0).reshape(-1, num_dp // degree)
+    return gathered, GroupSet("dp", "dp_shard", sharing), GroupSet("dp", "dp_replicate", copies)
+
+
 def model_parallel_groups(num_groups: int, num_devices: int) -> tuple[GroupSet, ...]:
     """Return the groups of (dp, mp) ranks: "dp" between counterparts, "mp" within a group and "mp_gradient" too.
 

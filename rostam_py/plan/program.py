@@ -63,3 +63,19 @@ class Program:
             for name, _ in segment.entries:
                 found[name] += segment.count
         return dict(found)
+
+    def with_first(self, name: str, first: str) -> "Program":
+        """Return the program in which the first instance of template ``name`` is one of template ``first``."""
+        found: list[Segment] = []
+        for place, segment in enumerate(self.segments):
+            at = next((k for k, (template, _) in enumerate(segment.entries) if template == name), None)
+            if at is None:
+                found.append(segment)
+                continue
+            entries = list(segment.entries)
+            entries[at] = first, entries[at][1]
+            found.append(Segment(tuple(entries)))
+            if segment.count > 1:
+                found.append(Segment(tuple((t, m + 1) for t, m in segment.entries), segment.count - 1))
+            return Program((*found, *self.segments[place + 1 :]))
+        return self

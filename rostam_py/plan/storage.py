@@ -27,7 +27,7 @@ from rostam_py.plan.records import (
     tasks_record,
 )
 from rostam_py.plan.strategy import Strategy
-from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
+from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage
 
 FORMAT, VERSION = "rostam-plan", 1
 _PLAIN = ("graph_name", "cost", "precision", "optimizer")
@@ -113,7 +113,7 @@ def _stage(reader: Reader, index: int, kernels: list[KernelTime]) -> Stage:
         index=index,
         templates=templates,
         program=program,
-        memory=MemoryBytes(*(memory.item(entry.name).integer() for entry in dataclasses.fields(MemoryBytes))),
+        memory=MemoryBytes(**{part: memory.item(part).integer() for part in MEMORY_PARTS if part in memory.names()}),
         num_parameters=reader.item("num_parameters").integer(),
         modules=tuple(one.text() for one in reader.item("modules").entries()),
         **{key: reader.item(key).number() for key in _STAGE_NUMBERS},

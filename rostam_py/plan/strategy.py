@@ -18,6 +18,7 @@ from rostam_py.costs.precision import PRECISIONS, get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.html import html_pairs
 from rostam_py.plan.machine import PHYSICS
+from rostam_py.plan.state_sharding import StateSharding, check_sharding, sharding_degree
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -64,7 +65,13 @@ class Strategy:
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
         tp group.
-    shard: ZeRO level; only 0 (no sharding) is modelled.
+    shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
+        as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
+    shard_group: ranks of them that share one copy, for example a server's; gradients are summed over the copies as well
+        (hybrid sharding). None takes all.
+    prefetch: units whose weights are gathered ahead of the one that runs (shard 3).
+    reshard_after_forward: drop a unit's weights behind its forward and gather them again for its backward (shard 3).
+    overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp, and cp may
         be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
@@ -93,6 +100,10 @@ class Strategy:
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     shard: int = 0
+    shard_group: int | None = None
+    prefetch: int = 1
+    reshard_after_forward: bool = True
+    overlap_param_gather: bool = False
     placer: str = field(default="megatron", metadata={"choices": PLACERS})
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
     max_circuit_degree: int | None = None
@@ -127,8 +138,7 @@ class Strategy:
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
         self._check_axes()
-        if self.shard != 0:
-            raise ConfigError(f"strategy.shard is {self.shard!r}; only 0 (no ZeRO sharding) is modelled so far")
+        self._check_sharding()
         self._check_order()
         if self.precision is not None:
             get_precision(self.precision)
@@ -159,6 +169,19 @@ class Strategy:
                 f"strategy.rank_order is {self.rank_order!r}; it must list tp, cp, pp and dp once each, fastest first,"
                 f" for example 'tp,cp,pp,dp'; cp may be left out only where it is 1{also}"
             )
+
+    def _check_sharding(self) -> None:
+        check_sharding(
+            self.shard, self.shard_group, self.prefetch, is_resharded=self.reshard_after_forward,
+            is_gather_overlapped=self.overlap_param_gather,
+        )  # fmt: skip
+        if self.shard and not PLACERS.get(self.placer).shards_state:
+            raise ConfigError(
+                f"strategy.shard is {self.shard}, but strategy.placer={self.placer} keeps all of a parameter's state"
+                " where its ops run; it must be 0"
+            )
+        if self.dp is not None:
+            sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
 
     def _check_algorithms(self) -> None:
         if not isinstance(self.algorithms, Mapping):
@@ -248,6 +271,21 @@ class Strategy:
     def bucket_bytes(self) -> int:
         """``bucket_size`` [bytes]."""
         return parse_size(self.bucket_size, "strategy.bucket_size")
+
+    @property
+    def state_sharding(self) -> StateSharding:
+        """How the dp (x cp) ranks share the state; one rank alone shares nothing."""
+        degree = sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
+        if degree == 1:
+            return StateSharding()
+        return StateSharding(
+            self.shard,
+            degree,
+            self.dp * self.cp // degree,
+            self.prefetch,
+            self.reshard_after_forward,
+            self.overlap_param_gather,
+        )
 
     def batches(self, global_batch: int) -> tuple[int, int]:
         """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).

@@ -61,17 +61,26 @@ class MemoryBytes:
 
     parameters: trained and frozen weights, and buffers; gradients and optimizer_state are of the trained ones alone.
     activations: what is kept for backward, the model's inputs included.
+    gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3).
     """
 
     parameters: int = 0
     gradients: int = 0
     optimizer_state: int = 0
     activations: int = 0
+    gathered: int = 0
 
     @property
     def total(self) -> int:
         """Sum of all parts [bytes]."""
-        return self.parameters + self.gradients + self.optimizer_state + self.activations
+        return sum(getattr(self, part) for part in MEMORY_PARTS)
+
+
+# Part of MemoryBytes -> its name for readers.
+MEMORY_PARTS = {
+    "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
+    "activations": "activations", "gathered": "gathered weights",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,8 @@ class Stage:
     """What the devices of one class run: a pipeline stage, or one device of sip_ml's model-parallel groups.
 
     templates: name -> tasks. Names: "forward", "backward" and "backward_last" (the last micro-batch's backward
-        with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer); sip_ml has one,
-        "iteration".
+        with gradient buckets, the all-reduce of tied weights and, at its end, the optimizer); "forward_first" is the
+        first micro-batch's forward where it gathers updated weights; sip_ml has one, "iteration".
     program: one iteration; given as (template, micro-batch) pairs it is made a Program.
     memory: of one device.
     flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no

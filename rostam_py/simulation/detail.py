@@ -19,6 +19,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.algorithms import algorithm_words
+from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
 from rostam_py.simulation.result import RunResult
@@ -28,7 +29,6 @@ MAX_BINS = 128
 MAX_SEGMENTS = 1_000
 MAX_SAMPLES = 1_000
 _NUM_BUSIEST = 20
-_MEMORY_PARTS = ("parameters", "gradients", "optimizer_state", "activations")
 
 
 def run_detail(
@@ -158,7 +158,7 @@ def _memory(result: RunResult, job: int, is_mix: bool) -> list[dict[str, Any]]:
     return [
         ({"job": job} if is_mix else {})
         | {"stage": stage.index, "devices": len(result.plan.devices_of(stage.index))}
-        | {part: int(getattr(stage.memory, part)) for part in _MEMORY_PARTS}
+        | {part: int(getattr(stage.memory, part)) for part in MEMORY_PARTS}
         | {"capacity": int(capacity)}
         for stage in result.plan.stages
     ]

@@ -36,7 +36,7 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"micro_batch": -1}, DegreeError, ["strategy.micro_batch is -1"]),
         ({"schedule": "zigzag"}, ConfigError, ["strategy.schedule is 'zigzag'", "1f1b, gpipe"]),
         ({"recompute": "some"}, ConfigError, ["strategy.recompute is 'some'", "none, selective, full"]),
-        ({"shard": 2}, ConfigError, ["strategy.shard is 2", "only 0"]),
+        ({"shard": 4}, ConfigError, ["strategy.shard is 4", "0, 1, 2, 3"]),
         ({"placer": "megatrn"}, UnknownNameError, ["megatrn", "did you mean 'megatron'"]),
         ({"rank_order": "tp,dp"}, ConfigError, ["strategy.rank_order is 'tp,dp'", "fastest first"]),
         ({"rank_order": "tp,pp,dp", "cp": 2}, ConfigError, ["'tp,cp,pp,dp'", "only where it is 1 (cp is 2)"]),

@@ -1,36 +1,35 @@
-"""Gradient buckets: which gradients are reduced together, and when their reductions start."""
+"""Gradient buckets: which gradients are reduced together, and when their reductions start.
 
-from dataclasses import dataclass
+Model: a bucket is all-reduced over the dp ranks; where they share gradients or the optimizer's state (ZeRO) it is
+reduce-scattered, and the share is summed over the copies of the state, the tp group's members and the stages that hold
+summands of it: behind the last micro-batch, as in Megatron-Core.
+"""
 
+from collections import Counter
+
+from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """A parameter's gradient on one stage: the tensors it is summed from and its local bytes.
+class Buckets:
+    """Fill gradient buckets in the order in which gradients become ready and start their reductions.
 
-    summed_group: tp groups whose members hold summands of it. tied_group: stages that hold the parameter too.
+    Args: is_last: of the iteration's micro-batches, behind which sums over other groups run as well.
     """
 
-    name: str
-    leaves: tuple[int, ...]
-    num_bytes: int
-    tied_group: str = ""
-    summed_group: str = ""
-
-
-class Buckets:
-    """Fill gradient buckets in the order in which gradients become ready and start their all-reduces."""
-
-    def __init__(self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient]) -> None:
-        self.context, self.writer = context, writer
+    def __init__(
+        self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient], is_last: bool = True
+    ) -> None:
+        self.context, self.writer, self.is_last = context, writer, is_last
         self.waiting = {g.name: set(g.leaves) for g in gradients}
         self.by_leaf: dict[int, list[Gradient]] = {}
         for g in gradients:
             for leaf in g.leaves:
                 self.by_leaf.setdefault(leaf, []).append(g)
-        self.open: list[Gradient] = []
-        self.open_bytes = self.count = 0
+        self.open: dict[int, list[Gradient]] = {}  # unit -> gradients of the bucket that is being filled
+        self.open_bytes: Counter[int] = Counter()
+        self.unit_sizes = Counter(g.unit for g in gradients)
+        self.started: list[list[Gradient]] = []
         self.summed: dict[str, list[Gradient]] = {}
         self.tied: dict[str, list[Gradient]] = {}
         self.reduced_by: dict[str, int] = {}
@@ -51,24 +50,36 @@ class Buckets:
             self.tied.setdefault(gradient.tied_group, []).append(gradient)
         if not self.context.bucket_bytes:
             return
-        self.open.append(gradient)
-        self.open_bytes += gradient.num_bytes
-        if self.open_bytes >= self.context.bucket_bytes:
-            self._start()
+        unit = gradient.unit
+        self.open.setdefault(unit, []).append(gradient)
+        self.open_bytes[unit] += gradient.num_bytes
+        if self._is_full(unit):
+            self._start(self.open.pop(unit))
+            self.open_bytes[unit] = 0
 
-    def _start(self) -> None:
-        leaves = tuple(t for g in self.open for t in g.leaves)
-        deps = self.writer.available_from(leaves)
-        task = self.writer.collective(
-            f"gradients.{self.count}", "dp", "all_reduce", self.open_bytes, _latest(self.writer, deps)
-        )
-        self.reduced_by.update({g.name: task for g in self.open})
-        self.open, self.open_bytes, self.count = [], 0, self.count + 1
+    def _is_full(self, unit: int) -> bool:
+        """Tell whether an open bucket starts: a unit with its last gradient, others with so many bytes."""
+        if unit >= 0:
+            return len(self.open[unit]) == self.unit_sizes[unit]
+        return self.open_bytes[unit] >= self.context.bucket_bytes
+
+    def _start(self, bucket: list[Gradient]) -> None:
+        state, writer = self.context.state, self.writer
+        deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
+        size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
+        task = writer.collective(name, *state.gradient_collective, size, deps)
+        if state.copies_group and self.is_last:
+            task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
+        self.reduced_by.update({g.name: task for g in bucket})
+        self.started.append(bucket)
 
     def flush(self) -> None:
         """Start what is left: the last bucket, then what tp groups hold summands of, then tied gradients."""
-        if self.open:
-            self._start()
+        for bucket in self.open.values():
+            self._start(bucket)
+        self.open = {}
+        if not self.is_last:
+            return
         for name, groups in (("summed", self.summed), ("tied", self.tied)):
             for group, gradients in sorted(groups.items()):
                 self._reduce(f"{name}_gradients.{group}", group, gradients)
@@ -76,7 +87,7 @@ class Buckets:
     def _reduce(self, name: str, group: str, gradients: list[Gradient]) -> None:
         """Start the all-reduce of gradients behind what has reduced them so far."""
         leaves = tuple(t for g in gradients for t in g.leaves)
-        size = sum(g.num_bytes for g in gradients)
+        size = self.context.state.share(sum(g.num_bytes for g in gradients))
         deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
         waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
         task = self.writer.collective(name, group, "all_reduce", size, waits)

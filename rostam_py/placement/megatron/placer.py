@@ -5,25 +5,33 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rostam_py.costs import optimizer_call
-from rostam_py.costs.precision import gradient_bytes
+from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
-from rostam_py.placement.megatron.buckets import Gradient
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.estimate import MegatronEstimator
+from rostam_py.placement.megatron.gathered_memory import gathered_bytes
+from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import resident_memory
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
-from rostam_py.placement.megatron.templates import write_backward, write_backward_last, write_forward
+from rostam_py.placement.megatron.templates import (
+    FORWARD_FIRST,
+    write_backward,
+    write_backward_last,
+    write_forward,
+    write_forward_first,
+)
+from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import propagate
 from rostam_py.plan.data import Batches
-from rostam_py.plan.groups import grid_groups
+from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
@@ -41,6 +49,7 @@ class MegatronPlacer(Placer):
     AXES = ("dp", "tp", "cp", "pp")
     reads_fabric = False
     fits_memory = False
+    shards_state = True
 
     def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
@@ -73,7 +82,7 @@ class MegatronPlacer(Placer):
         batches = Batches(global_batch, micro_batch, num_microbatches)
         return Plan.on_grid(
             graph.name, machine, strategy, batches, stages, accelerators,
-            groups=grid_groups(accelerators.shape, job.tied, job.sharding.inner_degrees, strategy.cp),
+            groups=job.groups(accelerators.shape),
             algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
         )  # fmt: skip
@@ -108,10 +117,16 @@ class _Job:
         self.assignment: StageAssignment = assign_stages(
             graph, strategy.pp, seconds, micro_batch, frozenset(self.sharding.comms)
         )
+        self.state = strategy.state_sharding
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
         self.local_parameters = {
             t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(t.id) - 1e-6) for t in graph.parameters
         }
+
+    def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
+        """Return the process groups of a (dp, pp, tp) grid."""
+        found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
+        return found + (sharding_groups(shape, self.state.degree) if self.state.level else ())
 
     def build_stages(self) -> tuple[Stage, ...]:
         context = self._context()
@@ -119,7 +134,7 @@ class _Job:
         in_flight = [
             microbatches_in_flight(self.strategy.schedule, s, last, self.num_microbatches) for s in range(last)
         ]
-        memory = self._memory(in_flight)
+        memory = self._memory(context, in_flight)
         if self.strategy.check_memory:
             check_capacity(self.machine, memory, in_flight)
         return tuple(self._stage(context, s, memory[s]) for s in range(last))
@@ -129,11 +144,19 @@ class _Job:
         kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}))
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
-        bucket = self.strategy.bucket_bytes if self.strategy.dp > 1 else 0
+        bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp, self.machine.min_kernel_s,
+            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.state, parameter_bytes(self.precision),
+            self._units(),
         )  # fmt: skip
+
+    def _units(self) -> dict[int, WeightUnits]:
+        """Return what every stage gathers together where ranks share weights."""
+        if not self.state.shares_weights:
+            return {}
+        graph, stages = self.graph, self.assignment
+        return {s: block_units(graph, stages, s, self.local_parameters) for s in range(self.strategy.pp)}
 
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
@@ -152,16 +175,21 @@ class _Job:
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
         parameters = self._stage_parameters(stage)
         num_parameters = sum(self.local_parameters[name] for name in parameters)
+        gradients = self._gradients(context, stage)
         forward = write_forward(context, stage)
-        backward = write_backward(context, stage)
-        last = write_backward_last(context, stage, self._gradients(stage), self._optimizer_kernel(num_parameters))
+        backward = write_backward(context, stage, gradients)
+        optimizer = self._optimizer_kernel(self._num_shared(context, stage))
+        last, buckets = write_backward_last(context, stage, gradients, optimizer)
+        templates = {"forward": forward, "backward": backward, "backward_last": last}
+        program = stage_program(self.strategy.schedule, stage, self.strategy.pp, self.num_microbatches)
+        if self.state.is_gather_overlapped and buckets:
+            templates[FORWARD_FIRST] = write_forward_first(context, stage, buckets)
+            program = program.with_first("forward", FORWARD_FIRST)
         written: tuple[TemplateWriter, ...] = (forward, backward)
         return Stage(
             index=stage,
-            templates={
-                "forward": tuple(forward.tasks), "backward": tuple(backward.tasks), "backward_last": tuple(last.tasks),
-            },
-            program=stage_program(self.strategy.schedule, stage, self.strategy.pp, self.num_microbatches),
+            templates={name: tuple(writer.tasks) for name, writer in templates.items()},
+            program=program,
             memory=memory,
             num_parameters=num_parameters,
             modules=self._modules(stage),
@@ -171,6 +199,15 @@ class _Job:
 
     def _stage_parameters(self, stage: int) -> list[str]:
         return [name for name, stages in self.assignment.parameter_stages.items() if stage in stages]
+
+    def _num_shared(self, context: TemplateContext, stage: int) -> int:
+        """Return the parameters that a device updates: all of its stage, or its share of them.
+
+        Shares are padded: of each unit where weights are shared, else of all that the stage holds.
+        """
+        if self.state.shares_weights:
+            return sum(self.state.share(count) for count in context.units[stage].num_parameters)
+        return self.state.share(sum(self.local_parameters[name] for name in self._stage_parameters(stage)))
 
     def _modules(self, stage: int) -> tuple[str, ...]:
         ops = self.graph.ops
@@ -183,8 +220,9 @@ class _Job:
         call = optimizer_call(self.optimizer, num_parameters, self.precision)
         return KernelTime("optimizer", "", call.ops[0].op_type, self.cost.duration_s(call), call.flops)
 
-    def _gradients(self, stage: int) -> list[Gradient]:
+    def _gradients(self, context: TemplateContext, stage: int) -> list[Gradient]:
         """Return the stage's parameter gradients; a tied one is what this stage contributes."""
+        unit_of = context.units[stage].of_parameter if context.units else {}
         size = gradient_bytes(self.precision)
         names = set(self._stage_parameters(stage))
         found = []
@@ -196,10 +234,11 @@ class _Job:
             leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if group else (t.id,)
             if leaves:
                 summed = self.sharding.summed.get(t.name, "")
-                found.append(Gradient(t.name, leaves, self.local_parameters[t.name] * size, group, summed))
+                count = self.local_parameters[t.name]
+                found.append(Gradient(t.name, leaves, count * size, group, summed, count, unit_of.get(t.name, -1)))
         return found
 
-    def _memory(self, in_flight: list[int]) -> list[MemoryBytes]:
+    def _memory(self, context: TemplateContext, in_flight: list[int]) -> list[MemoryBytes]:
         saved = self._saved_by_stage()
         is_full = self.strategy.recompute == "full"
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
@@ -213,7 +252,11 @@ class _Job:
                 per_batch = stored_bytes(self.graph, self.builder, tensors)
             per_batch += residents[s].inputs + extra / in_flight[s]
             untrained = residents[s].weights
-            result.append(stage_memory(count, per_batch, in_flight[s], self.precision, self.optimizer, untrained))
+            held = self.state.held(count, self._num_shared(context, s))
+            gathered = gathered_bytes(context, s, gradient_bytes(self.precision))
+            result.append(
+                stage_memory(held, per_batch, in_flight[s], self.precision, self.optimizer, untrained, gathered)
+            )
         return result
 
     def _saved_by_stage(self) -> list[set[int]]:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
+from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.sharding import HaloExchange, Sharding
+from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
 
 
@@ -28,6 +30,9 @@ class TemplateContext:
     bucket_bytes: int = 0  # 0: no data parallelism
     is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
     min_kernel_s: float = 0.0  # of the machine
+    state: StateSharding = field(default_factory=StateSharding)
+    weight_bytes: int = 0  # of one parameter
+    units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
 
@@ -175,6 +180,16 @@ class TemplateWriter:
     def available_from(self, tensors: tuple[int, ...]) -> tuple[int, ...]:
         """Return the tasks that end when the tensors are ready (public form for gradient buckets)."""
         return self._deps_on(tensors)
+
+    def behind_compute(self) -> tuple[int, ...]:
+        """Return the latest compute task, closing the open segment."""
+        self.close()
+        found = next((k for k in range(len(self.tasks) - 1, -1, -1) if self.tasks[k].kind == "compute"), None)
+        return () if found is None else (found,)
+
+    def await_tasks(self, tasks: list[int]) -> None:
+        """Let what follows wait for messages."""
+        self._await((), tasks)
 
     def _origin(self, tensor: int) -> str:
         """Return the module that makes a tensor, for readers."""

@@ -1,10 +1,18 @@
 """Templates: the task lists of one stage's forward, backward and last backward."""
 
 import math
+from collections.abc import Sequence
 
-from rostam_py.placement.megatron.buckets import Buckets, Gradient
+from rostam_py.placement.kernels import Kernel
+from rostam_py.placement.megatron.buckets import Buckets
+from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated
+from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
+from rostam_py.plan.state_sharding import GATHERED
 from rostam_py.plan.tasks import KernelTime, Task
+
+FORWARD_FIRST = "forward_first"  # template of the first micro-batch's forward where it gathers updated weights
 
 
 def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:
@@ -12,30 +20,48 @@ def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:
     return _write(context, stage, "forward")
 
 
-def write_backward(context: TemplateContext, stage: int) -> TemplateWriter:
-    """Return the backward template of a stage for every micro-batch except the last."""
-    return _write(context, stage, "backward")
+def write_forward_first(context: TemplateContext, stage: int, buckets: Sequence[list[Gradient]]) -> TemplateWriter:
+    """Return the forward template of the first micro-batch where it gathers updated weights, bucket by bucket."""
+    return _write(context, stage, "forward", updated=bucket_units(context.graph, buckets))
+
+
+def write_backward(context: TemplateContext, stage: int, gradients: list[Gradient]) -> TemplateWriter:
+    """Return the backward template of a stage for every micro-batch except the last.
+
+    Args: gradients: reduced behind each micro-batch where ranks share them.
+    """
+    if not context.state.reduces_every_microbatch:
+        return _write(context, stage, "backward")
+    return _write(context, stage, "backward", gradients, is_last=False)
 
 
 def write_backward_last(
     context: TemplateContext, stage: int, gradients: list[Gradient], optimizer: KernelTime | None
-) -> TemplateWriter:
-    """Return the last micro-batch's backward: buckets, tied gradients and the optimizer at its end.
+) -> tuple[TemplateWriter, list[list[Gradient]]]:
+    """Return the last micro-batch's backward, with the optimizer at its end, and the gradient buckets.
 
     As in Megatron, gradients of which a tp group's members, or several stages, hold summands are summed over the
     replicas (their bucket) first, then over the members, then over the stages; the optimizer waits for all of it.
+    Where ranks share its state but not the weights, they gather the weights that it has updated.
     """
-    writer = _write(context, stage, "backward", gradients)
-    tp = context.sharding.groups
+    buckets: list[list[Gradient]] = []
+    writer = _write(context, stage, "backward", gradients, buckets=buckets)
+    inner = {*context.sharding.groups, GATHERED}
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
-    finals = {t for t, task in collectives if task.group not in tp or t not in awaited}
+    finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
     kernels = () if optimizer is None else (optimizer,)
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
-    return writer
+    if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
+        gather_updated(writer, [n * context.weight_bytes for n in bucket_units(context.graph, buckets).num_parameters])
+    return writer, buckets
 
 
-def _write(context: TemplateContext, stage: int, phase: str, gradients: list[Gradient] | None = None) -> TemplateWriter:
+def _write(
+    context: TemplateContext, stage: int, phase: str, gradients: list[Gradient] | None = None, *,
+    is_last: bool = True, buckets: list[list[Gradient]] | None = None, updated: WeightUnits | None = None,
+) -> TemplateWriter:  # fmt: skip
+    """Return a template. Args: buckets: filled with those of the gradients. updated: units that are gathered first."""
     writer = TemplateWriter(context, phase)
     is_forward = phase == "forward"
     flow = context.stages.up if is_forward else context.stages.down
@@ -49,21 +75,51 @@ def _write(context: TemplateContext, stage: int, phase: str, gradients: list[Gra
         if t in leaving:
             writer.send(t, size[t], offset)
     leaving -= set(arriving)
-    buckets = Buckets(context, writer, gradients) if gradients is not None else None
-    for index in _stage_kernels(context, stage, phase):
-        for replayed in context.replays.get(index, ()) if not is_forward else ():
-            writer.run(context.kernels[replayed], is_replay=True)
-        kernel = context.kernels[index]
-        writer.run(kernel)
-        for t in kernel.outputs:
+    filled = Buckets(context, writer, gradients, is_last) if gradients is not None else None
+    steps = template_steps(context, stage, phase)
+    gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated)
+    for position, (kernel, is_replay) in enumerate(steps):
+        if gathers is not None:
+            gathers.before(position)
+        writer.run(kernel, is_replay)
+        for t in kernel.outputs if not is_replay else ():
             if t in leaving:
                 writer.send(t, size[t], offset)
+        if filled is not None and not is_replay:
+            filled.add(kernel.outputs)
+        if gathers is not None:
+            gathers.behind(position)
+    if filled is not None:
+        filled.flush()
         if buckets is not None:
-            buckets.add(kernel.outputs)
-    if buckets is not None:
-        buckets.flush()
+            buckets += filled.started
     writer.close()
     return writer
+
+
+def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tuple[Kernel, bool]]:
+    """Return the kernels of a template in execution order, each with whether it replays a forward kernel."""
+    steps = []
+    for index in _stage_kernels(context, stage, phase):
+        if phase == "backward":
+            steps += [(context.kernels[replayed], True) for replayed in context.replays.get(index, ())]
+        steps.append((context.kernels[index], False))
+    return steps
+
+
+def _gathers(
+    context: TemplateContext, writer: TemplateWriter, stage: int, kernels: Sequence[Kernel], updated: WeightUnits | None
+) -> UnitGathers | None:
+    """Return what gathers the weights that a template's kernels use, None where all are there."""
+    state = context.state
+    units = updated
+    if units is None and state.shares_weights and (writer.phase == "forward" or state.is_resharded):
+        units = context.units[stage]
+    if units is None:
+        return None
+    uses = [units.used_by(kernel) for kernel in kernels]
+    order = gather_order(uses, units.lasting, None if updated is not None else state.prefetch)
+    return UnitGathers(writer, uses, order, [n * context.weight_bytes for n in units.num_parameters])
 
 
 def _message_bytes(context: TemplateContext, tensor: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.report.drawing.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import (
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import plotly.graph_objects
 
-_MEMORY = {
-    "parameters": ("parameters", COLOURS[0]), "gradients": ("gradients", COLOURS[4]),
-    "optimizer_state": ("optimizer state", COLOURS[2]), "activations": ("activations", COLOURS[3]),
-}  # fmt: skip
+_MEMORY_COLOURS = {"parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1}
+_MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
     "iteration_time_s": ("in the mix", COLOURS[1]),
@@ -75,7 +74,8 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     rows = detail["memory"]
-    bars = _Bars.of(detail, rows, _MEMORY, "memory per device")
+    parts = {part: look for part, look in _MEMORY.items() if part != "gathered" or any(row.get(part) for row in rows)}
+    bars = _Bars.of(detail, rows, parts, "memory per device")
     capacity, most = max(row["capacity"] for row in rows), max(bars.totals)
     is_line = most > SMALL_MEMORY * capacity
     height = capacity * bars.scale.factor

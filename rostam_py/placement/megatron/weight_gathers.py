@@ -1,0 +1,106 @@
+"""Gathers of weights that ranks share: when each unit's all-gather starts, and what waits for it.
+
+Model: units are gathered in the order in which a template first uses them, on a stream of their own; a unit is whole
+from the start of its gather to the end of the last kernel of the template that reads its weights or, in backward, makes
+its gradients. The gather of a unit starts once no more than ``ahead`` other units are whole, those that last not
+counted, and never before the device's compute comes to the template: behind an optimizer step the weights are the
+updated ones. The first gather of a template is therefore exposed, as FSDP's root exposes it.
+Source: PyTorch FSDP2's implicit prefetching (all-gather streams wait for the compute stream at each forward, a unit
+ahead); ZeRO 3 (Rajbhandari et al. 2020, section 7.2.2). ``ahead`` None gathers all at once: Megatron-Core's distributed
+optimizer with overlap_param_gather.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rostam_py.placement.megatron.template_writer import TemplateWriter
+from rostam_py.plan.state_sharding import GATHERED
+from rostam_py.plan.tasks import Task
+
+
+@dataclass(slots=True)
+class GatherOrder:
+    """Of each position of a template: gathers that start before and behind it, and units that end with it."""
+
+    before: dict[int, list[int]] = field(default_factory=dict)
+    behind: dict[int, list[int]] = field(default_factory=dict)
+    ended: dict[int, list[int]] = field(default_factory=dict)
+
+    def peak(self, sizes: Sequence[int]) -> int:
+        """Return the most that is whole at once. Args: sizes: of each unit."""
+        whole = most = 0
+        for position in sorted({*self.before, *self.behind, *self.ended}):
+            whole += sum(sizes[u] for u in self.before.get(position, ()))
+            most = max(most, whole)
+            whole -= sum(sizes[u] for u in self.ended.get(position, ()))
+            whole += sum(sizes[u] for u in self.behind.get(position, ()))
+            most = max(most, whole)
+        return most
+
+
+def gather_order(uses: Sequence[tuple[int, ...]], lasting: frozenset[int], ahead: int | None) -> GatherOrder:
+    """Return when units are gathered. Args: uses: the units that are used at each position of a template."""
+    order = GatherOrder()
+    last = {unit: position for position, units in enumerate(uses) for unit in units}
+    queue = deque(dict.fromkeys(unit for units in uses for unit in units))
+    whole = set[int]()
+
+    def gather(place: list[int]) -> None:
+        unit = queue.popleft()
+        place.append(unit)
+        if unit not in lasting:
+            whole.add(unit)
+
+    def fill(place: list[int]) -> None:
+        while queue and (ahead is None or queue[0] in lasting or len(whole) <= ahead):
+            gather(place)
+
+    fill(order.before.setdefault(0, []))
+    for position, units in enumerate(uses):
+        while any(unit in queue for unit in units):  # used together with what is still whole
+            gather(order.before.setdefault(position, []))
+        ended = [unit for unit in units if last[unit] == position]
+        if ended:
+            order.ended[position] = ended
+            whole -= set(ended)
+            fill(order.behind.setdefault(position, []))
+    return order
+
+
+class UnitGathers:
+    """Write the gathers of one template, and let kernels wait for them.
+
+    Args: uses: the units that are used at each position. unit_bytes: whole weights of each unit.
+    """
+
+    def __init__(
+        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, unit_bytes: Sequence[int]
+    ) -> None:
+        self.writer, self.uses, self.order, self.unit_bytes = writer, uses, order, unit_bytes
+        self.tasks: dict[int, int] = {}
+        if any(uses):
+            writer.tasks.append(Task("compute", f"{writer.phase} begins"))
+
+    def before(self, position: int) -> None:
+        """Start gathers that begin before a position, whose kernel then waits for the units that it uses."""
+        self._gather(self.order.before.get(position, ()))
+        self.writer.await_tasks([self.tasks[unit] for unit in self.uses[position]])
+
+    def behind(self, position: int) -> None:
+        """Start gathers that the kernel of a position lets begin by its end."""
+        self._gather(self.order.behind.get(position, ()))
+
+    def _gather(self, units: Iterable[int]) -> None:
+        for unit in units:
+            deps = self.writer.behind_compute()
+            name = f"weights.{unit} {self.writer.phase}"
+            self.tasks[unit] = self.writer.collective(name, GATHERED, "all_gather", self.unit_bytes[unit], deps)
+
+
+def gather_updated(writer: TemplateWriter, unit_bytes: Iterable[int]) -> None:
+    """Gather updated weights behind the optimizer, which ends the template; the next forward waits for them."""
+    deps = writer.behind_compute()
+    for unit, size in enumerate(unit_bytes):
+        writer.collective(f"weights.{unit}", GATHERED, "all_gather", size, deps)
+    writer.tasks.append(Task("compute", "weights gathered", (len(writer.tasks) - 1,)))

@@ -1,0 +1,81 @@
+"""WeightUnits: which weights are gathered together where ranks share them (ZeRO, FSDP).
+
+Model: under ZeRO 3 a unit is what a repeated block reads, or what the ops before, between or behind the blocks read;
+weights that several of these read (tied ones within a stage, a recurrent block's) are one unit that lasts. Under ZeRO
+1 and 2 it is a gradient bucket. A view of a weight counts as the weight.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rostam_py.graph import OperatorGraph, resolve_views
+from rostam_py.placement.kernels import Kernel
+from rostam_py.placement.megatron.gradients import Gradient
+from rostam_py.placement.megatron.pipeline import StageAssignment
+
+
+@dataclass(frozen=True)
+class WeightUnits:
+    """The units of one stage, numbered in the order in which forward first reads them.
+
+    of_parameter: name -> unit. num_parameters: local ones of each unit. lasting: units that several others' work reads,
+    which therefore stay whole from their first use to their last.
+    """
+
+    graph: OperatorGraph
+    of_parameter: Mapping[str, int]
+    num_parameters: Sequence[int]
+    lasting: frozenset[int] = frozenset()
+
+    def used_by(self, kernel: Kernel) -> tuple[int, ...]:
+        """Return the units whose weights a kernel reads, or whose gradients it makes; views use none."""
+        if kernel.is_view:
+            return ()
+        weights, gradients = self._tensors
+        read = (weights[t] for t in kernel.inputs if t in weights)
+        made = (gradients[t] for t in kernel.outputs if t in gradients)
+        return tuple(dict.fromkeys((*read, *made)))
+
+    @cached_property
+    def _tensors(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Units of weights and their views; units of gradients, by what they are views of."""
+        unit_of, roots = self.of_parameter, resolve_views(self.graph)
+        of_weight = {t.id: unit_of[t.name] for t in self.graph.parameters if t.name in unit_of}
+        weights = {t: of_weight[root] for t, root in enumerate(roots) if root in of_weight}
+        made = [t for t in self.graph.tensors if t.kind == "gradient" and t.name in unit_of]
+        return weights, {roots[t.id]: unit_of[t.name] for t in made}
+
+
+def block_units(graph: OperatorGraph, stages: StageAssignment, stage: int, num_local: Mapping[str, int]) -> WeightUnits:
+    """Return the units of ZeRO 3 on a stage. Args: num_local: of each parameter the elements that a device has."""
+    names = {t.id: t.name for t in graph.parameters if stage in stages.parameter_stages[t.name]}
+    readers: dict[str, dict[tuple[str, int], None]] = {name: {} for name in names.values()}
+    roots, blocks = resolve_views(graph), dict[int, None]()
+    for op in graph.ops:
+        if op.phase != "forward" or op.is_metadata or stages.op_stages[op.id] != stage:
+            continue
+        if op.block >= 0:
+            blocks[op.block] = None
+        reader = ("block", op.block) if op.block >= 0 else ("outside", len(blocks))
+        for t in op.inputs:
+            if roots[t] in names:
+                readers[names[roots[t]]][reader] = None
+    units: dict[tuple[tuple[str, int], ...], int] = {}
+    of_parameter, counts, lasting = dict[str, int](), list[int](), set[int]()
+    for name, found in readers.items():
+        key = tuple(found) if len(found) == 1 else (("lasting", 0),) if found else (("unread", 0),)
+        unit = units.setdefault(key, len(units))
+        if unit == len(counts):
+            counts.append(0)
+        if len(found) > 1:
+            lasting.add(unit)
+        of_parameter[name] = unit
+        counts[unit] += num_local[name]
+    return WeightUnits(graph, of_parameter, counts, frozenset(lasting))
+
+
+def bucket_units(graph: OperatorGraph, buckets: Sequence[Sequence[Gradient]]) -> WeightUnits:
+    """Return the units of ZeRO 1 and 2: gradient buckets, the last one first, as forward reads them."""
+    of_parameter = {g.name: unit for unit, bucket in enumerate(reversed(buckets)) for g in bucket}
+    return WeightUnits(graph, of_parameter, [sum(g.num_parameters for g in bucket) for bucket in reversed(buckets)])

@@ -1,0 +1,111 @@
+"""StateSharding: how ranks that hold the same weights share them, gradients and optimizer state (ZeRO, FSDP).
+
+Legend: P = trained parameters of a device, d = ranks that share the state of one copy, of dp cp that hold the same.
+
+Level 1 shares the optimizer's state, 2 gradients too, 3 weights too (Rajbhandari et al. 2020, section 5). With groups
+smaller than dp cp every group holds a whole copy (hybrid sharding), and gradients are summed over the copies as well.
+"""
+
+from dataclasses import dataclass
+
+from rostam_py.checks import is_integer
+from rostam_py.errors import ConfigError, DegreeError
+
+SHARD_LEVELS = (0, 1, 2, 3)
+GATHERED = "zero"  # label of the groups in which weights are gathered
+_REDUCED, _SHARDS, _COPIES = "dp", "dp_shard", "dp_replicate"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSharding:
+    """What of the state is shared, and when the shares move.
+
+    level: 0 (every rank holds all of it) to 3. degree: d. num_copies: whole copies of the state, dp cp / d.
+    prefetch: units whose weights are gathered ahead of the one that runs (level 3).
+    is_resharded: a unit's weights are dropped behind its forward, and gathered again for its backward (level 3).
+    is_gather_overlapped: updated weights are gathered during the next iteration's forward (levels 1 and 2).
+    """
+
+    level: int = 0
+    degree: int = 1
+    num_copies: int = 1
+    prefetch: int = 1
+    is_resharded: bool = True
+    is_gather_overlapped: bool = False
+
+    @property
+    def reduces_every_microbatch(self) -> bool:
+        """Whether gradients are reduced behind every micro-batch: ranks hold their share of them alone."""
+        return self.level >= 2
+
+    @property
+    def shares_weights(self) -> bool:
+        """Whether ranks hold their share of the weights alone."""
+        return self.level == 3
+
+    @property
+    def gathers_updated(self) -> bool:
+        """Whether ranks hold all weights, and gather them once their shares are updated."""
+        return self.level in (1, 2)
+
+    @property
+    def gradient_collective(self) -> tuple[str, str]:
+        """(groups, collective) that a gradient bucket runs."""
+        if not self.level:
+            return _REDUCED, "all_reduce"
+        return (_REDUCED if self.num_copies == 1 else _SHARDS), "reduce_scatter"
+
+    @property
+    def copies_group(self) -> str:
+        """The groups in which shares of gradients are summed over the copies; "" where there is one copy."""
+        return _COPIES if self.level and self.num_copies > 1 else ""
+
+    def share(self, count: int) -> int:
+        """Return one rank's part of ``count`` elements (or bytes) that are shared; the last ranks' is padded."""
+        return -(-count // self.degree) if self.level else count
+
+    def held(self, num_parameters: int, num_shared: int) -> tuple[int, int, int]:
+        """Return the parameters of which a device holds (weights, gradients, optimizer state) throughout.
+
+        Args: num_parameters: P. num_shared: a rank's share of them, padding included.
+        """
+        weights, gradients, state = (num_shared if self.level >= least else num_parameters for least in (3, 2, 1))
+        return weights, gradients, state
+
+
+def check_sharding(
+    level: object,
+    group: object,
+    prefetch: object,
+    *,
+    is_resharded: object = True,
+    is_gather_overlapped: object = False,
+) -> None:
+    """Raise ConfigError for settings of a strategy that do not go together."""
+    if isinstance(level, bool) or level not in SHARD_LEVELS:
+        raise ConfigError(f"strategy.shard is {level!r}; it must be one of: {', '.join(map(str, SHARD_LEVELS))}")
+    if group is not None and (not is_integer(group) or group < 1):  # type: ignore[operator]
+        raise DegreeError(f"strategy.shard_group is {group!r}; it must be an integer >= 1")
+    if not is_integer(prefetch) or prefetch < 0:  # type: ignore[operator]
+        raise ConfigError(f"strategy.prefetch is {prefetch!r}; it must be an integer >= 0")
+    for key, value, default, levels in (
+        ("shard_group", group, None, (1, 2, 3)),
+        ("prefetch", prefetch, 1, (3,)),
+        ("reshard_after_forward", is_resharded, True, (3,)),
+        ("overlap_param_gather", is_gather_overlapped, False, (1, 2)),
+    ):
+        if value != default and level not in levels:
+            allowed = " or ".join(map(str, levels))
+            raise ConfigError(f"strategy.{key} is {value!r}, which needs strategy.shard = {allowed}; it is {level}")
+
+
+def sharding_degree(dp: int, cp: int, level: int, group: int | None) -> int:
+    """Return d. Raises: DegreeError unless ``shard_group`` divides the ranks that hold the same weights."""
+    if not level:
+        return 1
+    if group is None:
+        return dp * cp
+    if dp * cp % group:
+        axes = f"strategy.dp = {dp}" if cp == 1 else f"strategy.dp x cp = {dp} x {cp} = {dp * cp}"
+        raise DegreeError(f"strategy.shard_group is {group}; it must divide {axes}")
+    return group
