@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rostam_py.graph import OperatorGraph, resolve_views
+from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment
@@ -40,7 +40,7 @@ class WeightUnits:
     @cached_property
     def _tensors(self) -> tuple[dict[int, int], dict[int, int]]:
         """Units of weights and their views; units of gradients, by what they are views of."""
-        unit_of, roots = self.of_parameter, resolve_views(self.graph)
+        unit_of, roots = self.of_parameter, self.graph.view_roots
         of_weight = {t.id: unit_of[t.name] for t in self.graph.parameters if t.name in unit_of}
         weights = {t: of_weight[root] for t, root in enumerate(roots) if root in of_weight}
         made = [t for t in self.graph.tensors if t.kind == "gradient" and t.name in unit_of]
@@ -51,7 +51,7 @@ def block_units(graph: OperatorGraph, stages: StageAssignment, stage: int, num_l
     """Return the units of ZeRO 3 on a stage. Args: num_local: of each parameter the elements that a device has."""
     names = {t.id: t.name for t in graph.parameters if stage in stages.parameter_stages[t.name]}
     readers: dict[str, dict[tuple[str, int], None]] = {name: {} for name in names.values()}
-    roots, blocks = resolve_views(graph), dict[int, None]()
+    roots, blocks = graph.view_roots, dict[int, None]()
     for op in graph.ops:
         if op.phase != "forward" or op.is_metadata or stages.op_stages[op.id] != stage:
             continue
