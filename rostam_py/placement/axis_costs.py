@@ -32,9 +32,9 @@ class AxisCosts:
     def collective_s(self, stage: int, axis: str, collective: str, num_bytes: int) -> float:
         """Return the time of one collective [s].
 
-        Args: stage: of dp collectives, beside whose groups they run; ALL_STAGES for all of them.
+        Args: stage: of collectives of the dp kind, beside whose groups they run; ALL_STAGES for all of them.
         """
-        key = (axis, stage if axis == "dp" else ALL_STAGES, collective, num_bytes)
+        key = (axis, stage if self._plan.group_set(axis).kind == "dp" else ALL_STAGES, collective, num_bytes)
         if key not in self._times:
             schedule = self._schedule(axis, collective, num_bytes)
             self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes)

@@ -9,6 +9,7 @@ from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
+from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
@@ -52,8 +53,10 @@ class KernelBuilder:
         batch: float,
         precision: str,
         fusions: dict[frozenset[int], tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
+        experts: SpreadExperts | None = None,
     ) -> None:
         self.graph, self.sharding, self.cost = graph, sharding, cost
+        self.experts = SpreadExperts() if experts is None else experts
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
@@ -69,7 +72,7 @@ class KernelBuilder:
         found = self._tensor_bytes.get(key)
         if found is None:
             t = self.graph.tensors[tensor]
-            share = self.sharding.tensor_fraction(tensor, whole)
+            share = self.sharding.tensor_fraction(tensor, whole) * self.experts.share(tensor)
             found = self._tensor_bytes[key] = t.num_bytes(self.batch) * share * self._precision_factor(tensor)
         return found
 
@@ -79,7 +82,8 @@ class KernelBuilder:
 
     def stored_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor kept for backward: gathered if it is, with the halo that stays."""
-        return self.tensor_bytes(tensor, whole=True) + self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
+        whole = self.tensor_bytes(tensor, whole=True) * self.experts.kept_rows(tensor)
+        return whole + self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
@@ -116,7 +120,7 @@ class KernelBuilder:
 
     def _new_kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         ops = tuple(self.graph.ops[i] for i in op_ids)
-        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) for op in ops)
+        flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
         main = ops[0]
         kind, degree = self.sharding.op_split(main.id)
@@ -135,7 +139,7 @@ class KernelBuilder:
         for table, result in traffic.gathered:
             result_bytes = self.graph.tensors[result].num_bytes(self.batch) * self._precision_factor(result)
             read += result_bytes * self.sharding.tensor_fraction(table)
-        return read, sum(self.tensor_bytes(t) for t in traffic.writes)
+        return read, sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in traffic.writes)
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
         full = self._full_bytes.get(tensor)
@@ -143,7 +147,8 @@ class KernelBuilder:
             full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
             self._full_bytes[tensor] = full
         op = next((op for op in ops if tensor in op.inputs), ops[0])
-        return full * self.read_share(op, tensor) * self._precision_factor(tensor)
+        share = self.read_share(op, tensor) * self.experts.share(tensor) * self.experts.rows_of(op, tensor)
+        return full * share * self._precision_factor(tensor)
 
     def read_share(self, op: Op, tensor: int) -> float:
         """Return the part of a tensor that one member's share of an op reads."""

@@ -45,7 +45,8 @@ class Estimator(Protocol):
 class Placer(ABC):
     """One way to place: a graph, a machine and a strategy make a plan.
 
-    AXES: degrees of a strategy that it knows. reads_fabric: its plans depend on the fabric, not on its size alone.
+    AXES: degrees of a strategy that it knows. INNER_AXES: those that add no devices, since they divide others.
+    reads_fabric: its plans depend on the fabric, not on its size alone.
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
     shards_state: it knows ``Strategy.shard`` (ZeRO).
 
@@ -56,6 +57,7 @@ class Placer(ABC):
     """
 
     AXES: ClassVar[tuple[str, ...]]
+    INNER_AXES: ClassVar[tuple[str, ...]] = ()
     reads_fabric: ClassVar[bool] = True
     fits_memory: ClassVar[bool] = True
     shards_state: ClassVar[bool] = False

@@ -4,6 +4,7 @@ Example:
     Strategy(dp=128, tp=8)                                # 1,024 accelerators, no pipeline
     Strategy(pp=96, tp=4, recompute="full", schedule="1f1b")
     Strategy(dp=8, cp=16, tp=8, pp=16)                    # sequences of 131,072 tokens, each on 16 x 8 accelerators
+    Strategy(dp=8, tp=2, pp=2, ep=4)                      # 32 accelerators, experts spread over 4 of the 8 replicas
     Strategy(dp=64, mp=16, placer="sip_ml")               # Algorithm 1: sub-ops anywhere in groups of 16
 """
 
@@ -24,6 +25,7 @@ from rostam_py.units import check_simulated, parse_size, parse_time
 
 AXES = ("tp", "cp", "pp", "dp")
 UNNAMED_AT_1 = ("cp",)  # axes that words leave out where they are not used
+INNER_AXES = ("ep",)  # degrees that add no devices
 SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
@@ -56,6 +58,8 @@ class Strategy:
     dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
     cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
         exchange keys and values: ring, all_gather or ulysses (placement/context.py).
+    ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
+        experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -91,6 +95,7 @@ class Strategy:
     cp: int = 1
     pp: int = 1
     mp: int = 1
+    ep: int = 1
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
@@ -124,7 +129,7 @@ class Strategy:
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        for key in (*AXES, "mp"):
+        for key in (*AXES, "mp", *INNER_AXES):
             if key != "dp" or self.dp is not None:
                 _check_degree(key, getattr(self, key))
         if self.max_circuit_degree is not None:
@@ -139,6 +144,7 @@ class Strategy:
             PLACERS.get(self.placer)
         self._check_axes()
         self._check_sharding()
+        self._check_experts()
         self._check_order()
         if self.precision is not None:
             get_precision(self.precision)
@@ -182,6 +188,25 @@ class Strategy:
             )
         if self.dp is not None:
             sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
+
+    def _check_experts(self) -> None:
+        """Raise DegreeError for an ep that the placer does not know, or that does not divide the replicas."""
+        if self.ep == 1:
+            return
+        if "ep" not in PLACERS.get(self.placer).INNER_AXES:
+            others = [name for name in PLACERS.names() if "ep" in PLACERS.get(name).INNER_AXES]
+            raise DegreeError(
+                f"strategy.ep is {self.ep}, but strategy.placer={self.placer} does not spread experts over replicas: it"
+                f" places their ops inside a group; set strategy.placer={' or '.join(others)}"
+            )
+        if self.dp is not None and self.num_data_ranks % self.ep:
+            axes = "strategy.dp" if self.cp == 1 else f"strategy.dp x cp = {self.dp} x {self.cp}"
+            raise DegreeError(f"strategy.ep is {self.ep}; it must divide {axes} = {self.num_data_ranks}")
+        if self.shard:
+            raise ConfigError(
+                f"strategy.ep is {self.ep} and strategy.shard {self.shard}: state that experts share over their own"
+                " replicas is not modelled; set strategy.shard=0, or strategy.ep=1"
+            )
 
     def _check_algorithms(self) -> None:
         if not isinstance(self.algorithms, Mapping):
@@ -231,6 +256,16 @@ class Strategy:
         return self.tp * self.cp * self.pp * self.mp
 
     @property
+    def num_data_ranks(self) -> int:
+        """Ranks that hold the same weights, except those of experts: of all replicas and all parts of a sequence."""
+        return int(self.dp * self.cp)
+
+    @property
+    def num_expert_replicas(self) -> int:
+        """Ranks that hold the same experts."""
+        return self.num_data_ranks // self.ep
+
+    @property
     def num_stages(self) -> int:
         """Different programs that the devices of one replica run: pipeline stages, or the mp devices of sip_ml."""
         return self.pp * self.mp
@@ -250,14 +285,19 @@ class Strategy:
 
     def describe(self) -> str:
         """Return the degrees in words, e.g. "dp 16 x mp 8"."""
-        return " x ".join(
+        words = " x ".join(
             f"{axis} {'open' if degree is None else degree}" for axis, degree in self.named_degrees().items()
         )
+        return words + "".join(f", {axis} {degree}" for axis, degree in self.inner_degrees().items())
+
+    def inner_degrees(self) -> dict[str, int]:
+        """Return the degrees that add no devices, by axis, where they are not 1."""
+        return {axis: getattr(self, axis) for axis in INNER_AXES if getattr(self, axis) != 1}
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the degrees, and every setting that is not the default."""
         default = type(self)()
-        names = [entry.name for entry in fields(self) if entry.name not in (*AXES, "mp")]
+        names = [entry.name for entry in fields(self) if entry.name not in (*AXES, "mp", *INNER_AXES)]
         changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
         size = {"accelerators used": "all" if self.dp is None else f"{self.num_ranks:,} accelerators"}
         return html_pairs(f"strategy {self.describe()}", size | changed)

@@ -65,11 +65,11 @@ class Candidate:
     @property
     def degrees(self) -> dict[str, int]:
         """Parallelism degrees that its placer uses."""
-        return self.strategy.degrees()
+        return self.strategy.degrees() | self.strategy.inner_degrees()
 
     def describe(self) -> str:
         """Return its degrees in words: "dp 32 x tp 4 x pp 2"."""
-        text = " x ".join(f"{key} {value}" for key, value in self.degrees.items())
+        text = self.strategy.describe()
         return text + (f", recompute {self.strategy.recompute}" if self.strategy.recompute != "none" else "")
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class RunResult(JobResult):
         return super().to_dict() | {
             "fabric": plan.machine.fabric.describe(),
             "accelerator": plan.machine.device.name,
-            "strategy": plan.strategy.degrees(),
+            "strategy": plan.strategy.degrees() | plan.strategy.inner_degrees(),
             "global_batch": plan.global_batch,
             "micro_batch": plan.micro_batch,
             "samples_per_s": self.samples_per_s,

@@ -7,8 +7,10 @@ summands of it: behind the last micro-batch, as in Megatron-Core.
 
 from collections import Counter
 
-from rostam_py.placement.megatron.gradients import Gradient
+from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+
+_Key = tuple[str, int]  # data group, unit
 
 
 class Buckets:
@@ -26,8 +28,8 @@ class Buckets:
         for g in gradients:
             for leaf in g.leaves:
                 self.by_leaf.setdefault(leaf, []).append(g)
-        self.open: dict[int, list[Gradient]] = {}  # unit -> gradients of the bucket that is being filled
-        self.open_bytes: Counter[int] = Counter()
+        self.open: dict[_Key, list[Gradient]] = {}  # gradients of the buckets that are being filled
+        self.open_bytes: Counter[_Key] = Counter()
         self.unit_sizes = Counter(g.unit for g in gradients)
         self.started: list[list[Gradient]] = []
         self.summed: dict[str, list[Gradient]] = {}
@@ -48,26 +50,29 @@ class Buckets:
             self.summed.setdefault(gradient.summed_group, []).append(gradient)
         if gradient.tied_group:
             self.tied.setdefault(gradient.tied_group, []).append(gradient)
-        if not self.context.bucket_bytes:
+        if not self.context.bucket_bytes or not gradient.data_group:
             return
-        unit = gradient.unit
-        self.open.setdefault(unit, []).append(gradient)
-        self.open_bytes[unit] += gradient.num_bytes
-        if self._is_full(unit):
-            self._start(self.open.pop(unit))
-            self.open_bytes[unit] = 0
+        key = gradient.data_group, gradient.unit
+        self.open.setdefault(key, []).append(gradient)
+        self.open_bytes[key] += gradient.num_bytes
+        if self._is_full(key):
+            self._start(self.open.pop(key))
+            self.open_bytes[key] = 0
 
-    def _is_full(self, unit: int) -> bool:
+    def _is_full(self, key: _Key) -> bool:
         """Tell whether an open bucket starts: a unit with its last gradient, others with so many bytes."""
-        if unit >= 0:
-            return len(self.open[unit]) == self.unit_sizes[unit]
-        return self.open_bytes[unit] >= self.context.bucket_bytes
+        if key[1] >= 0:
+            return len(self.open[key]) == self.unit_sizes[key[1]]
+        return self.open_bytes[key] >= self.context.bucket_bytes
 
     def _start(self, bucket: list[Gradient]) -> None:
         state, writer = self.context.state, self.writer
         deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
-        task = writer.collective(name, *state.gradient_collective, size, deps)
+        group, kind = state.gradient_collective
+        if bucket[0].data_group != ALL_DATA:
+            group, kind = bucket[0].data_group, "all_reduce"
+        task = writer.collective(name, group, kind, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
         self.reduced_by.update({g.name: task for g in bucket})

@@ -24,7 +24,7 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
     for tp in divisors(parts):
         for pp in divisors(parts // tp):
             dp = parts // (tp * pp)
-            if batch % dp:
+            if batch % dp or (dp * base.cp) % base.ep:
                 continue
             for micro_batch in _micro_batches(base, pp, batch // dp):
                 yield dataclasses.replace(base, dp=dp, tp=tp, pp=pp, micro_batch=micro_batch)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+ALL_DATA = "dp"
+
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
@@ -9,6 +11,7 @@ class Gradient:
 
     summed_group: tp groups whose members hold summands of it. tied_group: stages that hold the parameter too.
     num_parameters: local ones. unit: with which its weights are gathered (ZeRO 3), else -1.
+    data_group: replicas that sum it, "" where there is one.
     """
 
     name: str
@@ -18,3 +21,4 @@ class Gradient:
     summed_group: str = ""
     num_parameters: int = 0
     unit: int = -1
+    data_group: str = ALL_DATA

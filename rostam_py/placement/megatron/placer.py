@@ -4,16 +4,19 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.experts import spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import gathered_bytes
-from rostam_py.placement.megatron.gradients import Gradient
+from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import resident_memory
@@ -29,8 +32,9 @@ from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
-from rostam_py.placement.sharding import propagate
+from rostam_py.placement.sharding import Sharding, propagate
 from rostam_py.plan.data import Batches
+from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
@@ -47,6 +51,7 @@ class MegatronPlacer(Placer):
     """
 
     AXES = ("dp", "tp", "cp", "pp")
+    INNER_AXES = ("ep",)
     reads_fabric = False
     fits_memory = False
     shards_state = True
@@ -94,14 +99,22 @@ class MegatronPlacer(Placer):
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
         precision = strategy.precision or graph.default_precision
-        key = (strategy.tp, micro_batch, precision, machine.min_kernel_s, machine.device.name)
+        key = (strategy.tp, strategy.ep, micro_batch, precision, machine.min_kernel_s, machine.device.name)
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-            sharding = propagate(graph, strategy.tp, micro_batch)
+            sharding = self._sharding(graph, micro_batch)
+            experts = spread_experts(graph, strategy.ep, sharding.expert_ways)
             fusions = self.shared.setdefault("fusions", {})
-            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision, fusions)
+            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision, fusions, experts)
         builder: KernelBuilder = self.shared[key]
         return builder
+
+    def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
+        key = ("sharding", self.strategy.tp, micro_batch)
+        if key not in self.shared:
+            self.shared[key] = propagate(graph, self.strategy.tp, micro_batch)
+        sharding: Sharding = self.shared[key]
+        return sharding
 
 
 class _Job:
@@ -120,12 +133,18 @@ class _Job:
         self.state = strategy.state_sharding
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
         self.local_parameters = {
-            t.name: math.ceil(t.num_elements(1) * self.sharding.tensor_fraction(t.id) - 1e-6) for t in graph.parameters
+            t.name: math.ceil(
+                t.num_elements(1) * self.sharding.tensor_fraction(t.id) * builder.experts.share(t.id) - 1e-6
+            )
+            for t in graph.parameters
         }
+        self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
         """Return the process groups of a (dp, pp, tp) grid."""
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
+        ids = np.arange(math.prod(shape)).reshape(shape)
+        found += expert_groups(ids, self.strategy.ep)
         return found + (sharding_groups(shape, self.state.degree) if self.state.level else ())
 
     def build_stages(self) -> tuple[Stage, ...]:
@@ -161,7 +180,7 @@ class _Job:
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
         barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
-        barriers |= set(self.sharding.comms)
+        barriers |= set(self.sharding.comms) | set(self.builder.experts.exchanged)
         for op in self.graph.ops:
             if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
                 barriers.update(op.outputs)
@@ -234,9 +253,15 @@ class _Job:
             leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if group else (t.id,)
             if leaves:
                 summed = self.sharding.summed.get(t.name, "")
-                count = self.local_parameters[t.name]
-                found.append(Gradient(t.name, leaves, count * size, group, summed, count, unit_of.get(t.name, -1)))
+                count, unit, data = self.local_parameters[t.name], unit_of.get(t.name, -1), self._data_group(t.name)
+                found.append(Gradient(t.name, leaves, count * size, group, summed, count, unit, data))
         return found
+
+    def _data_group(self, parameter: str) -> str:
+        """Return the groups of replicas that hold the parameter, "" if there is one replica of it."""
+        if parameter not in self.expert_parameters:
+            return ALL_DATA
+        return EXPERT_DATA if self.strategy.num_expert_replicas > 1 else ""
 
     def _memory(self, context: TemplateContext, in_flight: list[int]) -> list[MemoryBytes]:
         saved = self._saved_by_stage()
@@ -306,6 +331,7 @@ class _Job:
         found.append(
             f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"
         )
+        found += self.builder.experts.notes()
         if self.strategy.recompute == "selective":
             found.append("selective recomputation replays the attention core")
         return found + _counted(self.cost.notes())

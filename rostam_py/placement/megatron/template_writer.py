@@ -13,6 +13,7 @@ from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.sharding import HaloExchange, Sharding
+from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
 
@@ -101,6 +102,8 @@ class TemplateWriter:
         for t in kernel.outputs:
             if t in sharding.comms:
                 self._make_whole(t)
+            if t in self.context.builder.experts.exchanged:
+                self._exchange_rows(t)
 
     def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
         """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
@@ -145,6 +148,14 @@ class TemplateWriter:
             deps = self._deps_on([tensor])
             name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
             self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
+
+    def _exchange_rows(self, tensor: int) -> None:
+        """Send rows to the ranks of their experts, or back."""
+        builder, deps = self.context.builder, self._deps_on([tensor])
+        rows = builder.tensor_bytes(tensor, tensor in self.context.sharding.comms)
+        size = math.ceil(rows * builder.experts.busy - 1e-6)
+        name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
+        self._provider[tensor] = self.collective(name, EXPERTS, "all_to_all", size, deps)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""

@@ -9,6 +9,7 @@ from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
+from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.state_sharding import GATHERED
 from rostam_py.plan.tasks import KernelTime, Task
 
@@ -46,7 +47,7 @@ def write_backward_last(
     """
     buckets: list[list[Gradient]] = []
     writer = _write(context, stage, "backward", gradients, buckets=buckets)
-    inner = {*context.sharding.groups, GATHERED}
+    inner = {*context.sharding.groups, GATHERED, EXPERTS}
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}

@@ -93,6 +93,16 @@ class Sharding:
             name: self.group(tuple(i for i, level in enumerate(self.levels) if name in level.summed)) for name in names
         }
 
+    @cached_property
+    def expert_ways(self) -> dict[int, int]:
+        """Op -> ranks of the group that it is spread over by experts, where there are several."""
+        found: dict[int, int] = {}
+        for level in self.levels:
+            for index, chosen in enumerate(level.axes):
+                if chosen is not None and chosen[0].split.kind == "expert":
+                    found[index] = found.get(index, 1) * level.degree
+        return found
+
     def op_fraction(self, op: Op) -> float:
         """Return the share of the op's work that one member does."""
         share = 1.0

@@ -29,7 +29,7 @@ _RESULT_SCALARS = (
 # What a point is, not what it gave; every other column of its row is a result.
 _POINT_CONFIG = (
     "mode", "model", "fabric", "fabric_kind", "accelerator", "num_accelerators", "accelerator_bandwidth_bytes_per_s",
-    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "cp", "pp", "mp", "precision",
+    "routing", "controllers", "seed", "cost", "strategy", "placer", "dp", "tp", "cp", "pp", "mp", "ep", "precision",
     "global_batch", "micro_batch", "num_microbatches", "convergence", "failed_links", "failed_switches",
     "failed_accelerators", "failed_boards", "num_jobs",
 )  # fmt: skip

@@ -1,0 +1,242 @@
+"""Experts spread over ranks: which work is theirs, which tensors they divide, and what is exchanged for them.
+
+Legend: n experts, e ranks of an expert-parallel group, f = load of the busiest expert over the mean.
+
+Model: ops with an "expert" split, and what lies between them, work on the rows of a rank's n/e experts: as many rows as
+the rank itself routes, from all e ranks, as loads are even. Rows that such an op reads are dispatched to the ranks of
+their experts, rows that another op reads of theirs are combined back: an all-to-all each, backward likewise. A rank
+holds a 1/e of the experts' weights, of their casts and gradients. Of uneven loads the rank with the busiest expert
+decides when a layer ends: all ranks compute and exchange its rows, which are (f + (n/e - 1) (n - f)/(n - 1)) e/n times
+the mean, since the other experts share the rest evenly. Ignores the counts that ranks tell each other before.
+
+Example:
+    experts = spread_experts(graph, degree=4)
+    experts.exchanged                          # tensor -> "dispatch" or "combine"
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.graph import Op, OperatorGraph, Split
+from rostam_py.graph.vocabulary import FLOATING_DTYPES
+
+_PASSING_ROLES = ("sum", "copy", "join", "scale")
+
+
+@dataclass(frozen=True)
+class SpreadExperts:
+    """The experts of all layers, spread over groups of ``degree`` ranks.
+
+    divided: tensors of which a rank holds one ``degree``-th. ops: those that work on the rows of a rank's experts.
+    exchanged: tensor -> "dispatch" or "combine", the all-to-all behind its producer. received: rows that a rank has of
+    all others until they are combined. layers: (module, n) of the ops with an expert split. busy: rows of the busiest
+    rank over the mean.
+    """
+
+    degree: int = 1
+    divided: frozenset[int] = frozenset()
+    ops: frozenset[int] = frozenset()
+    exchanged: dict[int, str] = field(default_factory=dict)
+    received: frozenset[int] = frozenset()
+    layers: tuple[tuple[str, int], ...] = ()
+    busy: float = 1.0
+
+    def share(self, tensor: int) -> float:
+        """Return the part of a tensor that one rank of a group holds: of the experts' weights its own."""
+        return 1 / self.degree if tensor in self.divided else 1.0
+
+    def work(self, op: Op) -> float:
+        """Return an op's work over what the rank would do alone."""
+        if op.id in self.ops:
+            return self.busy
+        return 1 / self.degree if self.divided and all(t in self.divided for t in op.outputs) else 1.0
+
+    def rows_of(self, op: Op, tensor: int) -> float:
+        """Return the rows that an op reads or writes of a tensor over those of even loads."""
+        return self.busy if op.id in self.ops and tensor not in self.divided else 1.0
+
+    def kept_rows(self, tensor: int) -> float:
+        """Return the rows of a tensor that a rank keeps over those of even loads: of combined ones its own."""
+        return self.busy if tensor in self.received else 1.0
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the plan should know."""
+        if self.degree == 1:
+            return []
+        counts = sorted({n for _, n in self.layers})
+        each = ", ".join(f"{n // self.degree} of {n}" for n in counts)
+        found = [f"experts spread over ep={self.degree}: a rank holds {each} of a layer"]
+        if self.busy != 1:
+            found.append(
+                f"uneven experts: every rank computes and exchanges {self.busy:.4g} times the mean rows, as the busiest"
+            )
+        return found
+
+
+def spread_experts(graph: OperatorGraph, degree: int, tp_ways: dict[int, int] | None = None) -> SpreadExperts:
+    """Return how a model's experts are spread over groups of ``degree`` ranks.
+
+    Args: tp_ways: op -> ranks of a tp group that have spread its experts already.
+    Raises: ConfigError for a model without experts that can be spread; DegreeError for experts that the degree does
+        not divide.
+    Cost: linear in ops.
+    """
+    if degree == 1:
+        return SpreadExperts()
+    finder = _Finder(graph)
+    if not finder.splits:
+        raise ConfigError(
+            f"strategy.ep is {degree}, but {graph.name} has no experts that can be spread: no op of it has an expert"
+            " split, as grouped products of all experts have (torch._grouped_mm, Hugging Face's expert modules,"
+            " rostam.register_op with a split of kind 'expert'). Set strategy.ep=1"
+        )
+    for op, split in finder.splits.items():
+        count, ways = round(split.size.at(1)), (tp_ways or {}).get(op, 1)
+        if count % (degree * ways):
+            inside = f" x {ways} ways of strategy.tp" if ways > 1 else ""
+            where = graph.ops[op].module or graph.name
+            raise DegreeError(f"strategy.ep is {degree}{inside}; it must divide the {count} experts of {where}")
+    return finder.run(degree)
+
+
+class _Finder:
+    def __init__(self, graph: OperatorGraph) -> None:
+        self.graph, self.roots = graph, graph.view_roots
+        self.splits: dict[int, Split] = {}
+        for op in graph.ops:
+            of_experts = [split for split in op.splits if split.kind == "expert"]
+            if of_experts:
+                self.splits[op.id] = of_experts[0]
+        self.working = [op for op in graph.ops if not op.is_metadata]
+        self.readers: dict[int, list[Op]] = {}
+        for op in self.working:
+            for t in dict.fromkeys(self.roots[t] for t in op.inputs):
+                self.readers.setdefault(t, []).append(op)
+
+    def run(self, degree: int) -> SpreadExperts:
+        region = self._between()
+        divided = self._weights()
+        self._adopt(region, divided)
+        exchanged = self._exchanged(region)
+        made = {t for index in region for t in self.graph.ops[index].outputs if self._is_rows(t)}
+        received = {t for t in made | set(exchanged) if exchanged.get(t) != "combine"}
+        layers = {(self.graph.ops[i].module, round(s.size.at(1))): None for i, s in self.splits.items()}
+        return SpreadExperts(
+            degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged, frozenset(received),
+            tuple(layers), self._busy(degree),
+        )  # fmt: skip
+
+    def _between(self) -> set[int]:
+        """Return the ops with an expert split, and those on a way from one to another through rows alone."""
+        below, above = set(self.splits), set(self.splits)
+        for op in self.working:
+            if _passes(op) and any(p.id in below for p in self._producers(op)):
+                below.add(op.id)
+        for op in reversed(self.working):
+            if _passes(op) and any(u.id in above for u in self._users(op)):
+                above.add(op.id)
+        region = below & above
+        for op in self.working:  # gradients of rows that several of their ops read
+            parts = [t for t in op.inputs if self._is_rows(t)]
+            if op.role == "sum" and parts and all(p is not None and p.id in region for p in map(self._producer, parts)):
+                region.add(op.id)
+        return region
+
+    def _weights(self) -> set[int]:
+        """Return the weights of the experts: what their ops read along the experts' dimension, behind any casts."""
+        found: set[int] = set()
+        for index, split in self.splits.items():
+            op = self.graph.ops[index]
+            for t, dim in zip(op.inputs, split.input_dims, strict=True):
+                root = self.roots[t]
+                while (maker := self._producer(root)) is not None and maker.role == "copy":
+                    root = self.roots[maker.inputs[0]]
+                if dim is not None and self._is_weight(root):
+                    found.add(root)
+        return found
+
+    def _adopt(self, region: set[int], divided: set[int]) -> None:
+        """Add what gathers, for rows of experts, entries of their biases; and its gradients."""
+        for op in [self.graph.ops[i] for i in sorted(region)]:
+            for maker in self._producers(op):
+                tables = [self.roots[t] for t in maker.inputs if self._is_weight(self.roots[t])]
+                if maker.id not in region and tables and not any(self._is_rows(t) for t in maker.inputs):
+                    region.add(maker.id)
+                    divided.update(tables)
+        region.update(op.id for op in self.working if op.phase == "backward" and op.forward_op in region)
+
+    def _with_copies(self, region: set[int], divided: set[int]) -> set[int]:
+        """Return the weights with their views, casts and gradients."""
+        found = set(divided)
+        for op in self.graph.ops:
+            values = [t for t in op.inputs if self.graph.tensors[t].dtype in FLOATING_DTYPES]
+            is_derived = bool(values) and all(t in found for t in values)
+            if op.id in region or is_derived:
+                found.update(t for t in op.outputs if not self._has_batch(t))
+        return found
+
+    def _exchanged(self, region: set[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for index in sorted(region):
+            op = self.graph.ops[index]
+            for t in op.inputs:
+                root, maker = self.roots[t], self._producer(t)
+                is_inside = maker is not None and (maker.id in region or maker.phase != op.phase)
+                if self._is_rows(root) and not is_inside:
+                    found[root] = "dispatch"
+            for t in op.outputs:
+                outside = [u for u in self.readers.get(t, ()) if u.id not in region and u.phase == op.phase]
+                if self._is_rows(t) and outside:
+                    found[t] = "combine"
+        return found
+
+    def _busy(self, degree: int) -> float:
+        """Return the rows of the busiest rank over the mean, of the layer where that is most."""
+        loads = self.graph.metadata.get("experts", {})
+        load = loads.get("imbalance", 1.0) if loads.get("capacity_factor") is None else 1.0
+        counts = {round(split.size.at(1)) for split in self.splits.values()}
+        if load > min(counts):
+            raise ConfigError(
+                f"imbalance is {load}: the busiest of {min(counts)} experts has at most {min(counts)} times the mean"
+            )
+        return max(busiest_rank(n, degree, load) for n in counts)
+
+    def _producer(self, tensor: int) -> Op | None:
+        maker = self.graph.tensors[self.roots[tensor]].producer
+        return None if maker is None else self.graph.ops[maker]
+
+    def _producers(self, op: Op) -> Iterable[Op]:
+        """Return the ops of the same phase whose rows an op reads."""
+        makers = [self._producer(t) for t in op.inputs if self._is_rows(t)]
+        return [maker for maker in makers if maker is not None and maker.phase == op.phase]
+
+    def _users(self, op: Op) -> Iterable[Op]:
+        rows = [t for t in op.outputs if self._is_rows(t)]
+        return [user for t in rows for user in self.readers.get(t, ()) if user.phase == op.phase]
+
+    def _is_rows(self, tensor: int) -> bool:
+        return self._has_batch(tensor) and self.graph.tensors[tensor].dtype in FLOATING_DTYPES
+
+    def _has_batch(self, tensor: int) -> bool:
+        return any(dim.per_sample for dim in self.graph.tensors[tensor].shape)
+
+    def _is_weight(self, tensor: int) -> bool:
+        return self.graph.tensors[tensor].kind in ("parameter", "frozen")
+
+
+def _passes(op: Op) -> bool:
+    """Tell whether rows stay rows of the same experts behind an op."""
+    return op.is_elementwise or op.role in _PASSING_ROLES
+
+
+def busiest_rank(num_experts: int, degree: int, imbalance: float) -> float:
+    """Return the rows of the rank with the busiest expert over the mean of all ranks.
+
+    Model: that expert has ``imbalance`` times the mean, all others share the rest evenly.
+    """
+    if num_experts == 1 or degree == 1:
+        return 1.0
+    own = num_experts // degree
+    others = (num_experts - imbalance) / (num_experts - 1)
+    return (imbalance + (own - 1) * others) / own

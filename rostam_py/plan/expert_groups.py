@@ -1,0 +1,32 @@
+"""Process groups of expert parallelism: it adds no devices, its groups are parts of the data-parallel ones.
+
+Legend: d data-parallel ranks (dp x cp), e of them a group whose members hold different experts; ranks of equal number
+mod e hold the same ones.
+
+Example:
+    ids = np.arange(8).reshape(8, 1, 1)
+    expert_groups(ids, 4)            # ep: [[0, 1, 2, 3], [4, 5, 6, 7]], dp_experts: [[0, 4], [1, 5], [2, 6], [3, 7]]
+"""
+
+import numpy as np
+
+from rostam_py.plan.groups import GroupSet
+
+EXPERTS = "ep"
+EXPERT_DATA = "dp_experts"
+
+
+def expert_groups(ids: np.ndarray, degree: int) -> tuple[GroupSet, ...]:
+    """Return the groups that exchange rows of experts, "ep", and those that reduce their gradients, "dp_experts".
+
+    Args: ids: device numbers, int array (data-parallel ranks, stages, tp). degree: divides the data-parallel ranks.
+    Returns: nothing for a degree of 1; no "dp_experts" where every expert is on one rank only.
+    """
+    if degree == 1:
+        return ()
+    num_data = ids.shape[0]
+    by_stage = ids.transpose(1, 2, 0).reshape(-1, num_data // degree, degree)
+    sets = [GroupSet("ep", EXPERTS, by_stage.reshape(-1, degree))]
+    if num_data > degree:
+        sets.append(GroupSet("dp", EXPERT_DATA, by_stage.transpose(0, 2, 1).reshape(-1, num_data // degree)))
+    return tuple(sets)

@@ -1,0 +1,208 @@
+"""Expert parallelism: messages, memory and work by hand (spec: GShard's scheme as Megatron-Core runs it).
+
+Legend: h width, f hidden width of an expert, n experts, k of them for a token, T tokens of a micro-batch on one rank,
+L layers with experts; d, t, p, e the degrees. Rows are of 2 bytes an entry (bf16): 2 T k h bytes are dispatched and
+combined, forward and backward, so four all-to-alls a layer and micro-batch.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.models import deepseek, mixtral
+from rostam_py.placement.experts import busiest_rank, spread_experts
+from rostam_py.plan import Strategy
+from rostam_py.tracing import trace
+
+WIDTH, HIDDEN, TOKENS, WORDS, LAYERS, EXPERTS, K = 512, 1024, 256, 1000, 4, 8, 2
+ROWS = 2 * TOKENS * K * WIDTH
+EXPERT = 3 * WIDTH * HIDDEN
+ATTENTION = 2 * WIDTH * WIDTH + 2 * WIDTH * WIDTH // 2  # 8 heads on 4
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Four layers of 8 experts, 2 for a token, as Mixtral's."""
+    config = mixtral.Config(
+        num_layers=LAYERS, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN, num_experts=EXPERTS,
+        per_token=K, vocabulary=WORDS, sequence_length=TOKENS,
+    )  # fmt: skip
+    return trace(mixtral.build("mixed", config))
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """One dense layer and two with 8 experts and a shared one, as DeepSeek-V3's."""
+    config = deepseek.Config(
+        dense_layers=1, num_layers=2, width=WIDTH, num_heads=8, query_latent=64, key_latent=32, head_size=64,
+        rotary_size=16, value_size=64, dense_hidden=HIDDEN, hidden=256, num_experts=EXPERTS, per_token=K, num_groups=4,
+        groups_per_token=2, vocabulary=WORDS, sequence_length=TOKENS,
+    )  # fmt: skip
+    return trace(deepseek.build("shared", config))
+
+
+def listed(plan, stage=0):
+    """Return {(group, kind, bytes): count} of a stage without its tensor-parallel messages and sends."""
+    found = Counter()
+    for m in plan.messages():
+        if m.group not in ("tp", "pp") and stage in m.stages:
+            found[m.group, m.kind, m.num_bytes] += m.count
+    return dict(found)
+
+
+@pytest.mark.parametrize("ep", [2, 4, 8])
+def test_two_of_eight_experts_exchange_rows_four_times_a_layer(mixed, placed, ep):
+    plan = placed(mixed, Strategy(dp=8, ep=ep, precision="bf16_mixed"), 8)
+    whole = LAYERS * (ATTENTION + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH + WIDTH
+    own = LAYERS * EXPERTS * EXPERT // ep
+    assert plan.stages[0].num_parameters == whole + own
+    expected = {("ep", "all_to_all", ROWS): 4 * LAYERS, ("dp", "all_reduce", 2 * whole): 1}
+    found = listed(plan)
+    reduced = {key: count for key, count in found.items() if key[0] == "dp_experts"}
+    assert {key: count for key, count in found.items() if key not in reduced} == expected
+    # each expert's gradients over the ranks that hold it and no others, once; over none where one rank does
+    assert sum(size * count for (_, _, size), count in reduced.items()) == (2 * own if ep < 8 else 0)
+    assert plan.members("ep").tolist() == [list(range(a, a + ep)) for a in range(0, 8, ep)]
+    if ep < 8:
+        assert plan.members("dp_experts").tolist() == [list(range(a, 8, ep)) for a in range(ep)]
+
+
+def test_a_shared_expert_stays_data_parallel(shared, placed):
+    plan = placed(shared, Strategy(dp=4, ep=2, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB"), 8)
+    expert = 3 * WIDTH * 256
+    own = 2 * EXPERTS * expert // 2
+    assert listed(plan) == {
+        ("ep", "all_to_all", ROWS): 2 * 4 * 2,  # micro-batches, all-to-alls, layers
+        ("dp", "all_reduce", 2 * (shared.num_parameters - 2 * EXPERTS * expert)): 1,
+        ("dp_experts", "all_reduce", 2 * own): 1,
+    }
+    assert plan.stages[0].num_parameters == shared.num_parameters - own
+
+
+def test_mixtral_on_32_accelerators(placed):
+    # tp 2, pp 2, dp 8, ep 4: d t p = 32. Each of 2 stages holds 2 of 4 layers, 2 of 8 experts in each, half of every
+    # expert; 4 micro-batches of one sequence. Norms and routers are whole on both tp ranks.
+    graph = trace("mixtral_8x7b", num_layers=4)
+    strategy = Strategy(dp=8, tp=2, pp=2, ep=4, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB",
+                        check_memory=False)  # fmt: skip
+    plan = placed(graph, strategy, 32)
+    h, f, tokens, words = 4096, 14336, 4096, 32000
+    attention = (2 * h * h + 2 * h * 1024) // 2
+    own = 2 * 2 * 3 * h * f // 2
+    router = 8 * h // plan_router_ways(plan)
+    for stage in (0, 1):
+        whole = 2 * (attention + 2 * h + router) + words * h // 2 + (h if stage else 0)
+        assert listed(plan, stage) == {
+            ("ep", "all_to_all", 2 * tokens * 2 * h): 4 * 4 * 2,
+            ("dp", "all_reduce", 2 * whole): 1,
+            ("dp_experts", "all_reduce", 2 * own): 1,
+        }
+        assert plan.stages[stage].num_parameters == whole + own
+    assert plan.members("ep").shape == (8, 4)
+    assert plan.members("dp_experts").shape == (16, 2)
+    # rank order tp, pp, dp: a dp neighbour is 4 accelerators further
+    assert plan.members("ep")[0].tolist() == [0, 4, 8, 12]
+    assert plan.members("dp_experts")[0].tolist() == [0, 16]
+
+
+def plan_router_ways(plan):
+    """Return over how many tp ranks the router is split: by experts, or whole on both."""
+    return 2 if any(m.kind == "all_gather" and m.group == "tp" for m in plan.messages()) else 1
+
+
+def test_only_experts_weights_states_and_traffic_shrink(mixed, placed):
+    alone = placed(mixed, Strategy(dp=4, precision="bf16_mixed"), 4).stages[0]
+    spread = placed(mixed, Strategy(dp=4, ep=4, precision="bf16_mixed"), 4).stages[0]
+    fewer = LAYERS * EXPERTS * EXPERT * 3 // 4
+    assert alone.memory.parameters - spread.memory.parameters == 2 * fewer
+    assert alone.memory.gradients - spread.memory.gradients == 2 * fewer
+    assert alone.memory.optimizer_state - spread.memory.optimizer_state == 12 * fewer
+    assert alone.memory.activations == spread.memory.activations
+    assert (alone.flops, alone.hardware_flops) == (spread.flops, spread.hardware_flops)
+
+
+def test_recomputed_layers_exchange_their_rows_again(mixed, placed):
+    plan = placed(mixed, Strategy(dp=2, ep=2, recompute="full", precision="bf16_mixed"), 2)
+    assert listed(plan)["ep", "all_to_all", ROWS] == 6 * LAYERS
+
+
+def test_dispatch_comes_before_and_combine_behind_the_experts_products(mixed, placed):
+    tasks = placed(mixed, Strategy(dp=2, ep=2, precision="bf16_mixed"), 2).stages[0].templates["forward"]
+    products = [i for i, task in enumerate(tasks) if any("grouped_mm" in kernel.op_type for kernel in task.kernels)]
+    rows = {i: task.name.split()[0] for i, task in enumerate(tasks) if task.group == "ep"}
+    assert list(rows.values()) == ["dispatch", "combine"] * LAYERS
+    for dispatch, product, combine in zip(list(rows)[::2], products, list(rows)[1::2], strict=True):
+        assert dispatch in tasks[product].deps
+        assert tasks[combine].deps == (product,)
+
+
+@pytest.mark.parametrize("imbalance", [1.5, 4.0])
+def test_all_wait_for_the_busiest_rank(imbalance, placed):
+    # 8 experts on 4 ranks, one with f times the mean load, 7 share the rest: its rank has f + (8 - f)/7 of 2 shares.
+    config = mixtral.Config(
+        num_layers=1, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN, num_experts=EXPERTS,
+        per_token=K, vocabulary=WORDS, sequence_length=TOKENS,
+    )  # fmt: skip
+    even = trace(mixtral.build("even", config))
+    uneven = replace(even, metadata=even.metadata | {"experts": {"capacity_factor": None, "imbalance": imbalance}})
+    busy = (imbalance + (8 - imbalance) / 7) / 2
+    assert busiest_rank(8, 4, imbalance) == pytest.approx(busy)
+    strategy = Strategy(dp=4, ep=4, precision="bf16_mixed")
+    plans = [placed(graph, strategy, 4) for graph in (even, uneven)]
+    size = [m.num_bytes for plan in plans for m in plan.messages() if m.group == "ep"]
+    assert size[1] == pytest.approx(busy * size[0], abs=1)
+    products = [
+        sum(k.flops for task in plan.stages[0].templates["forward"] for k in task.kernels if "grouped" in k.op_type)
+        for plan in plans
+    ]
+    assert products[1] == pytest.approx(busy * products[0], rel=1e-9)
+    assert plans[0].stages[0].flops == plans[1].stages[0].flops  # the model's work is the same
+    assert any("uneven experts" in note for note in plans[1].notes)
+
+
+def test_more_than_all_rows_for_one_expert_is_refused(mixed, placed):
+    uneven = replace(mixed, metadata=mixed.metadata | {"experts": {"capacity_factor": None, "imbalance": 9.0}})
+    with pytest.raises(ConfigError, match=r"imbalance is 9\.0: the busiest of 8 experts has at most 8 times the mean"):
+        placed(uneven, Strategy(dp=2, ep=2), 2)
+
+
+def test_experts_biases_are_spread_too():
+    class Biased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.Linear(16, 4, bias=False)
+            self.up, self.down = nn.Parameter(torch.zeros(4, 16, 32)), nn.Parameter(torch.zeros(4, 32, 16))
+            self.bias = nn.Parameter(torch.zeros(4, 32))
+
+        def forward(self, x):
+            rows = x.reshape(-1, 16)
+            weights, chosen = torch.topk(self.router(rows).softmax(-1), 2, -1)
+            order = chosen.view(-1).argsort()
+            ends = torch.histc(chosen.float(), bins=4, min=0, max=3).cumsum(0, dtype=torch.int32)
+            y = torch._grouped_mm(rows[order // 2], self.up, offs=ends) + self.bias[chosen.view(-1)[order]]
+            y = torch._grouped_mm(y.relu(), self.down, offs=ends) * weights.view(-1)[order, None]
+            return torch.zeros_like(rows).index_add(0, order // 2, y).view(x.shape)
+
+    graph = trace(Biased(), torch.zeros(2, 8, 16))
+    experts = spread_experts(graph, 2)
+    divided = {t.name for t in graph.parameters if t.id in experts.divided}
+    assert divided == {"up", "down", "bias"}
+    # the rows that the experts read need no gradient: none is combined
+    assert Counter(experts.exchanged.values()) == {"dispatch": 2, "combine": 1}
+
+
+def test_errors_name_the_axis_that_does_not_divide(mixed, gpt, placed):
+    with pytest.raises(DegreeError, match=r"strategy\.ep is 3; it must divide strategy\.dp = 8"):
+        Strategy(dp=8, ep=3)
+    with pytest.raises(DegreeError, match=r"strategy\.ep is 16; it must divide the 8 experts of blocks\.0\.mlp"):
+        placed(mixed, Strategy(dp=16, ep=16), 16)
+    with pytest.raises(ConfigError, match=r"strategy\.ep is 2, but gpt_125m has no experts that can be spread"):
+        placed(gpt, Strategy(dp=2, ep=2), 2)
+    with pytest.raises(DegreeError, match=r"strategy\.ep is 2, but strategy\.placer=sip_ml .*placer=megatron"):
+        Strategy(dp=2, mp=2, ep=2, placer="sip_ml")
+    with pytest.raises(DegreeError, match=r"strategy\.ep is 0; it must be an integer >= 1"):
+        Strategy(ep=0)
