@@ -112,3 +112,40 @@ def test_mixtrals_dense_part_and_what_its_experts_add(placed):
     hand["tp", "all_reduce", TOKENS * per_token * 2] += LAYERS
     hand["tp", "all_gather", TOKENS * experts * 2] += LAYERS
     check(placed, graph, dict.fromkeys((2, 4, 8), hand))
+
+
+def test_falcon_40b_takes_each_groups_key_and_value_behind_its_queries(placed):
+    # one product of 8 groups, each two queries, a key and a value; a parallel residual of two norms
+    graph = traced(
+        "Falcon", vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+        use_cache=False, new_decoder_architecture=True, num_kv_heads=8,
+    )  # fmt: skip
+    check(placed, graph, dict.fromkeys((2, 4, 8), expected(3 * LAYERS + 2)))
+
+
+def test_gpt_oss_interleaves_gate_and_up_and_adds_experts_biases(placed):
+    experts, per_token = 8, 2
+    graph = traced(
+        "GptOss", **DECODER, num_key_value_heads=8, head_dim=64, num_local_experts=experts,
+        num_experts_per_tok=per_token,
+    )  # fmt: skip
+    hand = expected(4 * LAYERS + 2)
+    hand["tp", "all_reduce", TOKENS * per_token * 2] += LAYERS
+    hand["tp", "all_gather", TOKENS * experts * 2] += LAYERS
+    check(placed, graph, dict.fromkeys((2, 4, 8), hand))
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_deepseek_v3_gathers_latents_and_nothing_larger(placed, tp):
+    # queries of a latent of 256, keys and values of one of 128 and a rotated key of 32, split by columns and gathered
+    rank, key_rank, rotated = 256, 128, 32
+    graph = traced(
+        "DeepseekV3", **DECODER, num_key_value_heads=HEADS, q_lora_rank=rank, kv_lora_rank=key_rank,
+        qk_rope_head_dim=rotated, qk_nope_head_dim=64, v_head_dim=64, n_routed_experts=8, num_experts_per_tok=2,
+        n_group=1, topk_group=1, moe_intermediate_size=1024, first_k_dense_replace=1, n_shared_experts=1,
+    )  # fmt: skip
+    plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
+    found = listed(plan)
+    assert found["tp", "all_reduce", A] == 4 * LAYERS + 2
+    assert max(size for _, _, size in found if size != A) <= max(rank, key_rank + rotated) * TOKENS * 2
+    assert sum(s.hardware_flops for s in plan.stages) <= 1.02 * sum(s.flops for s in plan.stages)

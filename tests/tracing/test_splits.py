@@ -125,7 +125,9 @@ def _member(
         if _name(op) == "expand":
             return [parts[0].expand(shapes[0])]
         if _name(op) == "slice_backward":
-            dim, start = op.arguments["args"][2:4]
+            dim, start, step = (*op.arguments["args"][2:4], (*op.arguments["args"], 1)[5])
+            if step > 1 and split.output_dims[0] == dim:
+                return [torch.zeros(shapes[0]).index_copy(dim, torch.arange(start, shapes[0][dim], step), parts[0])]
             if split.output_dims[0] == dim:
                 start = int((_owned(split, "output", 0, whole[0].shape[dim], rank) < start).sum())
             result = torch.zeros(shapes[0], dtype=parts[0].dtype)
@@ -320,3 +322,37 @@ def test_cuts_joins_and_merged_dimensions_join_to_the_unsplit_result() -> None:
             checked.add(_name(op))
     assert {"view", "cat", "slice", "slice_backward"} <= checked
     assert checked & {"split", "split_with_sizes"}
+
+
+class Interleaved(torch.nn.Module):
+    """Every other entry of a dimension, a selected group of heads, and a tensor that is filled by assignment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.product = torch.nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        fused = self.product(x)
+        y = torch.sigmoid(fused[..., ::2]) * fused[..., 1::2]
+        heads = fused.view(*x.shape[:2], 4, 3, 4)
+        query, key = heads[:, :, :, :-1], heads[:, :, :, [-1]]
+        filled = query.new_empty(*query.shape[:-1], 6)
+        filled[..., :4] = query * key
+        filled[..., 4:] = key[..., :2]
+        return y.flatten(1).sum(1) + filled.flatten(1).sum(1)
+
+
+def test_strides_selections_and_assignments_join_to_the_unsplit_result() -> None:
+    graph = trace(Interleaved(), torch.zeros(BATCH, 8, 16), name="interleaved")
+    wanted = {("slice", 2), ("slice_backward", 2), ("index", 2), ("index_put", 2), ("slice_scatter", 2)}
+    for op in graph.ops:
+        for split in op.splits:
+            dims = {d for d in split.output_dims if isinstance(d, int)}
+            if _name(op) in {name for name, _ in wanted} and dims == {2} and _is_checkable(op, split):
+                inputs = [t if t.is_floating_point() else t % 3 for t in _random_inputs(graph, op)]
+                _assert_legal(op, split, inputs)
+                wanted.discard((_name(op), 2))
+    assert not wanted
+    made = next(op for op in graph.ops if _name(op) == "new_empty")
+    assert {s.input_dims: s.output_dims for s in made.splits}[(2,)] == (2,)  # heads, as what it is made beside
+    assert (WHOLE,) in {s.input_dims for s in made.splits}  # the dimension that differs

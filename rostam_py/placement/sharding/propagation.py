@@ -208,7 +208,7 @@ class Propagation:
     # Weights and gradients
 
     def _gradients(self) -> dict[int, tuple[int, tuple[Op, ...]]]:
-        """Return, per tensor that is or becomes a parameter's gradient, the parameter and the views between, last first."""
+        """Return, per tensor that becomes a parameter's gradient, the parameter and the views between, last first."""
         graph = self.graph
         parameters = {t.name: t.id for t in graph.parameters}
         found: dict[int, tuple[int, tuple[Op, ...]]] = {}

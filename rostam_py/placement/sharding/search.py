@@ -405,7 +405,7 @@ class ForwardSearch:
         if op.role == "embedding":  # rows for what the model is given, Megatron's vocabulary; columns for positions
             is_looked_up = any(s != FREE and t in self.from_input for t, s in zip(op.inputs, held, strict=True))
             return [plain(axis.size)] if is_looked_up == (axis.outputs[0] == PARTIAL) else []
-        if not has_product:
+        if not has_product and op.role != "gather":  # rows of experts' biases
             return []
         return self._readers_ask(op, place, axis)
 

@@ -32,6 +32,15 @@ def creation(call: SplitCall) -> list[RawSplit]:
     return [RawSplit("feature", wholes, (d,), n) for d, n in enumerate(call.outputs[0]) if n > 1]
 
 
+def creation_like(call: SplitCall) -> list[RawSplit]:
+    """A tensor made from scalars beside another one: along dims that both have, split as the other is."""
+    shape, output = call.inputs[0], call.outputs[0]
+    num_same = sum(a == b for a, b in zip(shape, output, strict=False))
+    if len(shape) != len(output) or num_same < len(output) - 1:
+        return creation(call)
+    return [RawSplit("feature", (d if shape[d] == n else WHOLE,), (d,), n) for d, n in enumerate(output) if n > 1]
+
+
 def pointwise_loss(call: SplitCall) -> list[RawSplit]:
     """mse_loss and its kin: a reduced loss is a sum of the members' parts."""
     if call.outputs[0] == call.inputs[0]:

@@ -27,6 +27,7 @@ RULES: dict[str, Rule] = {
     **_each("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes", views.along_others(2)),
     **_each("select unbind", views.removes(1)),
     "select_backward": views.select_backward, "slice_backward": views.slice_backward,
+    "slice_scatter": views.slice_scatter,
     **_each("index _unsafe_index", views.index), **_each("index_put _unsafe_index_put", views.index_put),
     "index_add": views.index_add,
     **_each("view_as_complex view_as_real _conj resolve_conj", views.complex_pairs), "repeat": views.repeat,
@@ -65,8 +66,8 @@ RULES: dict[str, Rule] = {
             "leaky_relu_backward copy bernoulli zeros_like ones_like full_like empty_like rand_like randn_like "
             "masked_fill",
             elementwise.elementwise),
-    **_each("arange zeros ones full empty new_zeros new_ones new_full new_empty empty_strided rand randn "
-            "new_empty_strided scalar_tensor linspace", elementwise.creation),
+    **_each("arange zeros ones full empty empty_strided rand randn scalar_tensor linspace", elementwise.creation),
+    **_each("new_zeros new_ones new_full new_empty new_empty_strided", elementwise.creation_like),
     **_each("cumsum gather scatter scatter_add sort topk flip", elementwise.independent_along(1)),
 }  # fmt: skip
 

@@ -116,9 +116,24 @@ def along_others(position: int) -> Rule:
         if shape and not is_full and starts is not None:
             parts = tuple(RawPart(1, a, o[cut]) for a, o in zip(starts, call.outputs, strict=True))
             splits.append(RawSplit("feature", (cut,), (cut,) * len(parts), shape[cut], output_parts=parts))
+        if shape and call.name == "slice" and not is_full:
+            splits += _strided(cut, shape[cut], call.outputs[0][cut], call.argument(2, 0) or 0, call.argument(4, 1))
         return splits
 
     return rule
+
+
+def _strided(dim: int, extent: int, taken: int, start: int, step: int) -> list[RawSplit]:
+    """Return the split of a cut that takes one of every ``step`` entries: members hold whole groups of them."""
+    if step == 1 or not 0 <= start < step or taken * step != extent:
+        return []
+    return [RawSplit("feature", (dim,), (dim,), taken)]
+
+
+def slice_scatter(call: SplitCall) -> list[RawSplit]:
+    """slice_scatter(x, part, dim, start, end, step): every other dim."""
+    shape, cut = call.inputs[0], call.argument(2, call.kwargs.get("dim", 0)) % len(call.inputs[0])
+    return [RawSplit("feature", (d, d), (d,), n) for d, n in enumerate(shape) if d != cut and n > 1]
 
 
 def _cut_starts(call: SplitCall, cut: int) -> list[int] | None:
@@ -172,7 +187,7 @@ def slice_backward(call: SplitCall) -> list[RawSplit]:
         begin = min(max(start + extent if start < 0 else start, 0), extent)
         part = RawPart(1, begin, grad[cut])
         splits.append(RawSplit("feature", (cut,), (cut,), extent, input_parts=(part,)))
-    return splits
+    return splits + _strided(cut, extent, grad[cut], start, call.argument(5, 1))
 
 
 def cat(call: SplitCall) -> list[RawSplit]:
@@ -217,29 +232,38 @@ def same_shape_dims(call: SplitCall) -> list[RawSplit]:
 
 
 def index(call: SplitCall) -> list[RawSplit]:
-    """index(x, [rows]): the dims behind the first one, and the rows that are asked for."""
+    """index(x, [None, ..., rows]): the dims around the one that is indexed, and the rows that are asked for."""
     x, y = call.inputs[0], call.outputs[0]
-    if len(call.args[1]) != 1 or len(call.inputs) != 2:
+    place = _indexed(call)
+    if place is None or len(call.inputs) != 2:
         return []
     rows = call.inputs[1]
-    shift = len(y) - len(x)
-    splits = [RawSplit("feature", (d, WHOLE), (d + shift,), n) for d, n in enumerate(x) if d >= 1 and n > 1]
-    if y[: len(rows)] == rows:
-        splits += [RawSplit("feature", (WHOLE, d), (d,), n) for d, n in enumerate(rows) if n > 1]
+    kept = _beside(x, place, len(y) - len(x))
+    splits = [RawSplit("feature", (d, WHOLE), (out,), n) for d, out, n in kept]
+    if y[place : place + len(rows)] == rows:
+        splits += [RawSplit("feature", (WHOLE, d), (place + d,), n) for d, n in enumerate(rows) if n > 1]
     return splits
 
 
 def index_put(call: SplitCall) -> list[RawSplit]:
-    """index_put(x, [rows], values): the dims behind the first one."""
+    """index_put(x, [None, ..., rows], values): the dims around the one that is indexed."""
     x, values = call.inputs[0], call.inputs[-1]
-    if len(call.args[1]) != 1 or len(call.inputs) != 3 or len(values) < len(x):
+    place = _indexed(call)
+    if place is None or len(call.inputs) != 3 or len(values) < len(x):
         return []
-    shift = len(values) - len(x)
-    return [
-        RawSplit("feature", (d, WHOLE, d + shift), (d,), n)
-        for d, n in enumerate(x)
-        if d >= 1 and n > 1 and values[d + shift] == n
-    ]
+    kept = _beside(x, place, len(values) - len(x))
+    return [RawSplit("feature", (d, WHOLE, out), (d,), n) for d, out, n in kept if values[out] == n]
+
+
+def _indexed(call: SplitCall) -> int | None:
+    """Return the dim that the call's only index selects from, None if there are several."""
+    places = [place for place, rows in enumerate(call.args[1]) if rows is not None]
+    return places[0] if len(places) == 1 else None
+
+
+def _beside(shape: Shape, place: int, shift: int) -> list[tuple[int, int, int]]:
+    """Return (dim, the same dim where dim ``place`` is replaced by as many and ``shift`` more, size) of the others."""
+    return [(d, d + shift * (d > place), n) for d, n in enumerate(shape) if d != place and n > 1]
 
 
 def index_add(call: SplitCall) -> list[RawSplit]:
