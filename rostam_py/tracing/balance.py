@@ -73,11 +73,13 @@ class UnevenBatchError(Exception):
 class BalancedMode(FakeTensorMode):
     """A FakeTensorMode that follows laws.
 
-    capacity_factor: rows an expert is given, over the mean; None gives it what is routed to it.
+    capacity_factor: rows an expert is given, over the mean; None gives it what is routed to it. has_capacity: some
+    expert was given rows by it.
     """
 
     def __init__(self, capacity_factor: float | None = None) -> None:
         super().__init__(allow_non_fake_inputs=True)
+        self.capacity_factor, self.has_capacity = capacity_factor, False
         self._capacity = Fraction(1) if capacity_factor is None else Fraction(str(capacity_factor))
         self._writes: dict[int, int] = {}  # storage -> writes so far; a law holds until its tensor is written
 
@@ -128,7 +130,9 @@ class BalancedMode(FakeTensorMode):
         if not isinstance(law, Mean):
             return None
         share = min(Fraction(1), law.value)
-        return _whole(share * tensor.numel() * (self._capacity if 0 < share < 1 else 1))
+        is_share = 0 < share < 1
+        self.has_capacity |= is_share
+        return _whole(share * tensor.numel() * (self._capacity if is_share else 1))
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> None:
         for argument, value in (*zip(func._schema.arguments, args, strict=False), *_named(func, kwargs)):

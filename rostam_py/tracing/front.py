@@ -55,9 +55,10 @@ def trace(
         replicate_blocks: trace what repeats a few times only and grow it, which gives the same graph sooner: the
             stacks of registered models (tracing/replicate.py), whatever repeats in others (tracing/repeats.py).
         capacity_factor: rows of an expert over the mean, padded or dropped to that; None: all that is routed to it,
-            as dropless training computes. Tokens are spread evenly over experts either way.
+            as dropless training computes. Tokens are spread evenly over experts either way. For experts that take
+            their rows by a mask and Hugging Face's expert modules; an error where no expert does.
         imbalance: load of the busiest expert over the mean, >= 1, kept with the graph for the ranks that experts
-            are spread over; what all experts compute together does not depend on it.
+            are spread over (ep > 1, and no capacity_factor); what all experts compute together does not depend on it.
         batch_dims: the dim that is the batch of all inputs, of each, or of some by place or name (None: of none); by
             default dim 0, or what layers inside expect.
         cache: take a model named by text, traced without inputs or a loss of the caller's, from the trace cache

@@ -13,19 +13,19 @@ from unittest import mock
 
 import torch
 
-from rostam_py.tracing.balance import knows
+from rostam_py.tracing.balance import BalancedMode, knows
 
 _EXPERTS = "transformers.integrations.moe"
 _MASKS = "transformers.masking_utils"
 
 
 @contextlib.contextmanager
-def as_in_training(capacity_factor: float | None) -> Iterator[None]:
+def as_in_training(mode: BalancedMode) -> Iterator[None]:
     """Trace transformers' modules as they train, while the context lasts."""
     with contextlib.ExitStack() as stack:
         experts = sys.modules.get(_EXPERTS)
         if experts is not None and hasattr(experts, "ALL_EXPERTS_FUNCTIONS"):
-            run = _with_capacity(experts.grouped_mm_experts_forward, capacity_factor)
+            run = _with_capacity(experts.grouped_mm_experts_forward, mode)
             interface = type(experts.ALL_EXPERTS_FUNCTIONS)
             stack.enter_context(mock.patch.object(interface, "get_interface", return_value=run))
             stack.enter_context(mock.patch.object(experts, "_grouped_mm", _grouped_mm))
@@ -43,12 +43,14 @@ def _is_tracing(tensor: Any = None) -> bool:
     return torch.compiler.is_compiling() or (isinstance(tensor, torch.Tensor) and not knows(tensor))
 
 
-def _with_capacity(forward: Any, capacity_factor: float | None) -> Any:
+def _with_capacity(forward: Any, mode: BalancedMode) -> Any:
     """Return the experts' forward on as many rows as their capacity holds: padded, or dropped."""
+    capacity_factor = mode.capacity_factor
     if capacity_factor in (None, 1):
         return forward
 
     def run(self: Any, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        mode.has_capacity = True
         num_tokens = hidden.shape[0]
         slots = torch.arange(round(num_tokens * capacity_factor)) % num_tokens
         rows = forward(self, hidden[slots], index[slots], weights[slots])

@@ -44,6 +44,18 @@ class ExpertLoad:
                 bound = ">= 1" if least else "> 0, or None"
                 raise ConfigError(f"{key} is {value!r}; it must be a number {bound}")
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say where a load has no effect."""
+        if self.imbalance == 1:
+            return ()
+        if self.capacity_factor is not None:
+            return (f"imbalance {self.imbalance:g} changes nothing: capacity_factor gives every expert as many rows",)
+        return (
+            f"imbalance {self.imbalance:g} counts where experts are spread over ranks (strategy ep > 1): the busiest "
+            "rank computes and receives more; experts of one rank compute the same together whatever it is",
+        )
+
 
 @dataclass(frozen=True)
 class Subject:

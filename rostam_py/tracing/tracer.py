@@ -204,7 +204,7 @@ def _graph(
         default_precision=subject.precision,
         sequence_length=subject.sequence_length,
         block_names=tuple(path for group in groups for path in group),
-        notes=(*subject.notes, *notes, *draft.notes),
+        notes=(*subject.notes, *subject.experts.notes, *notes, *draft.notes),
         metadata={
             "block_groups": [[s, s + len(g)] for s, g in zip(starts, groups, strict=True)],
             **({} if subject.experts == ExpertLoad() else {"experts": asdict(subject.experts)}),
@@ -357,11 +357,18 @@ def _run(
         if player is not None:
             step.around = partial(player.follow, partial(_named_tensors, step, parameter_names(step)))
         try:
-            return attempt.run(step, inputs, mode, trails)
+            raw = attempt.run(step, inputs, mode, trails)
         except (TracingError, UnevenBatchError):
             raise
         except Exception as error:
             raise _RouteFailed(_reason(error, trails)) from error
+    if subject.experts.capacity_factor not in (None, 1) and not mode.has_capacity:
+        raise TracingError(
+            f"capacity_factor is {subject.experts.capacity_factor}, which {subject.name} has no use for: it sets the "
+            "rows of experts that take theirs by a mask and of Hugging Face's expert modules, not of grouped products "
+            "over sorted rows; leave it out"
+        )
+    return raw
 
 
 @contextlib.contextmanager
@@ -373,7 +380,7 @@ def _prepared(
     step = Step(subject.module, subject.loss, subject.layout)
     with contextlib.ExitStack() as stack:
         stack.enter_context(neutral_ops())
-        stack.enter_context(as_in_training(subject.experts.capacity_factor))
+        stack.enter_context(as_in_training(mode))
         stack.enter_context(uncompiled(step))
         stack.enter_context(stand_ins(step))
         stack.enter_context(fake_parameters(step, mode))

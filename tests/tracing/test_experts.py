@@ -136,6 +136,24 @@ def test_loads_that_cannot_be_are_refused() -> None:
         trace(ByWhere(), torch.zeros(2, T, D), imbalance=0.5)
 
 
+def test_a_capacity_that_no_expert_takes_is_refused() -> None:
+    with pytest.raises(TracingError, match=r"capacity_factor is 1\.25, which Linear has no use for: .* leave it out"):
+        trace(nn.Linear(D, D), torch.zeros(2, D), capacity_factor=1.25)
+    trace(nn.Linear(D, D), torch.zeros(2, D), capacity_factor=1)
+
+
+def test_an_imbalance_says_where_it_counts() -> None:
+    def notes(**load: float) -> list[str]:
+        return [note for note in trace(ByWhere(), torch.zeros(2, T, D), **load).notes if "imbalance" in note]
+
+    assert notes() == []
+    assert len(notes(imbalance=1.5)) == 1
+    assert "ep > 1" in notes(imbalance=1.5)[0]
+    assert notes(imbalance=1.5, capacity_factor=2) == [
+        "imbalance 1.5 changes nothing: capacity_factor gives every expert as many rows"
+    ]
+
+
 def test_shapes_of_unknown_values_are_an_error_with_a_remedy() -> None:
     class Sparse(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
