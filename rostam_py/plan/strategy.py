@@ -69,6 +69,9 @@ class Strategy:
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
         tp group.
+    sequence_parallel: what lies between tensor-parallel regions (norms, dropout, residual sums) is split along the
+        sequence, which tp must divide: an all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
+        activations are kept in parts, and backward gathers the inputs of the regions again.
     shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
         as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
     shard_group: ranks of them that share one copy, for example a server's; gradients are summed over the copies as well
@@ -104,6 +107,7 @@ class Strategy:
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
+    sequence_parallel: bool = False
     shard: int = 0
     shard_group: int | None = None
     prefetch: int = 1
@@ -143,6 +147,7 @@ class Strategy:
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
         self._check_axes()
+        self._check_sequence_parallel()
         self._check_sharding()
         self._check_experts()
         self._check_order()
@@ -206,6 +211,20 @@ class Strategy:
             raise ConfigError(
                 f"strategy.ep is {self.ep} and strategy.shard {self.shard}: state that experts share over their own"
                 " replicas is not modelled; set strategy.shard=0, or strategy.ep=1"
+            )
+
+    def _check_sequence_parallel(self) -> None:
+        if not self.sequence_parallel:
+            return
+        if "tp" not in PLACERS.get(self.placer).AXES:
+            raise ConfigError(
+                f"strategy.sequence_parallel is true, but strategy.placer={self.placer} has no tensor-parallel groups,"
+                " over which sequences would be split; set strategy.placer=megatron and strategy.tp > 1"
+            )
+        if self.tp == 1:
+            raise ConfigError(
+                "strategy.sequence_parallel is true, but strategy.tp is 1: the sequence is split over the members of a"
+                " tensor-parallel group. Set strategy.tp > 1, or strategy.sequence_parallel=false"
             )
 
     def _check_algorithms(self) -> None:

@@ -27,7 +27,10 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
             if batch % dp or (dp * base.cp) % base.ep:
                 continue
             for micro_batch in _micro_batches(base, pp, batch // dp):
-                yield dataclasses.replace(base, dp=dp, tp=tp, pp=pp, micro_batch=micro_batch)
+                is_split = base.sequence_parallel and tp > 1
+                yield dataclasses.replace(
+                    base, dp=dp, tp=tp, pp=pp, micro_batch=micro_batch, sequence_parallel=is_split
+                )
 
 
 def _micro_batches(base: Strategy, pp: int, local: int) -> list[int | None]:

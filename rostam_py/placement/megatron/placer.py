@@ -99,7 +99,10 @@ class MegatronPlacer(Placer):
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
         precision = strategy.precision or graph.default_precision
-        key = (strategy.tp, strategy.ep, micro_batch, precision, machine.min_kernel_s, machine.device.name)
+        key = (
+            strategy.tp, strategy.sequence_parallel, strategy.ep, micro_batch, precision, machine.min_kernel_s,
+            machine.device.name,
+        )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             sharding = self._sharding(graph, micro_batch)
@@ -110,9 +113,10 @@ class MegatronPlacer(Placer):
         return builder
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
-        key = ("sharding", self.strategy.tp, micro_batch)
+        degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
+        key = ("sharding", degree, is_split, micro_batch)
         if key not in self.shared:
-            self.shared[key] = propagate(graph, self.strategy.tp, micro_batch)
+            self.shared[key] = propagate(graph, degree, micro_batch, is_split)
         sharding: Sharding = self.shared[key]
         return sharding
 
@@ -128,7 +132,7 @@ class _Job:
         self.optimizer = strategy.optimizer or graph.default_optimizer
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, seconds, micro_batch, frozenset(self.sharding.comms)
+            graph, strategy.pp, seconds, micro_batch, self.sharding.collected
         )
         self.state = strategy.state_sharding
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
@@ -182,6 +186,8 @@ class _Job:
         barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         barriers |= set(self.sharding.comms) | set(self.builder.experts.exchanged)
         for op in self.graph.ops:
+            if op.is_elementwise:  # others start a kernel of their own
+                barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
             if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
                 barriers.update(op.outputs)
             if self.strategy.recompute == "selective" and op.id in replayed:

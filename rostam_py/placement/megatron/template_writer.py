@@ -6,13 +6,14 @@ no earlier segment awaited. What does not need a message in flight overlaps with
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
-from rostam_py.placement.sharding import HaloExchange, Sharding
+from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
@@ -46,6 +47,7 @@ class TemplateWriter:
         self._segment: list[KernelTime] = []
         self._segment_deps: set[int] = set()
         self._provider: dict[int, int] = {}  # tensor -> task that makes it available
+        self._gathers: dict[tuple[Gather, bool], int] = {}  # (gather, whether for a replay) -> its task
         self._halos: dict[int, int] = {}  # tensor -> task after which a member has its halo
         self._awaited: set[int] = set()  # messages that some segment waits for already
         self.flops = self.model_flops = 0.0
@@ -81,13 +83,17 @@ class TemplateWriter:
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, then the collectives its outputs ask for."""
         graph, sharding = self.context.graph, self.context.sharding
+        for gather in _listed(sharding.gathers_again, kernel):
+            self._gather(gather, (gather.tensor, *kernel.inputs), is_replay)
+        gathered = [self._gather(gather, (gather.tensor,), is_replay) for gather in _listed(sharding.gathers, kernel)]
         if kernel.is_view:
-            known = [self._provider[t] for t in kernel.inputs if t in self._provider]
+            known = gathered + [self._provider[t] for t in kernel.inputs if t in self._provider]
             if not known:
                 return
             self._provider.update(dict.fromkeys(kernel.outputs, max(known)))
         else:
             halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
+            self._await((), gathered)
             self._append_kernel(kernel, halos)
             self.flops += kernel.flops
             self.model_flops += 0.0 if is_replay else kernel.model_flops
@@ -104,6 +110,17 @@ class TemplateWriter:
                 self._make_whole(t)
             if t in self.context.builder.experts.exchanged:
                 self._exchange_rows(t)
+
+    def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
+        """Gather a tensor behind others unless that is done, and return the task that brings it."""
+        key = (gather, is_replay)
+        if key not in self._gathers:
+            context = self.context
+            size = math.ceil(context.builder.part_bytes(gather.tensor, context.sharding.gathered_fraction(gather)))
+            name = f"all_gather {self._origin(gather.tensor)} {self.phase}"
+            group = context.sharding.group(gather.levels)
+            self._gathers[key] = self.collective(name, group, "all_gather", size, self._deps_on(behind))
+        return self._gathers[key]
 
     def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
         """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
@@ -143,7 +160,7 @@ class TemplateWriter:
         return self._halos[halo.tensor]
 
     def _make_whole(self, tensor: int) -> None:
-        size = math.ceil(self.context.builder.tensor_bytes(tensor, whole=True))
+        size = math.ceil(self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor)))
         for comm in self.context.sharding.comms[tensor]:
             deps = self._deps_on([tensor])
             name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
@@ -210,6 +227,10 @@ class TemplateWriter:
     def _label(self, tensor: int) -> str:
         producer = self.context.graph.tensors[tensor].producer
         return f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+
+
+def _listed(by_op: Mapping[int, tuple[Gather, ...]], kernel: Kernel) -> list[Gather]:
+    return [gather for op in kernel.ops for gather in by_op.get(op, ())] if by_op else []
 
 
 def _portion(time: KernelTime, share: float, which: str) -> KernelTime:

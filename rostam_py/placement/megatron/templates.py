@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets
 from rostam_py.placement.megatron.gradients import Gradient
+from rostam_py.placement.megatron.order import input_gradients_first
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
@@ -101,7 +102,10 @@ def _write(
 def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tuple[Kernel, bool]]:
     """Return the kernels of a template in execution order, each with whether it replays a forward kernel."""
     steps = []
-    for index in _stage_kernels(context, stage, phase):
+    order = _stage_kernels(context, stage, phase)
+    if phase == "backward" and context.is_tp_asynchronous:
+        order = input_gradients_first(context.sharding, context.kernels, order)
+    for index in order:
         if phase == "backward":
             steps += [(context.kernels[replayed], True) for replayed in context.replays.get(index, ())]
         steps.append((context.kernels[index], False))

@@ -9,7 +9,7 @@ iteration (``Level.summed``), not once for every micro-batch.
 from collections.abc import Mapping, Sequence
 
 from rostam_py.errors import InternalError
-from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
+from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, passes_partial
 from rostam_py.placement.sharding.layouts import FREE, Place, Shard, SplitAxis, State, Stretches, plain
 from rostam_py.placement.sharding.search import Decision
 from rostam_py.placement.sharding.space import Level, Space, follows
@@ -43,7 +43,7 @@ class Propagation:
         for t in self.graph.weights:
             if self.level.states[t.id] == FREE:
                 self._settle(t.id, WHOLE)
-        self._match_gradients()
+        match_gradients(self.graph, self.level)
         return self.level
 
     def _visit(self, op: Op) -> None:
@@ -92,22 +92,11 @@ class Propagation:
             have = self._held(t)
             is_mismatch = have is not WHOLE and have != want
             if is_mismatch and t not in level.comms:
-                self._make_whole(t, have)
+                collect(self.graph, level, t, have)
             whole.append(is_mismatch or (t in level.comms and have is WHOLE))
         level.uses_whole[op.id] = tuple(whole)
         for t, state in zip(op.outputs, made, strict=True):
             level.states[t] = state
-
-    def _make_whole(self, tensor: int, have: State) -> None:
-        """Collect a tensor; a partial sum where it is computed, before any view of it, to start early."""
-        states, graph = self.level.states, self.graph
-        while have == PARTIAL and (producer := graph.tensors[tensor].producer) is not None:
-            op = graph.ops[producer]
-            if not op.is_metadata or len(op.inputs) != 1 or len(graph.consumers[op.inputs[0]]) != 1:
-                break
-            states[tensor] = WHOLE
-            tensor = op.inputs[0]
-        self.level.comms[tensor] = "all_reduce" if have == PARTIAL else "all_gather"
 
     # Backward
 
@@ -237,17 +226,28 @@ class Propagation:
             chosen = self.space.following(op, source) if isinstance(source, Shard) else None
             self._apply(op, [source], chosen)
 
-    def _match_gradients(self) -> None:
-        """Make every final gradient spread like its parameter, and the loss whole."""
-        level = self.level
-        states = {t.name: level.states[t.id] for t in self.graph.parameters}
-        for t in self.graph.tensors:
-            state = level.states[t.id]
-            if t.kind == "loss" and state == PARTIAL and t.id not in level.comms:
-                self._make_whole(t.id, state)
-            if t.kind != "gradient" or t.name not in states or t.id in level.comms:
-                continue
-            if state == PARTIAL and states[t.name] is WHOLE:
-                level.summed.add(t.name)
-            elif state == PARTIAL or (state is not WHOLE and state != states[t.name]):
-                self._make_whole(t.id, state)
+
+def collect(graph: OperatorGraph, level: Level, tensor: int, have: State) -> None:
+    """Make a tensor whole; a partial sum where it is computed, before any view of it, to start early."""
+    while have == PARTIAL and (producer := graph.tensors[tensor].producer) is not None:
+        op = graph.ops[producer]
+        if not op.is_metadata or len(op.inputs) != 1 or len(graph.consumers[op.inputs[0]]) != 1:
+            break
+        level.states[tensor] = WHOLE
+        tensor = op.inputs[0]
+    level.comms[tensor] = "all_reduce" if have == PARTIAL else "all_gather"
+
+
+def match_gradients(graph: OperatorGraph, level: Level) -> None:
+    """Make every final gradient spread like its parameter, and the loss whole."""
+    states = {t.name: level.states[t.id] for t in graph.parameters}
+    for t in graph.tensors:
+        state = level.states[t.id]
+        if t.kind == "loss" and state == PARTIAL and t.id not in level.comms:
+            collect(graph, level, t.id, state)
+        if t.kind != "gradient" or t.name not in states or t.id in level.comms:
+            continue
+        if state == PARTIAL and states[t.name] is WHOLE:
+            level.summed.add(t.name)
+        elif state == PARTIAL or (state is not WHOLE and state != states[t.name]):
+            collect(graph, level, t.id, state)

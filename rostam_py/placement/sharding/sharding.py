@@ -11,10 +11,17 @@ from rostam_py.placement.sharding.space import Level
 
 
 class TensorComm(NamedTuple):
-    """A collective: its kind ("all_reduce", "all_gather") and the label of the groups it runs in."""
+    """A collective: its kind, one of ``Level.comms``, and the label of the groups it runs in."""
 
     kind: str
     group: str
+
+
+class Gather(NamedTuple):
+    """An all-gather, over some levels, of a tensor that is split along the sequence."""
+
+    tensor: int
+    levels: tuple[int, ...]
 
 
 class HaloExchange(NamedTuple):
@@ -84,6 +91,42 @@ class Sharding:
                     kinds.setdefault(level.comms[tensor], []).append(place)
             found[tensor] = tuple(TensorComm(kind, self.group(tuple(where))) for kind, where in kinds.items())
         return found
+
+    @cached_property
+    def gathers(self) -> dict[int, tuple[Gather, ...]]:
+        """Op -> what must be gathered before it; once for all ops of a template that read it."""
+        found: dict[int, dict[int, list[int]]] = {}
+        for place, level in enumerate(self.levels):
+            for op, tensors in level.gathers.items():
+                for t in tensors:
+                    found.setdefault(op, {}).setdefault(t, []).append(place)
+        return {op: tuple(Gather(t, tuple(where)) for t, where in roots.items()) for op, roots in found.items()}
+
+    @cached_property
+    def gathers_again(self) -> dict[int, tuple[Gather, ...]]:
+        """Backward op -> gathers of forward tensors that may start with it: what differentiates a reader of them.
+
+        As in Megatron, what the weight gradient of a product reads is gathered while its input gradient is computed.
+        """
+        ops, tensors = self.graph.ops, self.graph.tensors
+        again = {gather for op, found in self.gathers.items() if ops[op].phase == "backward" for gather in found}
+        again = {
+            one for one in again if (maker := tensors[one.tensor].producer) is None or ops[maker].phase == "forward"
+        }
+        read = {op: [gather for gather in found if gather in again] for op, found in self.gathers.items()}
+        first: dict[int, tuple[Gather, ...]] = {}
+        for op in ops if again else ():
+            if op.phase == "backward" and not op.is_metadata:
+                differentiated = [] if op.forward_op is None else read.get(op.forward_op, [])
+                asked = dict.fromkeys((*read.get(op.id, ()), *differentiated))
+                if asked:
+                    first[op.id] = tuple(asked)
+        return first
+
+    @cached_property
+    def collected(self) -> frozenset[int]:
+        """Tensors behind which a collective runs."""
+        return frozenset(self.comms) | {gather.tensor for found in self.gathers.values() for gather in found}
 
     @cached_property
     def summed(self) -> dict[str, str]:
@@ -239,7 +282,27 @@ class Sharding:
         share = 1.0
         for level in self.levels:
             state = level.states[tensor]
-            if isinstance(state, Shard) and not (whole and tensor in level.comms):
+            kind = level.comms.get(tensor) if whole else None
+            if kind == "reduce_scatter":
+                share /= level.degree
+            elif isinstance(state, Shard) and kind is None:
+                share *= _fraction(state.stretches, level.degree)
+        return share
+
+    def collective_fraction(self, tensor: int) -> float:
+        """Return the share of a tensor that its collectives take or make at each member, the larger of the two."""
+        return max(self.tensor_fraction(tensor), self.tensor_fraction(tensor, whole=True))
+
+    def gathered_fraction(self, gather: Gather) -> float:
+        """Return the share of a tensor that one member holds behind a gather of it."""
+        share = 1.0
+        for place, level in enumerate(self.levels):
+            state = level.states[gather.tensor]
+            if place in gather.levels:
+                continue
+            if level.comms.get(gather.tensor) == "reduce_scatter":
+                share /= level.degree
+            elif isinstance(state, Shard):
                 share *= _fraction(state.stretches, level.degree)
         return share
 

@@ -16,9 +16,10 @@ class Level:
     """What one level of a group does.
 
     states: per tensor, as its producer leaves it. axes: per op the split it runs with and its axis' stretches, None if
-    every member runs it whole. comms: tensor -> the collective after its producer ("all_reduce", "all_gather").
-    uses_whole: per op, for each input, whether it reads the version after the collective. summed: names of whole
-    parameters whose gradients the members hold summands of.
+    every member runs it whole. comms: tensor -> the collective after its producer ("all_reduce", "all_gather",
+    "reduce_scatter" along the sequence). uses_whole: per op, for each input, whether it reads the version after the
+    collective. summed: names of whole parameters whose gradients the members hold summands of. gathers: op -> tensors,
+    split along the sequence, that it or views read whole: gathered before it, once for each template, and not kept.
     """
 
     degree: int
@@ -27,6 +28,7 @@ class Level:
     uses_whole: list[tuple[bool, ...]]
     comms: dict[int, str] = field(default_factory=dict)
     summed: set[str] = field(default_factory=set)
+    gathers: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def input_state(self, op: Op, place: int) -> State:
         """Return how an op finds an input: as its split wants it, else whole, or the summand that it passes on."""

@@ -1,0 +1,260 @@
+"""Sequence parallelism: what lies between tensor-parallel regions is split along the sequence.
+
+Model: one walk over a finished level. Every all-reduce of an activation becomes a reduce-scatter along its sequence,
+the op that runs whole behind it follows with the split that its input drives, and so on through the graph; what a
+region, or an op without such a split, reads of a split tensor is gathered before it. Members keep their parts: backward
+gathers again what it reads of forward. Gradients of weights that split ops read whole are summands (``Level.summed``).
+The sequence is no name and no number: it is the outermost dimension, the samples' apart, along which an op that reads
+the all-reduced tensor and runs whole can be split. Features come after it, and a norm has no split along them. In a
+dimension that merges samples and positions it is the positions of every sample (a Shard of as many stretches).
+
+Example: x + row(...): reduce-scatter, sum, norm on s/t rows; column(norm) reads what an all-gather returns.
+Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+
+from rostam_py.errors import InternalError
+from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
+from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, State, Stretches, plain
+from rostam_py.placement.sharding.propagation import collect, match_gradients
+from rostam_py.placement.sharding.space import Level, Space
+
+_MOVING = ("copy", "scale", "join", "sum")  # roles of ops that sums of gradients pass
+_REGIONS = ("convolution",)  # roles whose sums lie along space, not along a sequence
+
+
+class SequenceSplit:
+    """Rewrite a level with sequence parallelism; complete after ``run``.
+
+    Args: regions: ops that run whole inside a region, which their parts of a sequence must not enter.
+    Attributes: undivided: all-reduced tensor -> its sequence, which the level's members do not divide.
+    """
+
+    def __init__(self, space: Space, level: Level, regions: Collection[int]) -> None:
+        self.space, self.graph, self.old, self.regions = space, space.graph, level, regions
+        self.level = Level(
+            level.degree, list(level.states), list(level.axes), list(level.uses_whole), dict(level.comms),
+            set(level.summed),
+        )  # fmt: skip
+        self.undivided: dict[int, int] = {}
+        self._parts: dict[int, Shard | None] = {}  # all-reduced tensor -> its part behind a reduce-scatter instead
+        self._aliases: dict[int, int] = {}  # view of a split tensor -> what a gather of it gathers
+
+    def run(self) -> Level:
+        """Return the level."""
+        for op in self.graph.ops:
+            if op.outputs and op.outputs[0] in self.space.origin:
+                continue
+            if self._is_inside(op):
+                self._enter(op)
+            else:
+                self._follow(op)
+        match_gradients(self.graph, self.level)
+        self._drop_needless_gathers()
+        return self.level
+
+    def _is_inside(self, op: Op) -> bool:
+        """Tell whether an op belongs to a region: it is split there, runs whole there, or passes sums on."""
+        old = self.old
+        return old.axes[op.id] is not None or op.id in self.regions or any(old.states[t] == PARTIAL for t in op.outputs)
+
+    # What tensors are
+
+    def _held(self, tensor: int) -> State:
+        """Return what an op outside of regions finds: a part where there is one, whole behind other collectives."""
+        kind = self.level.comms.get(tensor)
+        if kind in ("all_reduce", "reduce_scatter"):
+            return self._part(tensor) or WHOLE
+        return WHOLE if kind == "all_gather" else self.level.states[tensor]
+
+    def _part(self, tensor: int) -> Shard | None:
+        """Return the part of an all-reduced tensor along its sequence, None if nobody would read it."""
+        if tensor not in self._parts:
+            self._parts[tensor] = None
+            if self.graph.tensors[tensor].kind == "activation" and self._source_role(tensor) not in _REGIONS:
+                self._parts[tensor] = self._along_sequence(tensor)
+        return self._parts[tensor]
+
+    def _source_role(self, tensor: int) -> str:
+        """Return the role of the op whose split makes the partial sums."""
+        while (producer := self.graph.tensors[tensor].producer) is not None:
+            op = self.graph.ops[producer]
+            summands = [t for t in op.inputs if self.level.states[t] == PARTIAL]
+            if self.old.axes[producer] is not None or not summands:
+                return op.role
+            tensor = summands[0]
+        return ""
+
+    def _along_sequence(self, tensor: int) -> Shard | None:
+        """Return the plain split along the outermost dimension, the samples' apart, that a reader can be split along.
+
+        Views count only for the ops that read them.
+        """
+        found: list[tuple[int, int, Stretches, Shard | None]] = []
+        features = len(self.space.shapes[tensor]) - 1
+        for op in self._readers(tensor):
+            if op.is_metadata and not any(self._is_followed(t) for t in op.outputs):
+                continue
+            place = op.inputs.index(tensor)
+            for axis in self.space.axes(op):
+                where, rows = axis.inputs[place], self._rows(axis)
+                if where is None or rows is None or where.dim == features or _is_special(axis):
+                    continue
+                state = where.state(rows, axis.size)
+                found.append((where.dim, where.outer, rows, state if isinstance(state, Shard) else None))
+        if not found:
+            return None
+        *_, rows, part = min(found, key=lambda one: one[:2])
+        if any(size % self.space.degree for size in rows.sizes):
+            self.undivided[tensor] = rows.sizes[0] * math.prod(level.degree for level in self.space.above)
+            return None
+        return part
+
+    def _rows(self, axis: SplitAxis) -> Stretches | None:
+        """Return an axis as the entries of one sample, None if it has one per sample."""
+        if axis.split.kind != "sample":
+            return plain(axis.size)
+        samples = round(self.space.batch)
+        return Stretches(samples, (axis.size // samples,)) if axis.size > samples else None
+
+    def _readers(self, tensor: int) -> list[Op]:
+        """Return the ops outside of regions that read a tensor."""
+        ops = (self.graph.ops[user] for user in self.graph.consumers[tensor])
+        return [op for op in ops if () not in op.linear_in and not self._is_inside(op)]
+
+    def _is_followed(self, tensor: int) -> bool:
+        """Tell whether an op that computes can follow a split of a tensor, or of a view of it."""
+        return any(
+            any(self._is_followed(t) for t in op.outputs)
+            if op.is_metadata
+            else any(axis.inputs[op.inputs.index(tensor)] is not None for axis in self.space.axes(op))
+            for op in self._readers(tensor)
+        )
+
+    # Ops
+
+    def _enter(self, op: Op) -> None:
+        """Let an op of a region read whole what its region always has read whole."""
+        old = self.old
+        for place, t in enumerate(op.inputs if () not in op.linear_in else ()):
+            if old.states[t] == PARTIAL and not old.uses_whole[op.id][place]:
+                continue
+            if old.input_state(op, place) is WHOLE or not isinstance(old.states[t], Shard):
+                self._read_whole(op, place)
+
+    def _follow(self, op: Op) -> None:
+        """Split an op as its inputs are, or let it run whole."""
+        if () in op.linear_in:  # zeros: nothing is read
+            return
+        held = [WHOLE if isinstance(self.old.states[t], Shard) else self._held(t) for t in op.inputs]
+        if all(h is WHOLE for h in held):
+            return
+        if PARTIAL in held and self._passes(op, held):
+            self._pass_on(op, held)
+            return
+        for place, state in enumerate(held):
+            if state == PARTIAL:
+                self._read_whole(op, place)
+                held[place] = self._held(op.inputs[place])
+        self._apply(op, held, self._choose(op, held))
+
+    def _apply(self, op: Op, held: Sequence[State], chosen: tuple[SplitAxis, Stretches] | None) -> None:
+        level = self.level
+        level.axes[op.id] = chosen
+        wanted = (WHOLE,) * len(held) if chosen is None else chosen[0].wanted(chosen[1])
+        made = (WHOLE,) * len(op.outputs) if chosen is None else chosen[0].made(chosen[1])
+        if wanted is None or made is None:
+            raise InternalError(f"op {op.name} cannot be split along the sequence as chosen")
+        for place, (have, want) in enumerate(zip(held, wanted, strict=True)):
+            if isinstance(have, Shard) and have == want:
+                self._read_part(op, place)
+            elif isinstance(have, Shard):
+                self._read_whole(op, place)
+        for t, state in zip(op.outputs, made, strict=True):
+            level.states[t] = state
+            if op.is_metadata and len(op.inputs) == 1 and isinstance(state, Shard) and self._is_same_size(op):
+                self._aliases[t] = self._aliases.get(op.inputs[0], op.inputs[0])
+
+    def _is_same_size(self, op: Op) -> bool:
+        """Tell whether a view shows all of its input: a gather of the input serves it, too."""
+        tensors = self.graph.tensors
+        return tensors[op.outputs[0]].num_elements(1) >= tensors[op.inputs[0]].num_elements(1)
+
+    def _passes(self, op: Op, held: Sequence[State]) -> bool:
+        """Tell whether sums of gradients stay partial behind an op: casts, views, and sums of summands alone."""
+        places = frozenset(place for place, h in enumerate(held) if h == PARTIAL)
+        if op.is_accumulation and all(h in (PARTIAL, WHOLE) for h in held):
+            places = frozenset(range(len(held)))  # a whole part counts on one member
+        return (op.is_metadata or op.role in _MOVING or op.is_accumulation) and passes_partial(op, places)
+
+    def _pass_on(self, op: Op, held: Sequence[State]) -> None:
+        for place, state in enumerate(held):
+            if isinstance(state, Shard):
+                self._read_whole(op, place)
+        for t in op.outputs:
+            self.level.states[t] = PARTIAL
+
+    def _choose(self, op: Op, held: Sequence[State]) -> tuple[SplitAxis, Stretches] | None:
+        """Return the split that leaves the fewest bytes to gather, None if running whole leaves no more."""
+        best, least = None, self._gathered_bytes(op, held, (WHOLE,) * len(held))
+        hint = None if op.forward_op is None else self.level.axes[op.forward_op]
+        for axis in self.space.axes(op):
+            if _is_special(axis):
+                continue
+            for stretches in axis.driven(held, None if hint is None else hint[1]):
+                wanted = axis.wanted(stretches)
+                if wanted is None or axis.made(stretches) is None or not axis.is_legal(stretches, self.space.degree):
+                    continue
+                size = self._gathered_bytes(op, held, wanted)
+                if size < least:
+                    best, least = (axis, stretches), size
+        return best
+
+    def _gathered_bytes(self, op: Op, held: Sequence[State], wanted: Sequence[State]) -> float:
+        return sum(
+            self.space.bytes[t]
+            for t, have, want in zip(op.inputs, held, wanted, strict=True)
+            if isinstance(have, Shard) and have != want
+        )
+
+    # Reads
+
+    def _read_part(self, op: Op, place: int) -> None:
+        """Note that an op reads its part: scattered, if it is of an all-reduced tensor."""
+        t = op.inputs[place]
+        if self.level.comms.get(t) == "all_reduce":
+            self.level.comms[t] = "reduce_scatter"
+        self._note(op, place, t in self.level.comms)
+
+    def _read_whole(self, op: Op, place: int) -> None:
+        """Note that an op reads a whole tensor: what is split is gathered, sums are all-reduced."""
+        t, level = op.inputs[place], self.level
+        held = self._held(t)
+        if held == PARTIAL:
+            collect(self.graph, level, t, held)
+            self._note(op, place, True)
+        elif isinstance(held, Shard) and t not in self.space.origin:
+            gathered = level.gathers.get(op.id, ())
+            root = self._aliases.get(t, t)
+            level.gathers[op.id] = gathered if root in gathered else (*gathered, root)
+            self._note(op, place, True)
+
+    def _note(self, op: Op, place: int, is_whole: bool) -> None:
+        flags = list(self.level.uses_whole[op.id])
+        flags[place] = is_whole
+        self.level.uses_whole[op.id] = tuple(flags)
+
+    def _drop_needless_gathers(self) -> None:
+        """Gather nothing that is all-reduced still, because no op reads a part of it."""
+        level = self.level
+        for op, roots in list(level.gathers.items()):
+            level.gathers[op] = tuple(root for root in roots if level.comms.get(root) != "all_reduce")
+            if not level.gathers[op]:
+                del level.gathers[op]
+
+
+def _is_special(axis: SplitAxis) -> bool:
+    """Tell whether a split would exchange more than a sequence's parts."""
+    return bool(axis.split.comm_kind or axis.split.halos) or not any(isinstance(p, Place) for p in axis.inputs)
