@@ -6,7 +6,7 @@ arXiv 2211.05100, table 3.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -74,19 +74,25 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Token ids (B, S) to logits (B, S, V)."""
+    """Token ids (B, S) to logits (B, S, V).
 
-    def __init__(self, config: Config) -> None:
+    block: makes a block of a width and a number of heads.
+    """
+
+    def __init__(self, config: Config, block: Callable[[int, int], nn.Module] = Block) -> None:
         super().__init__()
         self.tokens = nn.Embedding(config.vocabulary, config.width)
         self.positions = nn.Embedding(config.sequence_length, config.width)
-        self.blocks = nn.ModuleList(Block(config.width, config.num_heads) for _ in range(config.num_layers))
+        self.blocks = nn.ModuleList(block(config.width, config.num_heads) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
         self.head.weight = self.tokens.weight
 
+    def embedded(self, ids: Tensor) -> Tensor:
+        return self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.embedded(ids)
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
@@ -97,11 +103,13 @@ def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec:
+def build(
+    name: str, config: Config, assumed: tuple[str, ...] = (), model: Callable[[Config], nn.Module] = GPT
+) -> ModelSpec:
     """Return the specification of a GPT of this shape."""
 
     def make(num_layers: Mapping[str, int]) -> nn.Module:
-        return GPT(
+        return model(
             Config(
                 num_layers=num_layers["blocks"],
                 width=config.width,
