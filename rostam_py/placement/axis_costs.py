@@ -10,13 +10,15 @@ from rostam_py.plan import Plan
 from rostam_py.plan.traffic import schedule_of
 
 ALL_STAGES = -1
+_OF_STATE = ("dp", "zero")  # kinds of groups
 
 
 class AxisCosts:
     """Alpha-beta costs of all axes of a plan on a fabric; each is routed once, when first asked for.
 
-    Model: all process groups of the tp axis, and of a tied set, run at once; of dp those of one stage or those of all.
-        ``contention`` says what tp and dp do to each other.
+    Model: all process groups of the tp axis, and of a tied set, run at once; of those that reduce gradients or gather
+        weights (dp and its parts, zero) the ones of one stage or those of all. ``contention`` says what collectives of
+        two axes do to each other.
     Args: fabric: with circuits set where it is circuit-switched. shared: costs of other plans on this fabric, filled
         and used; equal groups cost the same whatever the plan.
     """
@@ -28,13 +30,14 @@ class AxisCosts:
         self._collectives: dict[tuple[str, int, ScheduleKey], GroupCosts] = {}
         self._times: dict[tuple[str, int, str, int], float] = {}
         self._messages: dict[tuple[int, int], tuple[float, float]] = {}
+        self._of_state: dict[str, bool] = {}
 
     def collective_s(self, stage: int, axis: str, collective: str, num_bytes: int) -> float:
         """Return the time of one collective [s].
 
-        Args: stage: of collectives of the dp kind, beside whose groups they run; ALL_STAGES for all of them.
+        Args: stage: of collectives of the state, beside whose groups they run; ALL_STAGES for all of them.
         """
-        key = (axis, stage if self._plan.group_set(axis).kind == "dp" else ALL_STAGES, collective, num_bytes)
+        key = (axis, self._stage(axis, stage), collective, num_bytes)
         if key not in self._times:
             schedule = self._schedule(axis, collective, num_bytes)
             self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes)
@@ -52,22 +55,31 @@ class AxisCosts:
             self._messages[key] = self._shared[name]
         return self._messages[key]
 
-    def contention(self, stage: int, tp: tuple[str, int, float], dp: tuple[str, int, float]) -> float:
-        """Return how much longer tp collectives take beside dp ones, relative: 1 where each alone fills a link.
+    def is_of_state(self, axis: str) -> bool:
+        """Tell whether an axis' groups reduce gradients or gather weights: each lies within a stage."""
+        if axis not in self._of_state:
+            self._of_state[axis] = self._plan.group_set(axis).kind in _OF_STATE
+        return self._of_state[axis]
 
-        Args: of each axis a collective, its bytes, and the bytes of buffers that go through in a second while the axis
-            runs alone.
+    def contention(self, stage: int, one: tuple[str, str, int, float], other: tuple[str, str, int, float]) -> float:
+        """Return how much longer collectives of one axis take beside another's, relative: 1 if each alone fills a link.
+
+        Args: of each the axis, a collective, its bytes, and the bytes of buffers that go through in a second while the
+            axis runs alone.
         """
-        keys = [self._schedule(axis, *of[:2]) for axis, of in (("tp", tp), ("dp", dp))]
-        groups = [self._group("tp", ALL_STAGES, keys[0]), self._group("dp", stage, keys[1])]
-        name = ("contention", *keys, *(one.tobytes() for one in groups))
+        keys = [self._schedule(*of[:3]) for of in (one, other)]
+        places = [(of[0], self._stage(of[0], stage), key) for of, key in zip((one, other), keys, strict=True)]
+        name = ("contention", *keys, *(self._group(*place).tobytes() for place in places))
         if name not in self._shared:
-            busy = np.stack([self._busy("tp", ALL_STAGES, keys[0]), self._busy("dp", stage, keys[1])])
+            busy = np.stack([self._busy(*place) for place in places])
             self._shared[name] = np.unique(busy[:, (busy > 0).all(axis=0)], axis=1)
         shared_links = self._shared[name]
         if not shared_links.size:
             return 0.0
-        return max(0.0, float((shared_links[0] * tp[2] + shared_links[1] * dp[2]).max()) - 1)
+        return max(0.0, float((shared_links[0] * one[3] + shared_links[1] * other[3]).max()) - 1)
+
+    def _stage(self, axis: str, stage: int) -> int:
+        return stage if self.is_of_state(axis) else ALL_STAGES
 
     def _schedule(self, axis: str, collective: str, num_bytes: int) -> ScheduleKey:
         """Return what a collective runs."""

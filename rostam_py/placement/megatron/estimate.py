@@ -3,17 +3,19 @@
 Model: every template is run once through its own dependencies over one compute stream and one stream an axis, each
 collective taking its alpha-beta time on the real routes (``AxisCosts``). The pipeline then plays whole templates:
 an instance starts when its stage is free and its messages have come, and keeps its inner times. Where tp and dp
-collectives overlap on one link, the overlap counts for both. Ignores other sharing of links, that an instance's
-collectives may hold up the next one's, and stragglers within a stage.
+collectives, or gathers of weights and reductions of gradients, overlap on one link, the overlap counts for both. What a
+micro-batch still reduces when the next one begins is in its way on a single stage; stages that reduce behind every
+micro-batch share links throughout. Ignores other sharing of links, that an instance's collectives may hold up the next
+one's elsewhere, and stragglers within a stage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTiming
 from rostam_py.placement.placer import Estimate
-from rostam_py.plan import Plan, Stage, Task
+from rostam_py.plan import Plan, Program, Stage, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,19 @@ class _Row:
 
 
 _Span = tuple[float, float, _Row]  # a collective: begin, end, task
+
+
+@dataclass(slots=True)
+class _Streams:
+    """Where streams stand when a template begins at 0: when each is free, and the latest of the state's collectives."""
+
+    free: list[float]
+    latest: dict[int, _Span] = field(default_factory=dict)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let the next template begin so much later."""
+        self.free[:] = [max(0.0, end - seconds) for end in self.free]
+        self.latest = {s: (start - seconds, end - seconds, row) for s, (start, end, row) in self.latest.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +96,8 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     timings = [clock.play_stage(s, stage, slow[s], len(compiled)) for s, stage in enumerate(compiled)]
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
+    if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
+        return Estimate(clock.play_program(plan.stages[0].program, compiled[0], slow[0]), compute)
     seconds = Pipeline(strategy.schedule, timings, costs).iteration_s(plan.num_microbatches)
     return Estimate(seconds, compute)
 
@@ -130,11 +147,27 @@ class _Clock:
         """Return the timings of a stage's templates."""
         timings: dict[str, TemplateTiming] = {}
         for name, rows in compiled.templates.items():
-            self._crowding = 0.0
+            # What is not reduced once, at the end, meets that of the other stages all along.
+            self._crowding = 1.0 if num_stages > 1 and name != "backward_last" else 0.0
             if name == "backward_last" and num_stages > 1:
                 self._crowding = self._crowd(stage, rows, timings["backward"].compute_s, num_stages)
             timings[name] = self.play(stage, rows, compiled.num_streams, slow)
         return timings
+
+    def play_program(self, program: Program, compiled: CompiledStage, slow: float) -> float:
+        """Return how long a single stage takes for an iteration whose templates leave collectives to the next ones.
+
+        Model: of a stretch that repeats the second time stands for all that follow; the iteration begins on free
+            streams, and the optimizer, behind all reductions, ends it.
+        """
+        self._crowding, streams, total = 0.0, _Streams([0.0] * compiled.num_streams), 0.0
+        for segment in program.segments:
+            for repetition in range(min(segment.count, 2)):
+                times = segment.count - 1 if repetition else 1
+                for name, _ in segment.entries:
+                    took = self.play(0, compiled.templates[name], compiled.num_streams, slow, streams).compute_s
+                    total += times * took
+        return total
 
     def _crowd(self, stage: int, rows: tuple[_Row, ...], stagger_s: float, num_stages: int) -> float:
         """Return how far a stage's gradients share links with those of the stages behind it.
@@ -142,21 +175,27 @@ class _Clock:
         Model: stages reach their last backward one ``stagger_s`` after another, the last stage first; what the k
             stages behind have not sent by then is in the way: T = max(own, (k + 1) / P all - k stagger).
         """
-        sizes = [(row.collective, row.num_bytes) for row in rows if row.group == "dp"]
-        own, whole = (sum(self.costs.collective_s(s, "dp", *one) for one in sizes) for s in (stage, ALL_STAGES))
+        sizes = [(row.group, row.collective, row.num_bytes) for row in rows if self._is_of_state(row)]
+        own, whole = (sum(self.costs.collective_s(s, *one) for one in sizes) for s in (stage, ALL_STAGES))
         if whole <= own:
             return 0.0
         behind = num_stages - 1 - stage
         left = (behind + 1) / num_stages * whole - behind * stagger_s
         return min(1.0, max(0.0, (left - own) / (whole - own)))
 
-    def play(self, stage: int, rows: tuple[_Row, ...], num_streams: int, slow: float) -> TemplateTiming:
-        """Return when the parts of a template end, begun at 0 on free streams."""
-        free = [0.0] * num_streams
+    def play(
+        self, stage: int, rows: tuple[_Row, ...], num_streams: int, slow: float, streams: _Streams | None = None
+    ) -> TemplateTiming:
+        """Return when the parts of a template end, begun at 0.
+
+        Args: streams: what the templates before have left, changed to what this one leaves; by default all are free.
+        """
+        free = [0.0] * num_streams if streams is None else streams.free
         ends = [0.0] * len(rows)
         timing = TemplateTiming(0.0, 0.0, [], [])
         needed: dict[int, float] = {}
-        spans: dict[str, list[_Span]] = {"tp": [], "dp": []}
+        spans: dict[str, list[_Span]] = {"tp": []}
+        latest = {} if streams is None else streams.latest
         for index, row in enumerate(rows):
             if row.kind == "recv":
                 needed[index] = -1.0
@@ -171,11 +210,18 @@ class _Clock:
             free[row.stream] = end
             if row.kind == "send":
                 timing.sends.append((row.channel, row.peer, row.num_bytes, start))
+            elif self._is_of_state(row):
+                end = self._share(stage, (start, end, row), latest, free)
+                ends[index] = free[row.stream] = end
+                latest[row.stream] = (start, end, row)
+                spans.setdefault(row.group, []).append((start, end, row))
             elif row.group in spans:
                 spans[row.group].append((start, end, row))
         longer = self._contention_s(stage, spans)
         timing.compute_s, timing.end_s = free[0] + longer, max(free) + longer
         timing.recvs = [(rows[i].channel, rows[i].peer, max(0.0, start)) for i, start in needed.items()]
+        if streams is not None:
+            streams.pass_time(free[0])
         return timing
 
     def _duration(self, stage: int, row: _Row, slow: float) -> float:
@@ -183,24 +229,47 @@ class _Clock:
             return row.duration_s * slow
         if row.kind == "collective":
             seconds = self.costs.collective_s(stage, row.group, row.collective, row.num_bytes)
-            if self._crowding and row.group == "dp":
+            if self._crowding and self._is_of_state(row):
                 whole = self.costs.collective_s(ALL_STAGES, row.group, row.collective, row.num_bytes)
                 seconds += self._crowding * (whole - seconds)
             return max(seconds, self.min_collective_s)
         _, beta = self.costs.message(stage, stage + row.peer)
         return beta * row.num_bytes
 
+    def _is_of_state(self, row: _Row) -> bool:
+        return row.kind == "collective" and self.costs.is_of_state(row.group)
+
+    def _share(self, stage: int, span: _Span, latest: dict[int, _Span], free: list[float]) -> float:
+        """Return when a collective of the state ends beside those of other streams, which end later for it too."""
+        start, end, row = span
+        alone = end - start
+        for stream, (since, until, other) in latest.items():
+            overlap = min(alone, until - start)
+            if stream == row.stream or overlap <= 0:
+                continue
+            one, two = ((of.group, of.collective, of.num_bytes) for of in (row, other))
+            slower = overlap * self.costs.contention(
+                stage, (*one, row.num_bytes / alone), (*two, other.num_bytes / (until - since))
+            )
+            end += slower
+            free[stream] += slower
+        return end
+
     def _contention_s(self, stage: int, spans: dict[str, list[_Span]]) -> float:
-        """Return how much longer the template takes because tp and dp collectives overlap on the same links."""
-        overlap = _overlap_s(spans["tp"], spans["dp"])
-        if not overlap:
-            return 0.0
-        loads = []
-        for of in (spans["tp"], spans["dp"]):
-            largest = max((row for *_, row in of), key=lambda row: row.num_bytes)
-            rate = sum(row.num_bytes for *_, row in of) / sum(end - start for start, end, _ in of)
-            loads.append((largest.collective, largest.num_bytes, rate))
-        return overlap * self.costs.contention(stage, *loads)
+        """Return how much longer the template takes because tp and the state's collectives overlap on shared links."""
+        tp = spans.pop("tp")
+        total = 0.0
+        for of in spans.values():
+            overlap = _overlap_s(tp, of)
+            if not overlap:
+                continue
+            loads = []
+            for one in (tp, of):
+                largest = max((row for *_, row in one), key=lambda row: row.num_bytes)
+                rate = sum(row.num_bytes for *_, row in one) / sum(end - start for start, end, _ in one)
+                loads.append((largest.group, largest.collective, largest.num_bytes, rate))
+            total += overlap * self.costs.contention(stage, *loads)
+        return total
 
 
 def _overlap_s(one: list[_Span], other: list[_Span]) -> float:

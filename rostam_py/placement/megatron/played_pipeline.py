@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from rostam_py.errors import InternalError
 from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.megatron.templates import FORWARD_FIRST
 from rostam_py.placement.schedule import stage_program
+from rostam_py.plan.program import Program
 
 # A long pipeline is played with this many micro-batches beyond its depth; the rest follows at the pace of the last.
 _STEADY_MICROBATCHES = 8
@@ -66,6 +68,10 @@ class Pipeline:
     def _channel(self, receiver: int, tensor: str) -> int:
         return self._channels.setdefault((receiver, tensor), len(self._channels))
 
+    def _program(self, stage: int, num_microbatches: int) -> Program:
+        program = stage_program(self.schedule, stage, self.num_stages, num_microbatches)
+        return program.with_first("forward", FORWARD_FIRST) if FORWARD_FIRST in self._steps[stage] else program
+
     def iteration_s(self, num_microbatches: int) -> float:
         """Return the steady-state time of an iteration [s].
 
@@ -75,7 +81,7 @@ class Pipeline:
         Cost: 2 P min(m, P + 8) instances.
         """
         if self.num_stages == 1:
-            program = stage_program(self.schedule, 0, 1, num_microbatches)
+            program = self._program(0, num_microbatches)
             return sum(self._steps[0][name].compute_s * count for name, count in program.counts().items())
         few = self.num_stages + _STEADY_MICROBATCHES
         if num_microbatches <= few:
@@ -91,10 +97,7 @@ class Pipeline:
     def _play(self, num_microbatches: int) -> tuple[float, list[float]]:
         """Play one iteration; return its steady-state time and the ends of the first stage's backwards."""
         programs = [
-            [
-                (self._steps[s][name], m)
-                for name, m in stage_program(self.schedule, s, self.num_stages, num_microbatches)
-            ]
+            [(self._steps[s][name], m) for name, m in self._program(s, num_microbatches)]
             for s in range(self.num_stages)
         ]
         arrivals: list[list[float | None]] = [[None] * num_microbatches for _ in self._channels]

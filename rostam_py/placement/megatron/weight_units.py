@@ -39,12 +39,12 @@ class WeightUnits:
 
     @cached_property
     def _tensors(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Units of weights and their views; units of gradients, by what they are views of."""
+        """Units of weights and their views; units of gradients, by the tensor of which each is a view as a whole."""
         unit_of, roots = self.of_parameter, self.graph.view_roots
         of_weight = {t.id: unit_of[t.name] for t in self.graph.parameters if t.name in unit_of}
         weights = {t: of_weight[root] for t, root in enumerate(roots) if root in of_weight}
         made = [t for t in self.graph.tensors if t.kind == "gradient" and t.name in unit_of]
-        return weights, {roots[t.id]: unit_of[t.name] for t in made}
+        return weights, {self.graph.regions[t.id]: unit_of[t.name] for t in made}
 
 
 def block_units(graph: OperatorGraph, stages: StageAssignment, stage: int, num_local: Mapping[str, int]) -> WeightUnits:
