@@ -60,7 +60,7 @@ def test_every_preset_composes_to_the_schema_that_it_names(group, name):
 @pytest.mark.parametrize("name", presets("strategy"))
 def test_every_strategy_preset_is_a_legal_strategy(name):
     fields = dataclasses.asdict(compose_config("run", [f"strategy={name}"]).strategy)
-    strategy = Strategy(**(fields | {"dp": fields["dp"] or fields["ep"]}))
+    strategy = Strategy(**(fields | {"dp": fields["dp"] or max(fields["ep"], fields["shard_group"] or 1)}))
     written = OmegaConf.load(config_folders("strategy")[0].joinpath(f"{name}.yaml"))
     keys = set(written) - {"defaults"}
     assert keys
