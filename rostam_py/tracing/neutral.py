@@ -3,7 +3,7 @@
 Fake CPU tensors would take the CPU's attention kernel or, with dropout, unequal head sizes or a mask that is trained,
 an explicit softmax; here every call of torch's ``scaled_dot_product_attention`` is one op forward and one backward:
 it saves query, key, value, output and one log-sum-exp for each row of scores, not the scores (MODEL D15). FlexAttention
-is the same op. Autocast regions of other devices run by the CPU's lists of ops, which keep fewer of them in float32.
+is the same op. Autocast regions of any device run by the GPUs' lists of ops (autocast.py).
 """
 
 import contextlib
@@ -13,6 +13,8 @@ from typing import Any
 from unittest import mock
 
 import torch
+
+from rostam_py.tracing.autocast import follow_gpus
 
 _FORWARD = "scaled_dot_product_attention"
 _BACKWARD = "scaled_dot_product_attention_backward"
@@ -166,13 +168,14 @@ def _neutral_programs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def neutral_ops() -> Iterator[None]:
-    """Run attention and dropout on (fake) CPU tensors in their neutral forms while the context lasts."""
+    """Run attention, dropout and autocast on (fake) CPU tensors in their neutral forms while the context lasts."""
     library = torch.library.Library("aten", "IMPL")
     try:
         for key in ("AutogradCPU", "CPU"):
             library.impl("scaled_dot_product_attention", _attention, key, allow_override=True)
             library.impl("_grouped_mm", _grouped_mm, key, allow_override=True)
             library.impl("dropout", _dropout, key, allow_override=True)
+        follow_gpus(library)
         with _neutral_programs():
             yield
     finally:
