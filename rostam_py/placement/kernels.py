@@ -9,6 +9,7 @@ from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
+from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
@@ -43,6 +44,7 @@ class KernelBuilder:
     """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once.
 
     Args: fusions: what ``fuse`` and ``kernel_traffic`` return for barriers, filled and used by builders of one graph.
+        part: of whose graph the kernels are, where several ranks share each sequence.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class KernelBuilder:
         precision: str,
         fusions: dict[frozenset[int], tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
         experts: SpreadExperts | None = None,
+        part: SequencePart | None = None,
     ) -> None:
-        self.graph, self.sharding, self.cost = graph, sharding, cost
+        self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
+        self.kept_times: dict[int, float] = {}  # tensor -> how many times its bytes are kept for backward
         self.batch, self.precision = batch, precision
         self.num_metadata = self.num_fused = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
@@ -82,8 +86,10 @@ class KernelBuilder:
 
     def stored_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor kept for backward: gathered if it is, with the halo that stays."""
-        whole = self.tensor_bytes(tensor, whole=True) * self.experts.kept_rows(tensor)
-        return whole + self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
+        times = self.experts.kept_rows(tensor) * self.kept_times.get(tensor, 1)
+        return self.tensor_bytes(tensor, whole=True) * times + self.part_bytes(
+            tensor, self.sharding.kept_shares.get(tensor, 0)
+        )
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
@@ -123,15 +129,50 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
         main = ops[0]
-        kind, degree = self.sharding.op_split(main.id)
-        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs))
-        call = KernelCall(ops, flops, read, written, self.batch, precision, degree, kind)
-        time = KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)
+        seconds = self._seconds(ops, flops, read, written)
+        time = KernelTime(main.name, main.module, main.op_type, seconds, flops)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
-        model_flops = sum(op.model_flops.at(self.batch) for op in ops) / self.sharding.degree
+        model_flops = sum(op.model_flops.at(self.batch) for op in self._unsplit(ops)) / self.num_members
         return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops)
+
+    @property
+    def num_members(self) -> int:
+        """Devices that share a stage's model FLOPs."""
+        return self.sharding.degree * (1 if self.part is None else self.part.degree)
+
+    def _unsplit(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        """Return the ops as the whole model has them, by which cost models look them up."""
+        return ops if self.part is None else tuple(self.part.whole.ops[op.id] for op in ops)
+
+    def _seconds(self, ops: tuple[Op, ...], flops: float, read: float, written: float, num_pieces: int = 1) -> float:
+        """Return a kernel's duration. Args: num_pieces: equal kernels that the op runs in."""
+        main = ops[0]
+        kind, degree = self.sharding.op_split(main.id)
+        if self.part is not None and main.id in self.part.shared:
+            kind, num_pieces = kind or "feature", num_pieces * self.part.degree
+        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs))
+        call = KernelCall(
+            self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
+            kind or ("feature" if num_pieces > 1 else ""),
+        )  # fmt: skip
+        return self.cost.duration_s(call)
+
+    def piece_time(
+        self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0
+    ) -> KernelTime:
+        """Return the time of one of the equal kernels that a kernel of one op is replaced by.
+
+        Args: what: which one, for its name. read, written: bytes that it moves beyond what the op does.
+        """
+        op = self.graph.ops[kernel.ops[0]]
+        read += sum(self.tensor_bytes(t, whole=True) for t in dict.fromkeys(op.inputs))
+        written += sum(self.tensor_bytes(t) for t in op.outputs)
+        flops = kernel.flops / num_pieces
+        name = f"{kernel.time.name} ({what})" if what else kernel.time.name
+        seconds = self._seconds((op,), flops, read, written, num_pieces)
+        return KernelTime(name, kernel.time.module, kernel.time.op_type, seconds, flops)
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""

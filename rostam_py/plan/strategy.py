@@ -57,7 +57,7 @@ class Strategy:
 
     dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
     cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
-        exchange keys and values: ring, all_gather or ulysses (placement/context.py).
+        exchange keys and values: ring, all_gather or ulysses.
     ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).

@@ -11,9 +11,11 @@ from rostam_py.costs.precision import gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
+from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.experts import spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.candidates import candidates
+from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import gathered_bytes
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
@@ -77,8 +79,6 @@ class MegatronPlacer(Placer):
                 f"strategy.recompute is {strategy.recompute!r}; it must be 'none' for {graph.name}, which checkpoints"
                 " its own regions: they would run again twice"
             )
-        if strategy.cp > 1:
-            raise ConfigError(f"strategy.cp is {strategy.cp}; sequences are not split yet: it must be 1")
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)
@@ -99,26 +99,44 @@ class MegatronPlacer(Placer):
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
         precision = strategy.precision or graph.default_precision
+        part = self._part(graph)
         key = (
-            strategy.tp, strategy.sequence_parallel, strategy.ep, micro_batch, precision, machine.min_kernel_s,
+            strategy.tp, strategy.sequence_parallel, strategy.ep, self._part_key(), micro_batch, precision,
+            machine.min_kernel_s,
             machine.device.name,
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-            sharding = self._sharding(graph, micro_batch)
-            experts = spread_experts(graph, strategy.ep, sharding.expert_ways)
-            fusions = self.shared.setdefault("fusions", {})
-            self.shared[key] = KernelBuilder(graph, sharding, cost, micro_batch, precision, fusions, experts)
+            local = graph if part is None else part.graph
+            sharding = self._sharding(local, micro_batch)
+            experts = spread_experts(local, strategy.ep, sharding.expert_ways)
+            fusions = self.shared.setdefault(("fusions", self._part_key()), {})
+            self.shared[key] = KernelBuilder(local, sharding, cost, micro_batch, precision, fusions, experts, part)
         builder: KernelBuilder = self.shared[key]
         return builder
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
         degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
-        key = ("sharding", degree, is_split, micro_batch)
+        key = ("sharding", degree, is_split, self._part_key(), micro_batch)
         if key not in self.shared:
             self.shared[key] = propagate(graph, degree, micro_batch, is_split)
         sharding: Sharding = self.shared[key]
         return sharding
+
+    def _part_key(self) -> tuple[int, int]:
+        """Return what tells parts of the model apart: the ranks that share a sequence, and their blocks of it."""
+        return (self.strategy.cp, BLOCKS[self.strategy.cp_algorithm] if self.strategy.cp > 1 else 1)
+
+    def _part(self, graph: OperatorGraph) -> SequencePart | None:
+        """Return what one rank of those that share a sequence runs, made now or by a placer before."""
+        degree, blocks = self._part_key()
+        if degree == 1:
+            return None
+        key = ("part", degree, blocks)
+        if key not in self.shared:
+            self.shared[key] = split_sequences(graph, degree, blocks)
+        part: SequencePart = self.shared[key]
+        return part
 
 
 class _Job:
@@ -129,6 +147,10 @@ class _Job:
         self.machine, self.strategy, self.num_microbatches = machine, strategy, num_microbatches
         self.precision = builder.precision
         graph, micro_batch = self.graph, builder.batch
+        self.exchange = None
+        if builder.part is not None:
+            is_kept = strategy.recompute == "none"
+            self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
         self.optimizer = strategy.optimizer or graph.default_optimizer
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
@@ -171,7 +193,7 @@ class _Job:
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
             self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.state, parameter_bytes(self.precision),
-            self._units(),
+            self._units(), self.exchange,
         )  # fmt: skip
 
     def _units(self) -> dict[int, WeightUnits]:
@@ -185,6 +207,7 @@ class _Job:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
         barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         barriers |= set(self.sharding.comms) | set(self.builder.experts.exchanged)
+        barriers |= set() if self.exchange is None else self.exchange.barriers()
         for op in self.graph.ops:
             if op.is_elementwise:  # others start a kernel of their own
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
@@ -272,6 +295,7 @@ class _Job:
     def _memory(self, context: TemplateContext, in_flight: list[int]) -> list[MemoryBytes]:
         saved = self._saved_by_stage()
         is_full = self.strategy.recompute == "full"
+        self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
         result = []
         for s, tensors in enumerate(saved):
@@ -324,7 +348,7 @@ class _Job:
 
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know."""
-        found = []
+        found = [] if self.exchange is None else self.exchange.notes()
         if self.sharding.replicated:
             whole = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.replicated.items()))
             found.append(f"run whole on every member of a tp group: {whole}")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.megatron.context_parallel import ContextExchange
+from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
@@ -35,6 +37,7 @@ class TemplateContext:
     state: StateSharding = field(default_factory=StateSharding)
     weight_bytes: int = 0  # of one parameter
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
+    exchange: ContextExchange | None = None  # of ranks that share a sequence
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
 
@@ -86,6 +89,7 @@ class TemplateWriter:
         for gather in _listed(sharding.gathers_again, kernel):
             self._gather(gather, (gather.tensor, *kernel.inputs), is_replay)
         gathered = [self._gather(gather, (gather.tensor,), is_replay) for gather in _listed(sharding.gathers, kernel)]
+        steps = [] if self.context.exchange is None else self.context.exchange.steps(kernel)
         if kernel.is_view:
             known = gathered + [self._provider[t] for t in kernel.inputs if t in self._provider]
             if not known:
@@ -94,10 +98,13 @@ class TemplateWriter:
         else:
             halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
             self._await((), gathered)
-            self._append_kernel(kernel, halos)
+            if steps:
+                self._run_steps(kernel, steps)
+            else:
+                self._append_kernel(kernel, halos)
+                self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
             self.flops += kernel.flops
             self.model_flops += 0.0 if is_replay else kernel.model_flops
-            self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
         for index in kernel.ops:
             for comm, size in sharding.inner_comms(index):
                 op = graph.ops[index]
@@ -121,6 +128,23 @@ class TemplateWriter:
             group = context.sharding.group(gather.levels)
             self._gathers[key] = self.collective(name, group, "all_gather", size, self._deps_on(behind))
         return self._gathers[key]
+
+    def _run_steps(self, kernel: Kernel, steps: list[OpStep]) -> None:
+        """Append the steps of an op in their order."""
+        ends: list[int] = []
+        for step in steps:
+            needed = {ends[place] for place in step.after}
+            if step.time is not None:
+                self._await(step.reads, sorted(needed))
+                self._segment.append(step.time)
+                ends.append(len(self.tasks))
+            else:
+                if len(self.tasks) in needed:
+                    self.close()
+                deps = tuple(sorted({*needed, *self._deps_on(step.reads)}))
+                name = f"{step.name} {kernel.time.module or kernel.time.name} {self.phase}"
+                ends.append(self.collective(name, step.group, step.collective, step.num_bytes, deps))
+            self._provider.update(dict.fromkeys(step.makes, ends[-1]))
 
     def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
         """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.

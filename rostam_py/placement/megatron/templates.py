@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets
+from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
@@ -48,7 +49,7 @@ def write_backward_last(
     """
     buckets: list[list[Gradient]] = []
     writer = _write(context, stage, "backward", gradients, buckets=buckets)
-    inner = {*context.sharding.groups, GATHERED, EXPERTS}
+    inner = {*context.sharding.groups, GATHERED, EXPERTS, GROUP}
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
