@@ -16,11 +16,12 @@ from math import ceil
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
 from rostam_py.tracing.op_properties import op_name
+from rostam_py.tracing.quick import picked
 
 
 def _names(text: str) -> frozenset[str]:
@@ -288,7 +289,13 @@ def _repeat_interleave(mode: BalancedMode, func: Any, args: Any, kwargs: Any) ->
     return None if size is None else mode.fake((size,), args[0].dtype)
 
 
+def _select(mode: BalancedMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Pick a place: torch keeps each place as another call of its cache, and misses it in recurrences."""
+    return None if kwargs or type(args[0]) is not FakeTensor else picked(mode, func, *args)
+
+
 _ANSWERS: dict[str, Callable[[BalancedMode, Any, Any, Any], Any]] = {
+    "select": _select,
     "_local_scalar_dense": _item,
     "nonzero": _nonzero,
     "index": _index,

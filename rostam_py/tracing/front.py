@@ -4,10 +4,11 @@ Importing this loads no torch: a kept graph is read without it.
 """
 
 import contextlib
+import gc
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.tracing.cache import Sources, TraceCache, TraceKey
 from rostam_py.tracing.custom import is_customized
+
+_SHAPING = ("num_layers", "batch_dims")  # options that a saved graph has been traced with
+_OBJECTS_A_COLLECTION = 200_000  # a tenth of the time of a trace otherwise; some 50 MB of cycles wait at most
 
 
 def trace(
@@ -73,24 +77,37 @@ def trace(
         "capacity_factor": capacity_factor, "imbalance": imbalance, "batch_dims": batch_dims,
     }  # fmt: skip
     inputs: dict[str, Any] = {"example_inputs": example_inputs, "loss_fn": loss_fn, "targets": targets}
-    graph: OperatorGraph
-    if isinstance(model, str) and is_graph_file(model):
-        if given := [
-            key
-            for key, value in {**inputs, "num_layers": num_layers, "batch_dims": batch_dims}.items()
-            if value is not None
-        ]:
-            raise ConfigError(f"{model} is a traced graph; {', '.join(given)} would change nothing in it")
-        graph = OperatorGraph.load(model)
-    elif isinstance(model, str) and cache and not is_customized() and all(one is None for one in inputs.values()):
-        graph = _kept(model, options)
-    else:
-        from rostam_py.tracing.tracer import trace_now
-
-        graph = trace_now(model, **inputs, **options)
+    with _rare_collections():
+        graph = _traced(model, options, inputs, cache)
     wanted = {"name": name, "default_optimizer": optimizer, "default_precision": precision}
     changed: dict[str, Any] = {key: value for key, value in wanted.items() if value and value != getattr(graph, key)}
     return replace(graph, **changed) if changed else graph  # a replaced graph is checked again
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for unreachable cycles seldom: a trace makes millions of objects that live, and each search visits them."""
+    before = gc.get_threshold()
+    if gc.isenabled() and before[0]:
+        gc.set_threshold(max(before[0], _OBJECTS_A_COLLECTION), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _traced(model: Any, options: dict[str, Any], inputs: dict[str, Any], cache: bool) -> OperatorGraph:
+    """Return the graph of a file, of the trace cache, or of a trace."""
+    if isinstance(model, str) and is_graph_file(model):
+        given = [key for key, value in {**inputs, **{k: options[k] for k in _SHAPING}}.items() if value is not None]
+        if given:
+            raise ConfigError(f"{model} is a traced graph; {', '.join(given)} would change nothing in it")
+        return OperatorGraph.load(model)
+    if isinstance(model, str) and cache and not is_customized() and all(one is None for one in inputs.values()):
+        return _kept(model, options)
+    from rostam_py.tracing.tracer import trace_now
+
+    return trace_now(model, **inputs, **options)
 
 
 def _kept(model: str, options: dict[str, Any]) -> OperatorGraph:

@@ -35,6 +35,7 @@ from rostam_py.tracing.joint import trace_joint
 from rostam_py.tracing.neutral import neutral_ops
 from rostam_py.tracing.op_properties import with_properties
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
+from rostam_py.tracing.quick import NeedsRunError
 from rostam_py.tracing.raw import RawTrace
 from rostam_py.tracing.repeats import find_repeats, have_steady_integers
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
@@ -265,7 +266,10 @@ class _NotFolded(Exception):
 
 def _folded(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> Draft | None:
     """Trace what repeats a few times only, and grow it; None where nothing repeats. Raises: _NotFolded."""
-    stream = _watch(subject, batches[0])
+    try:
+        stream = _watch(subject, batches[0], is_quick=True)
+    except (NeedsRunError, _NotFolded):
+        stream = _watch(subject, batches[0], is_quick=False)
     reason = ""
     for num_ends in (None, _MORE_ENDS):
         repeats = find_repeats(stream.calls, stream.names, num_ends)
@@ -289,8 +293,8 @@ def _folded(subject: Subject, attempt: _Attempt, batches: tuple[int, int]) -> Dr
     return None
 
 
-def _watch(subject: Subject, batch: int) -> Stream:
-    """Run the step on fake tensors and return its calls. Raises: _NotFolded."""
+def _watch(subject: Subject, batch: int, is_quick: bool) -> Stream:
+    """Run the step on fake tensors and return its calls. Raises: _NotFolded, NeedsRunError of a quick run."""
     with _prepared(subject, batch) as (step, inputs, mode):
         regions = Regions(lambda number: contextlib.nullcontext())
         trail = ModuleTrail(step, lambda name: contextlib.nullcontext())
@@ -299,12 +303,13 @@ def _watch(subject: Subject, batch: int) -> Stream:
             _named_tensors(step, parameter_names(step)),
             lambda: module_path(trail.current),
             regions,
+            is_quick,
         )
         step.around = recorder.watch
         try:
             with mode, regions.watch():
                 step(*inputs)
-        except UnevenBatchError:
+        except (UnevenBatchError, NeedsRunError):
             raise
         except Exception as error:  # a program's own, of any kind: if it can be traced at all, it is told
             raise _NotFolded(f"it cannot be run on its own: {_reason(error, [trail])}") from error
