@@ -6,6 +6,7 @@ results are those of the last iteration before the gap, so the trace sees a prog
 """
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,6 @@ from rostam_py.tracing.quick import NeedsRunError, QuickResults, asks_for_histor
 from rostam_py.tracing.repeats import Repeat
 
 STAND_IN = "stand-in"  # where a result of a skipped iteration is read behind the repeat
-_MOST_COMPARED = 64  # entries of a tensor with known values that are compared
 
 # Calls that read a tensor's form: what they return follows from it, and kinds of tensors differ in which they make.
 _READS = frozenset(
@@ -171,6 +171,7 @@ class Recorder(TorchFunctionMode):
         self._mode, self._names, self._path, self._regions = mode, names, path, regions
         self._alive: list[torch.Tensor] = []  # no object may be freed and its id taken while values refer to it
         self._values: dict[int, int] = {}
+        self._digests: dict[int, tuple[torch.Tensor, bytes]] = {}  # of known entries, with the tensor that lives on
         self._is_next_plain = True
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -252,12 +253,16 @@ class Recorder(TorchFunctionMode):
         law = self._mode.law(tensor)
         if isinstance(law, (Choice, Mean)):
             return law
-        if isinstance(law, Known):
-            if law.value.numel() > _MOST_COMPARED:
-                return _Same(law.value)
+        return self._entries(law.value) if isinstance(law, Known) else None
+
+    def _entries(self, value: torch.Tensor) -> Any:
+        """Return what equals that of a tensor with the same entries."""
+        found = self._digests.get(id(value))
+        if found is None:
             with no_dispatch():
-                return tuple(law.value.flatten().tolist())
-        return None
+                digest = hashlib.sha256(value.contiguous().numpy().tobytes()).digest()
+            found = self._digests[id(value)] = (value, digest)
+        return found[1]
 
 
 class Player(TorchFunctionMode):

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.tracing import trace, tracer
+from tests.tracing import public_models
 
 DEPTH, WIDTH = 10, 8
 
@@ -268,6 +269,18 @@ class _Constant(nn.Module):
         return y * torch.tensor(0.5, device=x.device)
 
 
+class _Known(nn.Module):
+    """Picks by indices that it computes, as experts in groups do."""
+
+    def __init__(self, num: int) -> None:
+        super().__init__()
+        self.inner, self.num = Block(), num
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        order = torch.arange(self.num * WIDTH, device=x.device) % WIDTH
+        return self.inner(x)[..., order].unflatten(-1, (self.num, WIDTH)).mean(-2)
+
+
 class _InPlace(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -363,6 +376,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], bool]] = {
     "a buffer of another size": (lambda: Stack([_Buffered(3 if i == 4 else 2) for i in range(DEPTH)]), False),
     "buffers": (lambda: Stack([_Buffered(2) for _ in range(DEPTH)]), True),
     "constants": (lambda: Stack([_Constant() for _ in range(DEPTH)], _then_constant), True),
+    "known indices": (lambda: Stack([_Known(12) for _ in range(DEPTH)]), True),
+    "known indices of two lengths": (lambda: Stack([_Known(12 + 4 * (i == 5)) for i in range(DEPTH)]), False),
+    "experts in every fourth": (lambda: Stack([_Sparse(i % 4 == 3) for i in range(24)]), True),
+    "experts behind dense ones": (lambda: Stack([_Sparse(i > 2) for i in range(DEPTH + 3)]), True),
     "changed in place": (lambda: Stack([_InPlace() for _ in range(DEPTH)]), True),
 }
 RECURRENCES: dict[str, tuple[Callable[[], nn.Module], bool]] = {
@@ -378,7 +395,7 @@ RECURRENCES: dict[str, tuple[Callable[[], nn.Module], bool]] = {
 
 QUICK = {
     "equal", "another eps", "alternating", "frozen in the middle", "tied pairs", "the fifth state", "checkpointed",
-    "a gate that all share", "constants", "own backward", "scan, stacked", "cell",
+    "a gate that all share", "constants", "known indices", "own backward", "scan, stacked", "cell",
 }  # fmt: skip
 
 
@@ -386,7 +403,7 @@ def _cases(names: Iterable[str]) -> list[Any]:
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
-def _folded(model: nn.Module, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[OperatorGraph, int]:
+def _folded(model: nn.Module, x: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[OperatorGraph, int]:
     """Return the graph, and how many calls of the program were left out of its trace."""
     saved: list[int] = []
     grow = tracer.grow
@@ -426,3 +443,36 @@ def test_a_fold_that_is_lost_is_told(name: str, is_told: bool, caplog: pytest.Lo
     told = [m for m in caplog.messages if "Stack is traced whole, which takes longer: the first iteration reads" in m]
     assert len(told) == len(caplog.messages) == is_told
     assert len(graph.notes) == 1  # of the loss
+
+
+def _llama(models: Any) -> Any:
+    return models._causal("Llama", **models._GROUPED, num_hidden_layers=8, use_cache=True)
+
+
+def _mixtral(models: Any) -> Any:
+    return models._causal("Mixtral", **models._MIXTRAL, num_hidden_layers=8)
+
+
+def _deepseek(models: Any) -> Any:
+    return models._causal("DeepseekV3", **models._DEEPSEEK, num_hidden_layers=8)
+
+
+def _gemma(models: Any) -> Any:
+    sizes = {**models._GROUPED, "head_dim": 16, "sliding_window": 16, "num_hidden_layers": 12}
+    return models._causal("Gemma2", **sizes)
+
+
+def _encoder_and_decoder(models: Any) -> Any:
+    sizes = {"vocab_size": 128, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 8, "num_heads": 4}
+    ids = {"input_ids": models._ids(), "labels": models._ids()}
+    return models.hugging_face("T5", "ForConditionalGeneration", **sizes, decoder_start_token_id=0), ids
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [_llama, _mixtral, _deepseek, _gemma, _encoder_and_decoder])
+def test_public_models_are_folded_and_are_the_whole(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    module, inputs = make(public_models)
+    graph, saved = _folded(module, inputs, monkeypatch)
+    assert saved
+    assert graph == trace(module, inputs, replicate_blocks=False)
