@@ -46,6 +46,14 @@ class Decision(NamedTuple):
     stretches: Stretches | None = None
 
 
+class _Run(NamedTuple):
+    """A run of ops. kind: equal ones have the same. externals: what it reads. outs: tensors that live on behind it."""
+
+    kind: int
+    externals: list[int]
+    outs: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Path:
     """Decisions of a run of ops behind those of the runs before."""
@@ -91,6 +99,8 @@ class ForwardSearch:
         self._interned: dict[object, int] = {}
         self._split_ids: dict[int, int] = {}
         self.narrow: set[int] = set()  # smaller degrees, that divide axes which this level's does not
+        self._kinds: dict[object, int] = {}
+        self._runs: dict[int, _Run] = {}  # by first op
         self._solved: dict[object, list[tuple[float, tuple[Decision, ...], list[State], list[bool]]]] = {}
 
     def run(self) -> dict[int, Decision]:
@@ -161,7 +171,9 @@ class ForwardSearch:
 
     def _through(self, run: Sequence[Op], start: _Hypothesis) -> list[_Hypothesis]:
         """Return the hypotheses behind a run; equal runs from equal states are solved once."""
-        key, externals, outs = self._key(run, start)
+        about = self._about(run)
+        externals, outs = about.externals, about.outs
+        key = (about.kind, *((start.states.get(t, WHOLE), t in start.gathered) for t in externals))
         if key not in self._solved:
             read = {t: start.states[t] for t in externals if t in start.states}  # no other state matters inside
             begin = _Hypothesis(0.0, read, start.gathered)
@@ -180,8 +192,10 @@ class ForwardSearch:
             made.append(_Hypothesis(start.cost + cost, new, frozenset(whole), path=_Path(start.path, decisions)))
         return made
 
-    def _key(self, run: Sequence[Op], start: _Hypothesis) -> tuple[object, list[int], list[int]]:
-        """Return (what tells runs apart, the tensors read from outside, those that live on behind the run)."""
+    def _about(self, run: Sequence[Op]) -> _Run:
+        """Return what of a run does not depend on the hypothesis it starts from."""
+        if run[0].id in self._runs:
+            return self._runs[run[0].id]
         local: dict[int, int] = {}
         externals: dict[int, int] = {}
         outside: dict[int, int] = {}
@@ -198,9 +212,8 @@ class ForwardSearch:
                     chain = self.space.origin.get(t)
                     owner = t if chain is None else chain[0]
                     outside.setdefault(owner, len(outside))
-                    about = (start.states.get(owner, WHOLE), owner in start.gathered, t in self.needs_gradient,
-                             owner in self.space.origin, self.last_use[owner] > end, t in self.from_input,
-                             outside[owner], self.space.shape_ids[t],
+                    about = (t in self.needs_gradient, owner in self.space.origin, self.last_use[owner] > end,
+                             t in self.from_input, outside[owner], self.space.shape_ids[t],
                              () if chain is None else tuple(self._split_id(o) for o, _ in chain[1]))  # fmt: skip
                     shape.append(about)
                 refs.append(-1 - externals[t])
@@ -213,7 +226,9 @@ class ForwardSearch:
         outs = [t for t in outside if self.last_use[t] > end]
         outs += [t for t in local if self.last_use[t] > end]
         shape.append(tuple(local.get(t, -1) for t in outs))
-        return tuple(shape), list(outside), outs
+        kind = self._kinds.setdefault(tuple(shape), len(self._kinds))
+        found = self._runs[run[0].id] = _Run(kind, list(outside), outs)
+        return found
 
     def _split_id(self, op: Op) -> int:
         if id(op.splits) not in self._split_ids:
@@ -246,10 +261,11 @@ class ForwardSearch:
         """
         best: dict[object, _Hypothesis] = {}
         first: _Hypothesis | None = None
+        last_use = self.last_use
         for h in sorted(front, key=lambda h: h.cost):
-            live = frozenset((t, s) for t, s in h.states.items() if s is not WHOLE and self.last_use[t] > done)
-            gathered = frozenset(t for t in h.gathered if self.last_use[t] > done)
-            charged = frozenset(t for t in h.charged if self.last_use[t] > done)
+            live = frozenset([(t, s) for t, s in h.states.items() if s is not WHOLE and last_use[t] > done])
+            gathered = frozenset([t for t in h.gathered if last_use[t] > done])
+            charged = frozenset([t for t in h.charged if last_use[t] > done])
             key = (live, gathered, charged)
             if key in best:
                 continue
