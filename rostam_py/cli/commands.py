@@ -1,12 +1,15 @@
-"""Commands: what each takes besides --json and --help, and where it is; nothing is imported before it runs."""
+"""Commands: what each takes besides --json and --help, and where it is; nothing is imported before it runs.
+
+No dataclasses here: help and completion would wait for that module alone.
+"""
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A command.
 
     target: "module:function" of (arguments, whether JSON is wanted), which returns the exit status. options: of its
@@ -14,7 +17,7 @@ class Command:
     """
 
     target: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = MappingProxyType({})
 
     def run(self, arguments: list[str], as_json: bool) -> int:
         """Import the function and return its exit status."""
