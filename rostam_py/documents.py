@@ -32,6 +32,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, RostamError
 
+FOLDER_VARIABLE = "ROSTAM_CACHE_DIR"
 _LARGEST = 2**63 - 1
 _ARRAYS = {"int64": "<i8", "float64": "<f8"}
 _PLAIN = frozenset({str, int, float, bool, types.NoneType})  # what JSON has besides lists and mappings
@@ -45,7 +46,15 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
     data = json.dumps(document, separators=(",", ":"), allow_nan=allow_infinity).encode()
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
-    partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.partial"  # others may write the same document
+    write_whole(path, data)
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write a file, whole or not at all.
+
+    Raises: ConfigError where it cannot be written.
+    """
+    partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}.partial"  # others may write the same file
     try:
         try:
             with open(partial, "wb") as file:
@@ -56,6 +65,14 @@ def write_document(path: str | Path, document: dict[str, Any], *, allow_infinity
                 os.unlink(partial)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def cache_folder(name: str) -> Path:
+    """Return a folder of what may be made again: in $ROSTAM_CACHE_DIR, $XDG_CACHE_HOME/rostam or ~/.cache/rostam."""
+    given = os.environ.get(FOLDER_VARIABLE)
+    if given:
+        return Path(given) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rostam" / name
 
 
 def array_record(values: np.ndarray) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
+from rostam_py.cli import kept_composition
 from rostam_py.cli.choices import CACHE_ACTIONS
 from rostam_py.errors import UnknownNameError
 from rostam_py.tracing import CacheEntry, TraceCache
@@ -19,6 +20,7 @@ def cache(arguments: list[str], as_json: bool) -> int:
     traces = TraceCache()
     if arguments == ["clear"]:
         count = traces.clear()
+        kept_composition.clear()
         print(json.dumps({"folder": str(traces.folder), "deleted": count}) if as_json else f"deleted {count} traces")
         return 0
     entries = list(traces.entries())

@@ -6,12 +6,14 @@ import difflib
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
-from rostam_py.errors import ConfigError, RostamError, UnitError, UnknownNameError
-from rostam_py.spec.lookup import choices_of, unit_of
+from rostam_py.cli.kept_composition import composition, keep
+from rostam_py.errors import ConfigError, RostamError, UnknownNameError
+from rostam_py.spec.lookup import choices_of
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
@@ -23,7 +25,6 @@ _MAPPINGS = (
     "cost.op_types",
     "sweep.grid",
 )
-_EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
 
 
 def compose_config(command: str, overrides: list[str]) -> Any:
@@ -32,13 +33,18 @@ def compose_config(command: str, overrides: list[str]) -> Any:
     Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit, or
         several values where one is meant.
     """
+    kept = composition(command, overrides)
+    if kept is not None:
+        return kept.config
     from omegaconf import OmegaConf
 
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
         config = _sized(composed(command, tuple(overrides)))
         check_units(config)
-        return OmegaConf.to_object(config)
+        made = OmegaConf.to_object(config)
+    keep(command, overrides, composed, made)
+    return made
 
 
 def _sized(config: Any) -> Any:
@@ -63,6 +69,9 @@ def _sized(config: Any) -> Any:
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
     """Return the composed configuration as YAML, to be kept with the result."""
+    kept = composition(command, overrides)
+    if kept is not None:
+        return kept.yaml
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(composed(command, tuple(overrides)))
@@ -198,24 +207,7 @@ def check_units(config: Any) -> None:
 
     written: Any = OmegaConf.to_container(config)
     for key, value in written.items():
-        check_plain_units(str(key), value)
-
-
-def check_plain_units(key: str, value: Any) -> None:
-    """Refuse bare numbers other than 0 where a unit is needed, inside mappings and lists too (MODEL A6).
-
-    Raises: UnitError.
-    """
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            check_plain_units(f"{key}.{name}", inner)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            check_plain_units(f"{key}[{number}]", inner)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
-        unit = unit_of(key)
-        if unit is not None:
-            raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")
+        check_bare_numbers(str(key), value)
 
 
 def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigError:

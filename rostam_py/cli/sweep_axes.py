@@ -8,12 +8,12 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, group_choices
 from rostam_py.cli.compose import (
     as_hydra_wants,
     axis_values,
     check_overrides,
-    check_plain_units,
     check_units,
     chosen,
     composed,
@@ -197,7 +197,7 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
 
     What the command line says of a group's keys holds for each choice of it.
     """
-    check_plain_units(key, value)
+    check_bare_numbers(key, value)
     if isinstance(value, str):
         check_choice(key, [value])
     if key not in _RESOLVED or not isinstance(value, str):

@@ -4,12 +4,12 @@ The file holds tables: tensors, ops, and the distinct splits that ops refer to b
 integers and floats keep every digit, so a loaded graph equals the saved one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rostam_py.documents import Text, parse_tables, read_text, refused, without_collections, write_document
+from rostam_py.documents import parse_tables, read_text, refused, without_collections, write_document
 from rostam_py.errors import ConfigError
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
@@ -32,11 +32,8 @@ def is_graph_file(name: str) -> bool:
     return name.endswith((".json", ".json.gz"))
 
 
-def save_graph(graph: Any, path: str | Path, about: Mapping[str, Any] | None = None) -> None:
-    """Write a graph to ``path``, whole or not at all.
-
-    Args: about: more that the file is to hold, of no meaning to a reader of the graph.
-    """
+def save_graph(graph: Any, path: str | Path) -> None:
+    """Write a graph to ``path``, whole or not at all."""
     splits: dict[Split, int] = {}
     ops = [_op_record(op, splits) for op in graph.ops]
     write_document(
@@ -53,7 +50,6 @@ def save_graph(graph: Any, path: str | Path, about: Mapping[str, Any] | None = N
             "split_halos": [_halos_record(place, split) for place, split in enumerate(splits) if split.halos],
             "recomputed": [op.id for op in graph.ops if op.is_recomputed],
             "ops": ops,
-            **(about or {}),
         },
         allow_infinity=True,  # arguments of ops, -inf in a mask say
     )
@@ -64,22 +60,7 @@ def read_graph(path: str | Path) -> dict[str, Any]:
 
     Raises: ConfigError if the file is missing, is no graph, or has another version.
     """
-    return graph_fields(read_text(path, FORMAT, _READABLE, "an operator graph"), path)
-
-
-def read_graph_with(path: str | Path, schema: Any) -> tuple[Any, Callable[[], dict[str, Any]]]:
-    """Return what a file holds besides its graph (``save_graph``'s about), and a function that reads the graph.
-
-    Args: schema: a dataclass of what is wanted besides; what it has no field for is passed over.
-    Raises: ConfigError as ``read_graph``, or if what is besides the graph does not fit its schema.
-    """
     text = read_text(path, FORMAT, _READABLE, "an operator graph")
-    about = parse_tables(schema, text.value, text.data, f"{path} is a damaged operator graph")
-    return about, lambda: graph_fields(text, path)
-
-
-def graph_fields(text: Text, path: str | Path) -> dict[str, Any]:
-    """Return the fields of a saved graph. Args: path: for errors."""
     where = f"{path} is a damaged operator graph"
     schema = _OlderDocument if text.version < _FIRST_WITH_PROPERTIES else _DOCUMENTS[text.version]
     with without_collections():

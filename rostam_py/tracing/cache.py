@@ -1,8 +1,9 @@
 """The trace cache: graphs of models named by text, kept on disk; a trace that is already there needs no torch.
 
-An entry is a graph's file that also says what it was traced from: the model and its arguments, versions, a digest of
-rostam's own tracing code, and every source file and package that the model came from. It is used only while all of them
-are as they were, and is written whole or not at all, so that processes may share the folder.
+An entry is a line of JSON that says what a graph was traced from, and the graph (graph/packed.py): the model and its
+arguments, versions, a digest of rostam's own tracing code, and every source file and package that the model came from.
+It is used only while all of them are as they were, and is written whole or not at all, so that processes may share the
+folder.
 
 Example:
     cache = TraceCache()                    # $ROSTAM_CACHE_DIR/traces, or that of the user's cache directory
@@ -13,7 +14,6 @@ Example:
 
 import hashlib
 import json
-import os
 import platform
 import re
 import warnings
@@ -24,14 +24,15 @@ from typing import Any
 
 from rostam_py import __version__
 from rostam_py.digests import code_digest, file_digest, installed_version
+from rostam_py.documents import cache_folder, parse_tables, refused, write_whole
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
-from rostam_py.graph.storage import read_graph_with, save_graph
+from rostam_py.graph.packed import pack, unpack
 
-FOLDER_VARIABLE = "ROSTAM_CACHE_DIR"
 # What decides a graph: the models, how they are traced, and what the result is made of.
 _CODE = ("graph", "models", "tracing")
 _DAMAGED = "cannot be read"
+_SUFFIX = ".trace"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TraceKey:
         """The entry's file name: a change of code or sources replaces the entry, another version has its own."""
         text = json.dumps([self.model, self.arguments, _versions()], sort_keys=True)
         stem = re.sub(r"\W+", "_", Path(self.model.partition(" ")[0]).name).strip("_")
-        return f"{stem[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json.gz"
+        return f"{stem[:60]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}{_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,9 @@ class _TracedFrom:
 
 @dataclass(frozen=True)
 class _Document:
-    """What an entry's file holds besides the graph."""
+    """The line before the graph."""
 
     traced_from: _TracedFrom
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class CacheEntry:
 class TraceCache:
     """The entries of a folder.
 
-    Args: folder: None takes "traces" in $ROSTAM_CACHE_DIR, $XDG_CACHE_HOME/rostam or ~/.cache/rostam.
+    Args: folder: None takes "traces" in the user's cache directory (``cache_folder``).
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self.folder = _default_folder() if folder is None else Path(folder)
+        self.folder = cache_folder("traces") if folder is None else Path(folder)
 
     def load(self, key: TraceKey) -> OperatorGraph | None:
         """Return the graph of a key, None if there is none or something that it came from has changed.
@@ -107,11 +107,11 @@ class TraceCache:
         if not path.is_file():
             return None
         try:
-            document, fields = read_graph_with(path, _Document)
-            traced_from = document.traced_from
+            traced_from, data = _read(path)
             if [traced_from.model, traced_from.arguments] != [key.model, dict(key.arguments)] or _change(traced_from):
                 return None
-            return OperatorGraph(**fields())
+            with refused(f"{path} is a damaged trace"):
+                return unpack(data)
         except ConfigError as error:
             warnings.warn(f"the trace cache is damaged, {key.model} is traced again: {error}", RostamWarning, 3)
             return None
@@ -121,7 +121,8 @@ class TraceCache:
         about = _TracedFrom(key.model, dict(key.arguments), _versions(), _code(), sources)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            save_graph(graph, self.folder / key.file_name, {"traced_from": asdict(about)})
+            line = json.dumps({"traced_from": asdict(about)}).encode()
+            write_whole(self.folder / key.file_name, line + b"\n" + pack(graph))
         except (ConfigError, OSError) as error:
             warnings.warn(f"the trace of {key.model} is not kept: {error}", RostamWarning, 3)
 
@@ -129,8 +130,8 @@ class TraceCache:
         """Yield all entries, by model."""
         for path in self._paths():
             try:
-                document, _ = read_graph_with(path, _Document)
-                about = document.traced_from
+                about, data = _read(path)
+                unpack(data)
                 yield CacheEntry(path, about.model, about.arguments, path.stat().st_size, _change(about) or "current")
             except (ConfigError, OSError):
                 yield CacheEntry(path, path.name.rpartition("-")[0], {}, path.stat().st_size, _DAMAGED)
@@ -138,19 +139,26 @@ class TraceCache:
     def clear(self) -> int:
         """Delete all entries, and what killed processes left of some; return how many entries there were."""
         paths = self._paths()
-        for path in [*paths, *self.folder.glob("*.json.gz.*.partial")]:
+        for path in [*paths, *self.folder.glob(f"*{_SUFFIX}.*.partial")]:
             path.unlink(missing_ok=True)
         return len(paths)
 
     def _paths(self) -> list[Path]:
-        return sorted(self.folder.glob("*-*.json.gz"))
+        return sorted(self.folder.glob(f"*-*{_SUFFIX}"))
 
 
-def _default_folder() -> Path:
-    given = os.environ.get(FOLDER_VARIABLE)
-    if given:
-        return Path(given) / "traces"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rostam" / "traces"
+def _read(path: Path) -> tuple[_TracedFrom, bytes]:
+    """Return what an entry says and the bytes of its graph. Raises: ConfigError."""
+    wrong = f"{path} is a damaged trace"
+    try:
+        line, _, data = path.read_bytes().partition(b"\n")
+        value = json.loads(line)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{wrong}: {error}") from error
+    document: _Document = parse_tables(_Document, value, line, wrong)
+    return document.traced_from, data
 
 
 def _versions() -> dict[str, str]:

@@ -273,7 +273,7 @@ def _read_json(path: Path) -> Any:
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     """Return the resolved configuration that the command line wrote; {} where there is none."""
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     try:
         return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
