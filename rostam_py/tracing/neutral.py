@@ -14,6 +14,7 @@ from unittest import mock
 
 import torch
 
+from rostam_py.errors import TracingError
 from rostam_py.tracing.autocast import follow_gpus
 
 _FORWARD = "scaled_dot_product_attention"
@@ -141,7 +142,19 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
 
 
 def _flex_attention(query: Any, key: Any, value: Any, score_mod: Any, mask: Any, scale: Any, *others: Any) -> Any:
-    """Stand in for FlexAttention's operator: counted in full, whatever blocks its mask leaves out."""
+    """Stand in for FlexAttention's operator: counted in full, whatever blocks its mask leaves out.
+
+    Raises: TracingError if ``score_mod`` reads what takes a gradient: the stand-in gives it none.
+    """
+    place = torch.zeros((), dtype=torch.int32)
+    with torch.enable_grad():
+        score = score_mod(query.detach().new_zeros(()), *(place,) * 4)
+    if score.requires_grad:
+        raise TracingError(
+            "FlexAttention's score_mod reads a tensor that takes a gradient, which a trace does not compute: add it as "
+            "attn_mask of scaled_dot_product_attention, or put a module that does in its place by "
+            "rostam.register_module(Class, stand_in)"
+        )
     output, sums = attention(query, key, value, None, 0.0, False, scale)
     return output, sums, sums
 

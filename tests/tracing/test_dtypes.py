@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 from rostam_py.costs.precision import op_precision
+from rostam_py.errors import TracingError
 from rostam_py.graph import Affine
 from rostam_py.tracing import trace
 
@@ -76,3 +77,21 @@ def test_flex_attention_is_fused_attention(route: str) -> None:
     graph = trace(Flex(), torch.zeros(2, 128, 64), route=route)
     flops = [op.flops for op in graph.ops if op.role == "attention"]
     assert flops == [Affine(0, 2 * 4 * 128**2 * 2 * 16), Affine(0, 2 * 4 * 128**2 * 5 * 16)]
+
+
+@pytest.mark.parametrize("is_learned", [True, False])
+def test_a_learned_shift_of_flex_attention_is_refused(is_learned: bool) -> None:
+    class Shifted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.shifts = nn.Linear(64, 192), nn.Parameter(torch.zeros(4, 256), requires_grad=is_learned)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 16).permute(2, 0, 3, 1, 4)
+            return flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + self.shifts[h, i - j])
+
+    if is_learned:
+        with pytest.raises(TracingError, match=r"score_mod reads a tensor that takes a gradient.*attn_mask"):
+            trace(Shifted(), torch.zeros(2, 128, 64))
+    else:
+        assert any(op.role == "attention" for op in trace(Shifted(), torch.zeros(2, 128, 64)).ops)
