@@ -20,7 +20,7 @@ class Accelerator:
     """One accelerator type.
 
     name: exact, memory size included (MODEL D15). memory_bandwidth_bytes_per_s: read plus write.
-    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16" (matrix units); a type
+    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8" (matrix units); a type
         without an entry is not supported by the matrix units.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
     """
@@ -41,12 +41,16 @@ class Accelerator:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 
     def peak(self, kind: str) -> float:
-        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16" or "fp16".
+        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16" or "fp8".
 
         Raises: ConfigError if the accelerator has no such peak.
         """
         if kind not in self.peak_flops_per_s:
-            raise ConfigError(f"{self.name} has no {kind} peak; it has: {', '.join(self.peak_flops_per_s)}")
+            others = [one.name for one in ACCELERATORS.values() if kind in one.peak_flops_per_s]
+            raise ConfigError(
+                f"{self.name} has no {kind} peak; it has: {', '.join(self.peak_flops_per_s)}. Accelerators with one:"
+                f" {', '.join(others) or 'none'}"
+            )
         return self.peak_flops_per_s[kind]
 
     def unverified(self) -> list[str]:
@@ -110,14 +114,17 @@ ACCELERATORS = {
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
+            fp8=(1978.9e12, _H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
+            fp8=(1978.9e12, _H200),
         ),
         _accelerator(
             "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
             fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
+            fp8=(4500e12, _B200),
         ),
         _accelerator(
             "cpu_local", (16 * 2**30, "assumed; only profiles describe the local machine"),

@@ -1,7 +1,8 @@
 """Precisions: which peak a kernel runs at and how many bytes its tensors take (MODEL D15).
 
 Mixed precision follows Megatron: parameters and gradients of 2 bytes, an fp32 master copy of the
-parameters with the optimizer's state (see ``optimizers.optimizer_state_bytes``).
+parameters with the optimizer's state (see ``optimizers.optimizer_state_bytes``). With 8-bit products, as Transformer
+Engine and DeepSeek-V3 (arXiv 2412.19437, section 3.3) compute them, all else is as in bf16_mixed.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,8 @@ class Precision:
     """What a precision fixes.
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
+    product_bytes: bytes of one element that a matrix product reads, as it is kept for backward and sent for it.
+    others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
     parameter_bytes, gradient_bytes: bytes of one parameter and of one gradient element.
     tensor_bytes: bytes of one traced float32 activation element.
     has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
@@ -27,14 +30,22 @@ class Precision:
     gradient_bytes: int
     tensor_bytes: int
     has_master_parameters: bool
+    product_bytes: int
+    others: str = ""
+    note: str = ""
 
 
 PRECISIONS = {
-    "fp32": Precision("fp32", "fp32", 4, 4, 4, False),
-    "tf32": Precision("tf32", "tf32", 4, 4, 4, False),
-    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, 2, 2, True),
-    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, 2, 2, True),
-}
+    "fp32": Precision("fp32", "fp32", 4, 4, 4, False, 4),
+    "tf32": Precision("tf32", "tf32", 4, 4, 4, False, 4),
+    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, 2, 2, True, 2),
+    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, 2, 2, True, 2),
+    "fp8_mixed": Precision(
+        "fp8_mixed", "fp8", 2, 2, 2, True, 1, others="bf16_mixed",
+        note="fp8_mixed: matrix products at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in"
+        " bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
+    ),
+}  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage
 
 
@@ -50,12 +61,12 @@ def get_precision(name: str, key: str = "strategy.precision") -> Precision:
 
 
 def parameter_bytes(precision: str) -> int:
-    """Return the bytes of one parameter as the kernels read it (4, 4, 2, 2)."""
+    """Return the bytes of one parameter as it is held (4, 4, 2, 2, 2)."""
     return get_precision(precision).parameter_bytes
 
 
 def gradient_bytes(precision: str) -> int:
-    """Return the bytes of one gradient element, stored and all-reduced (4, 4, 2, 2; MODEL D15)."""
+    """Return the bytes of one gradient element, stored and all-reduced (4, 4, 2, 2, 2; MODEL D15)."""
     return get_precision(precision).gradient_bytes
 
 
@@ -69,11 +80,13 @@ def tensor_bytes_factor(precision: str, dtype: str) -> float:
     return chosen.tensor_bytes / 4 if dtype == "float32" else 1.0
 
 
-def op_precision(precision: str, dtypes: Iterable[str]) -> str:
+def op_precision(precision: str, dtypes: Iterable[str], role: str = "product") -> str:
     """Return the precision whose peak an op runs at: the run's, or that of 16-bit tensors which the program itself has.
 
-    Args: dtypes: of the op's inputs as they were traced, in order; the first floating one decides.
+    Args: dtypes: of the op's inputs as they were traced, in order; the first floating one decides. role: the op's.
     """
+    if role != "product" and get_precision(precision).others:
+        return get_precision(precision).others
     own = next((dtype for dtype in dtypes if dtype in FLOATING_DTYPES), "")
     return _OF_DTYPE.get(own, precision) if not get_precision(precision).has_master_parameters else precision
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.costs.optimizers import get_optimizer
-from rostam_py.costs.precision import get_precision
+from rostam_py.costs.precision import PRECISIONS, get_precision
 from rostam_py.costs.profile_inputs import CallBuilder
 from rostam_py.costs.profile_timing import CpuTimer, CudaTimer, TimingLimits
 from rostam_py.costs.table import CostTable, Entry, op_key, optimizer_key
@@ -57,7 +57,9 @@ class ProfileOptions:
         """Raise ConfigError for a setting that nothing can be timed with."""
         if isinstance(self.threads, bool) or not isinstance(self.threads, int) or self.threads < 0:
             raise ConfigError(f"threads is {self.threads!r}; it must be an integer >= 0 (0: as torch is set)")
-        get_precision(self.precision, "precision")
+        if get_precision(self.precision, "precision").others:
+            timed = [name for name, one in PRECISIONS.items() if not one.others]
+            raise ConfigError(f"precision is {self.precision!r}, which cannot be timed; take {', '.join(timed)}")
         if self.optimizer:
             get_optimizer(self.optimizer, "optimizer")
         _device(self.device)

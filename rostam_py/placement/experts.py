@@ -21,6 +21,7 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph, Split
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
+DISPATCH, COMBINE = "dispatch", "combine"
 _PASSING_ROLES = ("sum", "copy", "join", "scale")
 
 
@@ -120,7 +121,7 @@ class _Finder:
         self._adopt(region, divided)
         exchanged = self._exchanged(region)
         made = {t for index in region for t in self.graph.ops[index].outputs if self._is_rows(t)}
-        received = {t for t in made | set(exchanged) if exchanged.get(t) != "combine"}
+        received = {t for t in made | set(exchanged) if exchanged.get(t) != COMBINE}
         layers = {(self.graph.ops[i].module, round(s.size.at(1))): None for i, s in self.splits.items()}
         return SpreadExperts(
             degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged, frozenset(received),
@@ -184,11 +185,11 @@ class _Finder:
                 root, maker = self.roots[t], self._producer(t)
                 is_inside = maker is not None and (maker.id in region or maker.phase != op.phase)
                 if self._is_rows(root) and not is_inside:
-                    found[root] = "dispatch"
+                    found[root] = DISPATCH
             for t in op.outputs:
                 outside = [u for u in self.readers.get(t, ()) if u.id not in region and u.phase == op.phase]
                 if self._is_rows(t) and outside:
-                    found[t] = "combine"
+                    found[t] = COMBINE
         return found
 
     def _busy(self, degree: int) -> float:

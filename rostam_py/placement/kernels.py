@@ -11,6 +11,7 @@ from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
+from rostam_py.placement.product_inputs import kept_widths
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
@@ -87,9 +88,13 @@ class KernelBuilder:
     def stored_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor kept for backward: gathered if it is, with the halo that stays."""
         times = self.experts.kept_rows(tensor) * self.kept_times.get(tensor, 1)
-        return self.tensor_bytes(tensor, whole=True) * times + self.part_bytes(
-            tensor, self.sharding.kept_shares.get(tensor, 0)
-        )
+        whole = self.tensor_bytes(tensor, whole=True) * times
+        halo = self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
+        return (whole + halo) * self._kept_widths.get(tensor, 1.0)
+
+    @cached_property
+    def _kept_widths(self) -> dict[int, float]:
+        return kept_widths(self.graph, self.precision)
 
     def op_seconds(self) -> list[float]:
         """Return the seconds of every op alone, an estimate for balancing stages."""
@@ -152,7 +157,7 @@ class KernelBuilder:
         kind, degree = self.sharding.op_split(main.id)
         if self.part is not None and main.id in self.part.shared:
             kind, num_pieces = kind or "feature", num_pieces * self.part.degree
-        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs))
+        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs), main.role)
         call = KernelCall(
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""),

@@ -64,7 +64,8 @@ class Strategy:
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
     schedule: 1f1b or gpipe. bucket_size: gradient bytes that start one dp all-reduce.
-    precision: fp32, tf32, bf16_mixed or fp16_mixed; optimizer: sgd, momentum or adam; None takes the model's own.
+    precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
+        model's own.
     recompute: none, selective (attention core) or full (every block's forward again before its backward).
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rostam_py.costs import optimizer_call
-from rostam_py.costs.precision import gradient_bytes, parameter_bytes
+from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
@@ -362,6 +362,7 @@ class _Job:
             f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"
         )
         found += self.builder.experts.notes()
+        found += [note] if (note := get_precision(self.precision).note) else []
         if self.strategy.recompute == "selective":
             found.append("selective recomputation replays the attention core")
         return found + _counted(self.cost.notes())

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rostam_py.graph import OperatorGraph
+from rostam_py.placement.experts import DISPATCH
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
+from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.state_sharding import StateSharding
@@ -194,8 +196,10 @@ class TemplateWriter:
         """Send rows to the ranks of their experts, or back."""
         builder, deps = self.context.builder, self._deps_on([tensor])
         rows = builder.tensor_bytes(tensor, tensor in self.context.sharding.comms)
-        size = math.ceil(rows * builder.experts.busy - 1e-6)
-        name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
+        kind = builder.experts.exchanged[tensor]
+        width = product_width(builder.precision) if kind == DISPATCH else 1.0
+        size = math.ceil(rows * builder.experts.busy * width - 1e-6)
+        name = f"{kind} {self._origin(tensor)} {self.phase}"
         self._provider[tensor] = self.collective(name, EXPERTS, "all_to_all", size, deps)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import gradient_bytes, parameter_bytes
+from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
@@ -160,7 +160,13 @@ def _optimizer_kernel(count: int, optimizer: str, precision: str, cost: CostMode
 
 def _numerics(strategy: Strategy, graph: OperatorGraph) -> tuple[str, str]:
     """Return precision and optimizer: the strategy's, else the model's."""
-    return strategy.precision or graph.default_precision, strategy.optimizer or graph.default_optimizer
+    precision = strategy.precision or graph.default_precision
+    if get_precision(precision).others:
+        raise ConfigError(
+            f"strategy.precision is {precision!r}; strategy.placer=sip_ml keeps all that a sub-op saves in one width:"
+            f" take {get_precision(precision).others}, or strategy.placer=megatron"
+        )
+    return precision, strategy.optimizer or graph.default_optimizer
 
 
 def _stages(

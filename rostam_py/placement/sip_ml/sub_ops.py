@@ -319,7 +319,7 @@ class _Builder:
             read += self.graph.tensors[result].num_bytes(self.batch) * self._factor(result) / parts
         written = sum(self._part_bytes(t, self.parts.layouts[t]) for t in traffic.writes)
         kind = share.split.kind if share.split is not None else ""
-        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs))
+        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs), ops[0].role)
         call = KernelCall(ops, flops, read, written, self.batch, precision, parts, kind)
         main = ops[0]
         return KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops)

@@ -1,0 +1,104 @@
+"""8-bit matrix products: their peak, what is kept of their inputs, what is sent for them."""
+
+import pytest
+import torch
+from torch import nn
+
+from rostam_py.costs import optimizer_state_bytes
+from rostam_py.costs.precision import gradient_bytes, op_precision, parameter_bytes
+from rostam_py.costs.profile import profile
+from rostam_py.errors import ConfigError
+from rostam_py.models import mixtral
+from rostam_py.plan import Strategy
+from rostam_py.tracing import trace
+
+H100 = {"accelerator": "h100_80gb"}
+
+
+class TwoProducts(nn.Module):
+    """64 -> 256 -> GELU -> 64 without biases."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(64, 256, bias=False), nn.Linear(256, 64, bias=False)
+
+    def forward(self, x):
+        """Apply the layers."""
+        return self.down(nn.functional.gelu(self.up(x)))
+
+
+def kernels(plan):
+    return {k.name: k for t in ("forward", "backward") for task in plan.stages[0].templates[t] for k in task.kernels}
+
+
+def test_products_run_at_the_fp8_peak_and_nothing_else_changes(gpt, placed):
+    half, quarter = (
+        kernels(placed(gpt, Strategy(precision=precision, micro_batch=4), 4, **H100))
+        for precision in ("bf16_mixed", "fp8_mixed")
+    )
+    ramp, best = 5e-6, 0.8
+    products = 0
+    for name, kernel in half.items():
+        if kernel.op_type in ("aten.mm.default", "aten.addmm.default") and kernel.duration_s > 100e-6:
+            products += 1
+            # t / (peak e) with e = best t / (t + ramp), t the time at the peak
+            assert kernel.duration_s == pytest.approx((kernel.flops / 989.4e12 + ramp) / best, rel=1e-6)
+            assert quarter[name].duration_s == pytest.approx((kernel.flops / 1978.9e12 + ramp) / best, rel=1e-6)
+        elif "mm" in kernel.op_type:  # bound by memory, in part
+            assert quarter[name].duration_s <= kernel.duration_s
+        else:
+            assert quarter[name] == kernel
+    assert products == 3  # the head's, forward and backward
+
+
+def test_what_products_alone_read_is_kept_in_one_byte(placed):
+    # backward: x and the GELU's result are read by products, its argument by the GELU, y by the loss
+    graph = trace(TwoProducts(), torch.randn(4, 64), loss_fn=lambda y: (y * y).mean(), name="two_products")
+    memory = {
+        precision: placed(graph, Strategy(precision=precision), 10, **H100).stages[0].memory
+        for precision in ("bf16_mixed", "fp8_mixed")
+    }
+    assert memory["bf16_mixed"].activations - memory["fp8_mixed"].activations == 10 * 256
+    assert memory["bf16_mixed"].parameters == memory["fp8_mixed"].parameters == 2 * 2 * 64 * 256
+    assert (parameter_bytes("fp8_mixed"), gradient_bytes("fp8_mixed"), optimizer_state_bytes("adam", "fp8_mixed")) == (
+        2, 2, 12,
+    )  # fmt: skip
+
+
+def test_a_tensor_that_another_op_reads_too_is_kept_in_both_widths(wide_perceptron, placed):
+    # ReLU's results, 2,048 twice, are read by its own backward and by the next product
+    memory = [
+        placed(wide_perceptron, Strategy(precision=precision), 8, **H100).stages[0].memory.activations
+        for precision in ("bf16_mixed", "fp8_mixed")
+    ]
+    assert memory[1] - memory[0] == 8 * 2 * 2048
+
+
+def test_rows_are_dispatched_in_one_byte_and_combined_in_two(placed):
+    config = mixtral.Config(
+        num_layers=2, width=512, num_heads=8, num_key_heads=4, head_size=64, hidden=256, num_experts=4, per_token=2,
+        vocabulary=512, sequence_length=128,
+    )  # fmt: skip
+    plan = placed(trace(mixtral.build("tiny", config)), Strategy(dp=2, ep=2, precision="fp8_mixed"), 2, **H100)
+    rows = 128 * 2 * 512
+    assert {m.num_bytes: m.count for m in plan.messages() if m.group == "ep"} == {rows: 4, 2 * rows: 4}
+
+
+def test_results_say_what_is_ignored(gpt, placed):
+    plan = placed(gpt, Strategy(precision="fp8_mixed"), 1, **H100)
+    assert any("scales and casts take no time" in note for note in plan.notes)
+
+
+def test_where_it_cannot_be_the_error_names_what_can(gpt, placed):
+    with pytest.raises(ConfigError, match=r"a100_80gb has no fp8 peak.*with one: h100_80gb, h200_141gb, b200_180gb"):
+        placed(gpt, Strategy(precision="fp8_mixed"), 1)
+    with pytest.raises(ConfigError, match=r"'fp8_mixed'; strategy\.placer=sip_ml .* bf16_mixed, or .*megatron"):
+        placed(gpt, Strategy(precision="fp8_mixed", dp=2, mp=2, placer="sip_ml"), 2, **H100)
+    with pytest.raises(ConfigError, match=r"precision is 'fp8_mixed', which cannot be timed; take fp32, tf32"):
+        profile(gpt, (1,), precision="fp8_mixed")
+
+
+def test_other_ops_run_as_in_bf16():
+    assert op_precision("fp8_mixed", ("float32",), "attention") == "bf16_mixed"
+    assert op_precision("fp8_mixed", ("float32",), "product") == "fp8_mixed"
+    assert op_precision("bf16_mixed", ("float32",), "attention") == "bf16_mixed"
