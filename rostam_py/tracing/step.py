@@ -122,6 +122,12 @@ def parameter_names(module: nn.Module) -> dict[str, str]:
     return names
 
 
+def named_tensors(step: nn.Module, first: Mapping[str, str]) -> dict[int, str]:
+    """Return the names of a step's parameters and buffers by id of the tensors that now stand for them."""
+    tensors = (*step.named_parameters(remove_duplicate=False), *step.named_buffers(remove_duplicate=False))
+    return {id(tensor): module_path(first[name]) for name, tensor in tensors}
+
+
 @contextlib.contextmanager
 def fake_parameters(step: nn.Module, mode: FakeTensorMode) -> Iterator[None]:
     """Replace parameters, buffers and tensor attributes by fake CPU tensors of ``mode``, and put them back."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rostam_py.tracing import trace, tracer
+from rostam_py.tracing import folding, trace
 from rostam_py.tracing.balance import BalancedMode
 from rostam_py.tracing.quick import NeedsRunError, steady_key
 from rostam_py.tracing.sources import user_subject
@@ -21,7 +21,7 @@ CASES = [
 
 
 def _stream(model: nn.Module, x: torch.Tensor, is_quick: bool) -> Stream:
-    return tracer._watch(user_subject(model, x, None, None, "model", None), 2, is_quick)
+    return folding.watch(user_subject(model, x, None, None, "model", None), 2, is_quick)
 
 
 @pytest.mark.parametrize(("name", "x"), CASES, ids=[name for name, _ in CASES])

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.tracing import trace, tracer
+from rostam_py.tracing import folding, trace
 from tests.tracing import public_models
 
 DEPTH, WIDTH = 10, 8
@@ -406,14 +406,14 @@ def _cases(names: Iterable[str]) -> list[Any]:
 def _folded(model: nn.Module, x: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[OperatorGraph, int]:
     """Return the graph, and how many calls of the program were left out of its trace."""
     saved: list[int] = []
-    grow = tracer.grow
+    grow = folding.grow
 
     def watched(*arguments: Any) -> Any:
         grown = grow(*arguments)
         saved.append(sum(repeat.num_saved for repeat in arguments[-1]))
         return grown
 
-    monkeypatch.setattr(tracer, "grow", watched)
+    monkeypatch.setattr(folding, "grow", watched)
     _Counted.calls = 0
     return trace(model, x), sum(saved)
 

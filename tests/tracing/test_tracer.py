@@ -11,8 +11,8 @@ from torch import nn
 from rostam_py.graph import OperatorGraph
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing import trace
+from rostam_py.tracing.running import ATTEMPTS, run_once
 from rostam_py.tracing.subject import Subject
-from rostam_py.tracing.tracer import _ATTEMPTS, _run
 
 FAMILIES = ("gpt", "llama", "t5", "transformer", "resnet", "cosmoflow", "dlrm")
 
@@ -61,7 +61,7 @@ def test_a_third_batch_is_predicted_exactly(
 ) -> None:
     graph = small_graphs[family]
     spec = small_specs[family]
-    raw = _run(Subject.of_spec(spec, dict(spec.stacks)), _ATTEMPTS[0], 7)
+    raw = run_once(Subject.of_spec(spec, dict(spec.stacks)), ATTEMPTS[0], 7)
     shapes = sorted((value.shape, value.dtype) for value in raw.values if value.producer is not None)
     predicted = [(tuple(int(dim.at(7)) for dim in t.shape), t.dtype) for t in graph.tensors if t.producer is not None]
     added = [op for op in graph.ops if op.is_accumulation and op.flops.per_sample == 0]
