@@ -93,6 +93,16 @@ class _Pairing:
         slope = int(slope) if slope == int(slope) else slope
         return Affine(first - slope * self.batches[0], slope)
 
+    def _work(self, first: float, second: float) -> Affine:
+        """Return FLOPs or bytes. Raises: _Mismatch where they grow faster than the batch."""
+        found = self._affine(first, second)
+        if found.at(1) < 0:
+            raise _Mismatch(
+                f"its work or bytes grow from {first:,.0f} to {second:,.0f}, faster than the batch, as those of a loss "
+                "over all pairs of samples do: one that counts each sample alone stands in for it"
+            )
+        return found
+
     def _tensor(self, index: int) -> Tensor:
         a = self.first.values[index]
         if index >= len(self.second.values):
@@ -138,9 +148,9 @@ class _Pairing:
             inputs=a.inputs,
             outputs=tuple(value for _, value in a.outputs),
             arguments=arguments,
-            flops=self._affine(a.flops, b.flops),
-            bytes_read=Affine() if is_metadata else self._affine(moved[0][0], moved[1][0]),
-            bytes_written=Affine() if is_metadata else self._affine(moved[0][1], moved[1][1]),
+            flops=self._work(a.flops, b.flops),
+            bytes_read=Affine() if is_metadata else self._work(moved[0][0], moved[1][0]),
+            bytes_written=Affine() if is_metadata else self._work(moved[0][1], moved[1][1]),
             is_metadata=is_metadata,
             is_elementwise=is_pointwise and not is_metadata,
             is_accumulation=is_adding,
