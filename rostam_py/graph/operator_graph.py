@@ -130,6 +130,17 @@ class OperatorGraph:
         return tuple(roots)
 
     @cached_property
+    def whole_views(self) -> tuple[tuple[int, int], ...]:
+        """(source, view) of ops that only see one tensor otherwise, all of it, in order."""
+        found = []
+        for op in self.ops:
+            if op.is_metadata and len(op.inputs) == 1 and len(op.outputs) == 1:
+                source, view = self.tensors[op.inputs[0]], self.tensors[op.outputs[0]]
+                if abs(source.num_bytes(2) - view.num_bytes(2)) < 1:
+                    found.append((source.id, view.id))
+        return tuple(found)
+
+    @cached_property
     def regions(self) -> tuple[int, ...]:
         """As ``view_roots``, but a view of a part (slice, split, select) is a region of its own."""
         regions = list(range(len(self.tensors)))

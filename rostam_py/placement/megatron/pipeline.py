@@ -58,9 +58,12 @@ def assign_stages(
     """
     is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
     result = StageAssignment(num_stages, [0] * len(graph.ops), is_local, roots)
-    if num_stages > 1:
-        _assign_forward(graph, result, weights, batch)
-        _assign_backward(graph, result)
+    if num_stages == 1:
+        result.up, result.down = [[]], [[]]
+        result.parameter_stages = {t.name: (0,) for t in graph.parameters}
+        return result
+    _assign_forward(graph, result, weights, batch)
+    _assign_backward(graph, result)
     _find_parameter_stages(graph, result)
     _find_tied_gradients(graph, result)
     _find_crossings(graph, result)
@@ -85,11 +88,9 @@ def _local_tensors(graph: OperatorGraph) -> list[bool]:
 def _view_roots(graph: OperatorGraph, collected: frozenset[int]) -> list[int]:
     """Return per tensor the tensor of the same size that it is a view of."""
     roots = list(range(len(graph.tensors)))
-    for op in graph.ops:
-        if op.is_metadata and len(op.inputs) == 1 and len(op.outputs) == 1:
-            source, view = graph.tensors[op.inputs[0]], graph.tensors[op.outputs[0]]
-            if view.id not in collected and abs(source.num_bytes(2) - view.num_bytes(2)) < 1:
-                roots[view.id] = roots[source.id]
+    for source, view in graph.whole_views:
+        if view not in collected:
+            roots[view] = roots[source]
     return roots
 
 

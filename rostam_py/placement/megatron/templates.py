@@ -143,11 +143,12 @@ def _by_stage(context: TemplateContext) -> dict[tuple[int, str], list[int]]:
     """Return (stage, phase) -> kernels; a view is on every stage that makes or uses it, also through other views."""
     graph, stages = context.graph, context.stages
     where: dict[int, set[int]] = {}  # view op -> stages
-    for op in reversed(graph.ops):
+    ops = graph.ops if stages.num_stages > 1 else ()
+    for op in reversed(ops):
         if op.is_metadata:
             users = {u for t in op.outputs for u in graph.consumers[t]}
             where[op.id] = set().union({stages.op_stages[op.id]}, *(where.get(u, {stages.op_stages[u]}) for u in users))
-    for op in graph.ops:
+    for op in ops:
         for t in op.inputs if op.is_metadata else ():
             producer = graph.tensors[t].producer
             if producer is not None:

@@ -45,7 +45,8 @@ def propagate(graph: OperatorGraph, degree: int, batch: float, is_sequence_paral
         inner, _ = _found(graph, degree // ways, batch, (outer.level,))
         options.append((outer, inner))
     make = _split_along_sequence if is_sequence_parallel else _plain
-    return min((make(graph, batch, found) for found in options), key=seconds)
+    made = [make(graph, batch, found) for found in options]
+    return min(made, key=seconds) if narrow else made[0]
 
 
 class _Found(NamedTuple):
