@@ -67,6 +67,8 @@ MODELS: dict[str, Model] = dict((
     _model("llama3_8b", "llama", "Llama 3, 32 layers, width 4,096, 32 heads on 8, 8.03 G parameters", _TEXT, 8192),
     _model("llama3_70b", "llama", "Llama 3, 80 layers, width 8,192, 64 heads on 8, 70.6 G parameters", _TEXT, 8192),
     _model("llama3_405b", "llama", "Llama 3, 126 layers, width 16,384, 128 heads on 8, 406 G parameters", _TEXT, 8192),
+    _model("llama3_405b_128k", "llama", "Llama 3 405B on sequences of 131,072, as in its long-context pre-training",
+           _TEXT, 131072),
     _model("mixtral_8x7b", "mixtral", "Mixtral 8x7B, 32 layers, 2 of 8 experts, 46.7 G parameters, 12.9 G active",
            _TEXT, 4096),
     _model("mixtral_8x22b", "mixtral", "Mixtral 8x22B, 56 layers, 2 of 8 experts, 141 G parameters, 39.2 G active",

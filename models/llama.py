@@ -2,8 +2,8 @@
 
 Source: Llama 2: Touvron et al. 2023, arXiv 2307.09288, table 1 (layers, context) and the released params.json (width,
 heads, multiple_of: the feed-forward's width; 70B: 8 key heads). Llama 3: Dubey et al. 2024, arXiv 2407.21783, table 3;
-sequences of 8,192 in the main part of pre-training (section 3.4.1); the released config.json has the vocabulary of
-128,256.
+sequences of 8,192 in the main part of pre-training (section 3.4.1), at last of 131,072 (3.4.2); the released
+config.json has the vocabulary of 128,256.
 """
 
 import functools
@@ -50,9 +50,11 @@ def _llama2(name: str, num_layers: int, width: int, num_heads: int, num_key_head
     return build(name, Config(**shape, hidden=hidden, vocabulary=32000, sequence_length=4096))
 
 
-def _llama3(name: str, num_layers: int, width: int, num_heads: int, hidden: int) -> ModelSpec:
+def _llama3(
+    name: str, num_layers: int, width: int, num_heads: int, hidden: int, sequence_length: int = 8192
+) -> ModelSpec:
     shape = {"num_layers": num_layers, "width": width, "num_heads": num_heads, "num_key_heads": 8, "hidden": hidden}
-    return build(name, Config(**shape, vocabulary=128256, sequence_length=8192, theta=500_000.0))
+    return build(name, Config(**shape, vocabulary=128256, sequence_length=sequence_length, theta=500_000.0))
 
 
 build_llama2_7b = functools.partial(_llama2, "llama2_7b", 32, 4096, 32, 32, 11008)
@@ -61,3 +63,4 @@ build_llama2_70b = functools.partial(_llama2, "llama2_70b", 80, 8192, 64, 8, 286
 build_llama3_8b = functools.partial(_llama3, "llama3_8b", 32, 4096, 32, 14336)
 build_llama3_70b = functools.partial(_llama3, "llama3_70b", 80, 8192, 64, 28672)
 build_llama3_405b = functools.partial(_llama3, "llama3_405b", 126, 16384, 128, 53248)
+build_llama3_405b_128k = functools.partial(_llama3, "llama3_405b_128k", 126, 16384, 128, 53248, 131072)

@@ -29,7 +29,8 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
-        "fidelities": _fidelities, "controllers": _controllers, "placers": _placers,
+        "fidelities": _fidelities, "controllers": _controllers, "strategies": _strategies,
+        "placers": _placers,
         "groups": _groups, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
@@ -159,6 +160,17 @@ def _placers() -> list[Row]:
     from rostam_py.plan import PLACERS
 
     return [{"placer": name, "what": _first_line(PLACERS.get(name))} for name in PLACERS]
+
+
+def _strategies() -> list[Row]:
+    from rostam_py.plan import PLACERS
+    from rostam_py.plan.axes import AXIS_WORDS
+
+    known = {name: (*PLACERS.get(name).AXES, *PLACERS.get(name).INNER_AXES) for name in PLACERS}
+    return [
+        {"axis": f"strategy.{axis}", "what": what, "placer": ", ".join(name for name in known if axis in known[name])}
+        for axis, what in AXIS_WORDS.items()
+    ]
 
 
 def _groups() -> list[Row]:

@@ -5,6 +5,7 @@ micro-batch b. 2 x 2 b (s/c) k/t d: keys and values of a rank; 2 b (s/c) n/t d: 
 width 64 (n 8, k 4, d 8).
 """
 
+import time
 from collections import Counter
 
 import pytest
@@ -20,14 +21,19 @@ RING, GATHER, ULYSSES = ({"cp_algorithm": a, "precision": "bf16_mixed"} for a in
 REDUCED = gradient_bytes("bf16_mixed")
 
 
-@pytest.fixture(scope="module")
-def graph():
-    """A small Llama with grouped queries."""
+def llama_of(tokens):
+    """Return a small Llama with grouped queries."""
     config = llama.Config(
         num_layers=LAYERS, width=WIDTH, num_heads=HEADS, num_key_heads=KEY_HEADS, hidden=96, vocabulary=512,
-        sequence_length=TOKENS,
+        sequence_length=tokens,
     )  # fmt: skip
     return rostam.trace(llama.build("llama", config))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """The model of most tests."""
+    return llama_of(TOKENS)
 
 
 def listed(plan, group="cp", template=None):
@@ -103,6 +109,25 @@ def test_messages_between_stages_shrink_with_the_sequence(placed, graph):
     for plan, tokens in ((alone, TOKENS), (shared, TOKENS // 4)):
         for template, kind in (("forward", "send"), ("backward", "recv")):
             assert listed(plan, "pp", template)[kind, 2 * tokens * WIDTH] == 1
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_tensor_parallel_messages_are_those_of_a_c_th_of_the_tokens(placed, graph, sequence_parallel):
+    settings = {"dp": 1, "tp": 4, "sequence_parallel": sequence_parallel}
+    shared = placed(graph, Strategy(cp=4, **settings, **RING), 2)
+    small = placed(llama_of(TOKENS // 4), Strategy(**settings, **RING), 2)
+    assert listed(shared, "tp") == listed(small, "tp")
+    assert any(name == "reduce_scatter" for name, _ in listed(shared, "tp")) == sequence_parallel
+
+
+@pytest.mark.parametrize("shard", [1, 2, 3])
+def test_state_is_shared_over_replicas_and_parts(placed, graph, shard):
+    shared = placed(graph, Strategy(cp=4, dp=2, shard=shard, micro_batch=1, **RING), 2)
+    replicas = placed(graph, Strategy(dp=8, shard=shard, micro_batch=1, precision="bf16_mixed"), 8)
+    assert shared.group_set("zero").num_ranks == 8
+    for group in ("zero", "dp"):
+        assert listed(shared, group) == listed(replicas, group)
+    assert shared.stages[0].memory.optimizer_state == replicas.stages[0].memory.optimizer_state
 
 
 # Time
@@ -216,3 +241,30 @@ def test_the_axis_that_does_not_divide_is_named(placed, graph, settings, error, 
 def test_ulysses_refuses_masks(placed):
     with pytest.raises(ConfigError, match="must be 'ring' or 'all_gather'"):
         placed(rostam.trace("t5_11b", num_layers=1), Strategy(cp=2, dp=1, check_memory=False, **ULYSSES), 1)
+
+
+@pytest.mark.slow
+def test_llama_405b_on_16384_accelerators_takes_a_minute_at_most():
+    # Llama 3, table 4: tp 8, cp 16, pp 16, dp 8, sequences of 131,072 tokens, 128 in a batch; n_kv / t = 1, d = 128.
+    begin = time.process_time()
+    graph = rostam.trace("llama3_405b_128k")
+    fabric = rostam.fabric(
+        "fat_tree", num_accelerators=16384, server_size=8, accelerator_bandwidth="400 Gb/s", server_bandwidth="450 GB/s"
+    )
+    strategy = Strategy(
+        dp=8, cp=16, tp=8, pp=16, micro_batch=1, shard=1, recompute="full", sequence_parallel=True, **GATHER
+    )
+    plan = rostam.place(
+        graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb"), global_batch=128, strategy=strategy
+    )
+    whole = 2 * 2 * 131072 * 128
+    layers = Counter()
+    for stage in plan.stages:
+        for task in stage.templates["forward"]:
+            if task.group == "cp":
+                layers[task.collective, task.num_bytes] += 1
+    assert layers == {("all_gather", whole): 126}
+    result = rostam.simulate(plan)
+    assert time.process_time() - begin < 60
+    assert 10 < result.iteration_time_s < 60
+    assert result.bytes_sent == result.bytes_received
