@@ -12,8 +12,8 @@ from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError, DegreeError
 
 SHARD_LEVELS = (0, 1, 2, 3)
-GATHERED = "zero"  # label of the groups in which weights are gathered
-_REDUCED, _SHARDS, _COPIES = "dp", "dp_shard", "dp_replicate"
+GATHERED, GATHERED_EXPERTS = "zero", "zero_experts"  # labels of the groups in which weights are gathered
+_SHARDS, _COPIES = "dp_shard", "dp_replicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class StateSharding:
     prefetch: units whose weights are gathered ahead of the one that runs (level 3).
     is_resharded: a unit's weights are dropped behind its forward, and gathered again for its backward (level 3).
     is_gather_overlapped: updated weights are gathered during the next iteration's forward (levels 1 and 2).
+    reduced, gathered: groups in which the gradients of one copy are reduced, and weights gathered.
     """
 
     level: int = 0
@@ -32,6 +33,8 @@ class StateSharding:
     prefetch: int = 1
     is_resharded: bool = True
     is_gather_overlapped: bool = False
+    reduced: str = "dp"
+    gathered: str = GATHERED
 
     @property
     def reduces_every_microbatch(self) -> bool:
@@ -52,8 +55,8 @@ class StateSharding:
     def gradient_collective(self) -> tuple[str, str]:
         """(groups, collective) that a gradient bucket runs."""
         if not self.level:
-            return _REDUCED, "all_reduce"
-        return (_REDUCED if self.num_copies == 1 else _SHARDS), "reduce_scatter"
+            return self.reduced, "all_reduce"
+        return (self.reduced if self.num_copies == 1 else _SHARDS), "reduce_scatter"
 
     @property
     def copies_group(self) -> str:

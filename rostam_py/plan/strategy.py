@@ -10,7 +10,7 @@ Example:
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rostam_py.checks import check_integers, check_seed
@@ -18,8 +18,9 @@ from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
 from rostam_py.costs.precision import PRECISIONS, get_precision
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.html import html_pairs
+from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.machine import PHYSICS
-from rostam_py.plan.state_sharding import StateSharding, check_sharding, sharding_degree
+from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -208,10 +209,10 @@ class Strategy:
         if self.dp is not None and self.num_data_ranks % self.ep:
             axes = "strategy.dp" if self.cp == 1 else f"strategy.dp x cp = {self.dp} x {self.cp}"
             raise DegreeError(f"strategy.ep is {self.ep}; it must divide {axes} = {self.num_data_ranks}")
-        if self.shard:
+        if self.shard_group is not None:
             raise ConfigError(
-                f"strategy.ep is {self.ep} and strategy.shard {self.shard}: state that experts share over their own"
-                " replicas is not modelled; set strategy.shard=0, or strategy.ep=1"
+                f"strategy.ep is {self.ep} and strategy.shard_group {self.shard_group}: copies of the state are not"
+                " modelled where experts have replicas of their own; leave strategy.shard_group out, or set ep=1"
             )
 
     def _check_sequence_parallel(self) -> None:
@@ -338,14 +339,17 @@ class Strategy:
         degree = sharding_degree(self.dp, self.cp, self.shard, self.shard_group)
         if degree == 1:
             return StateSharding()
+        num_copies = self.num_data_ranks // degree
         return StateSharding(
-            self.shard,
-            degree,
-            self.dp * self.cp // degree,
-            self.prefetch,
-            self.reshard_after_forward,
-            self.overlap_param_gather,
+            self.shard, degree, num_copies, self.prefetch, self.reshard_after_forward, self.overlap_param_gather
         )
+
+    @property
+    def expert_state_sharding(self) -> StateSharding:
+        """How the ranks that hold the same experts share their state."""
+        degree, of_all = self.num_expert_replicas, self.state_sharding
+        level = of_all.level if self.ep > 1 and degree > 1 else 0
+        return replace(of_all, level=level, degree=degree, reduced=EXPERT_DATA, gathered=GATHERED_EXPERTS)
 
     def batches(self, global_batch: int) -> tuple[int, int]:
         """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).

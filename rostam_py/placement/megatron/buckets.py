@@ -7,7 +7,7 @@ summands of it: behind the last micro-batch, as in Megatron-Core.
 
 from collections import Counter
 
-from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
+from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 
 _Key = tuple[str, int]  # data group, unit
@@ -30,7 +30,7 @@ class Buckets:
                 self.by_leaf.setdefault(leaf, []).append(g)
         self.open: dict[_Key, list[Gradient]] = {}  # gradients of the buckets that are being filled
         self.open_bytes: Counter[_Key] = Counter()
-        self.unit_sizes = Counter(g.unit for g in gradients)
+        self.unit_sizes = Counter((g.data_group, g.unit) for g in gradients)
         self.started: list[list[Gradient]] = []
         self.summed: dict[str, list[Gradient]] = {}
         self.tied: dict[str, list[Gradient]] = {}
@@ -62,17 +62,14 @@ class Buckets:
     def _is_full(self, key: _Key) -> bool:
         """Tell whether an open bucket starts: a unit with its last gradient, others with so many bytes."""
         if key[1] >= 0:
-            return len(self.open[key]) == self.unit_sizes[key[1]]
+            return len(self.open[key]) == self.unit_sizes[key]
         return self.open_bytes[key] >= self.context.bucket_bytes
 
     def _start(self, bucket: list[Gradient]) -> None:
-        state, writer = self.context.state, self.writer
+        state, writer = self.context.states[bucket[0].data_group], self.writer
         deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
-        group, kind = state.gradient_collective
-        if bucket[0].data_group != ALL_DATA:
-            group, kind = bucket[0].data_group, "all_reduce"
-        task = writer.collective(name, group, kind, size, deps)
+        task = writer.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
         self.reduced_by.update({g.name: task for g in bucket})
@@ -92,7 +89,10 @@ class Buckets:
     def _reduce(self, name: str, group: str, gradients: list[Gradient]) -> None:
         """Start the all-reduce of gradients behind what has reduced them so far."""
         leaves = tuple(t for g in gradients for t in g.leaves)
-        size = self.context.state.share(sum(g.num_bytes for g in gradients))
+        sizes: Counter[str] = Counter()
+        for g in gradients:
+            sizes[g.data_group] += g.num_bytes
+        size = sum(self.context.states[replicas].share(of) if replicas else of for replicas, of in sizes.items())
         deps = {self.reduced_by[g.name] for g in gradients if g.name in self.reduced_by}
         waits = tuple(sorted(deps)) or _latest(self.writer, self.writer.available_from(leaves))
         task = self.writer.collective(name, group, "all_reduce", size, waits)

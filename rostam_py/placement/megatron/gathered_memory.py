@@ -2,7 +2,7 @@
 
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import template_steps
-from rostam_py.placement.megatron.weight_gathers import gather_order
+from rostam_py.placement.megatron.weight_gathers import gather_order, unit_gathers
 
 
 def gathered_bytes(context: TemplateContext, stage: int, gradient_bytes: int) -> int:
@@ -16,12 +16,12 @@ def gathered_bytes(context: TemplateContext, stage: int, gradient_bytes: int) ->
     if not context.state.shares_weights:
         return 0
     units, state = context.units[stage], context.state
-    sizes = [count * context.weight_bytes for count in units.num_parameters]
+    sizes = [sum(size for _, size in gathers) for gathers in unit_gathers(context, units)]
     uses = {
         phase: [units.used_by(kernel) for kernel, _ in template_steps(context, stage, phase)]
         for phase in ("forward", "backward")
     }
-    gradients = max(units.num_parameters, default=0) * gradient_bytes
+    gradients = max(sizes, default=0) // context.weight_bytes * gradient_bytes
     if not state.is_resharded:
         return sum(sizes[unit] for unit in {u for found in uses["forward"] for u in found}) + gradients
     peaks = {phase: gather_order(found, units.lasting, state.prefetch).peak(sizes) for phase, found in uses.items()}

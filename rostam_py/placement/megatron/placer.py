@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.state_sharding import GATHERED_EXPERTS
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -157,6 +158,7 @@ class _Job:
             graph, strategy.pp, seconds, micro_batch, self.sharding.collected
         )
         self.state = strategy.state_sharding
+        self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
         self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
         self.local_parameters = {
             t.name: math.ceil(
@@ -171,7 +173,11 @@ class _Job:
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
         found += expert_groups(ids, self.strategy.ep)
-        return found + (sharding_groups(shape, self.state.degree) if self.state.level else ())
+        found += sharding_groups(shape, self.state.degree) if self.state.level else ()
+        if self.states[EXPERT_DATA].level:
+            same = next(one for one in found if one.label == EXPERT_DATA)
+            found += (GroupSet("zero", GATHERED_EXPERTS, same.members),)
+        return found
 
     def build_stages(self) -> tuple[Stage, ...]:
         context = self._context()
@@ -192,7 +198,7 @@ class _Job:
         bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.state, parameter_bytes(self.precision),
+            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, parameter_bytes(self.precision),
             self._units(), self.exchange,
         )  # fmt: skip
 
@@ -201,7 +207,8 @@ class _Job:
         if not self.state.shares_weights:
             return {}
         graph, stages = self.graph, self.assignment
-        return {s: block_units(graph, stages, s, self.local_parameters) for s in range(self.strategy.pp)}
+        held = {name: (self._data_group(name), count) for name, count in self.local_parameters.items()}
+        return {s: block_units(graph, stages, s, held) for s in range(self.strategy.pp)}
 
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
@@ -253,9 +260,19 @@ class _Job:
 
         Shares are padded: of each unit where weights are shared, else of all that the stage holds.
         """
+        parts: list[Mapping[str, int]] = []
         if self.state.shares_weights:
-            return sum(self.state.share(count) for count in context.units[stage].num_parameters)
-        return self.state.share(sum(self.local_parameters[name] for name in self._stage_parameters(stage)))
+            parts += context.units[stage].parts
+        else:
+            counts: Counter[str] = Counter()
+            for name in self._stage_parameters(stage):
+                counts[self._data_group(name)] += self.local_parameters[name]
+            parts.append(counts)
+        return sum(
+            self.states[replicas].share(count) if replicas else count
+            for one in parts
+            for replicas, count in one.items()
+        )
 
     def _modules(self, stage: int) -> tuple[str, ...]:
         ops = self.graph.ops

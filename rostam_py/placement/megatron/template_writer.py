@@ -13,6 +13,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.experts import DISPATCH
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
+from rostam_py.placement.megatron.gradients import ALL_DATA
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
@@ -36,11 +37,16 @@ class TemplateContext:
     bucket_bytes: int = 0  # 0: no data parallelism
     is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
     min_kernel_s: float = 0.0  # of the machine
-    state: StateSharding = field(default_factory=StateSharding)
+    states: dict[str, StateSharding] = field(default_factory=lambda: {ALL_DATA: StateSharding()})  # by replicas
     weight_bytes: int = 0  # of one parameter
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
+
+    @property
+    def state(self) -> StateSharding:
+        """How state is shared, except that of experts."""
+        return self.states[ALL_DATA]
 
 
 class TemplateWriter:

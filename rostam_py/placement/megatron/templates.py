@@ -9,10 +9,9 @@ from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
-from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated
+from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
 from rostam_py.plan.expert_groups import EXPERTS
-from rostam_py.plan.state_sharding import GATHERED
 from rostam_py.plan.tasks import KernelTime, Task
 
 FORWARD_FIRST = "forward_first"  # template of the first micro-batch's forward where it gathers updated weights
@@ -49,14 +48,14 @@ def write_backward_last(
     """
     buckets: list[list[Gradient]] = []
     writer = _write(context, stage, "backward", gradients, buckets=buckets)
-    inner = {*context.sharding.groups, GATHERED, EXPERTS, GROUP}
+    inner = {*context.sharding.groups, EXPERTS, GROUP, *(state.gathered for state in context.states.values())}
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
     kernels = () if optimizer is None else (optimizer,)
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
     if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
-        gather_updated(writer, [n * context.weight_bytes for n in bucket_units(context.graph, buckets).num_parameters])
+        gather_updated(writer, unit_gathers(context, bucket_units(context.graph, buckets)))
     return writer, buckets
 
 
@@ -125,7 +124,7 @@ def _gathers(
         return None
     uses = [units.used_by(kernel) for kernel in kernels]
     order = gather_order(uses, units.lasting, None if updated is not None else state.prefetch)
-    return UnitGathers(writer, uses, order, [n * context.weight_bytes for n in units.num_parameters])
+    return UnitGathers(writer, uses, order, unit_gathers(context, units))
 
 
 def _message_bytes(context: TemplateContext, tensor: int) -> int:

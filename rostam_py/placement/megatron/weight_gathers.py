@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rostam_py.placement.megatron.template_writer import TemplateWriter
-from rostam_py.plan.state_sharding import GATHERED
+from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.plan.tasks import Task
+
+Gathers = list[tuple[str, int]]  # (group, bytes), one after another
 
 
 @dataclass(slots=True)
@@ -71,21 +73,21 @@ def gather_order(uses: Sequence[tuple[int, ...]], lasting: frozenset[int], ahead
 class UnitGathers:
     """Write the gathers of one template, and let kernels wait for them.
 
-    Args: uses: the units that are used at each position. unit_bytes: whole weights of each unit.
+    Args: uses: the units that are used at each position. gathers: of each unit (group, bytes), in turn.
     """
 
     def __init__(
-        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, unit_bytes: Sequence[int]
+        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, gathers: Sequence[Gathers]
     ) -> None:
-        self.writer, self.uses, self.order, self.unit_bytes = writer, uses, order, unit_bytes
-        self.tasks: dict[int, int] = {}
+        self.writer, self.uses, self.order, self.gathers = writer, uses, order, gathers
+        self.tasks: dict[int, list[int]] = {}
         if any(uses):
             writer.tasks.append(Task("compute", f"{writer.phase} begins"))
 
     def before(self, position: int) -> None:
         """Start gathers that begin before a position, whose kernel then waits for the units that it uses."""
         self._gather(self.order.before.get(position, ()))
-        self.writer.await_tasks([self.tasks[unit] for unit in self.uses[position]])
+        self.writer.await_tasks([task for unit in self.uses[position] for task in self.tasks[unit]])
 
     def behind(self, position: int) -> None:
         """Start gathers that the kernel of a position lets begin by its end."""
@@ -95,12 +97,26 @@ class UnitGathers:
         for unit in units:
             deps = self.writer.behind_compute()
             name = f"weights.{unit} {self.writer.phase}"
-            self.tasks[unit] = self.writer.collective(name, GATHERED, "all_gather", self.unit_bytes[unit], deps)
+            self.tasks[unit] = [
+                self.writer.collective(name, group, "all_gather", size, deps) for group, size in self.gathers[unit]
+            ]
 
 
-def gather_updated(writer: TemplateWriter, unit_bytes: Iterable[int]) -> None:
+def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
+    """Return what a gather of each unit is: of every part that ranks share (group, bytes)."""
+    found = []
+    for parts in units.parts:
+        states = ((context.states[replicas], count) for replicas, count in parts.items() if replicas)
+        found.append([(state.gathered, count * context.weight_bytes) for state, count in states if state.level])
+    return found
+
+
+def gather_updated(writer: TemplateWriter, gathers: Iterable[Gathers]) -> None:
     """Gather updated weights behind the optimizer, which ends the template; the next forward waits for them."""
     deps = writer.behind_compute()
-    for unit, size in enumerate(unit_bytes):
-        writer.collective(f"weights.{unit}", GATHERED, "all_gather", size, deps)
-    writer.tasks.append(Task("compute", "weights gathered", (len(writer.tasks) - 1,)))
+    tasks = [
+        writer.collective(f"weights.{unit}", group, "all_gather", size, deps)
+        for unit, parts in enumerate(gathers)
+        for group, size in parts
+    ]
+    writer.tasks.append(Task("compute", "weights gathered", tuple(tasks)))

@@ -5,6 +5,7 @@ weights that several of these read (tied ones within a stage, a recurrent block'
 1 and 2 it is a gradient bucket. A view of a weight counts as the weight.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,13 +20,13 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 class WeightUnits:
     """The units of one stage, numbered in the order in which forward first reads them.
 
-    of_parameter: name -> unit. num_parameters: local ones of each unit. lasting: units that several others' work reads,
-    which therefore stay whole from their first use to their last.
+    of_parameter: name -> unit. parts: of each unit, by the replicas that share them, local parameters. lasting: units
+    that several others' work reads, which therefore stay whole from their first use to their last.
     """
 
     graph: OperatorGraph
     of_parameter: Mapping[str, int]
-    num_parameters: Sequence[int]
+    parts: Sequence[Mapping[str, int]]
     lasting: frozenset[int] = frozenset()
 
     def used_by(self, kernel: Kernel) -> tuple[int, ...]:
@@ -47,8 +48,13 @@ class WeightUnits:
         return weights, {self.graph.regions[t.id]: unit_of[t.name] for t in made}
 
 
-def block_units(graph: OperatorGraph, stages: StageAssignment, stage: int, num_local: Mapping[str, int]) -> WeightUnits:
-    """Return the units of ZeRO 3 on a stage. Args: num_local: of each parameter the elements that a device has."""
+def block_units(
+    graph: OperatorGraph, stages: StageAssignment, stage: int, held: Mapping[str, tuple[str, int]]
+) -> WeightUnits:
+    """Return the units of ZeRO 3 on a stage.
+
+    Args: held: of each parameter the replicas that hold it, and its elements on a device.
+    """
     names = {t.id: t.name for t in graph.parameters if stage in stages.parameter_stages[t.name]}
     readers: dict[str, dict[tuple[str, int], None]] = {name: {} for name in names.values()}
     roots, blocks = graph.view_roots, dict[int, None]()
@@ -62,20 +68,23 @@ def block_units(graph: OperatorGraph, stages: StageAssignment, stage: int, num_l
             if roots[t] in names:
                 readers[names[roots[t]]][reader] = None
     units: dict[tuple[tuple[str, int], ...], int] = {}
-    of_parameter, counts, lasting = dict[str, int](), list[int](), set[int]()
+    of_parameter, parts, lasting = dict[str, int](), list[Counter[str]](), set[int]()
     for name, found in readers.items():
         key = tuple(found) if len(found) == 1 else (("lasting", 0),) if found else (("unread", 0),)
         unit = units.setdefault(key, len(units))
-        if unit == len(counts):
-            counts.append(0)
+        if unit == len(parts):
+            parts.append(Counter())
         if len(found) > 1:
             lasting.add(unit)
         of_parameter[name] = unit
-        counts[unit] += num_local[name]
-    return WeightUnits(graph, of_parameter, counts, frozenset(lasting))
+        replicas, count = held[name]
+        parts[unit][replicas] += count
+    return WeightUnits(graph, of_parameter, parts, frozenset(lasting))
 
 
 def bucket_units(graph: OperatorGraph, buckets: Sequence[Sequence[Gradient]]) -> WeightUnits:
     """Return the units of ZeRO 1 and 2: gradient buckets, the last one first, as forward reads them."""
-    of_parameter = {g.name: unit for unit, bucket in enumerate(reversed(buckets)) for g in bucket}
-    return WeightUnits(graph, of_parameter, [sum(g.num_parameters for g in bucket) for bucket in reversed(buckets)])
+    units = list(reversed(buckets))
+    of_parameter = {g.name: unit for unit, bucket in enumerate(units) for g in bucket}
+    parts = [{bucket[0].data_group: sum(g.num_parameters for g in bucket)} for bucket in units]
+    return WeightUnits(graph, of_parameter, parts)
