@@ -74,6 +74,8 @@ class Strategy:
     sequence_parallel: what lies between tensor-parallel regions (norms, dropout, residual sums) is split along the
         sequence, which tp must divide: an all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
         activations are kept in parts, and backward gathers the inputs of the regions again.
+    tp_overlap: products run in tp parts, each as soon as its part of a gathered input has come, or while the sums of
+        the part before go round the ring (with sequence_parallel).
     shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
         as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
     shard_group: ranks of them that share one copy, for example a server's; gradients are summed over the copies as well
@@ -110,6 +112,7 @@ class Strategy:
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     sequence_parallel: bool = False
+    tp_overlap: bool = False
     shard: int = 0
     shard_group: int | None = None
     prefetch: int = 1
@@ -216,6 +219,12 @@ class Strategy:
             )
 
     def _check_sequence_parallel(self) -> None:
+        if self.tp_overlap and not (self.sequence_parallel and self.asynchronous_tp):
+            needed = "sequence_parallel" if not self.sequence_parallel else "asynchronous_tp"
+            raise ConfigError(
+                "strategy.tp_overlap is true: it runs products beside their reduce-scatters and all-gathers; set"
+                f" strategy.{needed}=true, or strategy.tp_overlap=false"
+            )
         if not self.sequence_parallel:
             return
         if "tp" not in PLACERS.get(self.placer).AXES:

@@ -29,7 +29,13 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
             for micro_batch in _micro_batches(base, pp, batch // dp):
                 is_split = base.sequence_parallel and tp > 1
                 yield dataclasses.replace(
-                    base, dp=dp, tp=tp, pp=pp, micro_batch=micro_batch, sequence_parallel=is_split
+                    base,
+                    dp=dp,
+                    tp=tp,
+                    pp=pp,
+                    micro_batch=micro_batch,
+                    sequence_parallel=is_split,
+                    tp_overlap=base.tp_overlap and is_split,
                 )
 
 

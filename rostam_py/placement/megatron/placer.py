@@ -199,7 +199,7 @@ class _Job:
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
             self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, parameter_bytes(self.precision),
-            self._units(), self.exchange,
+            self._units(), self.exchange, self.strategy.tp_overlap,
         )  # fmt: skip
 
     def _units(self) -> dict[int, WeightUnits]:
@@ -372,6 +372,12 @@ class _Job:
         if self.sharding.spatial:
             parts = ", ".join(f"{name} x{count}" for name, count in sorted(self.sharding.spatial.items()))
             found.append(f"split along space over a tp group, halos between neighbours: {parts}")
+        if self.strategy.sequence_parallel:
+            kinds = Counter(comm.kind for comms in self.sharding.comms.values() for comm in comms)
+            found.append(
+                f"split along the sequence between regions of tp: {kinds['reduce_scatter']} reduce-scatters in place of"
+                f" all-reduces, {kinds['all_reduce']} all-reduces left"
+            )
         for size, local in sorted(self.sharding.padded.items()):
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
         counts = self.builder

@@ -41,6 +41,7 @@ class TemplateContext:
     weight_bytes: int = 0  # of one parameter
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     exchange: ContextExchange | None = None  # of ranks that share a sequence
+    is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
@@ -105,11 +106,11 @@ class TemplateWriter:
             self._provider.update(dict.fromkeys(kernel.outputs, max(known)))
         else:
             halos = [self._halo(halo) for index in kernel.ops for halo in sharding.halo_exchanges(index)]
-            self._await((), gathered)
             if steps:
+                self._await((), gathered)
                 self._run_steps(kernel, steps)
             else:
-                self._append_kernel(kernel, halos)
+                self._append_kernel(kernel, halos, gathered)
                 self._provider.update(dict.fromkeys(kernel.outputs, len(self.tasks)))
             self.flops += kernel.flops
             self.model_flops += 0.0 if is_replay else kernel.model_flops
@@ -154,11 +155,12 @@ class TemplateWriter:
                 ends.append(self.collective(name, step.group, step.collective, step.num_bytes, deps))
             self._provider.update(dict.fromkeys(step.makes, ends[-1]))
 
-    def _append_kernel(self, kernel: Kernel, halos: list[int]) -> None:
+    def _append_kernel(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
 
         Each lasts at least as long as the shortest kernel does, else all of it waits.
         """
+        self._await((), gathered)
         share = 1.0
         if halos and self.context.is_tp_asynchronous:
             share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
@@ -166,7 +168,7 @@ class TemplateWriter:
             self._await(kernel.inputs, halos)
             self._segment.append(kernel.time)
             return
-        free, waiting = _portion(kernel.time, 1 - share, "without"), _portion(kernel.time, share, "with")
+        free, waiting = portion(kernel.time, 1 - share, "without halo"), portion(kernel.time, share, "with halo")
         self._await(kernel.inputs, [])
         self._segment.append(free)
         self._await((), halos)
@@ -267,8 +269,6 @@ def _listed(by_op: Mapping[int, tuple[Gather, ...]], kernel: Kernel) -> list[Gat
     return [gather for op in kernel.ops for gather in by_op.get(op, ())] if by_op else []
 
 
-def _portion(time: KernelTime, share: float, which: str) -> KernelTime:
+def portion(time: KernelTime, share: float, which: str) -> KernelTime:
     """Return a part of a kernel's time and work."""
-    return replace(
-        time, name=f"{time.name} ({which} halo)", duration_s=time.duration_s * share, flops=time.flops * share
-    )
+    return replace(time, name=f"{time.name} ({which})", duration_s=time.duration_s * share, flops=time.flops * share)

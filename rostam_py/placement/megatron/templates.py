@@ -8,6 +8,7 @@ from rostam_py.placement.megatron.buckets import Buckets
 from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
+from rostam_py.placement.megatron.ring_writer import RingWriter
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
@@ -64,7 +65,7 @@ def _write(
     is_last: bool = True, buckets: list[list[Gradient]] | None = None, updated: WeightUnits | None = None,
 ) -> TemplateWriter:  # fmt: skip
     """Return a template. Args: buckets: filled with those of the gradients. updated: units that are gathered first."""
-    writer = TemplateWriter(context, phase)
+    writer = RingWriter(context, phase) if context.is_tp_overlapped else TemplateWriter(context, phase)
     is_forward = phase == "forward"
     flow = context.stages.up if is_forward else context.stages.down
     offset = 1 if is_forward else -1

@@ -1,0 +1,100 @@
+"""Templates in which products run beside the collectives of their tensor-parallel group (TP overlap).
+
+Model: under sequence parallelism a product that reads what is gathered, and one whose result is reduce-scattered, run
+in as many parts as the group has members t. An all-gather becomes t - 1 shifts of a part round the ring: the product
+begins with the part that is there and takes each as it comes. A reduce-scatter becomes t - 1 shifts of a part's sums,
+each behind the product's part that adds to them. Bytes are those of a ring; parts of a kernel add up to its time. So
+nothing ends later than with ring algorithms and whole products. The gathers that backward repeats, and the
+reduce-scatters of input gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of
+several products that read one gathered tensor the first is cut. A product whose parts would be shorter than the
+shortest kernel is not.
+Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
+"""
+
+import math
+
+from rostam_py.placement.kernels import Kernel
+from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter, portion
+
+
+class RingWriter(TemplateWriter):
+    """A TemplateWriter that cuts products into parts."""
+
+    def __init__(self, context: TemplateContext, phase: str) -> None:
+        super().__init__(context, phase)
+        self._steps: list[int] = []  # shifts that bring the open kernel's input, part by part
+        self._scattered: dict[int, int] = {}  # tensor that a cut product has made -> the last shift of its sums
+        self._is_forward = False  # the open kernel is, first run or replay
+
+    def run(self, kernel: Kernel, is_replay: bool = False) -> None:
+        """Run a kernel, in parts if it is a product, then the collectives its outputs ask for."""
+        self._is_forward = is_replay or self.phase == "forward"
+        self._steps = self._shifted(kernel, is_replay)
+        super().run(kernel, is_replay)
+
+    def _is_cut(self, kernel: Kernel) -> bool:
+        """Tell whether a kernel is a product, with what is fused to it, that is long enough."""
+        context = self.context
+        main = context.graph.ops[kernel.ops[0]]
+        part_s = kernel.time.duration_s / context.sharding.degree
+        return not kernel.is_view and main.role == "product" and part_s >= context.min_kernel_s
+
+    def _shifted(self, kernel: Kernel, is_replay: bool) -> list[int]:
+        """Start the shifts that bring a product's input and return them; none where it is there, or comes otherwise."""
+        sharding = self.context.sharding
+        read = sharding.gathers.get(kernel.ops[0], ())
+        pending = [gather for gather in read if (gather, is_replay) not in self._gathers]
+        if len(pending) != 1 or not self._is_cut(kernel) or len(pending[0].levels) != len(sharding.levels):
+            return []
+        if pending[0] in sharding.gathers_again.get(kernel.ops[0], ()):
+            return []
+        tensor = pending[0].tensor
+        deps = self._deps_on([tensor])
+        size = math.ceil(self.context.builder.part_bytes(tensor, 1 / sharding.degree))
+        name = f"all_gather {self._origin(tensor)} {self.phase}"
+        steps = [self._shift(name, size, deps, step) for step in range(1, sharding.degree)]
+        self._gathers[pending[0], is_replay] = steps[-1]
+        return steps
+
+    def _shift(self, name: str, size: int, deps: tuple[int, ...], step: int) -> int:
+        """Append one step round the ring; the stream keeps it behind the steps before."""
+        label = f"{name} (part {step} of {self.context.sharding.degree - 1})"
+        return self.collective(label, "tp", "shift", size, deps)
+
+    def _append_kernel(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
+        scattered = self._scatters(kernel)
+        if not self._steps and scattered is None:
+            super()._append_kernel(kernel, halos, gathered)
+            return
+        degree = self.context.sharding.degree
+        self._await(kernel.inputs, halos + [task for task in gathered if task not in self._steps])
+        for part in range(degree):
+            if part and self._steps:
+                self._await((), [self._steps[part - 1]])
+            self._segment.append(portion(kernel.time, 1 / degree, f"part {part + 1} of {degree}"))
+            if scattered is not None and part < degree - 1:
+                self._send_sums(scattered, part + 1)
+
+    def _scatters(self, kernel: Kernel) -> int | None:
+        """Return what a forward product makes that is reduce-scattered over the whole group, None if nothing is."""
+        if not self._is_forward or not self._is_cut(kernel):
+            return None
+        comms = {t: self.context.sharding.comms[t] for t in kernel.outputs if t in self.context.sharding.comms}
+        for t, found in comms.items():
+            if [(comm.kind, comm.group) for comm in found] == [("reduce_scatter", "tp")]:
+                return t
+        return None
+
+    def _send_sums(self, tensor: int, step: int) -> None:
+        """Send the sums of a part that the open segment has just computed to the next member."""
+        size = math.ceil(self.context.builder.part_bytes(tensor, 1 / self.context.sharding.degree))
+        self.close()
+        name = f"reduce_scatter {self._origin(tensor)} {self.phase}"
+        self._scattered[tensor] = self._shift(name, size, (len(self.tasks) - 1,), step)
+
+    def _make_whole(self, tensor: int) -> None:
+        if tensor not in self._scattered:
+            super()._make_whole(tensor)
+            return
+        self.close()
+        self._provider[tensor] = self._scattered.pop(tensor)

@@ -1,0 +1,104 @@
+"""TP overlap: gathered inputs and scattered results go round a ring in parts while their product runs in as many.
+
+A = s b h elements of 2 bytes, t = tp, L layers. Forward cuts the gathers of both regions' inputs and of the head's, and
+the reduce-scatters of both regions' outputs, into t - 1 shifts of A / t each; the embedding is no product, its
+reduce-scatter stays whole. Backward cuts the gathers of both regions' output gradients; what runs beside a product
+already (inputs gathered again, input gradients) stays whole.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.models import llama
+from rostam_py.plan import Machine, Strategy
+from rostam_py.tracing import trace
+
+LAYERS, WIDTH, TOKENS = 2, 1024, 2048
+ACTIVATION = TOKENS * WIDTH * 2
+STRATEGY = Strategy(dp=1, tp=4, sequence_parallel=True, tp_overlap=True, precision="bf16_mixed", micro_batch=1)
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    """Two layers of gpt_350m, and a Llama of that width with grouped queries."""
+    config = llama.Config(
+        num_layers=LAYERS, width=WIDTH, num_heads=16, num_key_heads=8, hidden=2816, vocabulary=32000,
+        sequence_length=TOKENS,
+    )  # fmt: skip
+    return {"gpt": trace("gpt_350m", num_layers=LAYERS), "llama": trace(llama.build("llama", config))}
+
+
+def listed(tasks):
+    return Counter((t.collective, t.num_bytes) for t in tasks if t.group == "tp" and t.num_bytes >= ACTIVATION // 8)
+
+
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_collectives_of_products_are_cut_into_shifts_of_the_same_bytes(graphs, placed, model, tp):
+    plan = placed(graphs[model], replace(STRATEGY, tp=tp), 1, physics={"min_kernel_time": 0.0})
+    templates = plan.stages[0].templates
+    part = ("shift", ACTIVATION // tp)
+    assert listed(templates["forward"]) == {part: (4 * LAYERS + 1) * (tp - 1), ("reduce_scatter", ACTIVATION): 1}
+    assert listed(templates["backward"]) == {
+        part: 2 * LAYERS * (tp - 1),
+        ("all_gather", ACTIVATION): 2 * LAYERS + 1 + 1,
+        ("reduce_scatter", ACTIVATION): 2 * LAYERS + 1,
+    }
+
+
+def test_parts_begin_as_their_inputs_come_and_sums_leave_as_they_are_made(graphs, placed):
+    tasks = placed(graphs["gpt"], STRATEGY, 1).stages[0].templates["forward"]
+    shifts = [i for i, t in enumerate(tasks) if t.collective == "shift"]
+    first = shifts[
+        :3
+    ]  # of what the first product reads: one source, no step waits for the one before but in its stream
+    assert len({tasks[i].deps for i in first}) == 1
+    parts = [t for t in tasks[first[-1] + 1 :] if t.kind == "compute"][:4]
+    assert [set(first) & set(t.deps) for t in parts] == [set(), {first[0]}, {first[1]}, {first[2]}]
+    sums = [i for i in shifts if "reduce_scatter" in tasks[i].name][:3]
+    makers = [tasks[i].deps for i in sums]
+    assert len(set(makers)) == 3
+    for (maker,), index in zip(makers, sums, strict=True):
+        assert tasks[maker].kernels[-1].op_type == "aten.addmm.default"
+        assert f"part {sums.index(index) + 1} of 4" in tasks[maker].kernels[-1].name
+
+
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+def test_kernels_add_up_to_the_same_time_and_work(graphs, placed, model):
+    plans = [placed(graphs[model], replace(STRATEGY, tp_overlap=is_cut), 1).stages[0] for is_cut in (False, True)]
+    assert plans[0].hardware_flops == plans[1].hardware_flops
+    for name in plans[0].templates:
+        whole, cut = (sum(t.duration_s for t in plan.templates[name]) for plan in plans)
+        assert cut == pytest.approx(whole, rel=1e-12)
+
+
+@pytest.mark.parametrize("algorithms", [{}, {"all_gather": "ring", "reduce_scatter": "ring"}])
+@pytest.mark.parametrize("bandwidth", ["100 Gb/s", "4800 Gb/s"])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_overlap_is_never_slower_and_sends_as_much(graphs, algorithms, bandwidth, recompute):
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=8, accelerator_bandwidth=bandwidth)
+    machine = Machine(fabric=fabric, accelerator="a100_80gb")
+    for graph in graphs.values():
+        for tp in (2, 8):
+            base = replace(STRATEGY, dp=8 // tp, tp=tp, algorithms=algorithms, recompute=recompute)
+            results = []
+            for is_cut in (False, True):
+                plan = rostam.place(graph, machine, global_batch=16, strategy=replace(base, tp_overlap=is_cut))
+                results.append(rostam.simulate(plan))
+            assert results[1].iteration_time_s < results[0].iteration_time_s
+            assert results[1].bytes_sent == results[1].bytes_received
+            if algorithms:  # rings send the same
+                assert results[1].bytes_sent == results[0].bytes_sent
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [({"sequence_parallel": False}, "sequence_parallel"), ({"asynchronous_tp": False}, "asynchronous_tp")],
+)
+def test_overlap_without_what_it_cuts_is_refused(given, needed):
+    with pytest.raises(ConfigError, match=f"set strategy.{needed}=true, or strategy.tp_overlap=false"):
+        replace(STRATEGY, **given)
