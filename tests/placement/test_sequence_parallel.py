@@ -7,9 +7,12 @@ all-reduces. Besides them: forward a reduce-scatter behind the embedding and a g
 head's reduce-scatter and its input's gather, and a gather of the gradient of what the embedding made.
 """
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
+import torch
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
@@ -283,3 +286,21 @@ def test_experts_read_what_is_gathered_once_and_reduce_scatter_their_combination
     assert backward == {"all_gather": 2 * layers + 1 + 2 * layers + 1, "reduce_scatter": 2 * layers + 1}
     largest = max(size for _, size in listed(templates["backward"]))
     assert largest == activation  # not k rows for each token
+
+
+@pytest.mark.slow
+def test_hugging_faces_llama_sends_what_the_registered_one_does(placed):
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install rostam[test-models]")
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tracing"))
+    from public_models import hugging_face
+
+    config = {
+        "vocab_size": WORDS, "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": 3,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "max_position_embeddings": TOKENS, "use_cache": False,
+    }  # fmt: skip
+    ids = torch.zeros(2, TOKENS, dtype=torch.int64)
+    graph = trace(hugging_face("Llama", "ForCausalLM", **config), {"input_ids": ids, "labels": ids})
+    templates = split_plan(placed, graph, 4).stages[0].templates
+    activation = TOKENS * WIDTH * 2
+    assert listed(templates["forward"]) == forward_messages(3, activation, TOKENS)
+    assert listed(templates["backward"]) == backward_messages(3, activation, TOKENS)

@@ -376,7 +376,7 @@ class _Job:
             kinds = Counter(comm.kind for comms in self.sharding.comms.values() for comm in comms)
             found.append(
                 f"split along the sequence between regions of tp: {kinds['reduce_scatter']} reduce-scatters in place of"
-                f" all-reduces, {kinds['all_reduce']} all-reduces left"
+                f" all-reduces; all-reduces left: {kinds['all_reduce']}"
             )
         for size, local in sorted(self.sharding.padded.items()):
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
