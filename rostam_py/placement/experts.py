@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph, Split
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
+from rostam_py.plan.expert_groups import EXPERTS
 
 DISPATCH, COMBINE = "dispatch", "combine"
 _PASSING_ROLES = ("sum", "copy", "join", "scale")
@@ -42,6 +43,7 @@ class SpreadExperts:
     received: frozenset[int] = frozenset()
     layers: tuple[tuple[str, int], ...] = ()
     busy: float = 1.0
+    group: str = EXPERTS
 
     def share(self, tensor: int) -> float:
         """Return the part of a tensor that one rank of a group holds: of the experts' weights its own."""
@@ -56,6 +58,22 @@ class SpreadExperts:
     def rows_of(self, op: Op, tensor: int) -> float:
         """Return the rows that an op reads or writes of a tensor over those of even loads."""
         return self.busy if op.id in self.ops and tensor not in self.divided else 1.0
+
+    def gathered(self, op: Op) -> float:
+        """Return the bytes of rows that an op reads of a table over those of its result."""
+        return 1.0
+
+    def bundle(self, tensor: int) -> tuple[int, ...]:
+        """Return the tensors that go in one all-to-all with this one."""
+        return (tensor,)
+
+    def sent(self, tensor: int) -> float:
+        """Return what the busiest rank exchanges of a tensor over the tensor."""
+        return self.busy
+
+    def untouched(self, num_samples: float) -> int:
+        """Return the parameters of which an iteration of so many samples on a rank makes no gradient."""
+        return 0
 
     def kept_rows(self, tensor: int) -> float:
         """Return the rows of a tensor that a rank keeps over those of even loads: of combined ones its own."""

@@ -184,7 +184,7 @@ class KernelBuilder:
         read = sum(self._read_bytes(ops, t) for t in traffic.reads)
         for table, result in traffic.gathered:
             result_bytes = self.graph.tensors[result].num_bytes(self.batch) * self._precision_factor(result)
-            read += result_bytes * self.sharding.tensor_fraction(table)
+            read += result_bytes * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
         return read, sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in traffic.writes)
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:

@@ -34,6 +34,7 @@ MODEL_GRADIENT = GroupKind("model-parallel gradients", "#A89B14", 5, counted_as=
 CONTEXT = GroupKind("context-parallel", "#B2182B", 6)
 EXPERT = GroupKind("expert-parallel", "#F46D43", 7)
 SHARDING = GroupKind("sharded state", "#C9A227", 8)
+EMBEDDING = GroupKind("embedding tables", "#1B7837", 9)
 
 GROUP_KINDS = Registry("group kind")
 GROUP_KINDS.add("tp", f"{__name__}:TENSOR")
@@ -45,6 +46,7 @@ GROUP_KINDS.add("mp_gradient", f"{__name__}:MODEL_GRADIENT")
 GROUP_KINDS.add("cp", f"{__name__}:CONTEXT")
 GROUP_KINDS.add("ep", f"{__name__}:EXPERT")
 GROUP_KINDS.add("zero", f"{__name__}:SHARDING")
+GROUP_KINDS.add("tables", f"{__name__}:EMBEDDING")
 
 
 def group_kind(name: str) -> GroupKind:

@@ -21,6 +21,7 @@ from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
+from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -61,6 +62,8 @@ class Strategy:
         exchange keys and values: ring, all_gather or ulysses.
     ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
+    tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
+        exceeds a rank (placement/tables.py); columns: some columns of each on every rank. The last two take dp alone.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -103,6 +106,7 @@ class Strategy:
     pp: int = 1
     mp: int = 1
     ep: int = 1
+    tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
@@ -155,6 +159,7 @@ class Strategy:
         self._check_sequence_parallel()
         self._check_sharding()
         self._check_experts()
+        self._check_tables()
         self._check_order()
         if self.precision is not None:
             get_precision(self.precision)
@@ -236,6 +241,16 @@ class Strategy:
             raise ConfigError(
                 "strategy.sequence_parallel is true, but strategy.tp is 1: the sequence is split over the members of a"
                 " tensor-parallel group. Set strategy.tp > 1, or strategy.sequence_parallel=false"
+            )
+
+    def _check_tables(self) -> None:
+        _check_choice("tables", self.tables, TABLE_PLACES)
+        others = [key for key in ("tp", "cp", "pp", "mp", "ep") if getattr(self, key) != 1]
+        changes = [f"strategy.{key}=1" for key in others] + (["strategy.shard=0"] if self.shard else [])
+        if self.tables != REPLICATED and (changes or "ep" not in PLACERS.get(self.placer).INNER_AXES):
+            raise ConfigError(
+                f"strategy.tables is {self.tables!r}, which takes strategy.dp and strategy.placer=megatron alone; set"
+                f" {', '.join(changes) or 'the placer'}, or strategy.tables=replicated"
             )
 
     def _check_algorithms(self) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rostam_py.costs import optimizer_call
+from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
 from rostam_py.errors import ConfigError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
-from rostam_py.placement.experts import spread_experts
+from rostam_py.placement.experts import SpreadExperts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
@@ -35,6 +36,7 @@ from rostam_py.placement.memory import check_capacity, full_recompute_bytes, sta
 from rostam_py.placement.placer import Placer
 from rostam_py.placement.schedule import microbatches_in_flight, stage_program
 from rostam_py.placement.sharding import Sharding, propagate
+from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
@@ -43,6 +45,7 @@ from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
 from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
 
@@ -103,18 +106,35 @@ class MegatronPlacer(Placer):
         part = self._part(graph)
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, self._part_key(), micro_batch, precision,
-            machine.min_kernel_s,
-            machine.device.name,
+            machine.min_kernel_s, machine.device.name, *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             local = graph if part is None else part.graph
             sharding = self._sharding(local, micro_batch)
-            experts = spread_experts(local, strategy.ep, sharding.expert_ways)
+            experts = self._spread(local, sharding, machine, micro_batch, precision)
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
             self.shared[key] = KernelBuilder(local, sharding, cost, micro_batch, precision, fusions, experts, part)
         builder: KernelBuilder = self.shared[key]
         return builder
+
+    def _tables_key(self) -> tuple[object, ...]:
+        """Return what the kernels of spread tables depend on besides."""
+        strategy = self.strategy
+        return () if strategy.tables == REPLICATED else (strategy.tables, strategy.num_data_ranks, strategy.optimizer)
+
+    def _spread(
+        self, graph: OperatorGraph, sharding: Sharding, machine: Machine, micro_batch: int, precision: str
+    ) -> SpreadExperts:
+        """Return what of the model data-parallel ranks do not all hold: experts, or embedding tables."""
+        strategy = self.strategy
+        if strategy.tables == REPLICATED or strategy.num_data_ranks == 1:
+            return spread_experts(graph, strategy.ep, sharding.expert_ways)
+        optimizer = strategy.optimizer or graph.default_optimizer
+        held = parameter_bytes(precision) + optimizer_state_bytes(optimizer, precision)
+        return spread_tables(
+            graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes
+        )
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
         degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
@@ -172,7 +192,7 @@ class _Job:
         """Return the process groups of a (dp, pp, tp) grid."""
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
-        found += expert_groups(ids, self.strategy.ep)
+        found += expert_groups(ids, self.strategy.ep) + table_groups(ids, self.strategy.tables)
         found += sharding_groups(shape, self.state.degree) if self.state.level else ()
         if self.states[EXPERT_DATA].level:
             same = next(one for one in found if one.label == EXPERT_DATA)
@@ -268,7 +288,8 @@ class _Job:
             for name in self._stage_parameters(stage):
                 counts[self._data_group(name)] += self.local_parameters[name]
             parts.append(counts)
-        return sum(
+        untouched = self.builder.experts.untouched(self.builder.batch * self.num_microbatches)
+        return -untouched + sum(
             self.states[replicas].share(count) if replicas else count
             for one in parts
             for replicas, count in one.items()
@@ -307,7 +328,7 @@ class _Job:
         """Return the groups of replicas that hold the parameter, "" if there is one replica of it."""
         if parameter not in self.expert_parameters:
             return ALL_DATA
-        return EXPERT_DATA if self.strategy.num_expert_replicas > 1 else ""
+        return EXPERT_DATA if self.strategy.ep > 1 and self.strategy.num_expert_replicas > 1 else ""
 
     def _memory(self, context: TemplateContext, in_flight: list[int]) -> list[MemoryBytes]:
         saved = self._saved_by_stage()
@@ -325,6 +346,8 @@ class _Job:
             per_batch += residents[s].inputs + extra / in_flight[s]
             untrained = residents[s].weights
             held = self.state.held(count, self._num_shared(context, s))
+            if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
+                held = count, self._num_shared(context, s), count
             gathered = gathered_bytes(context, s, gradient_bytes(self.precision))
             result.append(
                 stage_memory(held, per_batch, in_flight[s], self.precision, self.optimizer, untrained, gathered)

@@ -19,7 +19,6 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
-from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
 
@@ -201,14 +200,19 @@ class TemplateWriter:
             self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
 
     def _exchange_rows(self, tensor: int) -> None:
-        """Send rows to the ranks of their experts, or back."""
-        builder, deps = self.context.builder, self._deps_on([tensor])
+        """Send rows to the ranks of their experts, or back; vectors of tables once all of them are there."""
+        builder = self.context.builder
+        bundle = builder.experts.bundle(tensor)
+        if not all(t in self._provider for t in bundle):
+            return
+        deps = self._deps_on(bundle)
         rows = builder.tensor_bytes(tensor, tensor in self.context.sharding.comms)
         kind = builder.experts.exchanged[tensor]
         width = product_width(builder.precision) if kind == DISPATCH else 1.0
-        size = math.ceil(rows * builder.experts.busy * width - 1e-6)
+        size = math.ceil(rows * builder.experts.sent(tensor) * width - 1e-6)
         name = f"{kind} {self._origin(tensor)} {self.phase}"
-        self._provider[tensor] = self.collective(name, EXPERTS, "all_to_all", size, deps)
+        task = self.collective(name, builder.experts.group, "all_to_all", size, deps)
+        self._provider.update(dict.fromkeys(bundle, task))
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""

@@ -1,0 +1,187 @@
+"""Embedding tables spread over ranks: which rank holds which table, what it looks up, and what is exchanged.
+
+Legend: d ranks, B samples of a rank's micro-batch, a table of V rows of D entries of which a sample looks up h.
+
+Model: a rank looks its tables up for the samples of all d ranks and sends every rank its samples' pooled vectors in one
+all-to-all, and backward receives their gradients in another. ``sharded``: tables whole on one rank, the heaviest first
+to the rank with least bytes, lookups and vectors; one that exceeds a rank's memory in parts by rows, whose pooled
+summands are sent like vectors of tables of their own. ``columns``: D/d columns of every table on each rank. A rank
+holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
+written, kept and updated. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are (the
+data loader puts them there), and rows are looked up once for each id.
+Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.graph import Op, OperatorGraph
+from rostam_py.placement.experts import SpreadExperts
+from rostam_py.plan.table_groups import TABLES
+
+VECTORS, GRADIENTS = "vectors", "vector gradients"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An embedding table. lookups, vectors: rows that a sample looks up, and pooled vectors that it gets."""
+
+    parameter: int
+    name: str
+    num_rows: int
+    dimension: int
+    lookups: float
+    vectors: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the busiest rank has, of all ranks' sum. vectors: entries of pooled vectors that it sends of one sample."""
+
+    held: float
+    lookups: float
+    vectors: float
+
+
+def find_tables(graph: OperatorGraph) -> dict[int, Table]:
+    """Return, by the op that looks it up in forward, every table that no other op reads."""
+    roots, found = graph.view_roots, {}
+    readers: dict[int, int] = {}
+    for op in graph.ops:
+        if not op.is_metadata:
+            for t in {roots[t] for t in op.inputs}:
+                readers[t] = readers.get(t, 0) + 1
+    for op in graph.ops:
+        weight = graph.tensors[roots[op.inputs[0]]] if op.role == "embedding" and op.inputs else None
+        if op.phase == "forward" and weight is not None and weight.kind == "parameter" and readers[weight.id] == 1:
+            rows, dimension = (round(dim.at(1)) for dim in weight.shape)
+            ids, vectors = (graph.tensors[t].num_elements(1) for t in (op.inputs[1], op.outputs[0]))
+            found[op.id] = Table(weight.id, weight.name, rows, dimension, ids, vectors / dimension)
+    return found
+
+
+def spread_by_load(tables: Sequence[Table], degree: int, row_bytes: int, rank_bytes: float) -> Load:
+    """Return the busiest rank's load with tables whole on one rank.
+
+    Model: greedy, the heaviest table first, to the rank of which the largest share, of bytes, lookups or vectors, grows
+        least. A table that exceeds ``rank_bytes`` is cut by rows into the fewest equal parts that do not.
+    Args: row_bytes: of one entry of a row, state included.
+    """
+    total = sum(t.num_rows * t.dimension for t in tables)
+    looked = sum(t.lookups * t.dimension for t in tables)
+    entries = sum(t.vectors * t.dimension for t in tables)
+    parts = []
+    for table in tables:
+        count = math.ceil(table.num_rows * table.dimension * row_bytes / rank_bytes)
+        held, lookups = table.num_rows * table.dimension / total, table.lookups * table.dimension / looked
+        parts += [(held / count, lookups / count, table.vectors * table.dimension / entries)] * count
+    ranks = [[0.0, 0.0, 0.0] for _ in range(degree)]
+    for part in sorted(parts, key=lambda part: -max(part)):
+        rank = min(ranks, key=lambda rank: (max(a + b for a, b in zip(rank, part, strict=True)), sum(rank)))
+        for axis, amount in enumerate(part):
+            rank[axis] += amount
+    held, lookups, vectors = (max(rank[axis] for rank in ranks) for axis in range(3))
+    return Load(held, lookups, vectors * entries)
+
+
+@dataclass(frozen=True)
+class SpreadTables(SpreadExperts):
+    """The tables of a model, spread over ``degree`` ranks. divided: tables and their gradients.
+
+    tables: by the ops that read them, or make their gradients. load: the busiest rank's. batch: samples of a rank.
+    """
+
+    tables: dict[int, Table] = field(default_factory=dict)
+    load: Load = Load(1.0, 1.0, 0.0)
+    batch: float = 1.0
+    words: str = ""
+    entries: dict[int, float] = field(default_factory=dict)  # exchanged tensor -> its elements of one sample
+    group: str = TABLES
+
+    def share(self, tensor: int) -> float:
+        """Return the part of all tables that the busiest rank holds."""
+        return self.load.held if tensor in self.divided else 1.0
+
+    def work(self, op: Op) -> float:
+        """Return the busiest rank's lookups over those of all tables for a rank's own samples."""
+        return self.degree * self.load.lookups if op.id in self.tables else 1.0
+
+    def rows_of(self, op: Op, tensor: int) -> float:
+        """Return what an op moves over the rank's own: of a table's gradient, the rows that were looked up."""
+        if op.id not in self.tables or tensor not in self.divided:
+            return self.work(op)
+        table = self.tables[op.id]
+        return min(1.0, self.work(op) * self.batch * table.lookups / (table.num_rows * self.load.held))
+
+    def gathered(self, op: Op) -> float:
+        """Return the bytes of rows that an op reads of its table over those of its result."""
+        return self.work(op) * self.tables[op.id].lookups / self.tables[op.id].vectors if op.id in self.tables else 1.0
+
+    def kept_rows(self, tensor: int) -> float:
+        """Return 1: what is kept for backward is the rank's own."""
+        return 1.0
+
+    def bundle(self, tensor: int) -> tuple[int, ...]:
+        """Return the tensors of the same all-to-all."""
+        return tuple(t for t, kind in self.exchanged.items() if kind == self.exchanged[tensor])
+
+    def sent(self, tensor: int) -> float:
+        """Return the elements that the busiest rank exchanges over those of the tensor."""
+        return self.degree * self.load.vectors / self.entries[tensor]
+
+    def untouched(self, num_samples: float) -> int:
+        """Return the parameters of the busiest rank that an iteration of so many samples on a rank does not look up."""
+        tables = {t.parameter: t for t in self.tables.values()}.values()
+        held = math.ceil(sum(t.num_rows * t.dimension for t in tables) * self.load.held)
+        looked = sum(t.lookups * t.dimension for t in tables) * self.degree * self.load.lookups * num_samples
+        return max(0, held - math.ceil(looked))
+
+    def notes(self) -> list[str]:
+        """Return what a reader of the plan should know."""
+        tables = {t.parameter: t for t in self.tables.values()}.values()
+        count, even, total = len(tables), 1 / self.degree, sum(t.vectors * t.dimension for t in tables)
+        return [
+            f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest holds"
+            f" {self.load.held / even:.3g}, looks up {self.load.lookups / even:.3g} and sends"
+            f" {self.load.vectors * self.degree / total:.3g} times the mean, and all compute and exchange as it does;"
+            " gradients of tables are their looked-up rows"
+        ]
+
+
+def spread_tables(
+    graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float
+) -> SpreadTables:
+    """Return how a model's tables are spread over ``degree`` ranks: "sharded" or by "columns".
+
+    Args: entry_bytes: of one entry of a table, state included. rank_bytes: that a rank may hold of tables.
+    Raises: ConfigError for a model without tables; DegreeError for columns that the degree does not divide.
+    Cost: linear in ops; tables x ranks.
+    """
+    forward = find_tables(graph)
+    if not forward:
+        raise ConfigError(f"strategy.tables is {where!r}, but {graph.name} has no embedding table that one op reads")
+    tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
+              and not op.is_metadata} | forward  # fmt: skip
+    every = list(forward.values())
+    if where == "columns":
+        for table in every:
+            if table.dimension % degree:
+                raise DegreeError(
+                    f"strategy.tables is 'columns'; strategy.dp = {degree} must divide the {table.dimension} columns of"
+                    f" {table.name}"
+                )
+        load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree)
+    else:
+        load = spread_by_load(every, degree, entry_bytes, rank_bytes)
+    exchanged = {graph.ops[index].outputs[0]: VECTORS for index in forward}
+    backward = (graph.ops[index] for index in tables if index not in forward)
+    exchanged |= {graph.view_roots[op.inputs[0]]: GRADIENTS for op in backward}
+    names = {t.name for t in every}
+    divided = {t.id for t in graph.tensors if t.name in names and t.kind in ("parameter", "gradient")}
+    return SpreadTables(
+        degree, frozenset(divided), frozenset(tables), exchanged, tables=tables, load=load, batch=batch,
+        words="by columns" if where == "columns" else "whole, or in parts by rows,",
+        entries={t: graph.tensors[t].num_elements(1) for t in exchanged},
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Embedding tables spread over ranks: messages, memory and the greedy spread by hand."""
+
+import pytest
+
+from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.models import dlrm
+from rostam_py.placement.tables import Table, spread_by_load
+from rostam_py.plan import Strategy
+from rostam_py.tracing import trace
+
+RANKS, LOCAL, DIMENSION = 16, 4096, 128
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return trace("dlrm")
+
+
+def listed(plan):
+    return {(m.group, m.num_bytes): m.count for m in plan.messages() if m.kind == "all_to_all"}
+
+
+@pytest.mark.parametrize(
+    ("where", "vectors"),
+    [("sharded", RANKS * 2), ("columns", 26)],  # 26 tables on 16 ranks: some rank holds two
+)
+def test_dlrm_on_16_exchanges_pooled_vectors_once_each_way(graph, placed, where, vectors):
+    plan = placed(graph, Strategy(dp=RANKS, tables=where), RANKS * LOCAL)
+    assert listed(plan) == {("tables", LOCAL * vectors * DIMENSION * 4): 2}
+    dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
+    reduced = [m for m in plan.messages() if m.kind == "all_reduce"]
+    assert {m.group for m in reduced} == {"dp"}
+    assert sum(m.num_bytes * m.count for m in reduced) == 4 * dense  # no table among them
+    assert plan.members("tables").tolist() == [list(range(RANKS))]
+    assert any("26 embedding tables" in note for note in plan.notes)
+
+
+def test_columns_hold_write_and_update_an_even_share_of_what_is_looked_up(graph, placed):
+    stage = placed(graph, Strategy(dp=RANKS, tables="columns"), RANKS * LOCAL).stages[0]
+    entries = sum(dlrm.TABLE_ROWS) * DIMENSION
+    dense = graph.num_parameters - entries
+    looked = sum(dlrm.HOTNESS) * DIMENSION * LOCAL  # all ranks' ids, a sixteenth of the columns
+    assert stage.num_parameters == pytest.approx(dense + entries / RANKS, abs=26)
+    assert stage.memory.parameters == 4 * stage.num_parameters
+    assert stage.memory.gradients == pytest.approx(4 * (dense + looked), abs=4 * 27)
+    forward = [k for task in stage.templates["forward"] for k in task.kernels if k.module == "tables.20"]
+    # 100 rows a sample, read once, and their ids; the pooled vector written: at half of 2,039 GB/s
+    read = RANKS * LOCAL * 100 * (DIMENSION // RANKS * 4) + LOCAL * 100 * 8
+    written = LOCAL * DIMENSION * 4
+    table = next(k for k in forward if "embedding" in k.op_type)
+    assert table.duration_s == pytest.approx((read + written) / (0.5 * 2039e9), rel=0.02)
+
+
+def test_bottom_layers_run_while_vectors_travel(graph, placed):
+    tasks = placed(graph, Strategy(dp=RANKS, tables="columns"), RANKS * LOCAL).stages[0].templates["forward"]
+    sent = next(i for i, task in enumerate(tasks) if task.group == "tables")
+    free, waiting = tasks[sent + 1], tasks[sent + 2]
+    assert free.deps == ()
+    assert free.kernels[0].module.startswith("bottom")
+    assert sent in waiting.deps
+
+
+def test_tables_go_to_the_least_loaded_rank_and_large_ones_in_parts():
+    # bytes 6 : 3 : 3, lookups and vectors alike: the large one alone, the others together
+    tables = [Table(i, f"t{i}", rows, 4, lookups, 1.0) for i, (rows, lookups) in enumerate([(60, 6), (30, 3), (30, 3)])]
+    load = spread_by_load(tables, 2, 4, 1e9)
+    assert (load.held, load.lookups, load.vectors) == (0.5, 0.5, 8.0)
+    # 100 rows of 16 bytes, 500 bytes a rank: four parts, each sends summands of its own
+    load = spread_by_load([Table(0, "t", 100, 4, 2.0, 1.0)], 4, 4, 500)
+    assert (load.held, load.lookups, load.vectors) == (0.25, 0.25, 4.0)
+
+
+def test_errors_say_what_excludes_what(graph, perceptron, placed):
+    with pytest.raises(ConfigError, match=r"strategy\.tables is 'sharded'.*set strategy\.tp=1, or strategy\.tables"):
+        Strategy(dp=2, tp=2, tables="sharded")
+    with pytest.raises(
+        ConfigError, match=r"strategy\.tables is 'rows'; it must be one of: replicated, sharded, columns"
+    ):
+        Strategy(dp=2, tables="rows")
+    with pytest.raises(DegreeError, match=r"strategy\.dp = 3 must divide the 128 columns of tables\.0\.weight"):
+        placed(graph, Strategy(dp=3, tables="columns"), 3)
+    with pytest.raises(ConfigError, match=r"'sharded', but perceptron has no embedding table that one op reads"):
+        placed(perceptron, Strategy(dp=2, tables="sharded"), 2)
