@@ -63,6 +63,12 @@ class StateSharding:
         """The groups in which shares of gradients are summed over the copies; "" where there is one copy."""
         return _COPIES if self.level and self.num_copies > 1 else ""
 
+    def describe(self) -> str:
+        """Return in words what is shared, e.g. "ZeRO 3: weights, gradients and optimizer state shared by 8 ranks"."""
+        shared = ("optimizer state", "gradients and optimizer state", "weights, gradients and optimizer state")
+        copies = f", {self.num_copies} copies" if self.num_copies > 1 else ""
+        return f"ZeRO {self.level}: {shared[self.level - 1]} shared by {self.degree} ranks{copies}"
+
     def share(self, count: int) -> int:
         """Return one rank's part of ``count`` elements (or bytes) that are shared; the last ranks' is padded."""
         return -(-count // self.degree) if self.level else count

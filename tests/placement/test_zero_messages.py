@@ -83,6 +83,7 @@ def test_hybrid_sharding_gathers_within_groups_and_all_reduces_shares_across_onc
     assert listed(plan, "dp", "zero", "dp_shard", "dp_replicate") == expected
     assert plan.members("zero").tolist() == plan.members("dp_shard").tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert plan.members("dp_replicate").tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert "ZeRO 3: weights, gradients and optimizer state shared by 4 ranks, 2 copies" in plan.notes
 
 
 def test_hybrid_zero_1_all_reduces_shares_of_buckets_across(gpt, placed):

@@ -409,6 +409,8 @@ class _Job:
         )
         found += self.builder.experts.notes()
         found += [note] if (note := get_precision(self.precision).note) else []
+        if self.state.level:
+            found.append(self.state.describe())
         if self.strategy.recompute == "selective":
             found.append("selective recomputation replays the attention core")
         return found + _counted(self.cost.notes())
