@@ -3,8 +3,9 @@
 Model: parameters are trained and frozen weights and buffers, of which only the trained ones have gradients
 and optimizer state. Activations are the tensors that the trace keeps for backward, the model's own inputs
 that backward reads among them, memory shared between them counted once, in the run's precision, each
-divided over tp as it is sharded, with the halos that convolutions keep, times the micro-batches a stage
-holds at once. Full recomputation keeps the inputs of every block and one block's activations; selective
+divided over tp as it is sharded, with the halos that convolutions keep. A stage's program is walked: a forward
+adds what its chunk keeps of a micro-batch, a backward frees it, except what a weight gradient that runs apart still
+reads, which that frees. Full recomputation keeps the inputs of every block and one block's activations; selective
 recomputation drops what only the attention core produces. Ranks that share state (ZeRO) hold their part of it, the
 whole of a unit only while it runs; frozen weights and buffers are whole on every rank. Ignores working buffers
 (gradient buckets among them), fragmentation and the framework's context.
@@ -25,7 +26,6 @@ from rostam_py.units import format_size
 def stage_memory(
     held: tuple[int, int, int],
     activation_bytes: float,
-    in_flight: int,
     precision: str,
     optimizer: str,
     untrained_bytes: int = 0,
@@ -35,8 +35,7 @@ def stage_memory(
 
     Args:
         held: trained parameters of which it holds (weights, gradients, optimizer state).
-        activation_bytes: of one micro-batch, kept inputs included.
-        in_flight: micro-batches held at once.
+        activation_bytes: at their most, of all micro-batches in flight, kept inputs included.
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
     """
@@ -45,7 +44,7 @@ def stage_memory(
         parameters=weights * parameter_bytes(precision) + untrained_bytes,
         gradients=gradients * gradient_bytes(precision),
         optimizer_state=state * optimizer_state_bytes(optimizer, precision),
-        activations=round(activation_bytes * in_flight),
+        activations=round(activation_bytes),
         gathered=gathered_bytes,
     )
 
@@ -89,8 +88,8 @@ def _only_block(graph: OperatorGraph, tensor: int) -> int:
     return blocks.pop() if len(blocks) == 1 else -1
 
 
-def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[int]) -> None:
-    """Raise MemoryCapacityError if a stage needs more than one accelerator has."""
+def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[str]) -> None:
+    """Raise MemoryCapacityError if a stage needs more than one accelerator has. Args: in_flight: in words."""
     capacity = machine.device.memory_bytes
     worst = max(range(len(stages)), key=lambda s: stages[s].total)
     need = stages[worst]
@@ -105,6 +104,6 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
         f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"
         f" {', '.join(parts[:-1])} and {parts[-1]}"
-        f" (micro-batches in flight: {in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
+        f" ({in_flight[worst]}). Raise strategy.tp or pp, lower micro_batch,"
         " or set strategy.recompute=full or strategy.shard"
     )

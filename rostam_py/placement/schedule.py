@@ -1,44 +1,80 @@
 """Pipeline schedules: in which order a stage runs the forwards and backwards of its micro-batches.
 
-Model: with equal stages and free communication both schedules last (m + pp - 1) (f + b), a bubble of
-(pp - 1) / m of the work; they differ in how many micro-batches' activations a stage holds.
-Source: GPipe (Huang et al. 2019); 1F1B without interleaving (Narayanan et al. 2021, section 2.2).
+A schedule is a file in ``schedules`` and one line: SCHEDULES.add("mine", "my_package.mine:Mine") (plan/strategy.py).
+
+Legend: F, B, W = forward, backward and, where it is split off the backward, weight gradients of a micro-batch.
 """
 
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
 from rostam_py.errors import ConfigError
+from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, is_last, phase_of, template_name
 from rostam_py.plan.program import Entry, Program, Segment
+from rostam_py.plan.strategy import SCHEDULES
 
 
-def stage_program(schedule: str, stage: int, num_stages: int, num_microbatches: int) -> Program:
-    """Return what a stage runs: warm-up, pairs of a forward and a backward, cool-down; "backward_last" ends it.
+class Schedule(ABC):
+    """One order of forwards and backwards.
 
+    splits_backward: weight gradients are templates of their own. takes_chunks: a device may hold several chunks.
+    """
+
+    splits_backward: ClassVar[bool] = False
+    takes_chunks: ClassVar[bool] = False
+
+    @abstractmethod
+    def program(self, stage: int, num_stages: int, num_microbatches: int, num_chunks: int) -> Program:
+        """Return what a stage runs; the last micro-batch's final gradients are in templates of their own names."""
+
+
+def stage_program(
+    schedule: str, stage: int, num_stages: int, num_microbatches: int, virtual_stages: int = 1
+) -> Program:
+    """Return what a stage runs: warm-up, steady state, cool-down; "..._last" templates end it.
+
+    Args: virtual_stages: chunks of layers on a device.
     Raises: ConfigError for an unknown schedule.
     """
-    warmup, last = _warmup(schedule, stage, num_stages, num_microbatches), num_microbatches - 1
-    num_pairs = num_microbatches - warmup
-    segments: list[tuple[tuple[Entry, ...], int]] = [((("forward", 0),), warmup)]
-    if warmup:
-        segments.append(((("forward", warmup), ("backward", 0)), num_pairs))
-        segments.append(((("backward", num_pairs),), last - num_pairs))
-        segments.append(((("backward_last", last),), 1))
-    else:
-        segments.append(((("forward", 0), ("backward", 0)), num_pairs - 1))
-        segments.append(((("forward", last), ("backward_last", last)), 1))
-    return Program(tuple(Segment(entries, count) for entries, count in segments if count))
+    if schedule not in SCHEDULES:
+        raise ConfigError(f"strategy.schedule is {schedule!r}; it must be one of: {', '.join(SCHEDULES)}")
+    made: Schedule = SCHEDULES.get(schedule)()
+    return made.program(stage, num_stages, num_microbatches, virtual_stages)
 
 
-def microbatches_in_flight(schedule: str, stage: int, num_stages: int, num_microbatches: int) -> int:
-    """Return the most micro-batches whose activations a stage holds at once.
+def most_in_flight(program: Program) -> int:
+    """Return the most forwards that wait for their backwards at once: (chunk, micro-batch) pairs."""
+    change = {FORWARD: (1.0, 0.0), BACKWARD: (0.0, -1.0)}
+    return round(program.peak({name: change.get(phase_of(name), (0.0, 0.0)) for name in program.counts()}))
 
-    GPipe holds all of them, 1F1B min(pp - stage, m) (MODEL D15).
+
+def in_flight_words(program: Program) -> str:
+    """Return in words how much a program has in flight."""
+    of_chunks = " x chunks" if any(chunk_of(name) is not None for name in program.counts()) else ""
+    return f"micro-batches{of_chunks} in flight: {most_in_flight(program)}"
+
+
+def final_templates(program: Program) -> list[str]:
+    """Return the templates in which gradients are final, in the order in which they run."""
+    return [name for name in program.counts() if is_last(name)]
+
+
+def in_turn(warmup: int, num_microbatches: int, delay: int | None = None) -> Program:
+    """Return F ``warmup`` micro-batches ahead of B, and W ``delay`` behind it; no W where that is None.
+
+    Model: step i runs F of micro-batch i + warmup, B of i and W of i - delay, as far as there are such.
     """
-    return min(num_microbatches, _warmup(schedule, stage, num_stages, num_microbatches) + 1)
-
-
-def _warmup(schedule: str, stage: int, num_stages: int, num_microbatches: int) -> int:
-    """Return the forwards a stage runs before its first backward, less the one paired with it."""
-    if schedule == "gpipe":
-        return num_microbatches if num_stages > 1 else 0
-    if schedule == "1f1b":
-        return min(num_stages - stage - 1, num_microbatches)
-    raise ConfigError(f"strategy.schedule is {schedule!r}; it must be one of: 1f1b, gpipe")
+    m, behind = num_microbatches, 0 if delay is None else delay
+    final = BACKWARD if delay is None else WEIGHT
+    edges = sorted({e for e in (0, m - warmup, behind, m, m + behind - 1, m + behind) if 0 <= e <= m + behind})
+    segments: list[tuple[tuple[Entry, ...], int]] = [(((FORWARD, 0),), warmup)] if warmup else []
+    for begin, end in zip(edges, edges[1:], strict=False):
+        entries: list[Entry] = []
+        for phase, lead, last in ((FORWARD, warmup, m - warmup), (BACKWARD, 0, m)):
+            if begin < last:
+                entries.append((phase, begin + lead))
+        if delay is not None and begin >= behind:
+            entries.append((WEIGHT, begin - behind))
+        entries = [(template_name(name, is_last=name == final and at == m - 1), at) for name, at in entries]
+        segments.append((tuple(entries), end - begin))
+    return Program(tuple(Segment(entries, count) for entries, count in segments))

@@ -7,7 +7,7 @@ Memory is that of the segments, whatever the number of micro-batches.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rostam_py.checks import is_integer
@@ -18,17 +18,20 @@ Entry = tuple[str, int]  # template, micro-batch
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch that repeats, its micro-batches one higher each time.
+    """A stretch that repeats, its micro-batches ``stride`` higher each time.
 
     entries: (template, micro-batch in the first repetition). count: repetitions.
     """
 
     entries: tuple[Entry, ...]
     count: int = 1
+    stride: int = 1
 
     def __post_init__(self) -> None:
         if not is_integer(self.count) or self.count < 1:
             raise ConfigError(f"program segment has count {self.count!r}; it must be an integer >= 1")
+        if not is_integer(self.stride) or self.stride < 1:
+            raise ConfigError(f"program segment has stride {self.stride!r}; it must be an integer >= 1")
         for entry in self.entries:
             is_pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str)
             if not is_pair or not is_integer(entry[1]) or entry[1] < 0:
@@ -51,7 +54,7 @@ class Program:
         for segment in self.segments:
             for repetition in range(segment.count):
                 for name, microbatch in segment.entries:
-                    yield name, microbatch + repetition
+                    yield name, microbatch + repetition * segment.stride
 
     def __len__(self) -> int:
         return sum(len(segment.entries) * segment.count for segment in self.segments)
@@ -76,6 +79,25 @@ class Program:
             entries[at] = first, entries[at][1]
             found.append(Segment(tuple(entries)))
             if segment.count > 1:
-                found.append(Segment(tuple((t, m + 1) for t, m in segment.entries), segment.count - 1))
+                later = tuple((template, m + segment.stride) for template, m in segment.entries)
+                found.append(Segment(later, segment.count - 1, segment.stride))
             return Program((*found, *self.segments[place + 1 :]))
         return self
+
+    def peak(self, changes: Mapping[str, tuple[float, float]]) -> float:
+        """Return the most of something that templates take and give back, which is 0 when the program begins.
+
+        Args: changes: template -> what its begin and its end add; templates that are left out change nothing.
+        Cost: entries of the segments, whatever their repetitions.
+        """
+        level = highest = 0.0
+        for segment in self.segments:
+            net = top = 0.0
+            for name, _ in segment.entries:
+                for change in changes.get(name, ()):
+                    net += change
+                    top = max(top, net)
+            # Repetitions change the level by the same amount, so the highest is in the first or in the last of them.
+            highest = max(highest, level + top, level + top + net * (segment.count - 1))
+            level += net * segment.count
+        return highest

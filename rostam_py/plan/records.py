@@ -75,7 +75,9 @@ def tasks_record(templates: Templates, program: Program, kernels: dict[KernelTim
     """Return the templates and the program of a class of devices; kernels get the numbers of their first use."""
     return {
         "program": [
-            {"count": one.count, "entries": [list(entry) for entry in one.entries]} for one in program.segments
+            {"count": one.count, "entries": [list(entry) for entry in one.entries]}
+            | ({} if one.stride == 1 else {"stride": one.stride})
+            for one in program.segments
         ],
         "templates": {name: _columns(tasks, kernels) for name, tasks in templates.items()},
     }
@@ -174,7 +176,8 @@ def _program(reader: Reader, templates: dict[str, Any]) -> Program:
             if name.text() not in templates:
                 raise name.error(f"is {name.value!r}; the stage's templates are: {', '.join(templates)}")
             entries.append((name.text(), microbatch.integer(0, 2**31 - 1)))
-        segments.append(Segment(tuple(entries), one.item("count").integer(1, 2**31 - 1)))
+        stride = one.item("stride").integer(1, 2**31 - 1) if "stride" in one.names() else 1
+        segments.append(Segment(tuple(entries), one.item("count").integer(1, 2**31 - 1), stride))
     return Program(tuple(segments))
 
 

@@ -28,7 +28,6 @@ from rostam_py.units import check_simulated, parse_size, parse_time
 AXES = ("tp", "cp", "pp", "dp")
 UNNAMED_AT_1 = ("cp",)  # axes that words leave out where they are not used
 INNER_AXES = ("ep",)  # degrees that add no devices
-SCHEDULES = ("1f1b", "gpipe")
 WINDOWS = ("symmetric", "paper")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
@@ -37,6 +36,10 @@ MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
 PLACERS.add("sip_ml", "rostam_py.placement.sip_ml.placer:SipMlPlacer")
+SCHEDULES = Registry("schedule")
+SCHEDULES.add("1f1b", "rostam_py.placement.schedules.one_f_one_b:OneForwardOneBackward")
+SCHEDULES.add("gpipe", "rostam_py.placement.schedules.gpipe:GPipe")
+SCHEDULES.add("zb_h1", "rostam_py.placement.schedules.zb_h1:ZeroBubbleH1")
 
 
 def _collectives() -> list[str]:
@@ -67,7 +70,10 @@ class Strategy:
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
-    schedule: 1f1b or gpipe. bucket_size: gradient bytes that start one dp all-reduce.
+    schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
+        apart, in what would be bubbles).
+    virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
+    bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
         model's own.
     recompute: none, selective (attention core) or full (every block's forward again before its backward).
@@ -109,6 +115,7 @@ class Strategy:
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
+    virtual_stages: int = 1
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
@@ -151,12 +158,13 @@ class Strategy:
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
-        _check_choice("schedule", self.schedule, SCHEDULES)
+        _check_choice("schedule", self.schedule, tuple(SCHEDULES))
         _check_choice("recompute", self.recompute, RECOMPUTE)
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
         self._check_axes()
         self._check_sequence_parallel()
+        self._check_chunks()
         self._check_sharding()
         self._check_experts()
         self._check_tables()
@@ -241,6 +249,30 @@ class Strategy:
             raise ConfigError(
                 "strategy.sequence_parallel is true, but strategy.tp is 1: the sequence is split over the members of a"
                 " tensor-parallel group. Set strategy.tp > 1, or strategy.sequence_parallel=false"
+            )
+        if SCHEDULES.get(self.schedule).splits_backward:
+            whole = [name for name in SCHEDULES if not SCHEDULES.get(name).splits_backward]
+            raise ConfigError(
+                f"strategy.sequence_parallel is true, but strategy.schedule={self.schedule} runs weight gradients"
+                " apart, and what both halves of a backward gather again is not modelled; set"
+                f" strategy.schedule={' or '.join(whole)}"
+            )
+
+    def _check_chunks(self) -> None:
+        """Raise DegreeError for chunks that the pipeline cannot have."""
+        _check_degree("virtual_stages", self.virtual_stages)
+        if self.virtual_stages == 1:
+            return
+        said = f"strategy.virtual_stages is {self.virtual_stages}"
+        if "pp" not in PLACERS.get(self.placer).AXES:
+            raise DegreeError(f"{said}, but strategy.placer={self.placer} has no pipeline; it must be 1")
+        if self.pp == 1:
+            raise DegreeError(f"{said}, but strategy.pp is 1, which leaves nothing to interleave; it must be 1")
+        if not SCHEDULES.get(self.schedule).takes_chunks:
+            able = [name for name in SCHEDULES if SCHEDULES.get(name).takes_chunks]
+            raise DegreeError(
+                f"{said}, but strategy.schedule={self.schedule} runs one chunk of layers on each stage; it must be 1,"
+                f" or strategy.schedule {' or '.join(able)}"
             )
 
     def _check_tables(self) -> None:
@@ -389,6 +421,11 @@ class Strategy:
             raise DegreeError(
                 f"global_batch is {global_batch}, so a replica (strategy.dp = {self.dp}) gets {local} samples;"
                 f" that must be divisible by strategy.micro_batch = {micro}"
+            )
+        if self.virtual_stages > 1 and local // micro % self.pp:
+            raise DegreeError(
+                f"a replica has {local // micro} micro-batches ({local} samples, {micro} each); with"
+                f" strategy.virtual_stages = {self.virtual_stages} they must be a multiple of strategy.pp = {self.pp}"
             )
         return micro, local // micro
 

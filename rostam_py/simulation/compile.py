@@ -120,6 +120,8 @@ class _Compiler:
             if abs(peer) >= members.shape[1]:  # no rank has such a peer: the core refuses the task
                 continue
             first, last = max(0, -peer), members.shape[1] - max(0, peer)
+            if first >= last:  # no rank has such a peer: the core says which device sends to none
+                continue
             bound[members[:, first:last], slot, 2] = offset + members[:, first + peer : last + peer]
         return bound
 
@@ -128,9 +130,10 @@ class _Compiler:
         names = [name for name in stage.templates if name in counts]
         ids = {name: self._add_template(number, job, stage, name, slots) for name in names}
         entries = [entry for segment in stage.program.segments for entry in segment.entries]
+        strides = [segment.stride for segment in stage.program.segments for _ in segment.entries]
         offsets = np.cumsum([0, *(len(segment.entries) for segment in stage.program.segments)])
         return self.core.add_program(
-            [ids[name] for name, _ in entries], [m for _, m in entries], np.ones(len(entries), np.int32),
+            [ids[name] for name, _ in entries], [m for _, m in entries], np.array(strides, np.int32),
             block_offset=offsets, count=[segment.count for segment in stage.program.segments],
         )  # fmt: skip
 

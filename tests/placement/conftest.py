@@ -154,3 +154,9 @@ def small_graphs(perceptron, wide_perceptron, conv_net, tied_autoencoder, small_
     """All small models, by name."""
     found = (perceptron, wide_perceptron, conv_net, tied_autoencoder, small_gpt, small_encoder_decoder)
     return {graph.name: graph for graph in found}
+
+
+@pytest.fixture(scope="session")
+def twelve_layers():
+    """The whole of gpt_125m."""
+    return trace("gpt_125m")

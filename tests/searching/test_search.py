@@ -20,6 +20,13 @@ def candidates(placer, base, num_accelerators, batch):
     return list(PLACERS.get(placer)(strategy, "roofline", {}).candidates(num_accelerators, batch))
 
 
+def test_chunks_are_kept_where_a_pipeline_has_micro_batches_for_them(base):
+    found = candidates("megatron", dataclasses.replace(base, pp=2, virtual_stages=2), 12, 24)
+    assert {s.virtual_stages for s in found if s.pp == 1} == {1}
+    assert {s.virtual_stages for s in found if s.pp > 1} == {2}
+    assert all(24 // s.dp // s.micro_batch % s.pp == 0 for s in found if s.pp > 1)
+
+
 def test_strategies_fill_the_machine_and_divide_the_batch(base):
     found = candidates("megatron", base, 12, 24)
     assert {s.dp * s.tp * s.pp for s in found} == {12}

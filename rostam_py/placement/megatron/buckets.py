@@ -2,10 +2,13 @@
 
 Model: a bucket is all-reduced over the dp ranks; where they share gradients or the optimizer's state (ZeRO) it is
 reduce-scattered, and the share is summed over the copies of the state, the tp group's members and the stages that hold
-summands of it: behind the last micro-batch, as in Megatron-Core.
+summands of it: behind the last micro-batch, as in Megatron-Core. What a device's templates leave to a later one, that
+reduces: sums over other groups come with the last one.
 """
 
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
@@ -13,17 +16,47 @@ from rostam_py.placement.megatron.template_writer import TemplateContext, Templa
 _Key = tuple[str, int]  # data group, unit
 
 
+@dataclass(slots=True)
+class Pending:
+    """Gradients of a device that are final, but not reduced, when one of its templates ends.
+
+    buckets: that have not started. summed, tied: group -> gradients that its members, or several stages, hold.
+    reduced: name -> data group of those whose bucket has started.
+    """
+
+    buckets: list[list[Gradient]] = field(default_factory=list)
+    summed: dict[str, list[Gradient]] = field(default_factory=dict)
+    tied: dict[str, list[Gradient]] = field(default_factory=dict)
+    reduced: dict[str, str] = field(default_factory=dict)
+
+    def gradients(self) -> list[Gradient]:
+        """Return all of them."""
+        return [g for group in (*self.buckets, *self.summed.values(), *self.tied.values()) for g in group]
+
+
 class Buckets:
     """Fill gradient buckets in the order in which gradients become ready and start their reductions.
 
-    Args: is_last: of the iteration's micro-batches, behind which sums over other groups run as well.
+    Args:
+        gradients: that are final in the writer's template.
+        is_last: of the iteration's micro-batches, behind which sums over other groups run as well.
+        pending: what the device's templates before it have left.
+        later: data groups of the gradients that the device's later templates make, None for its last one. The last
+            bucket of another group is left to that: what its optimizer waits for, it must have started.
     """
 
     def __init__(
-        self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient], is_last: bool = True
-    ) -> None:
-        self.context, self.writer, self.is_last = context, writer, is_last
-        self.waiting = {g.name: set(g.leaves) for g in gradients}
+        self, context: TemplateContext, writer: TemplateWriter, gradients: list[Gradient], *, is_last: bool = True,
+        pending: Pending | None = None, later: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
+        self.context, self.writer, self.is_last, self.later = context, writer, is_last, later
+        before = Pending() if pending is None else pending
+        self.carried, self.summed, self.tied = before.buckets, before.summed, before.tied
+        self.reduced_before = before.reduced
+        here = {leaf for g in gradients for leaf in g.leaves if self._is_made_here(leaf)}
+        writer.find_ready(sorted({leaf for g in (*gradients, *before.gradients()) for leaf in g.leaves} - here))
+        self.groups = {g.name: g.data_group for g in gradients}
+        self.waiting = {g.name: here.intersection(g.leaves) for g in gradients}
         self.by_leaf: dict[int, list[Gradient]] = {}
         for g in gradients:
             for leaf in g.leaves:
@@ -32,18 +65,24 @@ class Buckets:
         self.open_bytes: Counter[_Key] = Counter()
         self.unit_sizes = Counter((g.data_group, g.unit) for g in gradients)
         self.started: list[list[Gradient]] = []
-        self.summed: dict[str, list[Gradient]] = {}
-        self.tied: dict[str, list[Gradient]] = {}
         self.reduced_by: dict[str, int] = {}
+        for g in gradients:
+            if not self.waiting[g.name]:
+                self._ready(g)
+
+    def _is_made_here(self, leaf: int) -> bool:
+        producer = self.context.graph.tensors[leaf].producer
+        return producer is not None and self.context.phase_of(self.context.graph.ops[producer]) == self.writer.phase
 
     def add(self, tensors: tuple[int, ...]) -> None:
         """Note that the tensors are final; start the bucket they fill."""
         for t in tensors:
             for gradient in self.by_leaf.get(t, ()):
                 waiting = self.waiting[gradient.name]
-                waiting.discard(t)
-                if not waiting:
-                    self._ready(gradient)
+                if t in waiting:
+                    waiting.remove(t)
+                    if not waiting:
+                        self._ready(gradient)
 
     def _ready(self, gradient: Gradient) -> None:
         if gradient.summed_group:
@@ -59,6 +98,12 @@ class Buckets:
             self._start(self.open.pop(key))
             self.open_bytes[key] = 0
 
+    def _is_held(self, data_group: str) -> bool:
+        """Tell whether a data group's open bucket is its last, and left to the device's last template."""
+        if self.later is None or data_group in self.later:
+            return False
+        return not any(self.waiting[name] for name, group in self.groups.items() if group == data_group)
+
     def _is_full(self, key: _Key) -> bool:
         """Tell whether an open bucket starts: a unit with its last gradient, others with so many bytes."""
         if key[1] >= 0:
@@ -72,19 +117,36 @@ class Buckets:
         task = writer.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
+        # Buckets of a group end in the order in which they begin: this one after those of templates before.
+        before = [name for name, data in self.reduced_before.items() if data == bucket[0].data_group]
+        for name in before:
+            self.reduced_by[name] = task
+            del self.reduced_before[name]
         self.reduced_by.update({g.name: task for g in bucket})
         self.started.append(bucket)
 
+    def leave(self) -> Pending:
+        """End a template that others follow: start the open buckets that are not held, and return what is left."""
+        held = [bucket for (data_group, _), bucket in self.open.items() if self._is_held(data_group)]
+        for bucket in self.open.values():
+            if bucket not in held:
+                self._start(bucket)
+        reduced = {g.name: g.data_group for bucket in self.started for g in bucket}
+        return Pending([*self.carried, *held], self.summed, self.tied, self.reduced_before | reduced)
+
     def flush(self) -> None:
         """Start what is left: the last bucket, then what tp groups hold summands of, then tied gradients."""
-        for bucket in self.open.values():
-            self._start(bucket)
-        self.open = {}
+        self._start_open()
         if not self.is_last:
             return
         for name, groups in (("summed", self.summed), ("tied", self.tied)):
             for group, gradients in sorted(groups.items()):
                 self._reduce(f"{name}_gradients.{group}", group, gradients)
+
+    def _start_open(self) -> None:
+        for bucket in (*self.carried, *self.open.values()):
+            self._start(bucket)
+        self.carried, self.open = [], {}
 
     def _reduce(self, name: str, group: str, gradients: list[Gradient]) -> None:
         """Start the all-reduce of gradients behind what has reduced them so far."""

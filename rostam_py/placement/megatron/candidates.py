@@ -1,4 +1,4 @@
-"""Which (dp, tp, pp, micro_batch) a search considers; cp is what the strategy says.
+"""Which (dp, tp, pp, micro_batch) a search considers; cp is what the strategy says, virtual stages where they fit.
 
 Legend: m = micro-batches.
 """
@@ -26,17 +26,15 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
             dp = parts // (tp * pp)
             if batch % dp or (dp * base.cp) % base.ep:
                 continue
+            chunks = base.virtual_stages if pp > 1 else 1
             for micro_batch in _micro_batches(base, pp, batch // dp):
+                if chunks > 1 and micro_batch is not None and batch // dp // micro_batch % pp:
+                    continue
                 is_split = base.sequence_parallel and tp > 1
                 yield dataclasses.replace(
-                    base,
-                    dp=dp,
-                    tp=tp,
-                    pp=pp,
-                    micro_batch=micro_batch,
-                    sequence_parallel=is_split,
-                    tp_overlap=base.tp_overlap and is_split,
-                )
+                    base, dp=dp, tp=tp, pp=pp, micro_batch=micro_batch, sequence_parallel=is_split,
+                    virtual_stages=chunks, tp_overlap=base.tp_overlap and is_split,
+                )  # fmt: skip
 
 
 def _micro_batches(base: Strategy, pp: int, local: int) -> list[int | None]:

@@ -15,7 +15,9 @@ from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTiming
 from rostam_py.placement.placer import Estimate
+from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
+from rostam_py.plan.phases import FORWARD, chunk_of, is_first, is_last, phase_of, template_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,21 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
         return Estimate(clock.play_program(plan.stages[0].program, compiled[0], slow[0]), compute)
-    seconds = Pipeline(strategy.schedule, timings, costs).iteration_s(plan.num_microbatches)
+
+    def program(stage: int, num_microbatches: int) -> Program:
+        made = stage_program(strategy.schedule, stage, len(compiled), num_microbatches, strategy.virtual_stages)
+        for name in filter(is_first, compiled[stage].templates):
+            made = made.with_first(template_name(FORWARD, chunk_of(name)), name)
+        return made
+
+    seconds = Pipeline(program, timings, costs).iteration_s(plan.num_microbatches)
     return Estimate(seconds, compute)
 
 
 def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStage]) -> float:
     """Return the time of one forward and one backward of an unpipelined plan [s]; kernels alone without ``costs``."""
-    rows = [stages[0].templates[name] for name in ("forward", "backward")]
+    often = {name: rows for name, rows in stages[0].templates.items() if not (is_first(name) or is_last(name))}
+    rows = list(often.values())
     if costs is None:
         return sum(row.duration_s for template in rows for row in template)
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
@@ -148,9 +158,10 @@ class _Clock:
         timings: dict[str, TemplateTiming] = {}
         for name, rows in compiled.templates.items():
             # What is not reduced once, at the end, meets that of the other stages all along.
-            self._crowding = 1.0 if num_stages > 1 and name != "backward_last" else 0.0
-            if name == "backward_last" and num_stages > 1:
-                self._crowding = self._crowd(stage, rows, timings["backward"].compute_s, num_stages)
+            self._crowding = 1.0 if num_stages > 1 and not is_last(name) else 0.0
+            if is_last(name) and num_stages > 1:
+                often = template_name(phase_of(name), chunk_of(name))
+                self._crowding = self._crowd(stage, rows, timings[often].compute_s, num_stages)
             timings[name] = self.play(stage, rows, compiled.num_streams, slow)
         return timings
 

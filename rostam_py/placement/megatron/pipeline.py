@@ -5,6 +5,9 @@ as possible, by dynamic programming over candidate cuts: between repeated blocks
 enough of them, where the fewest live bytes cross. A backward op belongs to the stage of its forward op;
 an add that accumulates gradients to the lowest stage among its inputs, so that one tensor flows on.
 Views, and what each stage derives for itself from inputs and constants, never cross a boundary.
+
+A device may hold several chunks of layers: then stages here are virtual ones, stage k on device k mod p, and cuts move
+on until no move of a piece makes the slowest device faster.
 """
 
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ import numpy as np
 
 from rostam_py.errors import DegreeError, InternalError
 from rostam_py.graph import Op, OperatorGraph
+from rostam_py.placement.megatron.chunk_balance import balance_devices
 
 _MAX_CANDIDATES = 512
 
@@ -22,6 +26,7 @@ _MAX_CANDIDATES = 512
 class StageAssignment:
     """Where everything runs.
 
+    num_stages: virtual ones. num_devices: of one pipeline, which hold equally many stages each.
     op_stages: per op its stage; views and locally derived ops hold the stage of their first user.
     is_local: per tensor, available on every stage without communication (inputs, parameters, masks).
     roots: per tensor the tensor it is a view of, which is what crosses boundaries.
@@ -33,6 +38,7 @@ class StageAssignment:
     """
 
     num_stages: int
+    num_devices: int
     op_stages: list[int]
     is_local: list[bool]
     roots: list[int]
@@ -42,22 +48,33 @@ class StageAssignment:
     tied_gradients: dict[str, dict[int, list[int]]] = field(default_factory=dict)
     skipped: set[int] = field(default_factory=set)
 
+    def chunks(self, device: int) -> range:
+        """Return the stages that a device holds, ascending."""
+        return range(device, self.num_stages, self.num_devices)
+
+    def holders(self, parameter: str) -> tuple[int, ...]:
+        """Return the devices that hold a parameter, ascending."""
+        return tuple(sorted({stage % self.num_devices for stage in self.parameter_stages[parameter]}))
+
 
 def assign_stages(
     graph: OperatorGraph,
-    num_stages: int,
+    num_devices: int,
     weights: Sequence[float],
     batch: float,
     collected: frozenset[int] = frozenset(),
+    num_chunks: int = 1,
 ) -> StageAssignment:
     """Cut the graph into stages.
 
-    Args: weights: seconds of every op on one device. batch: samples of a micro-batch.
+    Args: num_devices: of the pipeline. weights: seconds of every op on one device. batch: samples of a micro-batch.
         collected: tensors that a collective makes whole; views do not stand in for one another across it.
+        num_chunks: stages on each device.
     Raises: DegreeError if the graph has fewer pieces than stages.
     """
     is_local, roots = _local_tensors(graph), _view_roots(graph, collected)
-    result = StageAssignment(num_stages, [0] * len(graph.ops), is_local, roots)
+    num_stages = num_devices * num_chunks
+    result = StageAssignment(num_stages, num_devices, [0] * len(graph.ops), is_local, roots)
     if num_stages == 1:
         result.up, result.down = [[]], [[]]
         result.parameter_stages = {t.name: (0,) for t in graph.parameters}
@@ -102,9 +119,11 @@ def _assign_forward(graph: OperatorGraph, result: StageAssignment, weights: Sequ
     is_free = {op.id: all(result.is_local[t] for t in op.outputs) for op in forward}
     sequence = [op for op in forward if not is_free[op.id]]
     live = _live_bytes(graph, sequence, result, batch)
-    cuts = _candidate_cuts(graph, sequence, live, result.num_stages)
+    cuts = _candidate_cuts(graph, sequence, live, result)
     seconds = _work_by_forward_op(graph, sequence, weights)
     bounds = _best_cuts(seconds, cuts, [live[c] for c in cuts], result.num_stages)
+    if result.num_stages > result.num_devices:
+        bounds = balance_devices(seconds, cuts, bounds, result.num_devices)
     stage = 0
     for position, op in enumerate(sequence):
         while stage < len(bounds) and position >= bounds[stage]:
@@ -136,8 +155,9 @@ def _live_bytes(graph: OperatorGraph, sequence: list[Op], result: StageAssignmen
     return [float(size) for size in np.cumsum(delta)[: len(sequence)]]
 
 
-def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float], num_stages: int) -> list[int]:
+def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float], result: StageAssignment) -> list[int]:
     """Return the positions before which a stage may begin."""
+    num_stages = result.num_stages
     cuts = [i for i in range(1, len(sequence)) if sequence[i].block != sequence[i - 1].block]
     if len(cuts) >= num_stages - 1:
         return cuts
@@ -149,9 +169,11 @@ def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float],
     ]  # fmt: skip
     cuts = sorted(set(cuts) | set(fine))
     if len(cuts) < num_stages - 1:
+        chunks, most = num_stages // result.num_devices, len(cuts) + 1
+        is_cut_by = f", each of strategy.virtual_stages = {chunks} chunks" if chunks > 1 else ""
         raise DegreeError(
-            f"strategy.pp is {num_stages}, but {graph.name!r} can be cut into at most {len(cuts) + 1} stages;"
-            f" it must be in 1 to {len(cuts) + 1}"
+            f"strategy.pp is {result.num_devices}{is_cut_by}, but {graph.name!r} can be cut into at most {most} stages;"
+            f" it must be in 1 to {most // chunks}"
         )
     if len(cuts) > max(_MAX_CANDIDATES, 2 * num_stages):
         keep = max(_MAX_CANDIDATES, 2 * num_stages)

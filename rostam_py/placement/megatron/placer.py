@@ -9,12 +9,18 @@ import numpy as np
 from rostam_py.costs import optimizer_call
 from rostam_py.costs.optimizers import optimizer_state_bytes
 from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.experts import SpreadExperts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
+from rostam_py.placement.megatron.backward_split import (
+    held_for_weights,
+    read_by_weights_alone,
+    read_from_elsewhere,
+    weight_gradient_ops,
+)
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
@@ -22,29 +28,24 @@ from rostam_py.placement.megatron.gathered_memory import gathered_bytes
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
-from rostam_py.placement.megatron.resident_memory import resident_memory
-from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
-from rostam_py.placement.megatron.templates import (
-    FORWARD_FIRST,
-    write_backward,
-    write_backward_last,
-    write_forward,
-    write_forward_first,
-)
+from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
+from rostam_py.placement.megatron.template_writer import TemplateContext
+from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
-from rostam_py.placement.schedule import microbatches_in_flight, stage_program
+from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import Strategy
+from rostam_py.plan.strategy import SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -175,11 +176,19 @@ class _Job:
         self.optimizer = strategy.optimizer or graph.default_optimizer
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
-            graph, strategy.pp, seconds, micro_batch, self.sharding.collected
+            graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages
         )
         self.state = strategy.state_sharding
         self.states = {ALL_DATA: self.state, EXPERT_DATA: strategy.expert_state_sharding}
-        self.tied = tuple(sorted({s for s in self.assignment.parameter_stages.values() if len(s) > 1}))
+        names = self.assignment.parameter_stages
+        self.holders = {name: self.assignment.holders(name) for name in names}
+        self.tied = tuple(sorted({devices for devices in self.holders.values() if len(devices) > 1}))
+        splits = SCHEDULES.get(strategy.schedule).splits_backward
+        self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
+        self.programs = [
+            stage_program(strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages)
+            for s in range(strategy.pp)
+        ]
         self.local_parameters = {
             t.name: math.ceil(
                 t.num_elements(1) * self.sharding.tensor_fraction(t.id) * builder.experts.share(t.id) - 1e-6
@@ -201,25 +210,26 @@ class _Job:
 
     def build_stages(self) -> tuple[Stage, ...]:
         context = self._context()
-        last = self.strategy.pp
-        in_flight = [
-            microbatches_in_flight(self.strategy.schedule, s, last, self.num_microbatches) for s in range(last)
-        ]
-        memory = self._memory(context, in_flight)
+        memory = self._memory(context)
         if self.strategy.check_memory:
-            check_capacity(self.machine, memory, in_flight)
-        return tuple(self._stage(context, s, memory[s]) for s in range(last))
+            check_capacity(self.machine, memory, [in_flight_words(program) for program in self.programs])
+        return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
-        points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages)
+        points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages, self.weight_ops)
         kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}))
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
         bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
+        sent = {t for stage in self.assignment.down for t in stage}
+        if any(self.graph.tensors[t].producer in self.weight_ops for t in sent):
+            raise InternalError("a stage would wait for what a weight gradient's op of another makes")
+        late = read_by_weights_alone(self.graph, self.weight_ops, self.sharding.comms) - sent
+        late -= set(self.builder.experts.exchanged)
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
             self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, parameter_bytes(self.precision),
-            self._units(), self.exchange, self.strategy.tp_overlap,
+            self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
         )  # fmt: skip
 
     def _units(self) -> dict[int, WeightUnits]:
@@ -228,13 +238,14 @@ class _Job:
             return {}
         graph, stages = self.graph, self.assignment
         held = {name: (self._data_group(name), count) for name, count in self.local_parameters.items()}
-        return {s: block_units(graph, stages, s, held) for s in range(self.strategy.pp)}
+        return {s: block_units(graph, stages, s, held) for s in range(stages.num_stages)}
 
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
         barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         barriers |= set(self.sharding.comms) | set(self.builder.experts.exchanged)
         barriers |= set() if self.exchange is None else self.exchange.barriers()
+        barriers |= read_from_elsewhere(self.graph, self.weight_ops)
         for op in self.graph.ops:
             if op.is_elementwise:  # others start a kernel of their own
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
@@ -248,32 +259,22 @@ class _Job:
         return barriers
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
-        parameters = self._stage_parameters(stage)
-        num_parameters = sum(self.local_parameters[name] for name in parameters)
-        gradients = self._gradients(context, stage)
-        forward = write_forward(context, stage)
-        backward = write_backward(context, stage, gradients)
+        num_parameters = self._num_parameters(stage)
         optimizer = self._optimizer_kernel(self._num_shared(context, stage))
-        last, buckets = write_backward_last(context, stage, gradients, optimizer)
-        templates = {"forward": forward, "backward": backward, "backward_last": last}
-        program = stage_program(self.strategy.schedule, stage, self.strategy.pp, self.num_microbatches)
-        if self.state.is_gather_overlapped and buckets:
-            templates[FORWARD_FIRST] = write_forward_first(context, stage, buckets)
-            program = program.with_first("forward", FORWARD_FIRST)
-        written: tuple[TemplateWriter, ...] = (forward, backward)
+        written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
         return Stage(
             index=stage,
-            templates={name: tuple(writer.tasks) for name, writer in templates.items()},
-            program=program,
+            templates=written.tasks,
+            program=written.program,
             memory=memory,
             num_parameters=num_parameters,
             modules=self._modules(stage),
-            flops=sum(w.model_flops for w in written) * self.num_microbatches,
-            hardware_flops=sum(w.flops for w in written) * self.num_microbatches,
-        )  # fmt: skip
+            flops=written.model_flops * self.num_microbatches,
+            hardware_flops=written.flops * self.num_microbatches,
+        )
 
-    def _stage_parameters(self, stage: int) -> list[str]:
-        return [name for name, stages in self.assignment.parameter_stages.items() if stage in stages]
+    def _num_parameters(self, stage: int) -> int:
+        return sum(self.local_parameters[name] for name, devices in self.holders.items() if stage in devices)
 
     def _num_shared(self, context: TemplateContext, stage: int) -> int:
         """Return the parameters that a device updates: all of its stage, or its share of them.
@@ -282,11 +283,11 @@ class _Job:
         """
         parts: list[Mapping[str, int]] = []
         if self.state.shares_weights:
-            parts += context.units[stage].parts
+            parts += [part for chunk in self.assignment.chunks(stage) for part in context.units[chunk].parts]
         else:
             counts: Counter[str] = Counter()
-            for name in self._stage_parameters(stage):
-                counts[self._data_group(name)] += self.local_parameters[name]
+            for name, devices in self.holders.items():
+                counts[self._data_group(name)] += self.local_parameters[name] if stage in devices else 0
             parts.append(counts)
         untouched = self.builder.experts.untouched(self.builder.batch * self.num_microbatches)
         return -untouched + sum(
@@ -296,8 +297,8 @@ class _Job:
         )
 
     def _modules(self, stage: int) -> tuple[str, ...]:
-        ops = self.graph.ops
-        names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] == stage)
+        ops, chunks = self.graph.ops, self.assignment.chunks(stage)
+        names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
         return tuple(dict.fromkeys(n for n in names if n))
 
     def _optimizer_kernel(self, num_parameters: int) -> KernelTime | None:
@@ -306,22 +307,29 @@ class _Job:
         call = optimizer_call(self.optimizer, num_parameters, self.precision)
         return KernelTime("optimizer", "", call.ops[0].op_type, self.cost.duration_s(call), call.flops)
 
-    def _gradients(self, context: TemplateContext, stage: int) -> list[Gradient]:
-        """Return the stage's parameter gradients; a tied one is what this stage contributes."""
-        unit_of = context.units[stage].of_parameter if context.units else {}
-        size = gradient_bytes(self.precision)
-        names = set(self._stage_parameters(stage))
-        found = []
+    def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
+        """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""
+        size, chunks = gradient_bytes(self.precision), self.assignment.chunks(stage)
+        found: dict[int, list[Gradient]] = {chunk: [] for chunk in range(len(chunks))}
         for t in self.graph.gradients:
-            if t.name not in names or t.producer is None:
+            devices = self.holders.get(t.name, ())
+            if stage not in devices or t.producer is None:
                 continue
-            stages = self.assignment.parameter_stages[t.name]
-            group = f"tied{self.tied.index(stages)}" if len(stages) > 1 else ""
-            leaves = tuple(self.assignment.tied_gradients[t.name].get(stage, ())) if group else (t.id,)
-            if leaves:
-                summed = self.sharding.summed.get(t.name, "")
-                count, unit, data = self.local_parameters[t.name], unit_of.get(t.name, -1), self._data_group(t.name)
-                found.append(Gradient(t.name, leaves, count * size, group, summed, count, unit, data))
+            parts = self.assignment.tied_gradients.get(t.name)
+            if parts is None:
+                own = {self.assignment.parameter_stages[t.name][0]: [t.id]}
+            else:
+                own = {s: parts[s] for s in chunks if parts.get(s)}
+            if own:  # backwards run from the highest chunk to the lowest
+                tied = f"tied{self.tied.index(devices)}" if len(devices) > 1 else ""
+                summed, count = self.sharding.summed.get(t.name, ""), self.local_parameters[t.name]
+                leaves = tuple(leaf for leaves in own.values() for leaf in leaves)
+                ends = min(own)
+                unit = context.units[ends].of_parameter.get(t.name, -1) if context.units else -1
+                gradient = Gradient(
+                    t.name, leaves, count * size, tied, summed, count, unit, self._data_group(t.name)
+                )  # fmt: skip
+                found[chunks.index(ends)].append(gradient)
         return found
 
     def _data_group(self, parameter: str) -> str:
@@ -330,29 +338,43 @@ class _Job:
             return ALL_DATA
         return EXPERT_DATA if self.strategy.ep > 1 and self.strategy.num_expert_replicas > 1 else ""
 
-    def _memory(self, context: TemplateContext, in_flight: list[int]) -> list[MemoryBytes]:
-        saved = self._saved_by_stage()
-        is_full = self.strategy.recompute == "full"
+    def _memory(self, context: TemplateContext) -> list[MemoryBytes]:
+        """Return what every device needs; activations at their most while its program runs."""
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
+        is_full = self.strategy.recompute == "full"
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
+        changes = self._activation_changes(residents)
         result = []
-        for s, tensors in enumerate(saved):
-            count = sum(self.local_parameters[name] for name in self._stage_parameters(s))
-            extra = 0.0
-            if is_full:
-                per_batch, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
-            else:
-                per_batch = stored_bytes(self.graph, self.builder, tensors)
-            per_batch += residents[s].inputs + extra / in_flight[s]
-            untrained = residents[s].weights
-            held = self.state.held(count, self._num_shared(context, s))
+        for s, program in enumerate(self.programs):
+            chunks = self.assignment.chunks(s)
+            by_template = {name: changes[chunks[chunk_of(name) or 0]][phase_of(name)] for name in program.counts()}
+            untrained = sum(residents[k].weights for k in chunks)
+            count, shared = self._num_parameters(s), self._num_shared(context, s)
+            held = self.state.held(count, shared)
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
-                held = count, self._num_shared(context, s), count
-            gathered = gathered_bytes(context, s, gradient_bytes(self.precision))
-            result.append(
-                stage_memory(held, per_batch, in_flight[s], self.precision, self.optimizer, untrained, gathered)
-            )
+                held = count, shared, count
+            gathered = gathered_bytes(context, chunks, gradient_bytes(self.precision))
+            most = program.peak(by_template)
+            result.append(stage_memory(held, most, self.precision, self.optimizer, untrained, gathered))
         return result
+
+    def _activation_changes(self, residents: list[Resident]) -> list[dict[str, tuple[float, float]]]:
+        """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
+
+        Model: a block that is recomputed takes its activations for as long as the backward runs.
+        """
+        held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
+        found = []
+        for s, tensors in enumerate(self._saved_by_stage()):
+            extra = 0.0
+            if self.strategy.recompute == "full":
+                kept, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
+            else:
+                kept = stored_bytes(self.graph, self.builder, tensors)
+            kept += residents[s].inputs
+            later = stored_bytes(self.graph, self.builder, held[s])
+            found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
+        return found
 
     def _saved_by_stage(self) -> list[set[int]]:
         """Return what every stage keeps for backward: the saved tensors it makes or receives."""
@@ -360,7 +382,7 @@ class _Job:
         dropped = (
             dropped_by_core(self.graph, attention_core(self.graph)) if self.strategy.recompute == "selective" else set()
         )
-        saved: list[set[int]] = [set() for _ in range(self.strategy.pp)]
+        saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
         for t in self.graph.tensors:
             if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped:
                 continue

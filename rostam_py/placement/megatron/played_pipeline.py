@@ -3,12 +3,11 @@
 Legend: m = micro-batches, P = stages.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rostam_py.errors import InternalError
 from rostam_py.placement.axis_costs import AxisCosts
-from rostam_py.placement.megatron.templates import FORWARD_FIRST
-from rostam_py.placement.schedule import stage_program
 from rostam_py.plan.program import Program
 
 # A long pipeline is played with this many micro-batches beyond its depth; the rest follows at the pace of the last.
@@ -46,11 +45,15 @@ class Pipeline:
 
     Model: an instance starts when its stage is free and its messages have come, and keeps its template's inner times.
         A stage sends one message after another through its port.
-    Args: timings: template name -> timing, of every stage.
+    Args:
+        program: (stage, micro-batches) -> what the stage runs.
+        timings: template name -> timing, of every stage.
     """
 
-    def __init__(self, schedule: str, timings: list[dict[str, TemplateTiming]], costs: AxisCosts) -> None:
-        self.schedule, self.num_stages = schedule, len(timings)
+    def __init__(
+        self, program: Callable[[int, int], Program], timings: list[dict[str, TemplateTiming]], costs: AxisCosts
+    ) -> None:
+        self.program, self.num_stages = program, len(timings)
         self._channels: dict[tuple[int, str], int] = {}
         self._steps = [
             {name: self._step(s, timing, costs) for name, timing in templates.items()}
@@ -68,37 +71,29 @@ class Pipeline:
     def _channel(self, receiver: int, tensor: str) -> int:
         return self._channels.setdefault((receiver, tensor), len(self._channels))
 
-    def _program(self, stage: int, num_microbatches: int) -> Program:
-        program = stage_program(self.schedule, stage, self.num_stages, num_microbatches)
-        return program.with_first("forward", FORWARD_FIRST) if FORWARD_FIRST in self._steps[stage] else program
-
     def iteration_s(self, num_microbatches: int) -> float:
         """Return the steady-state time of an iteration [s].
 
         Model: one iteration is played; in the steady state none is shorter than what a stage takes from its first
-            forward to its optimizer's end. Beyond P + 8 micro-batches a 1F1B pipeline goes on at the pace of its
-            first stage; GPipe's is linear in m, from two plays.
-        Cost: 2 P min(m, P + 8) instances.
+            forward to its optimizer's end. Beyond P + 8 micro-batches, rounded up to a multiple of P less what is over,
+            it is linear in m, from two plays that are P apart.
+        Cost: templates of P stages and 2 P + 8 micro-batches, twice.
         """
         if self.num_stages == 1:
-            program = self._program(0, num_microbatches)
-            return sum(self._steps[0][name].compute_s * count for name, count in program.counts().items())
-        few = self.num_stages + _STEADY_MICROBATCHES
-        if num_microbatches <= few:
-            return self._play(num_microbatches)[0]
-        seconds, ends = self._play(few)
-        if self.schedule == "gpipe":
-            pace = (self._play(few + self.num_stages)[0] - seconds) / self.num_stages
-        else:  # ends of the first stage's steady backwards: the last half of them
-            half = _STEADY_MICROBATCHES // 2
-            pace = (ends[_STEADY_MICROBATCHES] - ends[half]) / (_STEADY_MICROBATCHES - half)
+            counts = self.program(0, num_microbatches).counts()
+            return sum(self._steps[0][name].compute_s * count for name, count in counts.items())
+        over = num_microbatches % self.num_stages
+        few = over + self.num_stages * -(-(self.num_stages + _STEADY_MICROBATCHES - over) // self.num_stages)
+        if num_microbatches <= few + self.num_stages:
+            return self._play(num_microbatches)
+        seconds = self._play(few)
+        pace = (self._play(few + self.num_stages) - seconds) / self.num_stages
         return seconds + (num_microbatches - few) * pace
 
-    def _play(self, num_microbatches: int) -> tuple[float, list[float]]:
-        """Play one iteration; return its steady-state time and the ends of the first stage's backwards."""
+    def _play(self, num_microbatches: int) -> float:
+        """Play one iteration; return its steady-state time."""
         programs = [
-            [(self._steps[s][name], m) for name, m in self._program(s, num_microbatches)]
-            for s in range(self.num_stages)
+            [(self._steps[s][name], m) for name, m in self.program(s, num_microbatches)] for s in range(self.num_stages)
         ]
         arrivals: list[list[float | None]] = [[None] * num_microbatches for _ in self._channels]
         players = [_Player(program, arrivals) for program in programs]
@@ -108,10 +103,7 @@ class Pipeline:
             if not moved:
                 raise InternalError("a pipeline program awaits itself")
             left -= moved
-        ends = [
-            end for (step, _), end in zip(programs[0], players[0].ends, strict=True) if step is not programs[0][0][0]
-        ]
-        return max(player.ends[-1] - player.begun for player in players), ends
+        return max(player.free - player.begun for player in players)
 
 
 class _Player:
@@ -121,7 +113,6 @@ class _Player:
         self.program, self.arrivals = program, arrivals
         self.position = 0
         self.free = self.port_free = self.begun = 0.0
-        self.ends: list[float] = []
 
     def advance(self) -> int:
         """Run instances until one awaits a message that has not been sent; return how many ran."""
@@ -144,6 +135,5 @@ class _Player:
                 self.port_free = leaves + seconds
                 arrivals[channel][microbatch] = leaves + seconds + alpha
             self.free = start + step.compute_s
-            self.ends.append(self.free)
             self.position += 1
         return self.position - first

@@ -5,7 +5,7 @@ block's first backward op; activations are kept at block inputs only. "selective
 core: fused attention operators, or everything from the score product to the product with the values.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rostam_py.graph import OperatorGraph
 
@@ -58,8 +58,13 @@ def dropped_by_core(graph: OperatorGraph, cores: list[set[int]]) -> set[int]:
     return dropped
 
 
-def replay_points(graph: OperatorGraph, mode: str, op_stages: Sequence[int]) -> dict[int, list[int]]:
-    """Return backward op -> forward ops replayed just before it (blocks that span stages in parts)."""
+def replay_points(
+    graph: OperatorGraph, mode: str, op_stages: Sequence[int], weight_ops: Collection[int] = frozenset()
+) -> dict[int, list[int]]:
+    """Return backward op -> forward ops replayed just before it (blocks that span stages in parts).
+
+    Args: weight_ops: backward ops that run apart, and find what the others have had replayed.
+    """
     if mode == "none":
         return {}
     group_of: dict[object, list[int]] = {}
@@ -73,7 +78,7 @@ def replay_points(graph: OperatorGraph, mode: str, op_stages: Sequence[int]) -> 
     points: dict[int, list[int]] = {}
     done: set[int] = set()
     for op in graph.ops:
-        if op.phase != "backward" or op.is_metadata or op.is_accumulation:
+        if op.phase != "backward" or op.is_metadata or op.is_accumulation or op.id in weight_ops:
             continue
         group = group_of.get(op.forward_op if mode == "selective" else (op.block, op_stages[op.id]))
         if group and group[0] not in done:

@@ -92,9 +92,10 @@ class RingWriter(TemplateWriter):
         name = f"reduce_scatter {self._origin(tensor)} {self.phase}"
         self._scattered[tensor] = self._shift(name, size, (len(self.tasks) - 1,), step)
 
-    def _make_whole(self, tensor: int) -> None:
+    def make_whole(self, tensor: int) -> None:
+        """Start the collectives that make a tensor whole, unless a ring of partial sums does."""
         if tensor not in self._scattered:
-            super()._make_whole(tensor)
+            super().make_whole(tensor)
             return
         self.close()
         self._provider[tensor] = self._scattered.pop(tensor)

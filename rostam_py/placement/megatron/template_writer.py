@@ -6,10 +6,10 @@ no earlier segment awaited. What does not need a message in flight overlaps with
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from rostam_py.graph import OperatorGraph
+from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.experts import DISPATCH
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
@@ -19,6 +19,7 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.product_inputs import product_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
+from rostam_py.plan.phases import WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
 
@@ -41,12 +42,18 @@ class TemplateContext:
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
+    weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
+    late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
     def state(self) -> StateSharding:
         """How state is shared, except that of experts."""
         return self.states[ALL_DATA]
+
+    def phase_of(self, op: Op) -> str:
+        """Return the phase in whose templates an op runs."""
+        return WEIGHT if op.id in self.weight_ops else op.phase
 
 
 class TemplateWriter:
@@ -63,25 +70,26 @@ class TemplateWriter:
         self._awaited: set[int] = set()  # messages that some segment waits for already
         self.flops = self.model_flops = 0.0
 
-    def receive(self, tensor: int, num_bytes: int, offset: int) -> None:
-        """Receive a tensor from the stage at ``offset``."""
-        name = f"recv {self._origin(tensor)}"
-        task = Task("recv", name, group="pp", num_bytes=num_bytes, channel=self._label(tensor), peer=offset)
+    def receive(self, tensor: int, num_bytes: int, offset: int, boundary: int | None = None) -> None:
+        """Receive a tensor from the device at ``offset``. Args: boundary: that it crosses, where that is not clear."""
+        name, label = f"recv {self._origin(tensor)}", self._channel(tensor, boundary)
+        task = Task("recv", name, group="pp", num_bytes=num_bytes, channel=label, peer=offset)
         self._provider[tensor] = self._append(task)
 
-    def send(self, tensor: int, num_bytes: int, offset: int) -> None:
-        """Send a tensor to the stage at ``offset`` as soon as it is ready."""
-        label = self._label(tensor)
-        task = Task(
-            "send",
-            f"send {self._origin(tensor)}",
-            self._deps_on([tensor]),
-            "pp",
-            num_bytes=num_bytes,
-            channel=label,
-            peer=offset,
-        )
-        self._append(task)
+    def send(self, tensor: int, num_bytes: int, offset: int, boundary: int | None = None) -> None:
+        """Send a tensor to the device at ``offset`` as soon as it is ready. Args: boundary: as of ``receive``."""
+        name, label = f"send {self._origin(tensor)}", self._channel(tensor, boundary)
+        self._append(Task("send", name, self._deps_on([tensor]), "pp", num_bytes=num_bytes, channel=label, peer=offset))
+
+    def find_ready(self, tensors: Iterable[int]) -> None:
+        """Note that templates before this one, of the same device, have made the tensors.
+
+        They are ready when its compute stream comes to this template: a task without kernels, the first one, says when.
+        """
+        found = dict.fromkeys(tensors, 0)
+        if found and not self.tasks:
+            self.tasks.append(Task("compute", f"{self.phase} begins"))
+        self._provider.update(found)
 
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
@@ -121,8 +129,8 @@ class TemplateWriter:
                 task = self.collective(name, comm.group, comm.kind, math.ceil(size), deps)
                 self._provider.update(dict.fromkeys(kernel.outputs, task))
         for t in kernel.outputs:
-            if t in sharding.comms:
-                self._make_whole(t)
+            if t in sharding.comms and t not in self.context.late:
+                self.make_whole(t)
             if t in self.context.builder.experts.exchanged:
                 self._exchange_rows(t)
 
@@ -192,7 +200,8 @@ class TemplateWriter:
                     self._halos[halo.tensor] = self.collective(name, halo.group, kind, size, deps)
         return self._halos[halo.tensor]
 
-    def _make_whole(self, tensor: int) -> None:
+    def make_whole(self, tensor: int) -> None:
+        """Start the collectives that make a tensor whole."""
         size = math.ceil(self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor)))
         for comm in self.context.sharding.comms[tensor]:
             deps = self._deps_on([tensor])
@@ -264,9 +273,10 @@ class TemplateWriter:
         producer = self.context.graph.tensors[tensor].producer
         return "inputs" if producer is None else self.context.graph.ops[producer].module or "model"
 
-    def _label(self, tensor: int) -> str:
+    def _channel(self, tensor: int, boundary: int | None) -> str:
         producer = self.context.graph.tensors[tensor].producer
-        return f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+        label = f"t{tensor}" if producer is None else f"{self.context.graph.ops[producer].name}.t{tensor}"
+        return label if boundary is None else f"{label} over boundary {boundary}"
 
 
 def _listed(by_op: Mapping[int, tuple[Gather, ...]], kernel: Kernel) -> list[Gather]:

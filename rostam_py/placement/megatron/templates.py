@@ -1,10 +1,14 @@
-"""Templates: the task lists of one stage's forward, backward and last backward."""
+"""Templates: the task lists of one stage's forward, backward and, where they run apart, weight gradients.
+
+A device with several chunks of layers, each a stage of its own, has templates for each of them.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.buckets import Buckets
+from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
@@ -12,43 +16,92 @@ from rostam_py.placement.megatron.ring_writer import RingWriter
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
+from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import EXPERTS
+from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
+from rostam_py.plan.program import Program
 from rostam_py.plan.tasks import KernelTime, Task
 
-FORWARD_FIRST = "forward_first"  # template of the first micro-batch's forward where it gathers updated weights
+
+@dataclass(slots=True)
+class StageTemplates:
+    """What a device of a pipeline runs: name -> tasks, in which order; FLOPs of one micro-batch, and the model's."""
+
+    tasks: dict[str, tuple[Task, ...]]
+    program: Program
+    flops: float = 0.0
+    model_flops: float = 0.0
 
 
-def write_forward(context: TemplateContext, stage: int) -> TemplateWriter:
-    """Return the forward template of a stage."""
-    return _write(context, stage, "forward")
+def write_stage(
+    context: TemplateContext,
+    device: int,
+    program: Program,
+    gradients: Mapping[int, list[Gradient]],
+    optimizer: KernelTime | None,
+) -> StageTemplates:
+    """Return the templates of a device.
 
-
-def write_forward_first(context: TemplateContext, stage: int, buckets: Sequence[list[Gradient]]) -> TemplateWriter:
-    """Return the forward template of the first micro-batch where it gathers updated weights, bucket by bucket."""
-    return _write(context, stage, "forward", updated=bucket_units(context.graph, buckets))
-
-
-def write_backward(context: TemplateContext, stage: int, gradients: list[Gradient]) -> TemplateWriter:
-    """Return the backward template of a stage for every micro-batch except the last.
-
-    Args: gradients: reduced behind each micro-batch where ranks share them.
+    Model: as in Megatron, gradients of which a tp group's members, or several stages, hold summands are summed over the
+        replicas (their bucket) first, then over the members, then over the stages. Buckets start with the last
+        micro-batch's gradients, chunk by chunk, or, where ranks share them, with each micro-batch's; the other sums
+        come last, and the optimizer, which waits for all.
+    Args:
+        device: its place in the pipeline.
+        gradients: chunk -> gradients that are final when it has run. optimizer: None for a device without parameters.
     """
-    if not context.state.reduces_every_microbatch:
-        return _write(context, stage, "backward")
-    return _write(context, stage, "backward", gradients, is_last=False)
+    result = StageTemplates({}, program)
+    finals, chunks = final_templates(program), context.stages.chunks(device)
+    numbers = sorted({chunk_of(name) for name in finals}, key=lambda number: number or 0)
+    phases = (FORWARD, BACKWARD, WEIGHT) if context.weight_ops else (FORWARD, BACKWARD)
+    for number in numbers:
+        for phase in phases:
+            is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
+            writer = _writer(context, phase)
+            filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
+            _fill(writer, chunks[number or 0], filled)
+            if filled is not None:
+                filled.flush()
+            writer.close()
+            result.tasks[template_name(phase, number)] = tuple(writer.tasks)
+            result.flops += writer.flops
+            result.model_flops += writer.model_flops
+    buckets = _write_finals(context, chunks, finals, gradients, optimizer, result)
+    if buckets and context.state.is_gather_overlapped:
+        _write_first(context, chunks, numbers, buckets, result)
+    return result
 
 
-def write_backward_last(
-    context: TemplateContext, stage: int, gradients: list[Gradient], optimizer: KernelTime | None
-) -> tuple[TemplateWriter, list[list[Gradient]]]:
-    """Return the last micro-batch's backward, with the optimizer at its end, and the gradient buckets.
+def _write_finals(
+    context: TemplateContext, chunks: Sequence[int], finals: Sequence[str], gradients: Mapping[int, list[Gradient]],
+    optimizer: KernelTime | None, result: StageTemplates,
+) -> list[list[Gradient]]:  # fmt: skip
+    """Write the last micro-batch's templates in which gradients are final; return the buckets."""
+    pending, buckets = Pending(), list[list[Gradient]]()
+    for place, name in enumerate(finals):
+        chunk, later = chunk_of(name) or 0, [gradients[chunk_of(other) or 0] for other in finals[place + 1 :]]
+        writer = _writer(context, phase_of(name))
+        groups = {gradient.data_group for others in later for gradient in others} if later else None
+        filled = Buckets(context, writer, gradients[chunk], pending=pending, later=groups)
+        _fill(writer, chunks[chunk], filled)
+        if later:
+            pending = filled.leave()
+        else:
+            filled.flush()
+        buckets += filled.started
+        writer.close()
+        if not later:
+            _end(writer, optimizer, buckets)
+        result.tasks[name] = tuple(writer.tasks)
+    return buckets
 
-    As in Megatron, gradients of which a tp group's members, or several stages, hold summands are summed over the
-    replicas (their bucket) first, then over the members, then over the stages; the optimizer waits for all of it.
+
+def _end(writer: TemplateWriter, optimizer: KernelTime | None, buckets: Sequence[list[Gradient]]) -> None:
+    """Append the optimizer step, which waits for all reductions of gradients, to the template that ends an iteration.
+
     Where ranks share its state but not the weights, they gather the weights that it has updated.
     """
-    buckets: list[list[Gradient]] = []
-    writer = _write(context, stage, "backward", gradients, buckets=buckets)
+    context = writer.context
     inner = {*context.sharding.groups, EXPERTS, GROUP, *(state.gathered for state in context.states.values())}
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
@@ -57,28 +110,47 @@ def write_backward_last(
     writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
     if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
         gather_updated(writer, unit_gathers(context, bucket_units(context.graph, buckets)))
-    return writer, buckets
 
 
-def _write(
-    context: TemplateContext, stage: int, phase: str, gradients: list[Gradient] | None = None, *,
-    is_last: bool = True, buckets: list[list[Gradient]] | None = None, updated: WeightUnits | None = None,
-) -> TemplateWriter:  # fmt: skip
-    """Return a template. Args: buckets: filled with those of the gradients. updated: units that are gathered first."""
-    writer = RingWriter(context, phase) if context.is_tp_overlapped else TemplateWriter(context, phase)
-    is_forward = phase == "forward"
-    flow = context.stages.up if is_forward else context.stages.down
-    offset = 1 if is_forward else -1
-    before, after = stage - offset, stage
-    arriving = flow[before] if 0 <= before < context.stages.num_stages else []
-    leaving = set(flow[after])
-    size = {t: _message_bytes(context, t) for t in set(arriving) | leaving}
-    for t in arriving:
-        writer.receive(t, size[t], -offset)
-        if t in leaving:
-            writer.send(t, size[t], offset)
-    leaving -= set(arriving)
-    filled = Buckets(context, writer, gradients, is_last) if gradients is not None else None
+def _write_first(
+    context: TemplateContext, chunks: Sequence[int], numbers: Sequence[int | None],
+    buckets: Sequence[list[Gradient]], result: StageTemplates,
+) -> None:  # fmt: skip
+    """Write the first micro-batch's forwards, which gather updated weights; each bucket in its first chunk's."""
+    stages, left = context.stages.parameter_stages, list(buckets)
+    for number in numbers:
+        stage = chunks[number or 0]
+        own = [bucket for bucket in left if any(stage in stages[g.name] for g in bucket)]
+        left = [bucket for bucket in left if bucket not in own]
+        writer = _writer(context, FORWARD)
+        _fill(writer, stage, None, bucket_units(context.graph, own))
+        writer.close()
+        often, first = (template_name(FORWARD, number, is_first=is_first) for is_first in (False, True))
+        result.tasks[first] = tuple(writer.tasks)
+        result.program = result.program.with_first(often, first)
+
+
+def _writer(context: TemplateContext, phase: str) -> TemplateWriter:
+    return RingWriter(context, phase) if context.is_tp_overlapped else TemplateWriter(context, phase)
+
+
+def _fill(writer: TemplateWriter, stage: int, filled: Buckets | None, updated: WeightUnits | None = None) -> None:
+    """Write the messages and kernels of a phase of a stage.
+
+    Args: filled: buckets of its gradients. updated: units that are gathered first.
+    """
+    context, phase = writer.context, writer.phase
+    crossing = _Crossing(context, stage, phase)
+    for t in crossing.arriving:
+        writer.receive(t, crossing.size[t], crossing.source, crossing.boundary_before)
+        if t in crossing.leaving:
+            writer.send(t, crossing.size[t], crossing.target, crossing.boundary_behind)
+    leaving = crossing.leaving - set(crossing.arriving)
+    if phase == WEIGHT:
+        late = [t for t in sorted(context.late) if _stage_of(context, t) == stage]
+        writer.find_ready(late)
+        for t in late:
+            writer.make_whole(t)
     steps = template_steps(context, stage, phase)
     gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated)
     for position, (kernel, is_replay) in enumerate(steps):
@@ -87,27 +159,47 @@ def _write(
         writer.run(kernel, is_replay)
         for t in kernel.outputs if not is_replay else ():
             if t in leaving:
-                writer.send(t, size[t], offset)
+                writer.send(t, crossing.size[t], crossing.target, crossing.boundary_behind)
         if filled is not None and not is_replay:
             filled.add(kernel.outputs)
         if gathers is not None:
             gathers.behind(position)
-    if filled is not None:
-        filled.flush()
-        if buckets is not None:
-            buckets += filled.started
-    writer.close()
-    return writer
+
+
+class _Crossing:
+    """What a stage receives and sends in a phase: tensors, bytes, where the peers are, and over which boundaries.
+
+    Boundary k is that between stages k and k + 1; told only where a device has several of one direction.
+    """
+
+    def __init__(self, context: TemplateContext, stage: int, phase: str) -> None:
+        stages = context.stages
+        flow = {FORWARD: stages.up, BACKWARD: stages.down}.get(phase)
+        step = 1 if phase == FORWARD else -1
+        before = stage - step
+        self.arriving = flow[before] if flow is not None and 0 <= before < stages.num_stages else []
+        self.leaving = set(flow[stage]) if flow is not None else set()
+        self.size = {t: _message_bytes(context, t) for t in {*self.arriving, *self.leaving}}
+        places = [k % stages.num_devices for k in (before, stage, stage + step)]
+        self.source, self.target = places[0] - places[1], places[2] - places[1]
+        is_told = stages.num_stages > stages.num_devices
+        self.boundary_before = min(before, stage) if is_told else None
+        self.boundary_behind = min(stage, stage + step) if is_told else None
+
+
+def _stage_of(context: TemplateContext, tensor: int) -> int:
+    producer = context.graph.tensors[tensor].producer
+    return -1 if producer is None else context.stages.op_stages[producer]
 
 
 def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tuple[Kernel, bool]]:
     """Return the kernels of a template in execution order, each with whether it replays a forward kernel."""
     steps = []
     order = _stage_kernels(context, stage, phase)
-    if phase == "backward" and context.is_tp_asynchronous:
+    if phase == BACKWARD and context.is_tp_asynchronous:
         order = input_gradients_first(context.sharding, context.kernels, order)
     for index in order:
-        if phase == "backward":
+        if phase == BACKWARD:
             steps += [(context.kernels[replayed], True) for replayed in context.replays.get(index, ())]
         steps.append((context.kernels[index], False))
     return steps
@@ -119,7 +211,8 @@ def _gathers(
     """Return what gathers the weights that a template's kernels use, None where all are there."""
     state = context.state
     units = updated
-    if units is None and state.shares_weights and (writer.phase == "forward" or state.is_resharded):
+    needs_weights = writer.phase == FORWARD or (writer.phase == BACKWARD and state.is_resharded)
+    if units is None and state.shares_weights and needs_weights:
         units = context.units[stage]
     if units is None:
         return None
@@ -158,5 +251,5 @@ def _by_stage(context: TemplateContext) -> dict[tuple[int, str], list[int]]:
         main = graph.ops[kernel.ops[0]]
         if main.id not in stages.skipped:
             for stage in sorted(where.get(main.id, {stages.op_stages[main.id]})):
-                chosen.setdefault((stage, main.phase), []).append(index)
+                chosen.setdefault((stage, context.phase_of(main)), []).append(index)
     return chosen

@@ -1,0 +1,1 @@
+"""The pipeline schedules, one a file."""
