@@ -1,6 +1,6 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
-from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, kernel_bytes, kernel_traffic
+from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, gathered_bytes, kernel_bytes, kernel_traffic
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor, passes_partial
 from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
@@ -19,6 +19,7 @@ __all__ = [
     "Split",
     "Tensor",
     "fuse",
+    "gathered_bytes",
     "kernel_bytes",
     "kernel_traffic",
     "passes_partial",

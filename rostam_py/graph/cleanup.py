@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Op
-from rostam_py.graph.vocabulary import TABLE_ROLES
+from rostam_py.graph.vocabulary import DTYPE_BYTES, TABLE_ROLES
 
 _OUTCOMES = ("gradient", "loss")
 
@@ -30,12 +30,12 @@ class KernelTraffic:
     """What a kernel moves to and from memory, as tensor ids.
 
     reads, writes: whole tensors; tensors that live only inside the kernel are in neither.
-    gathered: (table, result): of the table only as many bytes are read as the result holds.
+    gathered: (table, ids, result): of the table only the rows or entries that are looked up are read.
     """
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    gathered: tuple[tuple[int, int], ...] = ()
+    gathered: tuple[tuple[int, int, int], ...] = ()
 
 
 def fuse(graph: OperatorGraph, barriers: Collection[int] = frozenset(), ops: Collection[int] | None = None) -> Fusion:
@@ -121,7 +121,7 @@ def kernel_traffic(
 
 def _kernel_reads(
     graph: OperatorGraph, kernel: tuple[int, ...], roots: tuple[int, ...], regions: tuple[int, ...], made: set[int]
-) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+) -> tuple[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
     """Return the tensors a kernel reads from memory, each region once, and its gathers."""
     reads: dict[int, int] = {}  # region -> the tensor as it is read first
     gathered = []
@@ -129,7 +129,7 @@ def _kernel_reads(
         op = graph.ops[index]
         inputs = op.inputs
         if op.role in TABLE_ROLES and len(inputs) > 1:
-            gathered.append((inputs[0], op.outputs[0]))
+            gathered.append((inputs[0], inputs[1], op.outputs[0]))
             inputs = inputs[1:]
         for tensor in inputs:
             if roots[tensor] not in made:
@@ -141,8 +141,21 @@ def kernel_bytes(graph: OperatorGraph, traffic: KernelTraffic, batch: float) -> 
     """Return (bytes read, bytes written) of a kernel at ``batch`` samples, unsplit, in traced dtypes."""
     tensors = graph.tensors
     read = sum(_distinct_bytes(graph, t, batch) for t in traffic.reads)
-    read += sum(tensors[result].num_bytes(batch) for _, result in traffic.gathered)
+    read += sum(gathered_bytes(graph, gather, batch) for gather in traffic.gathered)
     return read, sum(tensors[t].num_bytes(batch) for t in traffic.writes)
+
+
+def gathered_bytes(graph: OperatorGraph, gather: tuple[int, int, int], batch: float) -> float:
+    """Return the bytes that a gather (table, ids, result) reads of its table, unsplit, in the result's dtype.
+
+    Model: as many as the result holds; where the rows of several ids are pooled, all those rows.
+    """
+    table, ids, result = (graph.tensors[t] for t in gather)
+    producer = None if result.producer is None else graph.ops[result.producer]
+    if producer is None or producer.role != "embedding":
+        return result.num_bytes(batch)
+    width = table.num_elements(batch) / table.shape[0].at(batch)
+    return max(result.num_bytes(batch), ids.num_elements(batch) * width * DTYPE_BYTES[result.dtype])
 
 
 def _distinct_bytes(graph: OperatorGraph, tensor: int, batch: float) -> float:

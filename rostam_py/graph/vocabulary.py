@@ -8,7 +8,7 @@ SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embeddin
 # What an op does, as far as anyone except the tracer and the cost models asks; "" is everything else.
 #   product, batched_product   of matrices; of stacks of them, as the two products of attention are
 #   convolution                forward
-#   embedding, gather          rows of a table, or entries of a tensor, by index: reads as much as the result holds
+#   embedding, gather          rows of a table, or entries of a tensor, by index: reads what is looked up
 #   softmax, attention         attention: fused, forward or backward
 #   sum                        of tensors, entry by entry, or their difference
 #   copy                       of a tensor as it is, cast or laid out anew

@@ -60,7 +60,7 @@ class SpreadExperts:
         return self.busy if op.id in self.ops and tensor not in self.divided else 1.0
 
     def gathered(self, op: Op) -> float:
-        """Return the bytes of rows that an op reads of a table over those of its result."""
+        """Return the bytes of rows that an op reads of a table over those of even loads."""
         return 1.0
 
     def bundle(self, tensor: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import op_precision, tensor_bytes_factor
-from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, kernel_bytes, kernel_traffic
+from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, gathered_bytes, kernel_bytes, kernel_traffic
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import kept_widths
@@ -182,9 +182,10 @@ class KernelBuilder:
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""
         read = sum(self._read_bytes(ops, t) for t in traffic.reads)
-        for table, result in traffic.gathered:
-            result_bytes = self.graph.tensors[result].num_bytes(self.batch) * self._precision_factor(result)
-            read += result_bytes * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
+        for gather in traffic.gathered:
+            table, _, result = gather
+            looked_up = gathered_bytes(self.graph, gather, self.batch) * self._precision_factor(result)
+            read += looked_up * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
         return read, sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in traffic.writes)
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:

@@ -116,8 +116,8 @@ class SpreadTables(SpreadExperts):
         return min(1.0, self.work(op) * self.batch * table.lookups / (table.num_rows * self.load.held))
 
     def gathered(self, op: Op) -> float:
-        """Return the bytes of rows that an op reads of its table over those of its result."""
-        return self.work(op) * self.tables[op.id].lookups / self.tables[op.id].vectors if op.id in self.tables else 1.0
+        """Return the busiest rank's rows that an op reads of its table over those of the rank's own samples."""
+        return self.work(op)
 
     def kept_rows(self, tensor: int) -> float:
         """Return 1: what is kept for backward is the rank's own."""

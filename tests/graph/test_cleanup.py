@@ -5,6 +5,8 @@ x, wt --mm--> a --gelu--> b --view--> c --add(r)--> d --mm(v)--> e      r: a con
 """
 
 import pytest
+import torch
+from torch import nn
 
 from rostam_py.graph import Affine, Op, OperatorGraph, Tensor, fuse, kernel_bytes, kernel_traffic
 from rostam_py.models import gpt
@@ -124,3 +126,18 @@ def test_fusion_never_moves_more_bytes(traced: OperatorGraph) -> None:
                 traced.ops[kernel[0]].bytes_read.at(4),
                 traced.ops[kernel[0]].bytes_written.at(4),
             )
+
+
+@pytest.mark.parametrize("hotness", [1, 20])
+def test_a_pooled_lookup_reads_the_rows_of_all_its_ids(hotness: int) -> None:
+    # 20 rows of 8 float32 a sample are read and one is written; the ids, 8 bytes each, are read as well, and so are the
+    # offsets of the samples.
+    rows, width, batch = 1000, 8, 4
+    graph = trace(nn.EmbeddingBag(rows, width, mode="sum"), torch.zeros(batch, hotness, dtype=torch.int64))
+    fusion = fuse(graph)
+    lookups = [
+        kernel_bytes(graph, traffic, batch)[0]
+        for kernel, traffic in zip(fusion.kernels, kernel_traffic(graph, fusion), strict=True)
+        if graph.ops[kernel[0]].role == "embedding" and graph.ops[kernel[0]].phase == "forward"
+    ]
+    assert lookups == [pytest.approx(batch * (hotness * (4 * width + 8) + 8))]

@@ -20,6 +20,7 @@ from rostam_py.graph import (
     Split,
     Tensor,
     fuse,
+    gathered_bytes,
     kernel_bytes,
     kernel_traffic,
 )
@@ -315,8 +316,8 @@ class _Builder:
         parts = share.parts
         flops = sum(op.flops.at(self.batch) for op in ops) / (1 if share.is_partial else parts)  # each adds summands
         read = sum(self._read_bytes(kernel, t) for t in traffic.reads)
-        for _, result in traffic.gathered:
-            read += self.graph.tensors[result].num_bytes(self.batch) * self._factor(result) / parts
+        for gather in traffic.gathered:
+            read += gathered_bytes(self.graph, gather, self.batch) * self._factor(gather[-1]) / parts
         written = sum(self._part_bytes(t, self.parts.layouts[t]) for t in traffic.writes)
         kind = share.split.kind if share.split is not None else ""
         precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs), ops[0].role)
