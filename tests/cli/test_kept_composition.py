@@ -34,7 +34,7 @@ OTHERS = [
 ]  # fmt: skip
 WRONG = [
     ["strategy.tp=two"], ["strategy.tq=2"], ["model=resnet51"], ["fabric=tree_65"], ["fabric.link_bandwidth=400"],
-    ["strategy.shard=3"], ["seed=-1"], ["fabric=torus", "num_accelerators=0"], ["nothing=1"], ["strategy=4"],
+    ["strategy.shard=4"], ["seed=-1"], ["fabric=torus", "num_accelerators=0"], ["nothing=1"], ["strategy=4"],
 ]  # fmt: skip
 
 
