@@ -20,6 +20,7 @@ from rostam_py.plan import Plan
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
+from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
 from rostam_py.spec.keys import MODES
 from rostam_py.spec.settings import Settings, complete_settings
@@ -82,7 +83,7 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
-    return simulate(plan, options=simulation_options(settings), timeline=config.timeline)
+    return simulate(plan, options=simulation_options(settings), timeline=config.timeline or is_drawable(plan))
 
 
 def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:

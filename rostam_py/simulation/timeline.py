@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.simulation.compile import GraphNames
+from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
 
 _RECV = "recv"
 
@@ -14,8 +15,9 @@ _RECV = "recv"
 def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int) -> None:
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
-    One process per device, one thread per stream; compute tasks carry their kernels as slices below them. A task or a
-    kernel that begins before or ends after the iteration is cut there; its argument "whole_us" is its full length.
+    One process per device, one thread per stream; on the compute thread tasks lie below a slice that names their phase,
+    micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. What begins before or
+    ends after the iteration is cut there; its argument "whole_us" is its full length.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -36,6 +38,10 @@ def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray]
         slices = [_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments)]
         slices += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
         events += _cut(slices, (end_ps - begin_ps) / 1e6)
+    for span in phase_spans(names, timeline):
+        if span.end_ps > begin_ps and span.start_ps < end_ps:
+            one = _phase_slice(span, int(names.accelerators[span.device]), begin_ps)
+            events += _cut([one], (end_ps - begin_ps) / 1e6)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -43,6 +49,14 @@ def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray]
     else:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _phase_slice(span: PhaseSpan, process: int, begin_ps: int) -> dict[str, Any]:
+    """Return the slice above the tasks of a phase, on the compute thread."""
+    arguments = {"phase": span.phase, "micro_batch": span.microbatch, "busy_us": span.busy_ps / 1e6}
+    if span.chunk is not None:
+        arguments["chunk"] = span.chunk
+    return _slice(span.title, process, 0, span.start_ps - begin_ps, span.end_ps - span.start_ps, arguments)
 
 
 def _kernel_slices(task: Any, process: int, thread: int, start_ps: int, length_ps: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 from rostam_py.cli.main import main
 from rostam_py.fabrics import FABRICS
 from rostam_py.models import MODELS
+from rostam_py.simulation.detail import read_detail
 
 pytestmark = pytest.mark.usefixtures("cached_traces")
 
@@ -54,6 +55,16 @@ def test_equal_runs_write_equal_bytes(tmp_path, capsys):
         assert main(["run", "model=resnet50", "routing=hash", f"out={tmp_path / name}"]) == 0
     assert (tmp_path / "a" / "result.json").read_bytes() == (tmp_path / "b" / "result.json").read_bytes()
     assert (tmp_path / "a" / "detail.json.gz").read_bytes() == (tmp_path / "b" / "detail.json.gz").read_bytes()
+
+
+def test_a_run_of_a_pipeline_records_it_and_writes_a_timeline_only_if_asked(tmp_path, capsys):
+    out = tmp_path / "run"
+    asked = ["model=gpt_125m", "global_batch=16", "fabric=torus_8x8", "strategy.pp=2", "strategy.micro_batch=1"]
+    assert main(["run", *asked, "strategy.dp=4", "strategy.allow_idle=true", f"out={out}"]) == 0
+    marks = read_detail(out / "detail.json.gz")["pipeline"]["marks"]
+    found = set(zip(marks["stage"], marks["phase"], marks["microbatch"], strict=True))
+    assert {(stage, phase, m) for stage in (0, 1) for phase in ("forward", "backward") for m in range(4)} <= found
+    assert not (out / "timeline.json").exists()
 
 
 def test_the_result_moves_with_fabric_and_bandwidth(tmp_path, capsys):

@@ -26,6 +26,7 @@ from rostam_py.report.run.conditions import algorithms_said
 from rostam_py.report.run.fabric_figure import drawing_figures
 from rostam_py.report.run.links_figure import utilization_figure
 from rostam_py.report.run.path_figure import path_figure, stage_word
+from rostam_py.report.run.pipeline_figure import pipeline_figure
 from rostam_py.report.run.traffic_figure import traffic_figure
 from rostam_py.units import format_size
 
@@ -50,7 +51,8 @@ def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
     """
     head = f"{file_safe(prefix)}-" if prefix else ""
     figures: list[Figure | None] = [_jobs_figure(detail, head)] if detail["jobs"] else []
-    figures += [_breakdown_figure(detail, head), path_figure(detail, head), *drawing_figures(detail, head)]
+    figures += [_breakdown_figure(detail, head), pipeline_figure(detail, head), path_figure(detail, head)]
+    figures += drawing_figures(detail, head)
     figures += [utilization_figure(detail, head), traffic_figure(detail, head), _memory_figure(detail, head)]
     return [figure for figure in figures if figure is not None]
 
