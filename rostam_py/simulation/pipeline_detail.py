@@ -11,7 +11,8 @@ from rostam_py.simulation.phase_spans import phase_spans
 from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.result import RunResult
 
-MAX_MARKS = 2_000
+# More than 200 side by side are a blur on a page 900 pixels wide; 2,000 with their words are some 500 kB of it.
+MAX_MARKS, MAX_MARKS_A_STAGE = 2_000, 200
 # Tasks of an iteration on one device of every stage up to which a run records them unasked. A record is about 150 bytes
 # in the core and in Python together, and a run has up to 10 iterations: 150 MB.
 MAX_RECORDED = 100_000
@@ -29,7 +30,7 @@ def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     """Return what the recorded device of each stage did in the last iteration; of several, the first one did.
 
     Model: marks are phases of micro-batches, by start, from the end of the iteration before; a stage that begins before
-        it has negative ones. Only the first ``MAX_MARKS`` are listed, up to end_s, where the first one is left out.
+        it has negative ones. Only as many as can be told apart are listed, up to end_s, where the next one begins.
     Returns: None without a pipeline, where a stage has no recorded device, and for jobs that were restarted.
     """
     plan, names = result.plan, result._names
@@ -46,9 +47,9 @@ def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     ]  # fmt: skip
     spans.sort(key=lambda span: (span.start_ps, stage_of[span.device]))
     begin, end = int(result._ends_ps[-2]), int(result._ends_ps[-1])
-    shown = spans[:MAX_MARKS]
+    shown = spans[: min(MAX_MARKS, MAX_MARKS_A_STAGE * len(plan.stages))]
     if len(shown) < len(spans):
-        end = spans[MAX_MARKS].start_ps
+        end = spans[len(shown)].start_ps
     stage_column = [stage_of[span.device] for span in shown]
     return {
         "schedule": plan.strategy.schedule,

@@ -122,6 +122,15 @@ def test_of_a_long_iteration_the_first_marks_are_kept_up_to_the_first_left_out(m
     assert (pipeline["end_s"], pipeline["is_whole"], pipeline["num_shown"]) == (pytest.approx(2.5e-3), False, 2)
 
 
+def test_no_stage_has_more_marks_than_can_be_told_apart(monkeypatch, two_stages):
+    result = rostam.simulate(two_stages, timeline=True)
+    monkeypatch.setattr(module, "MAX_MARKS_A_STAGE", 3)
+    pipeline = pipeline_detail(result)
+    # the first six of eight by start: stage 0's backwards, at 6 and 8 ms, are left out
+    assert {row[:2] for row in rows_of(pipeline)} == {(0, "forward"), (1, "forward"), (1, "backward")}
+    assert (len(pipeline["marks"]["stage"]), pipeline["end_s"]) == (6, pytest.approx(6e-3))
+
+
 def test_there_is_no_pipeline_without_one_or_without_its_times(hand_plan, free_fabric, two_stages):
     assert pipeline_detail(rostam.simulate(two_stages)) is None
     assert pipeline_detail(rostam.simulate(two_stages, timeline=[1])) is None
