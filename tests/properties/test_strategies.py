@@ -55,10 +55,14 @@ def random_strategy(rng):
         "prefetch": one_of(0, 1, 2), "reshard_after_forward": bool(rng.integers(2)),
         "overlap_param_gather": bool(rng.integers(4) == 0), "recompute": one_of(*RECOMPUTE),
         "schedule": one_of(*SCHEDULES), "asynchronous_tp": bool(rng.integers(2)), "precision": one_of(*BYTES),
-        "bucket_size": one_of("1 kB", "100 kB", "1 GB"),
+        "bucket_size": one_of("1 kB", "100 kB", "1 GB"), "virtual_stages": one_of(1, 1, 2),
+        "tp_overlap": bool(rng.integers(4) == 0),
     }  # fmt: skip
     # Most of what excludes each other is drawn again, so that most strategies run.
-    keys["sequence_parallel"] &= keys["tp"] > 1
+    keys["sequence_parallel"] &= keys["tp"] > 1 and keys["schedule"] != "zb_h1"
+    keys["tp_overlap"] &= keys["sequence_parallel"] and keys["asynchronous_tp"]
+    if keys["pp"] == 1 or keys["schedule"] != "1f1b":
+        del keys["virtual_stages"]
     for key in ("shard_group", "prefetch", "reshard_after_forward", "overlap_param_gather"):
         if keys["shard"] < (3 if key in ("prefetch", "reshard_after_forward") else 1):
             del keys[key]
