@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow  # four models of up to a trillion parameters are traced and placed
+
 
 @pytest.fixture(scope="module")
 def rows(load_experiment):
