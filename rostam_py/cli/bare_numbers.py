@@ -9,18 +9,19 @@ from rostam_py.spec.lookup import unit_of
 _EXAMPLES = {"bandwidth": "400 Gb/s", "time": "5 us", "size": "25 MB"}
 
 
-def check_bare_numbers(key: str, value: Any) -> None:
+def check_bare_numbers(key: str, value: Any, schema: Any = None) -> None:
     """Refuse bare numbers other than 0 where a unit is needed, inside mappings and lists too (MODEL A6).
 
+    Args: schema: the dataclass that the key is of; None takes the keys of all points.
     Raises: UnitError.
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            check_bare_numbers(f"{key}.{name}", inner)
+            check_bare_numbers(f"{key}.{name}", inner, schema)
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            check_bare_numbers(f"{key}[{number}]", inner)
+            check_bare_numbers(f"{key}[{number}]", inner, schema)
     elif isinstance(value, int | float) and not isinstance(value, bool) and value != 0:
-        unit = unit_of(key)
+        unit = unit_of(key, schema)
         if unit is not None:
             raise UnitError(f"{key} is {value}, a number without a unit; write for example '{_EXAMPLES[unit]}'")

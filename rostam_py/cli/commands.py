@@ -34,6 +34,7 @@ COMMANDS = {
     "run": Command("rostam_py.cli.run:run", {"--multirun": "rostam_py.cli.multirun:multirun"}),
     "search": Command("rostam_py.cli.search:search"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
+    "collective": Command("rostam_py.cli.collective:collective_command"),
     "report": Command("rostam_py.cli.report:report"),
     "list": Command("rostam_py.cli.listing:list_kinds"),
     "profile": Command("rostam_py.cli.profile:profile_model"),

@@ -187,9 +187,10 @@ def _belongs(candidate: str, command: str, *, wants_hydra: bool) -> bool:
     """Say whether a candidate of Hydra's is for this command: it offers groups, and its own keys, everywhere."""
     if candidate.startswith("hydra"):
         return wants_hydra
-    from rostam_py.cli.schema import command_schema
+    from rostam_py.cli.schema import command_schema, groups_of
 
-    return candidate.removesuffix("=") not in GROUPS or hasattr(command_schema(command), "fabric")
+    key = candidate.removesuffix("=")
+    return key not in GROUPS or key in groups_of(command_schema(command))
 
 
 def _with_lists_closed(found: list[str], command: str, chosen: list[str]) -> list[str]:

@@ -38,10 +38,12 @@ def compose_config(command: str, overrides: list[str]) -> Any:
         return kept.config
     from omegaconf import OmegaConf
 
+    from rostam_py.cli.schema import command_schema
+
     check_overrides(command, overrides, allow_lists=False)
     with explaining(command, overrides):
         config = _sized(composed(command, tuple(overrides)))
-        check_units(config)
+        check_units(config, command_schema(command))
         made = OmegaConf.to_object(config)
     keep(command, overrides, composed, made)
     return made
@@ -201,13 +203,13 @@ def _check_experiments(command: str, names: list[str]) -> None:
             raise ConfigError(f"experiment {name!r} is a {needed}; run it with: rostam {needed} experiment={name}")
 
 
-def check_units(config: Any) -> None:
-    """Refuse bare numbers where a unit is needed (MODEL A6)."""
+def check_units(config: Any, schema: Any = None) -> None:
+    """Refuse bare numbers where a unit is needed (MODEL A6). Args: schema: as ``check_bare_numbers``."""
     from omegaconf import OmegaConf
 
     written: Any = OmegaConf.to_container(config)
     for key, value in written.items():
-        check_bare_numbers(str(key), value)
+        check_bare_numbers(str(key), value, schema)
 
 
 def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigError:

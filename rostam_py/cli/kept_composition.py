@@ -38,7 +38,7 @@ _QUANTITY = re.compile(r"\d+(\.\d+)? [A-Za-z]+(/s)?")
 _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
 _FLAGS = {"true": True, "false": False}
 _MISSING = "???"
-_SCHEMAS_IN = ("cli", "configs", "convergence", "costs", "fabrics", "plan", "report/sinks", "spec")
+_SCHEMAS_IN = ("cli", "collectives", "configs", "convergence", "costs", "fabrics", "plan", "report/sinks", "spec")
 _CHOSEN = ("fabric", "cost")  # groups whose choice has a schema of its own
 
 
@@ -83,7 +83,9 @@ def keep(command: str, overrides: Sequence[str], compose: Any, config: Any) -> N
         composed = compose(command, tuple(choices))
         record = {
             "values": OmegaConf.to_container(composed),
-            "schemas": {group: _name(group, OmegaConf.get_type(composed[group])) for group in _CHOSEN},
+            "schemas": {
+                group: _name(group, OmegaConf.get_type(composed[group])) for group in _CHOSEN if group in composed
+            },
         }
         text = json.dumps(record)
         made = _composition(command, json.loads(text), values)
@@ -152,7 +154,7 @@ def _composition(command: str, record: dict[str, Any], values: list[tuple[str, s
         check_choice(key, [value])
         _set(container, schema, schemas, key.split("."), value)
     for key, value in container.items():
-        check_bare_numbers(key, value)
+        check_bare_numbers(key, value, schema)
     return Composition(_made(schema, _sized(container, record["schemas"]["fabric"]), schemas), container)
 
 

@@ -22,6 +22,7 @@ commands
   run        simulate one model on one machine; table, result.json, optionally a timeline
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
+  collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
   list       list what can be named, of one kind or several:
 {kinds}
@@ -40,6 +41,7 @@ examples
   rostam run --multirun model=resnet50,gpt_125m fabric=tree_64,torus_8x8
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
+  rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
   rostam report runs/my_sweep formats=[pdf,svg]
   rostam list fabrics
 

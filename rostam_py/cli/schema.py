@@ -5,16 +5,29 @@ result. Fabrics and cost models bring their own Config; each is stored as group 
 is the schema of the group ``strategy``, whose choice "default" it is.
 """
 
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rostam_py.cli.choices import GROUPS
+from rostam_py.collectives.sizes import ELEMENT_BYTES
 from rostam_py.costs import ACCELERATORS, COST_MODELS, PRECISIONS
 from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.fabrics import FABRICS
 from rostam_py.models import MODELS
 from rostam_py.report.sinks.static import FORMATS
 from rostam_py.report.sinks.wandb_options import WandbOptions
-from rostam_py.spec.keys import DEFAULT_MODEL, MODES, MixKeys, PointKeys, RunKeys, SearchKeys, SearchOptions
+from rostam_py.spec.keys import (
+    DEFAULT_MODEL,
+    MODES,
+    MixKeys,
+    NetworkKeys,
+    PointKeys,
+    RunKeys,
+    SearchKeys,
+    SearchOptions,
+)
 from rostam_py.spec.sweep_options import SweepOptions
 
 
@@ -61,6 +74,63 @@ class SearchConfig(SearchKeys):
 
     search: ShownSearch = field(default_factory=ShownSearch)
     trace_cache: bool = True
+    out: str | None = None
+
+
+def _collectives() -> Iterable[str]:
+    from rostam_py.collectives.rank_groups import collectives
+
+    return collectives()
+
+
+def _algorithms() -> Iterable[str]:
+    from rostam_py.simulation import collective_names
+
+    return dict.fromkeys(["auto", *(algorithm for _, algorithm in collective_names())])
+
+
+def _fidelities() -> Iterable[str]:
+    from rostam_py.simulation import fidelities
+
+    return fidelities()
+
+
+@dataclass(kw_only=True)
+class SizeOptions:
+    """Sizes of the buffer: what nccl-tests takes as -b, -e and -f.
+
+    begin: the first size. end: the last one at most. factor: from a size to the next. list: these sizes instead.
+    """
+
+    begin: Any = field(default="8 B", metadata={"unit": "size"})
+    end: Any = field(default="1 GiB", metadata={"unit": "size"})
+    factor: int = 2
+    list: Any = field(default=None, metadata={"unit": "size"})
+
+
+@dataclass(kw_only=True)
+class CollectiveConfig(NetworkKeys):
+    """One collective over a range of sizes: time, algorithm bandwidth and bus bandwidth as nccl-tests define them, of
+    the network alone. Size is the whole buffer of a rank (of all_gather the gathered one), algorithm bandwidth size /
+    time, bus bandwidth that times 2 (p-1)/p of p ranks for all_reduce, (p-1)/p for reduce_scatter, all_gather and
+    all_to_all, else 1.
+
+    collective: which (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the least
+    predicted time for each size, which the table names. ranks: accelerators in rank order, [0,8,16], or how many of the
+    first ones; null takes all that work. type: of an element, as NCCL calls
+    it; sizes are rounded down to whole ones. group: ranks in a server of hierarchical; null takes the
+    fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate ranks that must behave alike
+    once. out: also write the rows to FILE.csv or FILE.json.
+    """
+
+    collective: str = field(default="all_reduce", metadata={"choices": _collectives})
+    algorithm: str = field(default="auto", metadata={"choices": _algorithms})
+    ranks: Any = None
+    sizes: SizeOptions = field(default_factory=SizeOptions)
+    type: str = field(default="float", metadata={"choices": ELEMENT_BYTES})
+    group: int | None = None
+    fidelity: str = field(default="flow", metadata={"choices": _fidelities})
+    fold: bool = True
     out: str | None = None
 
 
@@ -145,14 +215,20 @@ class ReportConfig:
 
 
 COMMAND_SCHEMAS: dict[str, type] = {
-    "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "profile": ProfileConfig, "demo": DemoConfig,
-    "report": ReportConfig,
+    "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "collective": CollectiveConfig,
+    "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig,
 }  # fmt: skip
 
 
 def command_schema(command: str) -> type | None:
     """Return the schema of a command's configuration, None for a command without one."""
     return COMMAND_SCHEMAS.get(command)
+
+
+def groups_of(schema: Any) -> list[str]:
+    """Return the groups that a command with a schema chooses of; experiments go with strategies."""
+    names = {entry.name for entry in dataclasses.fields(schema)} if schema is not None else set()
+    return [group for group in GROUPS if group in names or (group == "experiment" and "strategy" in names)]
 
 
 def name_of(kind: str, config: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from rostam_py.cli.choices import (
     CACHE_ACTIONS,
     DEFAULT_STRATEGY,
-    GROUPS,
     LIST_KINDS,
     check_choice,
     group_choices,
@@ -32,6 +31,12 @@ EXAMPLES = {
         "rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=400 Gb/s,1 Tb/s'",
         "rostam sweep experiment=sip_ml_fig5 --dry-run",
         "rostam sweep experiment=quick_sweep sweep.backend=process sweep.workers=2",
+    ),
+    "collective": (
+        "rostam collective sizes.begin='8 B' sizes.end='1 GiB' sizes.factor=4     nccl-tests' -b 8 -e 1G -f 4",
+        "rostam collective collective=all_to_all ranks=[0,8,16,24] fabric=tree_64 fabric.server_size=8",
+        "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
+        "rostam collective fabric=torus --help        the keys of one fabric",
     ),
     "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
@@ -79,11 +84,13 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         _print_table("actions", CACHE_ACTIONS)
     if schema is None:
         return
+    from rostam_py.cli.schema import groups_of
+
     chosen = _chosen(overrides or [])
     print("\nkeys, defaults and meaning")
     _print_fields(schema, "", chosen)
-    if "strategy" in meanings(schema) or any(entry.name == "fabric" for entry in dataclasses.fields(schema)):
-        _print_groups(chosen)
+    if groups := groups_of(schema):
+        _print_groups(chosen, groups)
 
 
 def _schema_of(command: str) -> Any:
@@ -133,8 +140,10 @@ def _print_fields(schema: Any, prefix: str, chosen: dict[str, str]) -> None:
             _print_entry(f"{key}={given.get(entry.name, _shown(default))}", what.get(entry.name, ""))
 
 
-def _print_groups(chosen: dict[str, str]) -> None:
+def _print_groups(chosen: dict[str, str], groups: list[str]) -> None:
     for group in ("fabric", "cost"):
+        if group not in groups:
+            continue
         name = chosen[group]
         base = preset_base(group, name)
         schema = _group_schema(group, base)
@@ -146,7 +155,7 @@ def _print_groups(chosen: dict[str, str]) -> None:
                 default = entry.default_factory()
             value = given.get(entry.name, "???" if default is dataclasses.MISSING else _shown(default))
             _print_entry(f"{group}.{entry.name}={value}", what.get(entry.name, ""))
-    for group in GROUPS:
+    for group in groups:
         text = f"{group}= one of: {', '.join(group_choices(group)) or '-'}"
         print("\n" + textwrap.fill(text, _width(), subsequent_indent="  ", break_on_hyphens=False))
     from rostam_py.fabrics.routings import routings

@@ -182,13 +182,11 @@ class TrainingKeys:
 
 
 @dataclass(kw_only=True)
-class SiteKeys:
-    """Where it runs: the keys of every mode.
+class NetworkKeys:
+    """What messages go through.
 
-    num_accelerators: sizes any fabric. accelerator: a data sheet (rostam list accelerators). routing: how paths are
-    chosen (rostam list routings). seed: of everything drawn at random but failures. controllers: what acts on the
-    running network (rostam list controllers), names or mappings of a name and its parameters, for example
-    [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
+    num_accelerators: sizes any fabric. routing: how paths are chosen (rostam list routings). seed: of everything drawn
+    at random but failures.
     """
 
     fabric: Any = field(
@@ -199,6 +197,23 @@ class SiteKeys:
         },
     )
     num_accelerators: int | None = None
+    failures: RandomFailures = field(default_factory=RandomFailures)
+    routing: str = field(default="spray", metadata={"choices": routings})
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_seed("seed", self.seed)
+
+
+@dataclass(kw_only=True)
+class SiteKeys(NetworkKeys):
+    """Where it runs: the keys of every mode.
+
+    accelerator: a data sheet (rostam list accelerators). controllers: what acts on the running network (rostam list
+    controllers), names or mappings of a name and its parameters, for example
+    [{name: link_bandwidth, time_ps: [1000000], link: [0], bytes_per_s: [1e9]}].
+    """
+
     accelerator: str = field(default="a100_80gb", metadata={"choices": ACCELERATORS})
     machine: MachineKeys = field(default_factory=MachineKeys)
     cost: Any = field(
@@ -208,15 +223,12 @@ class SiteKeys:
             "default": {"name": "roofline"},
         },
     )
-    failures: RandomFailures = field(default_factory=RandomFailures)
-    routing: str = field(default="spray", metadata={"choices": routings})
     controllers: list[Any] = field(default_factory=list, metadata={"choices": _controllers})
-    seed: int = 0
 
     def __post_init__(self) -> None:
         from rostam_py.simulation.controllers import check_controllers
 
-        check_seed("seed", self.seed)
+        NetworkKeys.__post_init__(self)
         check_controllers(self.controllers)
 
 
