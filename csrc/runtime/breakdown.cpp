@@ -8,15 +8,22 @@ using workload::kBubbleBucket;
 using workload::kComputeBucket;
 using workload::kFirstCategoryBucket;
 using workload::kLaunchBucket;
-using workload::PathNode;
-using workload::TaskKind;
 
 Breakdown::Breakdown(const WeightedSystem& system, const Jobs& jobs, const Participations& participations)
     : system_(system),
       jobs_(jobs),
       participations_(participations),
       num_buckets_(system.graph->categories.size() + kFirstCategoryBucket),
-      spans_(system.devices.size()) {}
+      ended_(system.devices.size()) {
+  std::vector<bool> computes;  // by program
+  for (const workload::Program& program : system.graph->programs) {
+    const std::vector<int32_t> used = program.templates();
+    computes.push_back(std::any_of(used.begin(), used.end(), [&system](int32_t id) {
+      return !system.graph->templates[id].stream_tasks[0].empty();
+    }));
+  }
+  for (size_t d = 0; d < ended_.size(); ++d) ended_[d].is_kept = computes[system.devices[d].program];
+}
 
 // Adds [from, to] to a bucket, cut at the iteration ends known by now: to <= now, so all that matter are known.
 void Breakdown::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
@@ -35,30 +42,38 @@ void Breakdown::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
 
 void Breakdown::account_compute(int32_t d, SimTime start, SimTime end) { account(d, kComputeBucket, start, end); }
 
-// Until `ready` it waited for the dependency that ended last: a message is exposed from the moment it was sent, before
-// that the device's own collectives are, and where none was pending it is bubble; a collective is exposed while this
-// rank is in it. After `ready` the launch is left.
+// Until `ready` it waited for the dependency that ended last; after that, for its launch.
 void Breakdown::account_idle(int32_t d, SimTime from, const TaskState& task, SimTime start) {
-  SimTime cursor = from;
-  if (!task.cause.is_empty() && task.ready > from) {
-    const PathNode& cause = *task.cause;
-    const Task& awaited = system_.graph->templates[cause.template_id].tasks[cause.task];
-    const SimTime ready = std::min(task.ready, start);
-    if (awaited.kind == TaskKind::kRecv) {
-      const SimTime sent = std::min(std::max(cursor, cause.start), ready);
-      account_unsent(d, cursor, sent);
-      cursor = sent;
-    }
-    if (awaited.kind != TaskKind::kCompute) account(d, kFirstCategoryBucket + awaited.category, cursor, ready);
-    cursor = ready;
+  const SimTime ready = task.cause.is_empty() ? from : std::max(from, std::min(task.ready, start));
+  account_waits(d, from, ready, task.wait);
+  account(d, kLaunchBucket, ready, start);
+  ended_[d].clear();
+}
+
+// From the end backwards: a collective is exposed from its launch on, a message from the moment it was sent. Before
+// that the stream waited for what the collective waited for.
+void Breakdown::account_waits(int32_t d, SimTime from, SimTime to, int64_t awaited) {
+  const Ended& ended = ended_[d];
+  SimTime cursor = to;
+  while (cursor > from && awaited >= ended.first) {
+    const Communication& one = ended.all[static_cast<size_t>(awaited - ended.first)];
+    const SimTime end = std::max(from, std::min(one.end, cursor));
+    const SimTime since = std::max(from, std::min(one.since, end));
+    account_unsent(d, end, cursor);
+    account(d, kFirstCategoryBucket + one.category, since, end);
+    cursor = since;
+    awaited = one.awaited;
   }
-  account(d, kLaunchBucket, cursor, start);
-  spans_[d].clear();
+  account_unsent(d, from, cursor);
 }
 
 // The device waits for a message that is not sent yet: its own pending collectives are exposed, the rest is bubble.
 void Breakdown::account_unsent(int32_t d, SimTime from, SimTime to) {
-  std::vector<Span> spans = spans_[d];
+  if (to <= from) return;
+  std::vector<Span> spans;
+  for (const Communication& one : ended_[d].all) {
+    if (one.is_collective) spans.push_back({one.start, one.end, one.category});
+  }
   participations_.for_each_joined(
       d, [&](const Participation& part) { spans.push_back({part.joined, to, part.category}); });
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.start < b.start; });
@@ -73,12 +88,15 @@ void Breakdown::account_unsent(int32_t d, SimTime from, SimTime to) {
   account(d, kBubbleBucket, cursor, to);
 }
 
-void Breakdown::end_collective(int32_t d, SimTime joined, SimTime end, int32_t category) {
-  spans_[d].push_back({joined, end, category});
+int64_t Breakdown::end_communication(int32_t d, const Communication& done) {
+  Ended& ended = ended_[d];
+  if (!ended.is_kept) return -1;
+  ended.all.push_back(done);
+  return ended.first + static_cast<int64_t>(ended.all.size()) - 1;
 }
 
 void Breakdown::restart(int32_t d, int32_t iteration) {
-  spans_[d].clear();
+  ended_[d].clear();
   for (size_t w = static_cast<size_t>(iteration); w < buckets_ps_.size(); ++w) {
     if (!buckets_ps_[w].empty()) std::fill_n(&buckets_ps_[w][static_cast<size_t>(d) * num_buckets_], num_buckets_, 0);
   }

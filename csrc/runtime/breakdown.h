@@ -19,8 +19,17 @@ class Breakdown {
   // The compute stream idled from `from` until `start`, which is now; `task` says what it waited for.
   void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime start);
 
-  // The device is through a collective.
-  void end_collective(int32_t device, SimTime joined, SimTime end, int32_t category);
+  // A communication task that ended. A message's time is its transit: both begins are when it was sent.
+  struct Communication {
+    SimTime since;         // its launch began: what it waited for on this device had ended
+    SimTime start;         // the rank joined
+    SimTime end;           // now, or before it for a message that came before its receive was made
+    int64_t awaited = -1;  // the communication that it waited for itself, or -1
+    int32_t category = 0;
+    bool is_collective = false;
+  };
+  // Returns its number, by which tasks of the same device say that they waited for it; -1 where none can.
+  int64_t end_communication(int32_t device, const Communication& done);
 
   // A device of a job that goes on with `iteration`: what it did in that one and later ones is given up, so that the
   // time until it does it again is bubble.
@@ -30,10 +39,22 @@ class Breakdown {
   void fill(workload::SessionResult& result) const;
 
  private:
+  // Those that ended since the device last began to compute, numbered from `first` on: an idle stream waits for no
+  // other.
+  struct Ended {
+    bool is_kept = false;  // the device computes
+    int64_t first = 0;
+    std::vector<Communication> all;
+    void clear() {
+      first += static_cast<int64_t>(all.size());
+      all.clear();
+    }
+  };
   struct Span {
     SimTime start, end;
     int32_t category = 0;
   };
+  void account_waits(int32_t device, SimTime from, SimTime to, int64_t awaited);
   void account_unsent(int32_t device, SimTime from, SimTime to);
   void account(int32_t device, int32_t bucket, SimTime from, SimTime to);
 
@@ -41,7 +62,7 @@ class Breakdown {
   const Jobs& jobs_;
   const Participations& participations_;
   size_t num_buckets_;
-  std::vector<std::vector<Span>> spans_;          // collectives that ended since the device last began to compute
+  std::vector<Ended> ended_;                      // per device
   std::vector<std::vector<int64_t>> buckets_ps_;  // [iteration window][device * num_buckets + bucket]
 };
 

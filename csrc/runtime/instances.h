@@ -17,11 +17,13 @@ using folding::WeightedSystem;
 using workload::Task;
 using workload::Template;
 
-// One task of a live instance. `cause` ended last among what the task waited for on other streams.
+// One task of a live instance. `cause` ended last among what the task waited for on other streams. `wait` is that one's
+// number in the breakdown if it is communication, else -1; of a task that has ended, its own.
 struct TaskState {
   int32_t num_waiting = 0;
   bool is_done = false;
   SimTime ready;
+  int64_t wait = -1;
   CriticalPath::Ref cause;
 };
 

@@ -100,6 +100,10 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
   // What decided the start: the last dependency if its end plus the launch is later than the stream's release.
   const bool is_held_by_stream = stream.free_since >= waited.ready + parts_.options.launch_latency;
   CriticalPath::Ref cause = is_held_by_stream || waited.cause.is_empty() ? stream.last : waited.cause;
+  if (is_held_by_stream && s > 0) {  // it waited for what its stream did before
+    waited.ready = stream.free_since;
+    waited.wait = stream.last_wait;
+  }
   if (task.kind == TaskKind::kCompute) {
     parts_.breakdown.account_idle(d, stream.free_since, waited, parts_.queue.now());
     waited.cause = std::move(cause);
@@ -139,6 +143,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   state.cause = CriticalPath::Ref();
   const int32_t s = task.slot + 1;
   const bool holds_stream = task.kind != TaskKind::kRecv;
+  note_communication(d, task, state, start, end);
   if (is_recorded_[d]) {
     timeline_.push_back({d, s, instance.template_id, ref.task, instance.microbatch, instance.iteration,
                          holds_stream ? streams_.at(d, s).task_start : start, end});
@@ -148,6 +153,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
     stream.is_busy = stream.has_begun = false;
     stream.free_since = parts_.queue.now();
     stream.last = done;
+    stream.last_wait = state.wait;
     ++stream.position;
   }
   release_dependents(ref, instance, body, done);
@@ -158,11 +164,28 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   }
 }
 
+// Tells the breakdown of communication that has ended. Nothing waits for a kernel on an idle compute stream.
+void Scheduler::note_communication(int32_t d, const Task& task, TaskState& state, SimTime start, SimTime end) {
+  if (task.kind == TaskKind::kCompute) {
+    state.wait = -1;
+    return;
+  }
+  Breakdown::Communication done = {start, start, end, -1, task.category, task.kind == TaskKind::kCollective};
+  if (task.kind != TaskKind::kRecv) {
+    done.since = state.ready;
+    done.start = streams_.at(d, task.slot + 1).task_start;
+    done.awaited = state.wait;
+  }
+  state.wait = parts_.breakdown.end_communication(d, done);
+}
+
 void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const Template& body,
                                    const CriticalPath::Ref& node) {
+  const int64_t wait = instance.tasks[ref.task].wait;
   for (const int32_t dependent : body.dependents[ref.task]) {
     TaskState& waiting = instance.tasks[dependent];
     waiting.ready = parts_.queue.now();
+    waiting.wait = wait;
     waiting.cause = node;
     if (--waiting.num_waiting == 0) try_stream(ref.device, body.tasks[dependent].slot + 1);
   }

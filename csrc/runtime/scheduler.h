@@ -67,6 +67,7 @@ class Scheduler : public TaskSink, public KernelClient {
   void try_stream(int32_t device, int32_t stream);
   void on_begin(uint64_t device_and_stream_and_epoch);
   void begin_task(int32_t device, int32_t stream);
+  void note_communication(int32_t device, const Task& task, TaskState& state, SimTime start, SimTime end);
   void release_dependents(const TaskRef& ref, Instance& instance, const Template& body, const CriticalPath::Ref& node);
   void retire_instances(int32_t device);
   int32_t epoch_of(int32_t device) const { return parts_.jobs.epoch_of(device); }

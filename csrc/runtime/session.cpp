@@ -21,8 +21,8 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
       restarts_({system, queue_, instances_, participations_, jobs_, ledger_, breakdown_, scheduler_, messenger_,
                  mailboxes_}),
       control_(controllers, queue_, *this, messenger_.carrier(), routes, end_points) {
-  const RunnerParts parts = {system,          options,    queue_,  path_,      instances_, jobs_,
-                             participations_, messenger_, ledger_, breakdown_, scheduler_};
+  const RunnerParts parts = {system, options,         queue_,     path_,   instances_,
+                             jobs_,  participations_, messenger_, ledger_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
   if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking) {

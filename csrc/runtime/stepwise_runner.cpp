@@ -140,7 +140,6 @@ void StepwiseRunner::complete(int32_t d, int32_t slot) {
   const TaskRef ref = {d, part.sequence, part.task};
   const Task& task = parts_.instances.task(ref);
   const SimTime now = parts_.queue.now();
-  parts_.breakdown.end_collective(d, part.joined, now, task.category);
   parts_.ledger.count_collective(d, part.iteration, task, now - part.joined, part.chunks_sent);
   parts_.sink.change_collectives(d, -1);
   parts_.sink.finish_task(ref, part.origin->start, now, part.origin);

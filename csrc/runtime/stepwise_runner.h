@@ -5,8 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/breakdown.h"
 #include "runtime/collective_runner.h"
+#include "runtime/instances.h"
+#include "runtime/jobs.h"
+#include "runtime/ledger.h"
+#include "runtime/messenger.h"
+#include "runtime/options.h"
+#include "runtime/participations.h"
 
 namespace rostam::runtime {
 
@@ -21,7 +26,6 @@ struct RunnerParts {
   Participations& participations;
   Messenger& messenger;
   Ledger& ledger;
-  Breakdown& breakdown;
   TaskSink& sink;
 };
 

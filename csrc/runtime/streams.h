@@ -17,6 +17,7 @@ struct Stream {
   bool has_begun = false;  // it runs
   SimTime free_since;
   SimTime task_start;
+  int64_t last_wait = -1;  // number of its last task in the breakdown, if that was communication
   CriticalPath::Ref last;
 };
 

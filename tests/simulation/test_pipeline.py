@@ -52,6 +52,31 @@ def test_two_stages_with_messages_take_the_hand_drawn_time(hand_plan, free_fabri
     assert first["compute"] == pytest.approx(6e-3, rel=1e-9)
 
 
+@pytest.mark.parametrize("num_microbatches", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({"tp": 2, "sequence_parallel": True}, "tp"),
+        ({"tp": 2, "sequence_parallel": True, "schedule": "gpipe"}, "tp"),
+        ({"tp": 2, "sequence_parallel": True, "virtual_stages": 2}, "tp"),
+        ({"cp": 2, "cp_algorithm": "ulysses"}, "cp"),
+    ],
+)
+def test_a_stage_is_no_longer_exposed_to_collectives_than_it_is_in_them(gpt, keys, kind, num_microbatches):
+    # Stage 1 waits for a stage of 1 ms before a gather of 10 us: that is its bubble.
+    fabric = rostam.fabric("electrical_flat", num_accelerators=4, accelerator_bandwidth="4 Tb/s")
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0)
+    batch = num_microbatches + num_microbatches % keys.get("virtual_stages", 1)
+    plan = rostam.place(gpt, machine, global_batch=batch, strategy=rostam.Strategy(pp=2, **keys))
+    whole, folded = (rostam.simulate(plan, fold=fold, shortcuts=fold) for fold in (False, True))
+    assert whole.breakdown == pytest.approx(folded.breakdown, rel=1e-9)
+    inside = whole.collective_times[kind][-1]
+    assert 0 < whole.breakdown[kind] <= inside.count * inside.mean_s / 4
+    # What the other stage computes before the first micro-batch comes and after the last one went, is waited for.
+    share = whole.breakdown["compute"] / batch / keys.get("virtual_stages", 1)
+    assert whole.breakdown["bubble"] > 0.4 * share
+
+
 def test_gradients_are_all_reduced_once_an_iteration_and_exposed(hand_plan, free_fabric):
     # dp 4, one micro-batch: 3 ms of work, then a ring of 4 x 1 MB: 6 steps of 0.25 ms at 1 GB/s.
     result = rostam.simulate(hand_plan(free_fabric(4), dp=4, grad_bytes=1_000_000))
