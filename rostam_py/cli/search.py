@@ -22,6 +22,8 @@ from rostam_py.spec.build import build_machine, cost_arguments
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.units import format_size, format_time
 
+_SHOWN_REASONS = 8
+
 
 def search(overrides: list[str], as_json: bool) -> int:
     """Search what the overrides describe, print the ranking, and fill the run folder. Returns the exit status."""
@@ -93,11 +95,12 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
         table.add_row(*_row(candidate))
     console.print(table)
     reasons = Counter(_short(c.reason) for c in found.candidates if c.reason)
+    reasons.update({_short(reason): count for reason, count in found.left_out})
     counts = f"{len(found.candidates)} candidates, {len(found.estimated)} estimated, {len(found.simulated)} simulated"
     console.print(f"{counts} in {found.cpu_s:.1f} CPU seconds", highlight=False)
     if found.simulated:
         console.print(f"worst error of an estimate: {found.worst_estimate_error:.1%}", highlight=False)
-    for reason, count in reasons.most_common(4):
+    for reason, count in reasons.most_common(_SHOWN_REASONS):
         console.print(f"left out: {count} x {reason}", style="dim", markup=False, highlight=False)
     for note in found.notes:
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)

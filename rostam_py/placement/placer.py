@@ -15,6 +15,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
+from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Space
 from rostam_py.plan.strategy import Strategy
 
 
@@ -49,6 +50,7 @@ class Placer(ABC):
     reads_fabric: its plans depend on the fabric, not on its size alone.
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
     shards_state: it knows ``Strategy.shard`` (ZeRO).
+    SEARCHED: axes of SEARCHED_AXES that it knows.
 
     Args:
         strategy: with this placer's name.
@@ -61,6 +63,7 @@ class Placer(ABC):
     reads_fabric: ClassVar[bool] = True
     fits_memory: ClassVar[bool] = True
     shards_state: ClassVar[bool] = False
+    SEARCHED: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None
@@ -73,8 +76,14 @@ class Placer(ABC):
         """Return the plan. Raises: ConfigError for a strategy that does not fit graph, machine or batch."""
 
     @abstractmethod
-    def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
-        """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
+    def candidates(
+        self, num_accelerators: int, batch: int, space: Space | None = None, facts: ModelFacts = NO_FACTS
+    ) -> Iterator[Strategy]:
+        """Yield the strategies on all accelerators that a search considers, all else as in this placer's own.
+
+        Args: space: what is varied, and where it is counted what cannot be; None varies the degrees. facts: of the
+            model.
+        """
 
     @abstractmethod
     def estimator(self, plan: Plan) -> Estimator:

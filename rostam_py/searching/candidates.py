@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from rostam_py.convergence import Curve
 from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS
+from rostam_py.plan.searched_axes import ModelFacts
 
 
 def check_placers(names: Sequence[str] | None, key: str = "placers") -> tuple[str, ...]:
@@ -20,6 +22,19 @@ def check_placers(names: Sequence[str] | None, key: str = "placers") -> tuple[st
         if name not in PLACERS:
             raise ConfigError(f"{key} holds {name!r}; it must be of: {', '.join(PLACERS)}")
     return tuple(name for name in PLACERS if name in names)
+
+
+def facts_of(graph: OperatorGraph) -> ModelFacts:
+    """Return what the values of the axes depend on: heads and experts are the splits that ops of that kind have."""
+    sizes: dict[str, int] = {}
+    for op in graph.ops:
+        for split in op.splits:
+            if split.kind in ("head", "expert"):
+                sizes[split.kind] = max(sizes.get(split.kind, 0), round(split.size.at(1)))
+    return ModelFacts(
+        num_heads=sizes.get("head", 0), num_experts=sizes.get("expert", 0), num_blocks=len(graph.block_names),
+        sequence_length=graph.sequence_length,
+    )  # fmt: skip
 
 
 def default_batches(curve: Curve) -> tuple[int, ...]:

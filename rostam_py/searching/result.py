@@ -90,6 +90,7 @@ class SearchResult:
     """Ranked candidates of one machine.
 
     candidates: those simulated first, then those estimated, then those refused; best first in each.
+    left_out: (reason, how many) of strategies that cannot be, numbers in a reason written N where they differ.
     convergence: name of the curve, None if time per sample was minimised. cpu_s: what the search took.
     """
 
@@ -100,6 +101,7 @@ class SearchResult:
     candidates: tuple[Candidate, ...]
     convergence: str | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
     cpu_s: float = field(default=0.0, compare=False)
 
     @property
@@ -129,7 +131,8 @@ class SearchResult:
             "num_accelerators": self.num_accelerators, "convergence": self.convergence,
             "num_candidates": len(self.candidates), "num_estimated": len(self.estimated),
             "num_simulated": len(self.simulated), "worst_estimate_error": self.worst_estimate_error,
-            "notes": list(self.notes), "candidates": [c.to_dict() for c in self.candidates],
+            "notes": list(self.notes), "left_out": dict(self.left_out),
+            "candidates": [c.to_dict() for c in self.candidates],
         }  # fmt: skip
 
     def _repr_html_(self) -> str:

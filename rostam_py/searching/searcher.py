@@ -19,12 +19,9 @@ from rostam_py.placement.placer import Estimate, Estimator, Placer
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled
+from rostam_py.plan.searched_axes import Space, fitted, without_axes
 from rostam_py.plan.strategy import RECOMPUTE
-from rostam_py.searching.candidates import (
-    check_batches,
-    check_placers,
-    default_batches,
-)
+from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
 from rostam_py.searching.result import Candidate, SearchResult
 from rostam_py.simulation import simulate
 from rostam_py.simulation.controllers import check_controllers
@@ -87,10 +84,12 @@ class Searcher:
     ) -> None:
         self.graph = graph
         self.base = Strategy() if base is None else base
+        self._neutral = without_axes(self.base)
         self.placers = check_placers(placers)
         self.cost, self.cost_config = cost, dict(cost_config or {})
         self.routing, self.fidelity, self.seed = routing, fidelity, seed
         self.controllers = check_controllers(controllers)
+        self._facts = facts_of(graph)
         self._placed: dict[Any, _Placed] = {}
         self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
@@ -122,7 +121,8 @@ class Searcher:
             raise ConfigError(f"num_simulated is {num_simulated}; it must be >= 0")
         goal = _Goal(curve, extrapolate, max_circuit_degree, num_simulated)
         given = None if strategies is None else [filled(one, machine) for one in strategies]
-        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given), progress)
+        space = Space.of(self.base)
+        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), progress)
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
         ranked = self._simulate_best(machine, found, goal, progress)
@@ -132,13 +132,19 @@ class Searcher:
         return SearchResult(
             model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
             num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),
-            convergence=None if curve is None else curve.name, notes=notes, cpu_s=time.process_time() - begin,
+            convergence=None if curve is None else curve.name, notes=notes,
+            left_out=tuple(space.left_out.most_common()), cpu_s=time.process_time() - begin,
         )  # fmt: skip
 
     # Enumeration and bounds
 
     def _queue(
-        self, machine: Machine, goal: _Goal, batches: Sequence[int], strategies: Sequence[Strategy] | None
+        self,
+        machine: Machine,
+        goal: _Goal,
+        batches: Sequence[int],
+        strategies: Sequence[Strategy] | None,
+        space: Space,
     ) -> list[Candidate]:
         """Return the candidates in the order of what their compute alone allows."""
         size = len(machine.healthy_accelerators)
@@ -146,7 +152,7 @@ class Searcher:
         found = []
         known: dict[int, float] = {}
         for batch in batches:
-            for strategy in self._strategies(size, batch, strategies, goal.max_circuit_degree):
+            for strategy in self._strategies(size, batch, strategies, space, goal.max_circuit_degree):
                 if strategy.tp not in known:
                     known[strategy.tp] = self._per_sample_s(machine, strategy.tp, reference)
                 seconds = _bound_s(strategy, batch, known[strategy.tp])
@@ -154,13 +160,14 @@ class Searcher:
                     Candidate(strategy, batch, strategy.micro_batch, bound_s=seconds, iterations=goal.iterations(batch))
                 )
         if not found:
+            why = "".join(f"; left out: {count} x {reason}" for reason, count in space.left_out.most_common(3))
             raise DegreeError(
-                f"no degrees use {size} accelerators and divide a batch of {list(batches)}; name other batches"
+                f"no degrees use {size} accelerators and divide a batch of {list(batches)}; name other batches{why}"
             )
         return sorted(found, key=lambda c: c.objective(c.bound_s or 0.0))
 
     def _strategies(
-        self, size: int, batch: int, given: Sequence[Strategy] | None, max_circuit_degree: int | None
+        self, size: int, batch: int, given: Sequence[Strategy] | None, space: Space, max_circuit_degree: int | None
     ) -> list[Strategy]:
         if given is not None:
             return [one for one in given if batch % one.dp == 0]
@@ -168,10 +175,12 @@ class Searcher:
         found: list[Strategy] = []
         for name in self.placers:
             has_data_parallel = any(one.num_ranks == one.dp for one in found)  # alike for every placer: once is enough
-            if self.base.cp > 1 and "cp" not in PLACERS.get(name).AXES:
+            unknown = space.unknown_to(PLACERS.get(name).SEARCHED)
+            if unknown:
+                space.leave_out(f"strategy.placer={name} takes no strategy.{unknown[0]}")
                 continue
-            base = replace(self.base, placer=name, max_circuit_degree=degree, dp=1, tp=1, pp=1, mp=1)
-            candidates = self._placer(base).candidates(size, batch)
+            base = replace(self._neutral, placer=name, max_circuit_degree=degree)
+            candidates = self._placer(base).candidates(size, batch, space, self._facts)
             found += [one for one in candidates if one.num_ranks > one.dp or not has_data_parallel]
         return found
 
@@ -182,10 +191,9 @@ class Searcher:
         """
         size = len(machine.healthy_accelerators)
         dp = next(d for d in range(max(1, size // tp), 0, -1) if batch % d == 0)
-        strategy = replace(
-            self.base, placer=_REFERENCE, dp=dp, tp=tp, cp=1, pp=1, micro_batch=None, recompute="none",
-            check_memory=False, allow_idle=True,
-        )  # fmt: skip
+        base = replace(self._neutral, placer=_REFERENCE, check_memory=False, allow_idle=True)
+        fixed = {name: getattr(self.base, name) for name in ("sequence_parallel", "tp_overlap")}
+        strategy = fitted(fixed | {"dp": dp, "tp": tp}, base)
         placed = self._place(machine, strategy, batch)
         if placed.plan is None or placed.estimator is None:
             return 0.0

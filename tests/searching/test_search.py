@@ -213,3 +213,42 @@ def test_the_function_stays_the_function_after_the_package_is_imported():
     import rostam_py.searching  # noqa: F401
 
     assert callable(rostam.search)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "where"),
+    [
+        ({"tp": 2, "sequence_parallel": True}, lambda s: s.sequence_parallel == (s.tp > 1)),
+        ({"tp": 2, "sequence_parallel": True, "tp_overlap": True}, lambda s: s.tp_overlap == (s.tp > 1)),
+        ({"pp": 2, "virtual_stages": 2}, lambda s: (s.virtual_stages == 2) == (s.pp > 1)),
+        ({"dp": 2, "ep": 2}, lambda s: s.ep == 2 and (s.dp * s.cp) % 2 == 0),
+        ({"dp": 4, "shard": 1, "shard_group": 4}, lambda s: (s.shard_group == 4) == (s.dp > 1) and s.dp in (1, 4, 8)),
+        ({"dp": 2, "shard": 3}, lambda s: (s.shard == 3) == (s.dp > 1)),
+        ({"cp": 2}, lambda s: s.cp == 2),
+        ({"dp": 4, "shard": 1, "overlap_param_gather": True}, lambda s: s.overlap_param_gather == (s.dp > 1)),
+    ],
+)
+def test_what_the_base_asks_for_is_taken_where_the_degrees_allow_it(base, fixed, where):
+    found = candidates("megatron", dataclasses.replace(base, **fixed), 8, 16)
+    assert found
+    assert all(where(s) for s in found)
+    assert {s.tp * s.cp * s.pp * s.dp for s in found} == {8}
+
+
+def test_a_base_that_degree_1_cannot_take_is_searched_and_says_what_it_left_out(gpt, machine, base):
+    split = dataclasses.replace(base, dp=4, tp=2, sequence_parallel=True, shard=1, shard_group=4)
+    found = rostam.search(gpt, machine, batches=[16], base=split, num_simulated=1)
+    assert {c.strategy.tp for c in found.candidates} >= {1, 2, 4}
+    assert all(c.strategy.sequence_parallel == (c.strategy.tp > 1) for c in found.candidates)
+    reasons = dict(found.left_out)
+    # shard_group 4 does not divide dp 2, which tp 4 and tp 2 x pp 2 leave (two blocks are two stages at most) ...
+    assert reasons["strategy.shard_group is N; it must divide strategy.dp = N"] == 2
+    # ... and Algorithm 1 does not know tensor-parallel sequences at all.
+    assert any("strategy.placer=sip_ml takes no strategy.sequence_parallel" in reason for reason in reasons)
+    assert found.to_dict()["left_out"] == reasons
+
+
+def test_a_search_that_leaves_nothing_says_why(gpt, machine, base):
+    asked = dataclasses.replace(base, dp=3, ep=3)
+    with pytest.raises(DegreeError, match=r"left out.*strategy.ep is N"):
+        rostam.search(gpt, machine, batches=[16], base=asked, placers=["megatron"], num_simulated=1)

@@ -44,6 +44,7 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
 from rostam_py.plan.strategy import SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
@@ -62,10 +63,14 @@ class MegatronPlacer(Placer):
     reads_fabric = False
     fits_memory = False
     shards_state = True
+    SEARCHED = tuple(SEARCHED_AXES)
 
-    def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
+    def candidates(
+        self, num_accelerators: int, batch: int, space: Space | None = None, facts: ModelFacts = NO_FACTS
+    ) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
-        return candidates(self.strategy, num_accelerators, batch)
+        searched = Space.of(self.strategy) if space is None else space
+        return candidates(without_axes(self.strategy), Site(num_accelerators, batch, facts), searched)
 
     def estimator(self, plan: Plan) -> MegatronEstimator:
         """Return what estimates a plan of this placer."""

@@ -35,6 +35,7 @@ from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
+from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Space
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 from rostam_py.units import parse_time
@@ -44,8 +45,11 @@ class SipMlPlacer(Placer):
     """Turn a graph, a machine and a Strategy(dp, mp, placer="sip_ml") into a Plan; groups placed once are shared."""
 
     AXES = ("dp", "mp")
+    SEARCHED = ("dp", "micro_batch", "recompute")  # its candidates take a batch at once, and keep all
 
-    def candidates(self, num_accelerators: int, batch: int) -> Iterator[Strategy]:
+    def candidates(
+        self, num_accelerators: int, batch: int, space: Space | None = None, facts: ModelFacts = NO_FACTS
+    ) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
         return candidates(self.strategy, num_accelerators, batch)
 
