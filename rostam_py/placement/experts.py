@@ -119,6 +119,12 @@ def spread_experts(graph: OperatorGraph, degree: int, tp_ways: dict[int, int] | 
     return finder.run(degree)
 
 
+def find_experts(graph: OperatorGraph) -> SpreadExperts:
+    """Return a model's experts as one rank alone would hold them; no ops where it has none that can be spread."""
+    finder = _Finder(graph)
+    return finder.run(1) if finder.splits else SpreadExperts()
+
+
 class _Finder:
     def __init__(self, graph: OperatorGraph) -> None:
         self.graph, self.roots = graph, graph.view_roots

@@ -5,6 +5,7 @@ L layers with experts; d, t, p, e the degrees. Rows are of 2 bytes an entry (bf1
 combined, forward and backward, so four all-to-alls a layer and micro-batch.
 """
 
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -71,6 +72,54 @@ def test_two_of_eight_experts_exchange_rows_four_times_a_layer(mixed, placed, ep
         assert plan.members("dp_experts").tolist() == [list(range(a, 8, ep)) for a in range(ep)]
 
 
+def of_tp(plan, phase, size):
+    """Return {collective: count} of one size over tp in a template."""
+    tasks = plan.stages[0].templates[phase]
+    return dict(Counter(t.collective for t in tasks if t.group == "tp" and t.num_bytes == size))
+
+
+@pytest.mark.parametrize("tp", [2, 4])
+def test_tp_ranks_dispatch_their_own_tokens_under_sequence_parallelism(tp, mixed, placed):
+    # T/t tokens of a rank: ROWS/t dispatched and combined, forward and backward. Experts are split inside: rows of all
+    # tp ranks are gathered before them and reduce-scattered behind; their gradients the other way round. Else A = T h
+    # of 2 bytes: attention gathers its input and scatters its output in each layer, so do the embedding (forward a
+    # reduce-scatter, backward an all-gather) and the head (forward an all-gather, backward a reduce-scatter); backward
+    # gathers the inputs of attention and of the head again. Experts have no such messages.
+    settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB"}
+    plan = placed(mixed, Strategy(dp=4, tp=tp, ep=4, **settings), 4)
+    whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
+    own = LAYERS * EXPERTS * EXPERT // (4 * tp)
+    assert listed(plan) == {("ep", "all_to_all", ROWS // tp): 4 * LAYERS, ("dp", "all_reduce", 2 * whole): 1}
+    assert plan.stages[0].num_parameters == whole + own
+    activation = 2 * TOKENS * WIDTH
+    assert of_tp(plan, "forward", ROWS) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
+    assert of_tp(plan, "backward_last", ROWS) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
+    assert of_tp(plan, "forward", activation) == {"all_gather": LAYERS + 1, "reduce_scatter": LAYERS + 1}
+    assert of_tp(plan, "backward_last", activation) == {"all_gather": 2 * (LAYERS + 1), "reduce_scatter": LAYERS + 1}
+    summed = LAYERS * (2 * WIDTH + EXPERTS * WIDTH) + WIDTH  # norms and routers, of parts of the tokens
+    assert of_tp(plan, "backward_last", 2 * summed) == {"all_reduce": 1}
+
+
+def test_products_of_experts_are_as_long_whether_rows_are_gathered_or_not(mixed, placed):
+    def products(**settings):
+        tasks = placed(mixed, Strategy(dp=4, tp=2, ep=4, precision="bf16_mixed", **settings), 4).stages[0].templates
+        kernels = [k for task in tasks["backward_last"] for k in task.kernels if "grouped_mm" in k.op_type]
+        return sorted(k.duration_s for k in kernels)
+
+    assert products(sequence_parallel=True) == pytest.approx(products(), rel=1e-3)
+    assert len(products()) == 6 * LAYERS
+
+
+def test_uneven_experts_send_more_over_tp_too(mixed, placed):
+    uneven = replace(mixed, metadata=mixed.metadata | {"experts": {"capacity_factor": None, "imbalance": 3.0}})
+    strategy = Strategy(dp=4, tp=2, ep=4, precision="bf16_mixed", sequence_parallel=True)
+    plan = placed(uneven, strategy, 4)
+    busy = (3 + 5 / 7) / 2
+    assert listed(plan)["ep", "all_to_all", math.ceil(busy * ROWS / 2)] == 4 * LAYERS
+    for phase in ("forward", "backward_last"):
+        assert of_tp(plan, phase, math.ceil(busy * ROWS)) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
+
+
 def test_a_shared_expert_stays_data_parallel(shared, placed):
     plan = placed(shared, Strategy(dp=4, ep=2, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB"), 8)
     expert = 3 * WIDTH * 256
@@ -83,21 +132,42 @@ def test_a_shared_expert_stays_data_parallel(shared, placed):
     assert plan.stages[0].num_parameters == shared.num_parameters - own
 
 
-def test_mixtral_on_32_accelerators(placed):
+def test_a_shared_expert_gathers_its_tokens_as_a_dense_layer_does(shared, placed):
+    # One dense layer and two with a shared expert: each of these three feed-forwards, three attentions and the head
+    # gather A = T h of 2 bytes forward and gather it again backward; rows of the routed experts go as without it.
+    strategy = Strategy(dp=4, tp=2, ep=2, micro_batch=1, precision="bf16_mixed", sequence_parallel=True,
+                        bucket_size="1 GB")  # fmt: skip
+    plan = placed(shared, strategy, 4)
+    assert listed(plan)["ep", "all_to_all", ROWS // 2] == 4 * 2
+    expert = 3 * WIDTH * 256
+    assert listed(plan)["dp_experts", "all_reduce", 2 * 2 * EXPERTS * expert // 2 // 2] == 1
+    for phase in ("forward", "backward_last"):
+        assert of_tp(plan, phase, ROWS) == {"all_gather": 2, "reduce_scatter": 2}
+    activation = 2 * TOKENS * WIDTH
+    assert of_tp(plan, "forward", activation) == {"all_gather": 3 + 3 + 1, "reduce_scatter": 3 + 3 + 1}
+    # backward gathers the gradients of what was scattered, and the gathered inputs again; a shared expert's summands
+    # are scattered before those of its routed ones, which are in parts already, are added
+    found = of_tp(plan, "backward_last", activation)
+    assert found == {"all_gather": 2 * (3 + 3 + 1), "reduce_scatter": 3 + 3 + 1}
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_mixtral_on_32_accelerators(is_split, placed):
     # tp 2, pp 2, dp 8, ep 4: d t p = 32. Each of 2 stages holds 2 of 4 layers, 2 of 8 experts in each, half of every
-    # expert; 4 micro-batches of one sequence. Norms and routers are whole on both tp ranks.
+    # expert; 4 micro-batches of one sequence. Norms and routers are whole on both tp ranks. With sequence parallelism
+    # each of both dispatches the rows of its half of the tokens.
     graph = trace("mixtral_8x7b", num_layers=4)
     strategy = Strategy(dp=8, tp=2, pp=2, ep=4, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB",
-                        check_memory=False)  # fmt: skip
+                        sequence_parallel=is_split, check_memory=False)  # fmt: skip
     plan = placed(graph, strategy, 32)
     h, f, tokens, words = 4096, 14336, 4096, 32000
     attention = (2 * h * h + 2 * h * 1024) // 2
     own = 2 * 2 * 3 * h * f // 2
-    router = 8 * h // plan_router_ways(plan)
+    router = 8 * h if is_split else 8 * h // plan_router_ways(plan)
     for stage in (0, 1):
         whole = 2 * (attention + 2 * h + router) + words * h // 2 + (h if stage else 0)
         assert listed(plan, stage) == {
-            ("ep", "all_to_all", 2 * tokens * 2 * h): 4 * 4 * 2,
+            ("ep", "all_to_all", 2 * tokens * 2 * h // (2 if is_split else 1)): 4 * 4 * 2,
             ("dp", "all_reduce", 2 * whole): 1,
             ("dp_experts", "all_reduce", 2 * own): 1,
         }

@@ -34,8 +34,9 @@ from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
+from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
-from rostam_py.placement.sharding import Sharding, propagate
+from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
@@ -144,9 +145,11 @@ class MegatronPlacer(Placer):
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
         degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
-        key = ("sharding", degree, is_split, self._part_key(), micro_batch)
+        is_routed = is_split and self.strategy.ep > 1  # a tp rank routes its own tokens
+        key = ("sharding", degree, is_split, is_routed, self._part_key(), micro_batch)
         if key not in self.shared:
-            self.shared[key] = propagate(graph, degree, micro_batch, is_split)
+            own = own_rows(graph, are_experts_split=True) if is_routed else OwnRows()
+            self.shared[key] = propagate(graph, degree, micro_batch, is_split, own)
         sharding: Sharding = self.shared[key]
         return sharding
 

@@ -6,8 +6,8 @@ begins with the part that is there and takes each as it comes. A reduce-scatter 
 each behind the product's part that adds to them. Bytes are those of a ring; parts of a kernel add up to its time. So
 nothing ends later than with ring algorithms and whole products. The gathers that backward repeats, and the
 reduce-scatters of input gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of
-several products that read one gathered tensor the first is cut. A product whose parts would be shorter than the
-shortest kernel is not.
+several products that read one gathered tensor the first is cut. Rows of experts come and go whole. A product whose
+parts would be shorter than the shortest kernel is not.
 Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
 """
 
@@ -79,7 +79,8 @@ class RingWriter(TemplateWriter):
         """Return what a forward product makes that is reduce-scattered over the whole group, None if nothing is."""
         if not self._is_forward or not self._is_cut(kernel):
             return None
-        comms = {t: self.context.sharding.comms[t] for t in kernel.outputs if t in self.context.sharding.comms}
+        known, rows = self.context.sharding.comms, self.context.builder.experts.exchanged
+        comms = {t: known[t] for t in kernel.outputs if t in known and t not in rows}
         for t, found in comms.items():
             if [(comm.kind, comm.group) for comm in found] == [("reduce_scatter", "tp")]:
                 return t

@@ -128,11 +128,21 @@ class TemplateWriter:
                 deps = self._deps_on(kernel.outputs)
                 task = self.collective(name, comm.group, comm.kind, math.ceil(size), deps)
                 self._provider.update(dict.fromkeys(kernel.outputs, task))
+        exchanged = self.context.builder.experts.exchanged
         for t in kernel.outputs:
+            is_first = self._is_gathered_behind_dispatch(t)
+            if is_first:
+                self._exchange_rows(t)
             if t in sharding.comms and t not in self.context.late:
                 self.make_whole(t)
-            if t in self.context.builder.experts.exchanged:
+            if t in exchanged and not is_first:
                 self._exchange_rows(t)
+
+    def _is_gathered_behind_dispatch(self, tensor: int) -> bool:
+        """Tell whether a tensor is a member's own rows, which members gather where their experts are."""
+        comms = self.context.sharding.comms.get(tensor, ())
+        kind = self.context.builder.experts.exchanged.get(tensor)
+        return kind == DISPATCH and any(comm.kind == "all_gather" for comm in comms)
 
     def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
         """Gather a tensor behind others unless that is done, and return the task that brings it."""
@@ -202,7 +212,8 @@ class TemplateWriter:
 
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole."""
-        size = math.ceil(self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor)))
+        whole = self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor))
+        size = math.ceil(whole * self._rows_sent(tensor) - 1e-6)
         for comm in self.context.sharding.comms[tensor]:
             deps = self._deps_on([tensor])
             name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
@@ -215,13 +226,19 @@ class TemplateWriter:
         if not all(t in self._provider for t in bundle):
             return
         deps = self._deps_on(bundle)
-        rows = builder.tensor_bytes(tensor, tensor in self.context.sharding.comms)
-        kind = builder.experts.exchanged[tensor]
-        width = product_width(builder.precision) if kind == DISPATCH else 1.0
-        size = math.ceil(rows * builder.experts.sent(tensor) * width - 1e-6)
-        name = f"{kind} {self._origin(tensor)} {self.phase}"
+        is_whole = tensor in self.context.sharding.comms and not self._is_gathered_behind_dispatch(tensor)
+        size = math.ceil(builder.tensor_bytes(tensor, is_whole) * self._rows_sent(tensor) - 1e-6)
+        name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
         task = self.collective(name, builder.experts.group, "all_to_all", size, deps)
         self._provider.update(dict.fromkeys(bundle, task))
+
+    def _rows_sent(self, tensor: int) -> float:
+        """Return what of a tensor of rows is sent: the busiest rank's, as wide as products read them where they go."""
+        builder = self.context.builder
+        kind = builder.experts.exchanged.get(tensor)
+        if kind is None:
+            return 1.0
+        return builder.experts.sent(tensor) * (product_width(builder.precision) if kind == DISPATCH else 1.0)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""

@@ -17,35 +17,47 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.sharding.costs import NotionalCosts
 from rostam_py.placement.sharding.layouts import is_divisible, local_extent
+from rostam_py.placement.sharding.own_rows import OwnRows
 from rostam_py.placement.sharding.propagation import Propagation
 from rostam_py.placement.sharding.search import ForwardSearch
 from rostam_py.placement.sharding.sequence import SequenceSplit
 from rostam_py.placement.sharding.sharding import Gather, HaloExchange, Sharding, TensorComm
 from rostam_py.placement.sharding.space import Level, Space
 
-__all__ = ["Gather", "HaloExchange", "Sharding", "TensorComm", "is_divisible", "local_extent", "propagate"]
+__all__ = ["Gather", "HaloExchange", "OwnRows", "Sharding", "TensorComm", "is_divisible", "local_extent", "propagate"]
 
 
-def propagate(graph: OperatorGraph, degree: int, batch: float, is_sequence_parallel: bool = False) -> Sharding:
+def propagate(
+    graph: OperatorGraph,
+    degree: int,
+    batch: float,
+    is_sequence_parallel: bool = False,
+    own: OwnRows = OwnRows(),  # noqa: B008
+) -> Sharding:
     """Return how the graph's ops and tensors are spread over ``degree`` members.
 
     Model: forward by shortest path, at notional costs (costs.py); backward op by op. Of one level and every two
         levels that some axis asks for, the one whose ops and collectives take least.
-    Args: batch: samples of one micro-batch. is_sequence_parallel: split along the sequence, too (sequence.py).
+    Args:
+        batch: samples of one micro-batch.
+        is_sequence_parallel: split along the sequence, too (sequence.py).
+        own: what works on a member's own tokens then.
     Raises: DegreeError for a sequence that ``degree`` does not divide; ConfigError for a graph without one.
     Cost: linear in ops; the path is sought once for all equal blocks.
     Source: own; tests/placement compares the messages with Megatron's.
     """
     if degree == 1:
         return Sharding(graph, batch)
-    first, narrow = _found(graph, degree, batch, ())
+    first, narrow = _found(graph, degree, batch, (), own)
     options: list[tuple[_Found, ...]] = [(first,)]
     for ways in sorted(narrow):
-        outer, _ = _found(graph, ways, batch, ())
-        inner, _ = _found(graph, degree // ways, batch, (outer.level,))
+        outer, _ = _found(graph, ways, batch, (), own)
+        inner, _ = _found(graph, degree // ways, batch, (outer.level,), own)
         options.append((outer, inner))
-    make = _split_along_sequence if is_sequence_parallel else _plain
-    made = [make(graph, batch, found) for found in options]
+    if is_sequence_parallel:
+        made = [_split_along_sequence(graph, batch, found, own) for found in options]
+    else:
+        made = [_plain(graph, batch, found) for found in options]
     return min(made, key=seconds) if narrow else made[0]
 
 
@@ -56,20 +68,23 @@ class _Found(NamedTuple):
     regions: frozenset[int]
 
 
-def _found(graph: OperatorGraph, degree: int, batch: float, above: tuple[Level, ...]) -> tuple[_Found, frozenset[int]]:
+def _found(
+    graph: OperatorGraph, degree: int, batch: float, above: tuple[Level, ...], own: OwnRows
+) -> tuple[_Found, frozenset[int]]:
     """Return a level and the smaller degrees that would divide axes this one does not."""
     space = Space(graph, degree, batch, above)
-    search = ForwardSearch(space, NotionalCosts(degree, batch, math.prod(level.degree for level in above)))
+    costs = NotionalCosts(degree, batch, math.prod(level.degree for level in above))
+    search = ForwardSearch(space, costs, own.ops)
     decisions = search.run()
     regions = frozenset(op for op, decision in decisions.items() if decision.mode == "region")
-    return _Found(Propagation(space, decisions).run(), regions), frozenset(search.narrow)
+    return _Found(Propagation(space, decisions, own.ops).run(), regions), frozenset(search.narrow)
 
 
 def _plain(graph: OperatorGraph, batch: float, found: tuple[_Found, ...]) -> Sharding:
     return Sharding(graph, batch, tuple(one.level for one in found))
 
 
-def _split_along_sequence(graph: OperatorGraph, batch: float, found: tuple[_Found, ...]) -> Sharding:
+def _split_along_sequence(graph: OperatorGraph, batch: float, found: tuple[_Found, ...], own: OwnRows) -> Sharding:
     """Return the sharding with sequence parallelism, level by level.
 
     Raises: DegreeError or ConfigError where the model's largest all-reduces have no sequence that can be split.
@@ -77,7 +92,7 @@ def _split_along_sequence(graph: OperatorGraph, batch: float, found: tuple[_Foun
     levels: tuple[Level, ...] = ()
     undivided: dict[int, int] = {}
     for one in found:
-        split = SequenceSplit(Space(graph, one.level.degree, batch, levels), *one)
+        split = SequenceSplit(Space(graph, one.level.degree, batch, levels), *one, own)
         levels = (*levels, split.run())
         undivided |= split.undivided
     degree = math.prod(level.degree for level in levels)

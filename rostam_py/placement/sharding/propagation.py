@@ -19,10 +19,10 @@ Chosen = tuple[SplitAxis, Stretches] | None
 
 
 class Propagation:
-    """Fill a Level; it is complete after ``run``."""
+    """Fill a Level; it is complete after ``run``. Args: whole: ops that pass no summands on."""
 
-    def __init__(self, space: Space, decisions: Mapping[int, Decision]) -> None:
-        self.space, self.graph, self.decisions = space, space.graph, decisions
+    def __init__(self, space: Space, decisions: Mapping[int, Decision], whole: frozenset[int] = frozenset()) -> None:
+        self.space, self.graph, self.decisions, self.is_whole = space, space.graph, decisions, whole
         graph = self.graph
         states: list[State] = [WHOLE] * len(graph.tensors)
         for t in space.origin:
@@ -60,7 +60,7 @@ class Propagation:
             else:
                 self._apply(op, held, None)
             return
-        if PARTIAL in held and self._stays_partial(op, held):
+        if PARTIAL in held and op.id not in self.is_whole and self._stays_partial(op, held):
             self._pass_on(op, held)
             return
         self._apply(op, held, self._choose(op, [WHOLE if h == PARTIAL else h for h in held]))

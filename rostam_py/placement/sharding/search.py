@@ -83,10 +83,13 @@ class _Change:
 
 
 class ForwardSearch:
-    """Find the decisions of all forward ops on one level. ``run`` returns op id -> Decision."""
+    """Find the decisions of all forward ops on one level. ``run`` returns op id -> Decision.
 
-    def __init__(self, space: Space, costs: NotionalCosts) -> None:
-        self.space, self.costs, self.graph = space, costs, space.graph
+    Args: whole: ops that may only run whole.
+    """
+
+    def __init__(self, space: Space, costs: NotionalCosts, whole: frozenset[int] = frozenset()) -> None:
+        self.space, self.costs, self.graph, self.is_whole = space, costs, space.graph, whole
         graph = self.graph
         self.ops = [op for op in graph.ops if op.phase == "forward" and not self._is_weight_view(op)]
         self.needs_gradient = self._reach({t.id for t in graph.parameters})
@@ -219,7 +222,16 @@ class ForwardSearch:
                 refs.append(-1 - externals[t])
             above = tuple(level.axes[op.id] for level in self.space.above)
             shape.append(
-                (op.op_type, self._split_id(op), tuple(refs), op.is_metadata, op.flops, len(op.outputs), above)
+                (
+                    op.op_type,
+                    self._split_id(op),
+                    tuple(refs),
+                    op.is_metadata,
+                    op.flops,
+                    len(op.outputs),
+                    above,
+                    op.id in self.is_whole,
+                )
             )
             for t in op.outputs:
                 local[t] = len(local)
@@ -297,6 +309,9 @@ class ForwardSearch:
 
     def _choices(self, op: Op, h: _Hypothesis) -> Iterator[tuple[Decision, _Change]]:
         held = [self._held(h, t) for t in op.inputs]
+        if op.id in self.is_whole:
+            yield Decision("whole"), self._whole(op, h, held, WHOLE)
+            return
         partial = frozenset(i for i, s in enumerate(held) if s == PARTIAL)
         has_product = op.role in WEIGHT_ROLES and op.role != "embedding"  # whose gradient needs the operands whole
         if partial and not has_product and (passes := self._passing(op, held, partial)) is not None:

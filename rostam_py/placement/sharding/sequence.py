@@ -8,6 +8,10 @@ The sequence is no name and no number: it is the outermost dimension, the sample
 the all-reduced tensor and runs whole can be split. Features come after it, and a norm has no split along them. In a
 dimension that merges samples and positions it is the positions of every sample (a Shard of as many stretches).
 
+With experts spread over ranks members route their own tokens (own_rows.py): the rows that are dispatched are gathered
+behind that, for the experts' split products, and stay whole until backward; what those add up is reduce-scattered to
+the rows that each member combines. Backward likewise.
+
 Example: x + row(...): reduce-scatter, sum, norm on s/t rows; column(norm) reads what an all-gather returns.
 Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2.
 """
@@ -18,6 +22,7 @@ from collections.abc import Collection, Sequence
 from rostam_py.errors import InternalError
 from rostam_py.graph import PARTIAL, WHOLE, Op, passes_partial
 from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, State, Stretches, plain
+from rostam_py.placement.sharding.own_rows import OwnRows, RowLayouts
 from rostam_py.placement.sharding.propagation import collect, match_gradients
 from rostam_py.placement.sharding.space import Level, Space
 
@@ -32,8 +37,9 @@ class SequenceSplit:
     Attributes: undivided: all-reduced tensor -> its sequence, which the level's members do not divide.
     """
 
-    def __init__(self, space: Space, level: Level, regions: Collection[int]) -> None:
-        self.space, self.graph, self.old, self.regions = space, space.graph, level, regions
+    def __init__(self, space: Space, level: Level, regions: Collection[int], own: OwnRows) -> None:
+        self.space, self.graph, self.old, self.regions, self.own = space, space.graph, level, regions, own
+        self.rows = RowLayouts(self.graph, space.degree)
         self.level = Level(
             level.degree, list(level.states), list(level.axes), list(level.uses_whole), dict(level.comms),
             set(level.summed),
@@ -47,7 +53,9 @@ class SequenceSplit:
         for op in self.graph.ops:
             if op.outputs and op.outputs[0] in self.space.origin:
                 continue
-            if self._is_inside(op):
+            if self._joins_parts(op):
+                self._join(op)
+            elif self._is_inside(op):
                 self._enter(op)
             else:
                 self._follow(op)
@@ -59,6 +67,26 @@ class SequenceSplit:
         """Tell whether an op belongs to a region: it is split there, runs whole there, or passes sums on."""
         old = self.old
         return old.axes[op.id] is not None or op.id in self.regions or any(old.states[t] == PARTIAL for t in op.outputs)
+
+    def _joins_parts(self, op: Op) -> bool:
+        """Tell whether an op adds, to summands, what members have of their own rows: then the summands are scattered.
+
+        So the gradient that a shared expert gives its input, and that of the rows of routed ones.
+        """
+        if not self.own.ops or not (op.is_accumulation or op.is_metadata) or self.old.states[op.outputs[0]] != PARTIAL:
+            return False
+        return any(isinstance(self.level.states[t], Shard) and t not in self.level.comms for t in op.inputs) and all(
+            self.level.states[t] == PARTIAL or isinstance(self.level.states[t], Shard) for t in op.inputs
+        )
+
+    def _join(self, op: Op) -> None:
+        part = next(state for t in op.inputs if isinstance(state := self.level.states[t], Shard))
+        for t in op.inputs:
+            if self.level.states[t] == PARTIAL:
+                self.level.comms[t], self._parts[t] = "all_reduce", part
+        self._follow(op)
+        for t in op.outputs:
+            self.level.comms.pop(t, None)
 
     # What tensors are
 
@@ -73,7 +101,9 @@ class SequenceSplit:
         """Return the part of an all-reduced tensor along its sequence, None if nobody would read it."""
         if tensor not in self._parts:
             self._parts[tensor] = None
-            if self.graph.tensors[tensor].kind == "activation" and self._source_role(tensor) not in _REGIONS:
+            if tensor in self.own.exchanged:
+                self._parts[tensor] = self.rows.part(tensor, self._extents(tensor))
+            elif self.graph.tensors[tensor].kind == "activation" and self._source_role(tensor) not in _REGIONS:
                 self._parts[tensor] = self._along_sequence(tensor)
         return self._parts[tensor]
 
@@ -158,7 +188,26 @@ class SequenceSplit:
             if state == PARTIAL:
                 self._read_whole(op, place)
                 held[place] = self._held(op.inputs[place])
-        self._apply(op, held, self._choose(op, held))
+        self._apply(op, held, self._own_rows(op, held) or self._choose(op, held))
+
+    def _own_rows(self, op: Op, held: Sequence[State]) -> tuple[SplitAxis, Stretches] | None:
+        """Return how a member does an op that arranges decisions, or reads by them, for its own rows alone."""
+        decisions = self.own.decisions
+        if not any(t in decisions and isinstance(state, Shard) for t, state in zip(op.inputs, held, strict=True)):
+            return None
+        chosen = self._choose(op, held)
+        if chosen is not None and not self._gathered_bytes(op, held, chosen[0].wanted(chosen[1]) or held):
+            return chosen
+        return self.rows.axis(op, held, [self._extents(t) for t in (*op.inputs, *op.outputs)])
+
+    def _extents(self, tensor: int) -> tuple[int, ...]:
+        """Return a tensor's shape at a member of the levels above."""
+        shape = list(self.space.shapes[tensor])
+        for level in self.space.above:
+            state = level.states[tensor]
+            if isinstance(state, Shard):
+                shape[state.dim] //= level.degree
+        return tuple(shape)
 
     def _apply(self, op: Op, held: Sequence[State], chosen: tuple[SplitAxis, Stretches] | None) -> None:
         level = self.level
@@ -173,7 +222,7 @@ class SequenceSplit:
             elif isinstance(have, Shard):
                 self._read_whole(op, place)
         for t, state in zip(op.outputs, made, strict=True):
-            level.states[t] = state
+            level.states[t] = WHOLE if state == PARTIAL and t in self.own.decisions else state  # a member's own count
             if op.is_metadata and len(op.inputs) == 1 and isinstance(state, Shard) and self._is_same_size(op):
                 self._aliases[t] = self._aliases.get(op.inputs[0], op.inputs[0])
 
@@ -238,6 +287,10 @@ class SequenceSplit:
         elif isinstance(held, Shard) and t not in self.space.origin:
             gathered = level.gathers.get(op.id, ())
             root = self._aliases.get(t, t)
+            if root in self.own.exchanged:
+                level.comms[root] = "all_gather"
+                self._note(op, place, True)
+                return
             level.gathers[op.id] = gathered if root in gathered else (*gathered, root)
             self._note(op, place, True)
 

@@ -73,7 +73,7 @@ def independent_along(position: int, default: int = -1) -> Rule:
 
     def rule(call: SplitCall) -> list[RawSplit]:
         shape = call.inputs[0]
-        mixed = call.argument(position, default)
+        mixed = call.kwargs.get("dim", call.argument(position, default))
         mixed = mixed % len(shape) if isinstance(mixed, int) and shape else 0
         splits = []
         for dim, size in enumerate(shape):

@@ -68,7 +68,8 @@ RULES: dict[str, Rule] = {
             elementwise.elementwise),
     **_each("arange zeros ones full empty empty_strided rand randn scalar_tensor linspace", elementwise.creation),
     **_each("new_zeros new_ones new_full new_empty new_empty_strided", elementwise.creation_like),
-    **_each("cumsum gather scatter scatter_add sort topk flip", elementwise.independent_along(1)),
+    **_each("cumsum gather scatter scatter_add sort flip", elementwise.independent_along(1)),
+    "topk": elementwise.independent_along(2),
 }  # fmt: skip
 
 
