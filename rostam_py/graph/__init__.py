@@ -1,6 +1,7 @@
 """The operator graph: rostam's own picture of a traced model, usable without torch."""
 
 from rostam_py.graph.cleanup import Fusion, KernelTraffic, fuse, gathered_bytes, kernel_bytes, kernel_traffic
+from rostam_py.graph.derived import Derived, derived_tensors
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor, passes_partial
 from rostam_py.graph.vocabulary import PARTIAL, WEIGHT_KINDS, WHOLE
@@ -10,6 +11,7 @@ __all__ = [
     "WEIGHT_KINDS",
     "WHOLE",
     "Affine",
+    "Derived",
     "Fusion",
     "Halo",
     "KernelTraffic",
@@ -18,6 +20,7 @@ __all__ = [
     "Part",
     "Split",
     "Tensor",
+    "derived_tensors",
     "fuse",
     "gathered_bytes",
     "kernel_bytes",

@@ -9,6 +9,7 @@ Example:
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from rostam_py.graph.derived import Derived
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Op
 from rostam_py.graph.vocabulary import DTYPE_BYTES, TABLE_ROLES
@@ -101,28 +102,35 @@ def _behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset
 
 
 def kernel_traffic(
-    graph: OperatorGraph, fusion: Fusion, kept: Collection[int] = frozenset()
+    graph: OperatorGraph, fusion: Fusion, kept: Collection[int] = frozenset(), derived: Derived | None = None
 ) -> tuple[KernelTraffic, ...]:
     """Return each kernel's traffic, in the order of ``fusion.kernels``.
 
-    Args: kept: tensors that must reach memory even if only this kernel reads them (communicated ones).
+    Args:
+        kept: tensors that must reach memory even if only this kernel reads them (communicated ones).
+        derived: tensors that backward kernels compute again, and what they read for it.
     """
-    roots, regions, readers = graph.view_roots, graph.regions, graph.readers
-    needed = {roots[t] for t in kept}
-    needed |= {roots[t.id] for t in graph.tensors if t.is_saved or t.kind in _OUTCOMES}
+    again = derived or {}
+    roots, readers = graph.view_roots, graph.readers
+    needed = {roots[t.id] for t in graph.tensors if t.is_saved or t.kind in _OUTCOMES} - again.keys()
+    needed |= {roots[t] for t in kept}
+    users = {t: set(ops) for t, ops in readers.items()}
+    for t in again:
+        users[t] = {u for u in users[t] if graph.ops[u].phase == "forward"}
     traffics = []
     for kernel in fusion.kernels:
         made = {output for index in kernel for output in graph.ops[index].outputs}
-        outside = {t for t in made if t in needed or t not in readers or not set(readers[t]).issubset(kernel)}
-        reads, gathered = _kernel_reads(graph, kernel, roots, regions, made)
+        outside = {t for t in made if t in needed or t not in users or not users[t].issubset(kernel)}
+        reads, gathered = _kernel_reads(graph, kernel, made, again)
         traffics.append(KernelTraffic(reads, tuple(sorted(outside)), gathered))
     return tuple(traffics)
 
 
 def _kernel_reads(
-    graph: OperatorGraph, kernel: tuple[int, ...], roots: tuple[int, ...], regions: tuple[int, ...], made: set[int]
+    graph: OperatorGraph, kernel: tuple[int, ...], made: set[int], again: Derived
 ) -> tuple[tuple[int, ...], tuple[tuple[int, int, int], ...]]:
     """Return the tensors a kernel reads from memory, each region once, and its gathers."""
+    roots, regions = graph.view_roots, graph.regions
     reads: dict[int, int] = {}  # region -> the tensor as it is read first
     gathered = []
     for index in kernel:
@@ -132,8 +140,10 @@ def _kernel_reads(
             gathered.append((inputs[0], inputs[1], op.outputs[0]))
             inputs = inputs[1:]
         for tensor in inputs:
-            if roots[tensor] not in made:
-                reads.setdefault(regions[tensor], tensor)
+            if roots[tensor] in made:
+                continue
+            for read in again.get(roots[tensor], (tensor,)) if op.phase == "backward" else (tensor,):
+                reads.setdefault(regions[read], read)
     return tuple(reads.values()), tuple(gathered)
 
 

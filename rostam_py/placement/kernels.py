@@ -8,7 +8,17 @@ from typing import Any
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import op_precision, tensor_bytes_factor
-from rostam_py.graph import Fusion, KernelTraffic, Op, OperatorGraph, fuse, gathered_bytes, kernel_bytes, kernel_traffic
+from rostam_py.graph import (
+    Derived,
+    Fusion,
+    KernelTraffic,
+    Op,
+    OperatorGraph,
+    fuse,
+    gathered_bytes,
+    kernel_bytes,
+    kernel_traffic,
+)
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import kept_widths
@@ -44,7 +54,8 @@ class Kernel:
 class KernelBuilder:
     """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once.
 
-    Args: fusions: what ``fuse`` and ``kernel_traffic`` return for barriers, filled and used by builders of one graph.
+    Args: fusions: what ``fuse`` and ``kernel_traffic`` return for barriers and derived tensors, filled and used by
+            builders of one graph.
         part: of whose graph the kernels are, where several ranks share each sequence.
     """
 
@@ -55,7 +66,7 @@ class KernelBuilder:
         cost: CostModel,
         batch: float,
         precision: str,
-        fusions: dict[frozenset[int], tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
+        fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
         experts: SpreadExperts | None = None,
         part: SequencePart | None = None,
     ) -> None:
@@ -107,13 +118,17 @@ class KernelBuilder:
             self._op_seconds = seconds
         return self._op_seconds
 
-    def fused(self, barriers: Collection[int]) -> list[Kernel]:
-        """Return all kernels and views in execution order, fused except across the barriers."""
+    def fused(self, barriers: Collection[int], derived: Derived) -> list[Kernel]:
+        """Return all kernels and views in execution order, fused except across the barriers.
+
+        Args: derived: what backward kernels compute again, none of it a barrier.
+        """
         barriers = frozenset(barriers)
-        if barriers not in self._fusions:
+        key = barriers, frozenset(derived)
+        if key not in self._fusions:
             fusion = fuse(self.graph, barriers)
-            self._fusions[barriers] = fusion, kernel_traffic(self.graph, fusion, kept=barriers)
-        fusion, traffics = self._fusions[barriers]
+            self._fusions[key] = fusion, kernel_traffic(self.graph, fusion, barriers, derived)
+        fusion, traffics = self._fusions[key]
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
         kernels = [self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)]
         kernels += self._views
@@ -194,7 +209,9 @@ class KernelBuilder:
             full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
             self._full_bytes[tensor] = full
         op = next((op for op in ops if tensor in op.inputs), ops[0])
-        share = self.read_share(op, tensor) * self.experts.share(tensor) * self.experts.rows_of(op, tensor)
+        is_own = tensor in op.inputs  # else what one of its inputs is computed from again
+        share = self.read_share(op, tensor) if is_own else self.sharding.tensor_fraction(tensor, whole=True)
+        share *= self.experts.share(tensor) * self.experts.rows_of(op, tensor)
         return full * share * self._precision_factor(tensor)
 
     def read_share(self, op: Op, tensor: int) -> float:

@@ -3,7 +3,8 @@
 Model: parameters are trained and frozen weights and buffers, of which only the trained ones have gradients
 and optimizer state. Activations are the tensors that the trace keeps for backward, the model's own inputs
 that backward reads among them, memory shared between them counted once, in the run's precision, each
-divided over tp as it is sharded, with the halos that convolutions keep. A stage's program is walked: a forward
+divided over tp as it is sharded, with the halos that convolutions keep, except what fused backward kernels compute
+again (graph/derived.py). A stage's program is walked: a forward
 adds what its chunk keeps of a micro-batch, a backward frees it, except what a weight gradient that runs apart still
 reads, which that frees. Full recomputation keeps the inputs of every block and one block's activations; selective
 recomputation drops what only the attention core produces. Ranks that share state (ZeRO) hold their part of it, the

@@ -37,6 +37,31 @@ def test_activations_of_a_gpt_equal_the_hand_count(gpt, placed):
         assert 0 <= extra <= 8 * S + 8, (batch, tp, extra)
 
 
+def llama_layer_activations(width, hidden, heads, key_heads, tp):
+    """Return the 16-bit elements for each token that a member keeps of a Llama layer under sequence parallelism.
+
+    As Megatron-Core and torchtitan's compiled blocks keep it. Both norms' inputs and outputs, split along the sequence
+    (4 h / t) as are their 1 / deviations (2 / t); q, k, v as attention reads them, behind the rotation, its output and
+    a log-sum-exp for each head; gate, up and their product (3 f). Not kept: x / deviation, silu(gate), q and k in front
+    of the rotation, residual sums' summands.
+    """
+    keys = width * key_heads / heads
+    return (4 * width + 2 + 2 * width + 2 * keys + heads + 3 * hidden) / tp
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+def test_activations_of_a_llama_layer_equal_the_hand_count(placed, tp):
+    tokens, shape = 8192, {"width": 4096, "hidden": 14336, "heads": 32, "key_heads": 8}
+    kept = [
+        placed(
+            trace("llama3_8b", num_layers=count),
+            Strategy(tp=tp, sequence_parallel=tp > 1, precision="bf16_mixed", check_memory=False), 1,
+        ).stages[0].memory.activations
+        for count in (1, 2)
+    ]  # fmt: skip
+    assert kept[1] - kept[0] == 2 * tokens * llama_layer_activations(**shape, tp=tp)
+
+
 def test_parameters_gradients_and_state_follow_precision_and_optimizer(gpt, placed):
     count = V * H + S * H + L * (12 * H * H + 13 * H) + 2 * H
     for precision, optimizer, sizes in (

@@ -26,6 +26,7 @@ from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchang
 from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import gathered_bytes
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
+from rostam_py.placement.megatron.kept import derived_in_kernels
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
 from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
@@ -203,6 +204,7 @@ class _Job:
             )
             for t in graph.parameters
         }
+        self.derived = derived_in_kernels(graph, builder, self.assignment, self._sent())
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -225,7 +227,7 @@ class _Job:
 
     def _context(self) -> TemplateContext:
         points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages, self.weight_ops)
-        kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}))
+        kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}), self.derived)
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
         bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
@@ -240,6 +242,14 @@ class _Job:
             self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
         )  # fmt: skip
 
+    def _sent(self) -> set[int]:
+        """Return the tensors that go to another stage or to another rank of the sequence's."""
+        crossing = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
+        return crossing | (set() if self.exchange is None else set(self.exchange.barriers()))
+
+    def _is_derived(self, tensor: int) -> bool:
+        return self.graph.view_roots[tensor] in self.derived
+
     def _units(self) -> dict[int, WeightUnits]:
         """Return what every stage gathers together where ranks share weights."""
         if not self.state.shares_weights:
@@ -250,10 +260,8 @@ class _Job:
 
     def _barriers(self, replayed: set[int]) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
-        barriers = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
-        barriers |= set(self.sharding.comms) | set(self.builder.experts.exchanged)
-        barriers |= set() if self.exchange is None else self.exchange.barriers()
-        barriers |= read_from_elsewhere(self.graph, self.weight_ops)
+        barriers = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
+        barriers |= {t for t in read_from_elsewhere(self.graph, self.weight_ops) if not self._is_derived(t)}
         for op in self.graph.ops:
             if op.is_elementwise:  # others start a kernel of their own
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
@@ -373,6 +381,7 @@ class _Job:
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
+        roots = self.graph.view_roots
         for s, tensors in enumerate(self._saved_by_stage()):
             extra = 0.0
             if self.strategy.recompute == "full":
@@ -380,7 +389,8 @@ class _Job:
             else:
                 kept = stored_bytes(self.graph, self.builder, tensors)
             kept += residents[s].inputs
-            later = stored_bytes(self.graph, self.builder, held[s])
+            read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
+            later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
         return found
 
@@ -392,7 +402,7 @@ class _Job:
         )
         saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
         for t in self.graph.tensors:
-            if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped:
+            if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped or self._is_derived(t.id):
                 continue
             users = [u for u in self.graph.consumers[t.id] if self.graph.ops[u].phase == "backward"]
             where = {stages.op_stages[u] for u in users if not self.graph.ops[u].is_metadata}
