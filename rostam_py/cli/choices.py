@@ -13,6 +13,7 @@ from rostam_py.errors import ConfigError, UnknownNameError
 
 # Hydra groups: a choice is a whole set of keys, of which single ones can be overridden.
 GROUPS = ("fabric", "cost", "strategy", "experiment")
+WITH_SCHEMAS = ("fabric", "cost")  # those whose choice has a schema of its own
 LIST_KINDS = {
     "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",

@@ -35,6 +35,7 @@ COMMANDS = {
     "search": Command("rostam_py.cli.search:search"),
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
     "collective": Command("rostam_py.cli.collective:collective_command"),
+    "compare": Command("rostam_py.cli.compare:compare"),
     "report": Command("rostam_py.cli.report:report"),
     "list": Command("rostam_py.cli.listing:list_kinds"),
     "profile": Command("rostam_py.cli.profile:profile_model"),

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.cli.bare_numbers import check_bare_numbers
-from rostam_py.cli.choices import GROUPS, check_choice, user_folders
+from rostam_py.cli.choices import GROUPS, WITH_SCHEMAS, check_choice, user_folders
 from rostam_py.cli.schema import command_schema, name_of_schema
 from rostam_py.costs import COST_MODELS
 from rostam_py.documents import cache_folder, write_whole
@@ -39,7 +39,6 @@ _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
 _FLAGS = {"true": True, "false": False}
 _MISSING = "???"
 _SCHEMAS_IN = ("cli", "collectives", "configs", "convergence", "costs", "fabrics", "plan", "report/sinks", "spec")
-_CHOSEN = ("fabric", "cost")  # groups whose choice has a schema of its own
 
 
 class _NotPlainError(Exception):
@@ -84,7 +83,7 @@ def keep(command: str, overrides: Sequence[str], compose: Any, config: Any) -> N
         record = {
             "values": OmegaConf.to_container(composed),
             "schemas": {
-                group: _name(group, OmegaConf.get_type(composed[group])) for group in _CHOSEN if group in composed
+                group: _name(group, OmegaConf.get_type(composed[group])) for group in WITH_SCHEMAS if group in composed
             },
         }
         text = json.dumps(record)

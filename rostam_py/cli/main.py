@@ -23,6 +23,7 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
+  compare    two runs side by side: configuration, time by kind, critical path, memory and price
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
   list       list what can be named, of one kind or several:
 {kinds}
@@ -42,6 +43,7 @@ examples
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
   rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
+  rostam compare strategy.tp=2 strategy.tp=8 model=gpt_1_3b global_batch=64
   rostam report runs/my_sweep formats=[pdf,svg]
   rostam list fabrics
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from rostam_py import __version__
 from rostam_py.checks import check_folder
+from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_job, print_result
@@ -44,9 +45,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
-    answer = None
-    if config.convergence is not None:
-        answer = time_to_accuracy(result, config.convergence, extrapolate=config.extrapolate)
+    answer = _answer(result, config)
     text = _result_json(result, answer)
     write_folder(folder, config, result, overrides, text)
     if as_json:
@@ -55,6 +54,29 @@ def run(overrides: list[str], as_json: bool) -> int:
         print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
+
+
+def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """Return what result.json of a run would hold, its resolved configuration, and the names of what it chose."""
+    config: RunConfig = compose_config("run", overrides)
+    if config.plan is not None:
+        _check_planned(overrides, "plan")
+    import yaml
+
+    result = simulate_config(config, progress)
+    text = _result_json(result, _answer(result, config))
+    return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
+
+
+def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:
+    if config.convergence is None:
+        return None
+    return time_to_accuracy(result, config.convergence, extrapolate=config.extrapolate)
+
+
+def _choices(config: RunConfig) -> dict[str, str]:
+    """Return the registered names behind the groups whose keys stand in the configuration without one."""
+    return {group: name_of(group, getattr(config, group)) for group in WITH_SCHEMAS}
 
 
 def send_on(console: Console, folder: Path, *, report: bool, wandb: WandbOptions | None = None) -> None:
@@ -179,7 +201,9 @@ def write_result(folder: Path, config: RunConfig, result: JobResult, overrides: 
     """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
-    about = {"rostam_version": __version__, "seed": config.seed, "overrides": overrides}
+    about = {
+        "rostam_version": __version__, "seed": config.seed, "overrides": overrides, "choices": _choices(config),
+    }  # fmt: skip
     (folder / "run.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     (folder / "result.json").write_text(text, encoding="utf-8")
     if config.timeline:

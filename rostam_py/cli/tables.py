@@ -68,7 +68,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     _add_times(table, result)
     spent = result.stage_microbatch_s
     if spent is not None:
-        parts = " + ".join(f"{format_time(seconds)} {_kind_name(kind)}" for kind, seconds in spent.items() if seconds)
+        parts = " + ".join(f"{format_time(seconds)} {kind_name(kind)}" for kind, seconds in spent.items() if seconds)
         table.add_row("per micro-batch and stage", f"{format_time(sum(spent.values()))} = {parts}")
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     if answer is not None:
@@ -81,6 +81,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
         table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
+    if (usd := result.fabric.network_usd) is not None:
+        left_out = "" if result.fabric.config.is_fully_priced else "; switches inside servers are not on the price list"
+        table.add_row("network price", f"{usd:,.0f} USD of switches and cables{left_out}")
     _add_algorithms(table, result)
     return table
 
@@ -106,7 +109,7 @@ def _breakdown(result: JobResult) -> Table:
         if not seconds and not on_path and not count:
             continue
         table.add_row(
-            _kind_name(kind), format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
+            kind_name(kind), format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
             f"{on_path / total:.1%}", format_size(sent) if sent else "", f"{count:,}" if count else "",
         )  # fmt: skip
     table.add_section()
@@ -115,7 +118,7 @@ def _breakdown(result: JobResult) -> Table:
     return table
 
 
-def _kind_name(kind: str) -> str:
+def kind_name(kind: str) -> str:
     return _KIND_NAMES.get(kind) or f"exposed {group_kind(kind).words}"
 
 

@@ -38,6 +38,12 @@ EXAMPLES = {
         "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
         "rostam collective fabric=torus --help        the keys of one fabric",
     ),
+    "compare": (
+        "rostam compare runs/first runs/second",
+        "rostam compare strategy.tp=2 'strategy.tp=4 strategy.pp=2' model=gpt_125m global_batch=256",
+        "rostam compare runs/first 'fabric=torus_8x8 fabric.accelerator_bandwidth=800 Gb/s' model=gpt_125m",
+        "rostam compare '' machine.launch_latency=0 model=resnet50 --json",
+    ),
     "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
     "cache": ("rostam cache list", "rostam cache clear"),
@@ -45,6 +51,7 @@ EXAMPLES = {
 }
 _ARGUMENTS = {
     "profile": " MODEL",
+    "compare": " A B",
     "report": " DIR",
     "list": " [KIND ...]",
     "cache": " list | clear",
@@ -56,6 +63,10 @@ _ABOUT = {
     " neither torch nor a trace. An entry is used while the model's source files, rostam's code and the versions of"
     " torch, Python and packages are as they were. Its folder is $ROSTAM_CACHE_DIR/traces, else rostam/traces in"
     " $XDG_CACHE_HOME or ~/.cache. trace_cache=false (sweep.trace_cache=false) does without it.",
+    "compare": "Compare two runs: what differs in their configurations, in time by kind, on the critical path, in bytes"
+    " sent, memory by part and the network's price. A and B are each the folder of a run, or overrides as rostam run"
+    " takes them, in quotes where there are several ('' for none); overrides after B hold for both and are applied"
+    " first. Nothing is written. rostam run --help lists the keys.",
     "completion": "Print a script that completes commands, keys and names as they are typed; have your shell read it:"
     " the examples go into ~/.bashrc (zsh: the same with zsh in ~/.zshrc) and ~/.config/fish/config.fish.",
 }
@@ -69,7 +80,15 @@ _KEY_WIDTH = 40
 def print_usage(command: str, overrides: list[str] | None = None) -> None:
     """Print what a command takes; groups chosen by ``overrides`` show their own keys."""
     schema = None if command in _ABOUT else _schema_of(command)
-    takes = " [--json] [key=value ...]" if schema else " [--json]" if command in ("list", "cache") else ""
+    takes = (
+        " [--json] [key=value ...]"
+        if schema
+        else " [--json]"
+        if command in ("list", "cache")
+        else " [--json] [key=value ...]"
+        if command == "compare"
+        else ""
+    )
     print(f"usage: rostam {command}{_ARGUMENTS.get(command, '')}{takes}\n")
     about = _ABOUT[command] if schema is None else (inspect.getdoc(schema) or "").split("\n\n")[0]
     print(textwrap.fill(about, _width()))

@@ -381,6 +381,14 @@ class Fabric:
         except ConfigError as error:
             raise ConfigError(f"fabric {self._name!r} has no bill of materials: it is ideal or unpriced") from error
 
+    @property
+    def network_usd(self) -> float | None:
+        """Price of switches and cables [US dollars], None where the fabric has no bill of materials."""
+        try:
+            return float(self._config.bill_of_materials().total_usd)
+        except ConfigError:
+            return None
+
     def describe(self) -> str:
         """Return one line for tables: name, size, bandwidth and failures."""
         parts = [f"{self._name}, {self.num_accelerators:,} accelerators"]
@@ -397,10 +405,7 @@ class Fabric:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: sizes, bandwidth, price, failed parts."""
-        try:
-            price: str | None = f"{self.bill_of_materials().total_usd:,.0f} USD"
-        except ConfigError:
-            price = None
+        usd = self.network_usd
         failed = [f"{count:,} {what}" for what, count in self._failures.counts().items()]
         pairs = {
             "accelerators": f"{self.num_accelerators:,}",
@@ -408,7 +413,7 @@ class Fabric:
             "planes": f"{self.planes}" if self.planes > 1 else None,
             "switches": f"{self.num_switches:,}",
             "cables": f"{self.num_links:,}",
-            "price": price,
+            "price": None if usd is None else f"{usd:,.0f} USD",
             "circuits": f"{self._circuits.num_circuits:,}" if self._circuits is not None else None,
             "failed": ", ".join(failed) or None,
         }

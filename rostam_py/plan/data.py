@@ -15,7 +15,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.strategy import Strategy
-from rostam_py.plan.tasks import Stage, Task
+from rostam_py.plan.tasks import MEMORY_PARTS, Stage, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,13 @@ class PlanData:
     @property
     def memory_bytes(self) -> int:
         """Memory the fullest device needs [bytes]."""
-        return max(stage.memory.total for stage in self.stages)
+        return sum(self.memory_parts.values())
+
+    @property
+    def memory_parts(self) -> dict[str, int]:
+        """What the fullest device, the first of those, needs by part of MEMORY_PARTS [bytes]."""
+        fullest = max((stage.memory for stage in self.stages), key=lambda memory: memory.total)
+        return {part: int(getattr(fullest, part)) for part in MEMORY_PARTS}
 
     @property
     def accelerators(self) -> np.ndarray:

@@ -60,6 +60,8 @@ class RunResult(JobResult):
             "mfu": self.mfu,
             "hfu": self.hfu,
             "memory_bytes": plan.memory_bytes,
+            "memory_parts_bytes": plan.memory_parts,
+            "network_usd": plan.machine.fabric.network_usd,
         }
 
     def _headline(self) -> tuple[str, dict[str, Any]]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rostam_py.convergence import get_curve, time_to_accuracy
-from rostam_py.errors import ConfigError
 from rostam_py.fabrics.failures import FAILURE_KINDS, count_of, share_of
 from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
@@ -160,14 +159,6 @@ def max_link_utilization(result: RunResult) -> float:
     if len(bandwidth) == 0:
         return 0.0
     return float(np.max(result.link_bytes / (bandwidth * result.iteration_time_s)))
-
-
-def network_usd(fabric: Any) -> float | None:
-    """Return the price of switches and cables, None for fabrics without a price list."""
-    try:
-        return float(fabric.bill_of_materials().total_usd)
-    except ConfigError:
-        return None
 
 
 def mix_row(outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from rostam_py.spec.build import (
 )
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings, complete_settings
-from rostam_py.sweep.columns import failed_columns, mix_row, network_usd, plan_row, result_row, settings_row
+from rostam_py.sweep.columns import failed_columns, mix_row, plan_row, result_row, settings_row
 from rostam_py.units import parse_time
 
 GraphLoader = Callable[[str], OperatorGraph]
@@ -212,7 +212,7 @@ def best_of_search(settings: Settings, row: Mapping[str, Any]) -> Settings:
 def _build_site(settings: Settings) -> _Site:
     machine = build_machine(settings)
     fabric = machine.fabric
-    return _Site(machine, float(fabric.config.injection_bandwidth_bytes_per_s), network_usd(fabric))
+    return _Site(machine, float(fabric.config.injection_bandwidth_bytes_per_s), fabric.network_usd)
 
 
 def graph_loader(graphs: Mapping[str, OperatorGraph]) -> GraphLoader:

@@ -10,6 +10,7 @@ import pytest
 
 from rostam_py.cli.choices import GROUPS, LIST_KINDS, describe_preset, presets
 from rostam_py.cli.commands import COMMANDS
+from rostam_py.cli.compare import split_overrides
 from rostam_py.cli.compose import check_overrides
 from rostam_py.cli.main import main
 from rostam_py.cli.schema import command_schema
@@ -92,8 +93,9 @@ def test_every_commands_help_has_examples_that_would_run(command, capsys):
         assert example in text
         found = re.search(rf"rostam {command}(.*)", example.split("   ")[0])
         assert found is not None
-        words = [word for word in shlex.split(found.group(1).rstrip('")')) if "=" in word]
-        check_overrides(command, words, allow_lists=True)
+        words = [one for word in shlex.split(found.group(1).rstrip('")')) for one in split_overrides(word)]
+        overrides = [word for word in words if "=" in word]
+        check_overrides("run" if command == "compare" else command, overrides, allow_lists=True)
 
 
 def test_help_of_a_choice_shows_its_own_keys_and_values(capsys):
