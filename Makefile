@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-extra test-slow test-asan bench docs lint format clean
+.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge docs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -72,6 +72,14 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 
 bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
 	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)
+
+calibrate: install ## Distil measured kernels into the cost tables that are shipped (docs/calibration.md)
+	$(PIP) "$$($(BIN)/python -c 'from calibration.library import REQUIREMENT as it; print(it)')"
+	$(BIN)/python -m calibration
+
+judge: install ## Print the errors of those tables on shapes that were held out
+	$(PIP) "$$($(BIN)/python -c 'from calibration.library import REQUIREMENT as it; print(it)')"
+	$(BIN)/python -m calibration judge
 
 docs: install ## Write the API reference from the docstrings into build/docs
 	$(PIP) 'pdoc>=15,<17'

@@ -94,6 +94,9 @@ _H100 = "NVIDIA H100 architecture white paper (SXM5), as quoted by glennklockwoo
 _H200 = "NVIDIA H200 data sheet, as quoted by aiwiki.ai/wiki/nvidia_h200; same GH100 die as H100"
 _B200 = "NVIDIA Blackwell data sheet, HGX B200 at 1,000 W, as quoted by glennklockwood.com/garden/processors/B200"
 _B200_MEMORY = "180 GB per GPU: server-parts.eu B200 comparison; docs.vultr.com reads 179 GB from the driver"
+_AIC = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0), systems/{}.yaml"
+_AS_B200 = f"as the B200's, {UNVERIFIED} for this device"
+_HALF = f"half its bf16, {UNVERIFIED}"
 _DRIVER = "total memory read from the driver of one such device"
 
 ACCELERATORS = {
@@ -125,6 +128,21 @@ ACCELERATORS = {
             "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
             fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
             fp8=(4500e12, _B200),
+        ),
+        _accelerator(
+            "b300_288gb", (275040 * _MIB, _AIC.format("b300_sxm")), (7750e9, _AIC.format("b300_sxm")),
+            fp32=(80e12, _AS_B200), tf32=(1100e12, _AS_B200), bf16=(2250e12, _AIC.format("b300_sxm")),
+            fp16=(2250e12, _AIC.format("b300_sxm")), fp8=(4500e12, _AIC.format("b300_sxm")),
+        ),
+        _accelerator(
+            "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
+            fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
+            fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
+        ),
+        _accelerator(
+            "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
+            fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
+            fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
         ),
         _accelerator(
             "cpu_local", (16 * 2**30, "assumed; only profiles describe the local machine"),

@@ -3,7 +3,18 @@ import pytest
 from rostam_py.costs import ACCELERATORS, get_accelerator
 from rostam_py.errors import ConfigError, UnknownNameError
 
-EXPECTED = ("v100_32gb", "a100_40gb", "a100_80gb", "h100_80gb", "h200_141gb", "b200_180gb", "cpu_local")
+EXPECTED = (
+    "v100_32gb",
+    "a100_40gb",
+    "a100_80gb",
+    "h100_80gb",
+    "h200_141gb",
+    "b200_180gb",
+    "b300_288gb",
+    "gb200_186gb",
+    "gb300_288gb",
+    "cpu_local",
+)
 
 
 def test_registered_accelerators_are_the_named_ones():

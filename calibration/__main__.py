@@ -1,0 +1,34 @@
+"""``python -m calibration [tables | judge] [--out DIR]``."""
+
+import argparse
+from pathlib import Path
+
+from calibration import library
+from calibration.distil import distil, sources, table_path
+from calibration.judge import judge, table
+from rostam_py.costs.kernel_table import TABLES
+
+MISSING = f"calibration needs {library.REQUIREMENT} (82 MB), the optional extra: pip install 'rostam[calibration]'"
+
+
+def main() -> None:
+    """Write the tables, or print the errors on their held-out halves."""
+    parser = argparse.ArgumentParser(prog="python -m calibration", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("tables", "judge"), default="tables")
+    parser.add_argument("--out", type=Path, default=TABLES, help="folder of the tables")
+    given = parser.parse_args()
+    data = library.data_folder()
+    if data is None:
+        parser.exit(2, f"{MISSING}\n")
+    found = sources(data)
+    if given.what == "judge":
+        print("\n".join(table(judge(one) for one, _ in found)))
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    for accelerator in dict.fromkeys(one.accelerator for one, _ in found):
+        path = table_path(accelerator, given.out)
+        distil(accelerator, found).save(path)
+        print(f"{path}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+main()

@@ -1,0 +1,119 @@
+"""Measurements from the package aiconfigurator-core (Apache-2.0, NVIDIA), the optional extra ``calibration``.
+
+Only what was measured is read: Parquet files under systems/data, latency in ms. The kernels are those of inference
+engines; a shape that several of them measured counts with the median, and how far they differ is kept as the spread.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+from calibration.measurements import Measurements, collected
+from rostam_py.costs.accelerators import get_accelerator
+from rostam_py.costs.kernel_kinds import LAYOUTS
+from rostam_py.costs.kernel_table import MeasuredDevice
+
+PACKAGE, VERSION = "aiconfigurator-core", "0.12.0"
+REQUIREMENT = f"{PACKAGE}=={VERSION}"  # the extra ``calibration`` of pyproject.toml
+# Accelerator -> the package's system.
+SYSTEMS = {
+    "a100_80gb": "a100_sxm", "h100_80gb": "h100_sxm", "h200_141gb": "h200_sxm", "b200_180gb": "b200_sxm",
+    "b300_288gb": "b300_sxm", "gb200_186gb": "gb200", "gb300_288gb": "gb300",
+}  # fmt: skip
+_PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1)}  # fp8: one scale for each tensor
+# The grid kept, every second point of it like a chessboard: training runs products of many rows.
+_ROWS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+_SIDES = (256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 51200)
+_SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384)
+_BATCHES = (1, 2, 4, 8, 16, 32)
+_HEADS = (4, 8, 16, 32, 64, 96)
+_HEAD_SIZES = (64, 128)
+
+
+def data_folder() -> Path | None:
+    """Return the folder of the package's measurements, None where the package, or this version of it, is missing."""
+    spec = importlib.util.find_spec("aiconfigurator_core")
+    if spec is None or spec.origin is None:
+        return None
+    if importlib.metadata.version(PACKAGE) != VERSION:
+        return None
+    return Path(spec.origin).parent / "systems" / "data"
+
+
+def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
+    """Yield measurements and the files that they come from."""
+    for accelerator, system in SYSTEMS.items():
+        files = sorted((data / system / "gemm").rglob("gemm_perf.parquet"))
+        for dtype, (precision, element) in _PRODUCTS.items():
+            found = _products(accelerator, files, dtype, precision, element)
+            if found.rows:
+                yield found, files
+        files = sorted((data / system / "attention").rglob("context_attention_perf.parquet"))
+        yield _attention(accelerator, files), files
+
+
+def digest(files: list[Path]) -> str:
+    """Return the SHA-256 over files in order."""
+    total = hashlib.sha256()
+    for path in files:
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def _device(accelerator: str, precision: str) -> MeasuredDevice:
+    known = get_accelerator(accelerator)
+    return MeasuredDevice(accelerator, known.peak_flops_per_s.get(precision, 0.0), known.memory_bandwidth_bytes_per_s)
+
+
+def _products(accelerator: str, files: list[Path], dtype: str, precision: str, element: int) -> Measurements:
+    import polars
+
+    kept = {name: polars.col(name).is_in(values) for name, values in (("m", _ROWS), ("n", _SIDES), ("k", _SIDES))}
+    pairs = []
+    for path in files:
+        table = polars.read_parquet(path).filter(polars.col("gemm_dtype") == dtype, *kept.values())
+        for m, n, k, milliseconds in table.select("m", "n", "k", "latency").sort("m", "n", "k").rows():
+            if (_ROWS.index(m) + _SIDES.index(n) + _SIDES.index(k)) % 2 == 0:
+                pairs.append(((1, m, n, k, LAYOUTS.index("TN"), 2), milliseconds * 1e-3))
+    return Measurements(
+        accelerator, "product", "matrix products of inference", precision, _source(f"gemm, {dtype}"),
+        _device(accelerator, precision), element, collected(sorted(pairs)),
+    )  # fmt: skip
+
+
+def _attention(accelerator: str, files: list[Path]) -> Measurements:
+    import polars
+
+    wanted: dict[str, list[int] | list[str]] = {"attn_dtype": ["bfloat16"], "kv_cache_dtype": ["bfloat16"]}
+    wanted |= {"step": [0], "window_size": [0], "isl": list(_SEQUENCES), "batch_size": list(_BATCHES)}
+    wanted |= {"num_heads": list(_HEADS), "head_dim": list(_HEAD_SIZES)}
+    keys = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim")
+    pairs = []
+    for path in files:
+        table = polars.read_parquet(path)
+        table = table.filter(*(polars.col(key).is_in(values) for key, values in wanted.items() if key in table.columns))
+        for batch, sequence, heads, kv_heads, size, milliseconds in table.select(*keys, "latency").rows():
+            if _is_kept(batch, sequence, heads, kv_heads):
+                pairs.append(((batch, sequence, heads, kv_heads, size, size), milliseconds * 1e-3))
+    return Measurements(
+        accelerator, "attention_forward", "attention forward of inference", "bf16",
+        _source("attention/context, bfloat16"), _device(accelerator, "bf16"), 2, collected(sorted(pairs, key=_by_size)),
+    )  # fmt: skip
+
+
+def _by_size(pair: tuple[tuple[float, ...], float]) -> tuple[float, ...]:
+    """Order by head size first: every second shape, which is judged, then holds all sizes."""
+    shape, seconds = pair
+    return (shape[-1], *shape, seconds)
+
+
+def _is_kept(batch: int, sequence: int, heads: int, kv_heads: int) -> bool:
+    """Keep as many key as query heads, or 8 of them, on a chessboard."""
+    parity = _BATCHES.index(batch) + _SEQUENCES.index(sequence) + _HEADS.index(heads)
+    return kv_heads in (heads, 8) and parity % 2 == 0
+
+
+def _source(what: str) -> str:
+    return f"{PACKAGE} {VERSION}, {what}"

@@ -1,0 +1,198 @@
+"""Kinds of measured kernels: what a measurement states, the work it stands for, and the space it is interpolated in.
+
+Shape letters: N = measurements. Columns are arrays of shape (N,), one for each field of the kind.
+Invariant: this is the one list of kinds; tables, the calibration and the cost model look a kind up here by name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rostam_py.errors import UnknownNameError
+
+Array = NDArray[np.float64]
+Columns = Mapping[str, Array]
+TILE = 128  # rows and columns of the output that one block of a GPU's matrix kernels computes (CUTLASS's usual tile)
+CAUSAL_SHARE = 0.5  # of the score matrix that a causal mask leaves
+
+
+@dataclass(frozen=True, slots=True)
+class KernelKind:
+    """One kind of measured kernel.
+
+    fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
+        the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated;
+        which one serves a table best is chosen when the table is made.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    flops: Callable[[Columns], Array]
+    traffic: Callable[[Columns, float], Array]
+    spaces: Mapping[str, Callable[[Columns], Array]]
+
+
+def kernel_kind(name: str, where: str = "kind") -> KernelKind:
+    """Return the kind called ``name``.
+
+    Raises: UnknownNameError, listing the known ones.
+    """
+    if name not in KERNEL_KINDS:
+        raise UnknownNameError(f"{where} is {name!r}; known: {', '.join(KERNEL_KINDS)}")
+    return KERNEL_KINDS[name]
+
+
+def _stack(*columns: Any) -> Array:
+    return np.stack([np.asarray(column, dtype=float) for column in columns], axis=1)
+
+
+def _padding(length: Array) -> Array:
+    """Return the logarithm of how much longer a side is after it is filled up to whole tiles."""
+    return np.asarray(np.log2(np.ceil(length / TILE) * TILE / length))
+
+
+# Products. layout: how the operands lie, LAYOUTS; out_bytes: moved for each element of the output, 8 for adding into
+# an fp32 one.
+LAYOUTS = ("unknown", "TN", "NN", "NT")
+
+
+def _layout_columns(c: Columns) -> list[Array]:
+    return [(c["layout"] == code).astype(float) for code in range(1, len(LAYOUTS))] + [np.log2(c["out_bytes"])]
+
+
+def _product_flops(c: Columns) -> Array:
+    return np.asarray(2.0 * c["batch"] * c["m"] * c["n"] * c["k"])
+
+
+def _product_traffic(c: Columns, element: float) -> Array:
+    inputs = (c["m"] + c["n"]) * c["k"] * element
+    return np.asarray(c["batch"] * (inputs + c["m"] * c["n"] * c["out_bytes"]))
+
+
+def _product_shape(c: Columns) -> Array:
+    return _stack(*(np.log2(c[key]) for key in ("batch", "m", "n", "k")), *_layout_columns(c))
+
+
+def _product_tiles(c: Columns) -> Array:
+    short, long = np.minimum(c["m"], c["n"]), np.maximum(c["m"], c["n"])
+    outputs = np.log2(c["batch"] * c["m"] * c["n"])
+    sides = (np.log2(short), np.log2(long), np.log2(c["k"]), _padding(short), _padding(long))
+    return _stack(outputs, *sides, *_layout_columns(c))
+
+
+# Grouped products, one product of m rows for each of the groups (experts). stage: GROUPED_STAGES; the weights' gradient
+# is n x k for each group, the others' output m x n or m x k.
+GROUPED_STAGES = ("forward", "input_gradient", "weight_gradient")
+
+
+def _is_weight_gradient(c: Columns) -> Array:
+    return (c["stage"] == GROUPED_STAGES.index("weight_gradient")).astype(float)
+
+
+def _grouped_flops(c: Columns) -> Array:
+    return np.asarray(2.0 * c["groups"] * c["m"] * c["n"] * c["k"])
+
+
+def _grouped_traffic(c: Columns, element: float) -> Array:
+    weights = np.where(_is_weight_gradient(c) > 0, c["out_bytes"], element)
+    return np.asarray(c["groups"] * (c["m"] * (c["n"] + c["k"]) * element + c["n"] * c["k"] * weights))
+
+
+def _grouped_columns(c: Columns) -> list[Array]:
+    is_input = (c["stage"] == GROUPED_STAGES.index("input_gradient")).astype(float)
+    return [_is_weight_gradient(c), is_input, np.log2(c["out_bytes"])]
+
+
+def _grouped_shape(c: Columns) -> Array:
+    return _stack(*(np.log2(c[key]) for key in ("groups", "m", "n", "k")), *_grouped_columns(c))
+
+
+def _grouped_tokens(c: Columns) -> Array:
+    weights = c["n"] * c["k"]
+    return _stack(
+        np.log2(c["m"]), np.log2(c["groups"] * c["m"]), np.log2(weights), np.log2(c["n"] / c["k"]), *_grouped_columns(c)
+    )
+
+
+# Fused attention of as many queries as keys under a causal mask. head_size, value_size: of a key and a value head.
+def _attention_flops(num_products: float) -> Callable[[Columns], Array]:
+    """Return the useful FLOPs of ``num_products`` products of the score matrix with a matrix of head vectors."""
+
+    def flops(c: Columns) -> Array:
+        scores = c["batch"] * c["heads"] * c["sequence"] ** 2
+        return np.asarray(CAUSAL_SHARE * num_products * scores * (c["head_size"] + c["value_size"]))
+
+    return flops
+
+
+def _attention_traffic(times: float) -> Callable[[Columns, float], Array]:
+    """Return the bytes of queries, keys, values and output, each moved ``times``."""
+
+    def traffic(c: Columns, element: float) -> Array:
+        sizes = c["head_size"] + c["value_size"]
+        return np.asarray(times * element * c["batch"] * c["sequence"] * (c["heads"] + c["kv_heads"]) * sizes)
+
+    return traffic
+
+
+def _attention_shape(c: Columns) -> Array:
+    heads, shared = np.log2(c["batch"] * c["heads"]), np.log2(c["heads"] / c["kv_heads"])
+    return _stack(np.log2(c["sequence"]), heads, shared, np.log2(c["head_size"] + c["value_size"]))
+
+
+def _attention_work(c: Columns) -> Array:
+    work = 2 * np.log2(c["sequence"]) + np.log2(c["batch"] * c["heads"])
+    return _stack(work, np.log2(c["head_size"] + c["value_size"]))
+
+
+_ATTENTION_FIELDS = ("batch", "sequence", "heads", "kv_heads", "head_size", "value_size")
+_ATTENTION_SPACES = {"shape": _attention_shape, "work": _attention_work}
+
+
+# Memory-bound kernels: bytes that each tensor moves once; norms and softmax by the rows they reduce over.
+def _no_flops(c: Columns) -> Array:
+    return np.zeros_like(next(iter(c.values())))
+
+
+def _stated_bytes(c: Columns, element: float) -> Array:
+    return np.asarray(c["num_bytes"], dtype=float)
+
+
+def _row_bytes(c: Columns, element: float) -> Array:
+    return np.asarray(2.0 * element * c["rows"] * c["columns"])
+
+
+def _row_shape(c: Columns) -> Array:
+    return _stack(np.log2(c["rows"]), np.log2(c["columns"]))
+
+
+_ROWS = ("rows", "columns")
+KERNEL_KINDS = {
+    kind.name: kind
+    for kind in (
+        KernelKind(
+            "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
+            {"shape": _product_shape, "tiles": _product_tiles},
+        ),
+        KernelKind(
+            "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
+            {"shape": _grouped_shape, "tokens": _grouped_tokens},
+        ),
+        # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
+        KernelKind(
+            "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES
+        ),
+        KernelKind(
+            "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES
+        ),
+        KernelKind(
+            "elementwise", ("num_bytes",), _no_flops, _stated_bytes,
+            {"size": lambda c: _stack(np.log2(c["num_bytes"]))},
+        ),
+        KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}),
+        KernelKind("softmax", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}),
+    )
+}  # fmt: skip

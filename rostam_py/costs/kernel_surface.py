@@ -1,0 +1,121 @@
+"""Interpolation of measured kernels: a smooth surface through scattered points, and how well it holds.
+
+Model: the logarithm of (measured time / ideal time) over log-shape space is kriged: a Gaussian process of Matern 3/2
+covariance about the median, with a scale for each coordinate and a share of noise. Inside the measured box it passes
+between the points; beyond it a point takes the value at the box's nearest point, so that the nearest efficiency holds.
+Source: Rasmussen and Williams 2006, equations 2.23 (prediction), 4.17 (Matern 3/2), 5.12 (leave one out).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rostam_py.costs.kernel_kinds import Array
+
+# What a fit chooses from: octaves over which a coordinate's influence fades, noise as a share of the variance, and a
+# fixed time in every kernel [s]. Few and far apart, so that rounding in a solver does not decide.
+SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+NOISES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
+FIXED_TIMES = (1e-6, 3e-6, 10e-6, 30e-6, 80e-6)
+_MAX_POINTS = 240  # that a fit looks at: the cost of one look grows with their cube
+_GAIN = 0.99  # a change must lower the error to this share, or it is not worth taking
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a table is interpolated. space: a name in the kind's spaces. scales: one for each coordinate."""
+
+    space: str
+    scales: tuple[float, ...]
+    noise: float
+    fixed_s: float
+
+
+class Surface:
+    """A surface through ``values`` (N,) at ``points`` (N, D). Cost: O(N^3) once, O(N D) for each question."""
+
+    def __init__(self, points: Array, values: Array, scales: tuple[float, ...], noise: float) -> None:
+        self._scales = np.asarray(scales)
+        self._points = points / self._scales
+        self._centre = float(np.median(values))
+        covariance = _covariance(self._points, self._points) + noise * np.eye(len(points))
+        self._weights = np.linalg.solve(covariance, values - self._centre)
+        self._low, self._high = points.min(axis=0), points.max(axis=0)
+
+    def at(self, points: Array) -> Array:
+        """Return the values at ``points`` (Q, D), those outside the box at its nearest point."""
+        inside = np.clip(points, self._low, self._high) / self._scales
+        return np.asarray(self._centre + _covariance(inside, self._points) @ self._weights)
+
+    def distance(self, points: Array) -> Array:
+        """Return how far outside the measured box ``points`` (Q, D) lie, summed over coordinates [octaves]."""
+        return np.asarray(np.abs(points - np.clip(points, self._low, self._high)).sum(axis=1))
+
+
+def left_out_error(points: Array, values: Array, scales: tuple[float, ...], noise: float) -> float:
+    """Return the mean absolute error of each point predicted from all others."""
+    scaled = points / np.asarray(scales)
+    inverse = np.linalg.inv(_covariance(scaled, scaled) + noise * np.eye(len(points)))
+    centred = values - np.median(values)
+    return float(np.mean(np.abs(inverse @ centred / np.diag(inverse))))
+
+
+def choose_fit(spaces: Mapping[str, Array], values: Callable[[float], Array]) -> Fit:
+    """Return the fit whose points, each left out, are predicted best by the others.
+
+    Args: spaces: name to points (N, D). values: fixed time [s] to log ratios (N,).
+    Cost: a few hundred inversions of at most _MAX_POINTS points.
+    """
+    count = len(next(iter(spaces.values())))
+    step = -(-count // _MAX_POINTS)
+    found: tuple[float, Fit] | None = None
+    for space, points in spaces.items():
+        thinned = points[::step]
+        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[::step], _first(space, thinned))
+        if found is None or error < found[0] * _GAIN:
+            found = error, fit
+    if found is None:
+        raise ValueError("no space to fit in")
+    return found[1]
+
+
+def _first(space: str, points: Array) -> Fit:
+    return Fit(space, (SCALES[3],) * points.shape[1], NOISES[2], FIXED_TIMES[1])
+
+
+def _descend(points: Array, values: Callable[[float], Array], fit: Fit) -> tuple[float, Fit]:
+    """Change one choice at a time while the error falls."""
+
+    def error(one: Fit) -> float:
+        return left_out_error(points, values(one.fixed_s), one.scales, one.noise)
+
+    varied = [place for place in range(points.shape[1]) if np.ptp(points[:, place]) > 0]
+    best = error(fit)
+    for _ in range(3):
+        before = best
+        tries: list[Callable[[Fit], list[Fit]]] = [
+            lambda one: [replace(one, fixed_s=value) for value in FIXED_TIMES],
+            lambda one: [replace(one, noise=value) for value in NOISES],
+        ]
+        tries += [lambda one, place=place: _scaled(one, place) for place in varied]  # type: ignore[misc]
+        for options in tries:
+            for option in options(fit):
+                found = error(option)
+                if found < best * _GAIN:
+                    best, fit = found, option
+        if best >= before:
+            break
+    return best, fit
+
+
+def _scaled(fit: Fit, place: int) -> list[Fit]:
+    return [replace(fit, scales=(*fit.scales[:place], scale, *fit.scales[place + 1 :])) for scale in SCALES]
+
+
+def _covariance(first: Array, second: Array) -> Array:
+    squares = np.zeros((len(first), len(second)))
+    for place in range(first.shape[1]):
+        squares += (first[:, None, place] - second[None, :, place]) ** 2
+    root = np.sqrt(3 * squares)
+    return np.asarray((1 + root) * np.exp(-root))

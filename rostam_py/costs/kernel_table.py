@@ -1,0 +1,203 @@
+"""KernelTable: measured times of an accelerator's kernels by kind and shape, as ``make calibrate`` ships them.
+
+Invariant: a row states the shape that ran and its time, so that a table depends on no model; ``fit`` says how its rows
+are interpolated, ``device`` whose peaks its efficiencies refer to.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rostam_py.costs.kernel_kinds import Array, Columns, KernelKind, kernel_kind
+from rostam_py.costs.kernel_surface import Fit, Surface
+from rostam_py.documents import parse_json, write_whole
+from rostam_py.errors import ConfigError
+
+FORMAT = "rostam kernel table"
+VERSION = 1
+TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDevice:
+    """What the kernels ran on: the peaks that efficiencies are shares of [FLOP/s, bytes/s]; arithmetic 0: not used."""
+
+    name: str
+    peak_flops_per_s: float
+    memory_bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class KernelSeries:
+    """Measurements of one kind and precision from one source.
+
+    kind: a name in KERNEL_KINDS. precision: key of ``Accelerator.peak_flops_per_s``; "" where none matters.
+    element_bytes: of an operand. source: names the file and what was measured. columns: field to (N,). seconds: (N,).
+    source_spread: median of (largest / smallest - 1) over shapes that several sources measured, 0 where there is one.
+    """
+
+    kind: str
+    precision: str
+    source: str
+    device: MeasuredDevice
+    element_bytes: float
+    columns: Columns
+    seconds: Array
+    fit: Fit
+    source_spread: float = 0.0
+
+    @property
+    def of_kind(self) -> KernelKind:
+        """The kind, looked up."""
+        return kernel_kind(self.kind)
+
+    def ideal_s(self, fixed_s: float) -> Array:
+        """Return the time (N,) of each row at the device's peaks, plus a fixed time [s]."""
+        flops, traffic = self.of_kind.flops(self.columns), self.of_kind.traffic(self.columns, self.element_bytes)
+        return ideal_time(flops, traffic, self.device.peak_flops_per_s, self.device) + fixed_s
+
+    def log_ratios(self, fixed_s: float) -> Array:
+        """Return log(measured / ideal time), (N,)."""
+        return np.asarray(np.log(self.seconds / self.ideal_s(fixed_s)))
+
+    @cached_property
+    def surface(self) -> Surface:
+        """The surface through ``log_ratios`` in the fit's space; made when first asked for."""
+        points = self.of_kind.spaces[self.fit.space](self.columns)
+        return Surface(points, self.log_ratios(self.fit.fixed_s), self.fit.scales, self.fit.noise)
+
+    def ratio(self, columns: Columns) -> tuple[float, float]:
+        """Return (measured over ideal time, octaves outside the measured box) of one shape, columns of shape (1,)."""
+        points = self.of_kind.spaces[self.fit.space](columns)
+        return float(np.exp(self.surface.at(points)[0])), float(self.surface.distance(points)[0])
+
+
+def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
+    """Return the longer of arithmetic at ``peak`` and traffic at the device's memory bandwidth [s]."""
+    arithmetic = flops / peak if peak else np.zeros_like(flops)
+    return np.maximum(arithmetic, traffic / device.memory_bandwidth_bytes_per_s)
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """All series of one accelerator. provenance: where the rows come from, see docs/calibration.md."""
+
+    accelerator: str
+    provenance: Mapping[str, Any]
+    series: tuple[KernelSeries, ...] = field(default=())
+
+    def text(self) -> str:
+        """Return the table's file: JSON, a line for each row; the same rows give the same bytes."""
+        head = {"format": FORMAT, "version": VERSION, "accelerator": self.accelerator, "provenance": self.provenance}
+        blocks = [_block(series) for series in self.series]
+        return json.dumps(head, indent=1)[:-2] + ',\n "series": [\n' + ",\n".join(blocks) + "\n ]\n}\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the table; the file appears whole or not at all."""
+        write_whole(path, self.text().encode())
+
+    @staticmethod
+    def load(path: str | Path) -> "KernelTable":
+        """Read a table that ``save`` wrote.
+
+        Raises: ConfigError if the file is missing, or not a kernel table of this version, or its rows do not fit.
+        """
+        where = f"kernel table {str(path)!r}"
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{where} cannot be read: {error.strerror or error}") from error
+        document = parse_json(_Document, data, where)
+        if document.format != FORMAT or document.version != VERSION:
+            raise ConfigError(f"{str(path)!r} is not a {FORMAT} of version {VERSION}")
+        series = tuple(_series(one, f"{where}: series[{number}]") for number, one in enumerate(document.series))
+        return KernelTable(document.accelerator, document.provenance, series)
+
+
+def shipped_table(accelerator: str) -> Path | None:
+    """Return the path of the table shipped for an accelerator, None if there is none."""
+    path = TABLES / f"{accelerator}.kernels.json"
+    return path if path.is_file() else None
+
+
+@dataclass(slots=True)
+class _FitRecord:
+    space: str
+    scales: list[float]
+    noise: float
+    fixed_s: float
+
+
+@dataclass(slots=True)
+class _SeriesRecord:
+    kind: str
+    precision: str
+    source: str
+    device: dict[str, str | float]
+    element_bytes: float
+    source_spread: float
+    fit: _FitRecord
+    fields: list[str]
+    rows: list[list[float]]
+
+
+@dataclass(slots=True)
+class _Document:
+    """A kernel table's file."""
+
+    format: str
+    version: int
+    accelerator: str
+    provenance: dict[str, Any]
+    series: list[_SeriesRecord]
+
+
+def _block(series: KernelSeries) -> str:
+    names = series.of_kind.fields
+    head = {
+        "kind": series.kind, "precision": series.precision, "source": series.source, "device": asdict(series.device),
+        "element_bytes": _short(series.element_bytes), "source_spread": series.source_spread, "fit": asdict(series.fit),
+        "fields": [*names, "microseconds"],
+    }  # fmt: skip
+    columns = [[_short(value) for value in series.columns[name]] for name in names]
+    times = [_short(float(f"{value * 1e6:.4g}")) for value in series.seconds]
+    rows = ",\n".join(json.dumps(list(row), separators=(",", ":")) for row in zip(*columns, times, strict=True))
+    return json.dumps(head)[:-1] + ', "rows": [\n' + rows + "]}"
+
+
+def _short(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _series(record: _SeriesRecord, where: str) -> KernelSeries:
+    """Return the series of its JSON form.
+
+    Raises: ConfigError for what no measurement can be.
+    """
+    kind = kernel_kind(record.kind, f"{where}: kind")
+    if record.fields != [*kind.fields, "microseconds"]:
+        raise ConfigError(f"{where}: fields is {record.fields}; {record.kind} has {[*kind.fields, 'microseconds']}")
+    if not record.rows or any(len(row) != len(record.fields) for row in record.rows):
+        raise ConfigError(f"{where}: rows must be at least one, each of {len(record.fields)} numbers")
+    rows = np.asarray(record.rows, dtype=float)
+    if not (np.isfinite(rows).all() and (rows[:, -1] > 0).all() and (rows >= 0).all()):
+        raise ConfigError(f"{where}: rows holds a number below 0, a time of 0 or one that is not finite")
+    if record.fit.space not in kind.spaces:
+        raise ConfigError(f"{where}: fit.space is {record.fit.space!r}; it must be one of {', '.join(kind.spaces)}")
+    columns = {name: rows[:, place] for place, name in enumerate(kind.fields)}
+    if kind.spaces[record.fit.space](columns).shape[1] != len(record.fit.scales) or min(record.fit.scales) <= 0:
+        raise ConfigError(f"{where}: fit.scales is {record.fit.scales}; it needs one above 0 for each coordinate")
+    device = MeasuredDevice(
+        str(record.device["name"]), float(record.device["peak_flops_per_s"]),
+        float(record.device["memory_bandwidth_bytes_per_s"]),
+    )  # fmt: skip
+    fit = Fit(record.fit.space, tuple(record.fit.scales), record.fit.noise, record.fit.fixed_s)
+    return KernelSeries(
+        record.kind, record.precision, record.source, device, record.element_bytes, columns, rows[:, -1] * 1e-6, fit,
+        record.source_spread,
+    )  # fmt: skip
