@@ -1,8 +1,9 @@
 """place: one graph, one machine, one strategy -> one plan."""
 
+import warnings
 from typing import Any
 
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
@@ -32,5 +33,8 @@ def place(
         raise ConfigError(f"place() takes a rostam.Strategy, not {strategy!r}")
     strategy = filled(strategy, machine)
     placer = PLACERS.get(strategy.placer)
-    plan: Plan = placer(strategy, cost, cost_config).place(graph, machine, global_batch)
+    chosen = placer(strategy, cost, cost_config)
+    for text in chosen.doubts(graph):
+        warnings.warn(text, RostamWarning, 2)
+    plan: Plan = chosen.place(graph, machine, global_batch)
     return plan

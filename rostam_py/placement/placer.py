@@ -75,6 +75,10 @@ class Placer(ABC):
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan. Raises: ConfigError for a strategy that does not fit graph, machine or batch."""
 
+    def doubts(self, graph: OperatorGraph) -> list[str]:
+        """Return what of the strategy is legal for this model, but hardly what is meant, as warnings."""
+        return []
+
     @abstractmethod
     def candidates(
         self, num_accelerators: int, batch: int, space: Space | None = None, facts: ModelFacts = NO_FACTS

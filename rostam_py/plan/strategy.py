@@ -31,6 +31,8 @@ INNER_AXES = ("ep",)  # degrees that add no devices
 WINDOWS = ("symmetric", "paper")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
+# What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
+RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
 MAPPINGS = ("linear", "random")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
@@ -76,7 +78,10 @@ class Strategy:
     bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
         model's own.
-    recompute: none, selective (attention core) or full (every block's forward again before its backward).
+    recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).
+    recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
+        activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
+    recompute_blocks: full recomputation of the first so many blocks of each stage, or chunk of one; None takes all.
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
         tp group.
@@ -120,6 +125,8 @@ class Strategy:
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
+    recompute_modules: list[str] | None = None
+    recompute_blocks: int | None = None
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     sequence_parallel: bool = False
@@ -159,7 +166,7 @@ class Strategy:
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
         _check_choice("schedule", self.schedule, tuple(SCHEDULES))
-        _check_choice("recompute", self.recompute, RECOMPUTE)
+        self._check_recompute()
         if self.placer not in PLACERS:
             PLACERS.get(self.placer)
         self._check_axes()
@@ -176,6 +183,37 @@ class Strategy:
         self._check_mapping()
         self._check_quantities()
         self._check_algorithms()
+
+    def _check_recompute(self) -> None:
+        _check_choice("recompute", self.recompute, RECOMPUTE)
+        for key, level in (("recompute_modules", "selective"), ("recompute_blocks", "full")):
+            if getattr(self, key) is not None and self.recompute != level:
+                raise ConfigError(
+                    f"strategy.{key} is {getattr(self, key)!r}, but strategy.recompute is {self.recompute!r}; set"
+                    f" strategy.recompute={level}, or leave strategy.{key} out"
+                )
+        if self.recompute_blocks is not None:
+            _check_degree("recompute_blocks", self.recompute_blocks)
+        if self.recompute_modules is None:
+            return
+        names = [self.recompute_modules] if isinstance(self.recompute_modules, str) else list(self.recompute_modules)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ConfigError(
+                f"strategy.recompute_modules is {self.recompute_modules!r}; it must list kinds of modules"
+                f" ({', '.join(RECOMPUTE_MODULES)}) or paths of modules, for example 'blocks.*.mlp'"
+            )
+        self.recompute_modules = names
+
+    @property
+    def replayed_modules(self) -> tuple[str, ...]:
+        """What selective recomputation replays."""
+        if self.recompute != "selective":
+            return ()
+        return tuple(self.recompute_modules or RECOMPUTE_MODULES[:1])
+
+    def recomputing(self, level: str) -> "Strategy":
+        """Return this strategy at another level of recomputation, all of it."""
+        return replace(self, recompute=level, recompute_modules=None, recompute_blocks=None)
 
     def _check_axes(self) -> None:
         """Raise DegreeError for degrees that the placer does not know."""

@@ -325,7 +325,7 @@ class Searcher:
             memory = max((stage.memory for stage in first.plan.stages), key=lambda m: m.total)
             if memory.total - memory.activations > capacity:
                 break  # recomputation frees activations only
-            placed = self._with_micro_batch_that_fits(machine, replace(strategy, recompute=level), batch)
+            placed = self._with_micro_batch_that_fits(machine, strategy.recomputing(level), batch)
             if placed.plan is not None and not placed.reason:
                 return placed
         return first

@@ -28,7 +28,13 @@ from rostam_py.placement.megatron.gathered_memory import gathered_bytes
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
-from rostam_py.placement.megatron.recompute import attention_core, dropped_by_core, replay_points
+from rostam_py.placement.megatron.recompute import (
+    Recomputation,
+    first_blocks,
+    recompute_selected,
+    replay_blocks,
+)
+from rostam_py.placement.megatron.recompute_modules import attention_core, is_attention_fused, replays_attention, select
 from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
@@ -77,6 +83,16 @@ class MegatronPlacer(Placer):
     def estimator(self, plan: Plan) -> MegatronEstimator:
         """Return what estimates a plan of this placer."""
         return MegatronEstimator(plan)
+
+    def doubts(self, graph: OperatorGraph) -> list[str]:
+        """Return what of the strategy is legal, but hardly meant: recomputation that frees next to nothing."""
+        if self.strategy.replayed_modules != ("core_attn",) or not is_attention_fused(graph):
+            return []
+        return [
+            f"strategy.recompute=selective replays the attention of {graph.name} to free a log-sum-exp for each row:"
+            " it is one fused kernel, which keeps nothing else inside. Name what frees more in"
+            " strategy.recompute_modules, for example [layernorm,activation] or [every_other_product], or set strategy.recompute=full"
+        ]
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
@@ -180,7 +196,7 @@ class _Job:
         graph, micro_batch = self.graph, builder.batch
         self.exchange = None
         if builder.part is not None:
-            is_kept = strategy.recompute == "none"
+            is_kept = not replays_attention(graph, strategy.recompute, strategy.replayed_modules)
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
         self.optimizer = strategy.optimizer or graph.default_optimizer
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
@@ -205,6 +221,7 @@ class _Job:
             for t in graph.parameters
         }
         self.derived = derived_in_kernels(graph, builder, self.assignment, self._sent())
+        self.recomputation = self._recomputation()
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -226,10 +243,12 @@ class _Job:
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
-        points = replay_points(self.graph, self.strategy.recompute, self.assignment.op_stages, self.weight_ops)
-        kernels = self.builder.fused(self._barriers({op for ops in points.values() for op in ops}), self.derived)
+        kernels = self.builder.fused(self._barriers(), self.derived)
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
-        replays = {kernel_of[op]: sorted({kernel_of[o] for o in ops}) for op, ops in points.items()}
+        replays: dict[int, list[int]] = {}
+        for op, ops in self.recomputation.points.items():
+            found = replays.setdefault(kernel_of[op], [])
+            found.extend(k for k in sorted({kernel_of[o] for o in ops}) if k not in found)
         bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
         sent = {t for stage in self.assignment.down for t in stage}
         if any(self.graph.tensors[t].producer in self.weight_ops for t in sent):
@@ -258,8 +277,24 @@ class _Job:
         held = {name: (self._data_group(name), count) for name, count in self.local_parameters.items()}
         return {s: block_units(graph, stages, s, held) for s in range(stages.num_stages)}
 
-    def _barriers(self, replayed: set[int]) -> set[int]:
+    def _recomputation(self) -> Recomputation:
+        """Return what is replayed, and what is kept, or not, for it."""
+        strategy, stages = self.strategy, self.assignment.op_stages
+        if strategy.recompute == "none":
+            return Recomputation()
+        if strategy.recompute == "full":
+            blocks = first_blocks(self.graph, stages, strategy.recompute_blocks)
+            return Recomputation(replay_blocks(self.graph, stages, blocks, self.weight_ops))
+        sent = self._sent() | self.sharding.collected | set(self.builder.experts.exchanged)
+        selection = select(self.graph, strategy.replayed_modules, self.derived, sent)
+        return recompute_selected(
+            self.graph, selection, stages, self.assignment.is_local, self.derived, self.weight_ops
+        )  # fmt: skip
+
+    def _barriers(self) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
+        replayed = self.recomputation.replayed if self.strategy.recompute == "selective" else set()
+        cores = {op for core in attention_core(self.graph) for op in core} if replayed else set()
         barriers = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
         barriers |= {t for t in read_from_elsewhere(self.graph, self.weight_ops) if not self._is_derived(t)}
         for op in self.graph.ops:
@@ -267,12 +302,23 @@ class _Job:
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
             if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
                 barriers.update(op.outputs)
-            if self.strategy.recompute == "selective" and op.id in replayed:
+            if op.id in replayed and op.id in cores:
                 barriers.update(op.outputs)
                 barriers.update(op.inputs)
+            elif op.id in replayed:  # the replayed ops that feed one another may be one kernel
+                barriers.update(t for t in op.inputs if self._maker(t) not in replayed)
+                barriers.update(t for t in op.outputs if self._is_read_apart(t, replayed))
             if op.id in self.assignment.skipped:
                 barriers.update(op.inputs)
         return barriers
+
+    def _maker(self, tensor: int) -> int | None:
+        return self.graph.tensors[self.graph.view_roots[tensor]].producer
+
+    def _is_read_apart(self, tensor: int, replayed: set[int]) -> bool:
+        """Tell whether forward ops that are not replayed read what a replayed one makes."""
+        users = self.graph.readers.get(tensor, ())
+        return any(self.graph.ops[u].phase == "forward" and u not in replayed for u in users)
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
         num_parameters = self._num_parameters(stage)
@@ -377,31 +423,41 @@ class _Job:
     def _activation_changes(self, residents: list[Resident]) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
-        Model: a block that is recomputed takes its activations for as long as the backward runs.
+        Model: a block that is recomputed takes its activations for as long as the backward runs, as does the largest of
+            what is replayed at once of less than blocks.
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
         roots = self.graph.view_roots
         for s, tensors in enumerate(self._saved_by_stage()):
-            extra = 0.0
             if self.strategy.recompute == "full":
                 kept, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
             else:
-                kept = stored_bytes(self.graph, self.builder, tensors)
+                kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
             kept += residents[s].inputs
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
         return found
 
+    def _replayed_bytes(self, stage: int) -> float:
+        """Return the most bytes that one replay makes of what is not kept."""
+        dropped, most = self.recomputation.dropped, 0.0
+        for op, replayed in self.recomputation.points.items():
+            if self.assignment.op_stages[op] == stage:
+                made = {t for o in replayed for t in self.graph.ops[o].outputs if t in dropped}
+                kept = {t for t in made if self.graph.tensors[t].is_saved}
+                most = max(most, stored_bytes(self.graph, self.builder, kept))
+        return most
+
     def _saved_by_stage(self) -> list[set[int]]:
         """Return what every stage keeps for backward: the saved tensors it makes or receives."""
         stages = self.assignment
-        dropped = (
-            dropped_by_core(self.graph, attention_core(self.graph)) if self.strategy.recompute == "selective" else set()
-        )
+        dropped, also_kept = self.recomputation.dropped, self.recomputation.kept
         saved: list[set[int]] = [set() for _ in range(stages.num_stages)]
         for t in self.graph.tensors:
+            if t.id in also_kept and t.producer is not None:
+                saved[stages.op_stages[t.producer]].add(t.id)
             if not t.is_saved or t.kind in WEIGHT_KINDS or t.id in dropped or self._is_derived(t.id):
                 continue
             users = [u for u in self.graph.consumers[t.id] if self.graph.ops[u].phase == "backward"]
@@ -415,9 +471,10 @@ class _Job:
     def _block_inputs(self, stage: int) -> dict[int, set[int]]:
         """Return what every block of a stage reads from outside itself."""
         inputs: dict[int, set[int]] = {}
+        replayed = self.recomputation.replayed
         roots, local = self.assignment.roots, self.assignment.is_local
         for op in self.graph.ops:
-            if op.phase != "forward" or op.block < 0 or self.assignment.op_stages[op.id] != stage:
+            if op.phase != "forward" or op.id not in replayed or self.assignment.op_stages[op.id] != stage:
                 continue
             block = inputs.setdefault(op.block, set())
             for t in op.inputs:
@@ -452,7 +509,7 @@ class _Job:
         if self.state.level:
             found.append(self.state.describe())
         if self.strategy.recompute == "selective":
-            found.append("selective recomputation replays the attention core")
+            found.append(f"selective recomputation replays {', '.join(self.strategy.replayed_modules)}")
         return found + _counted(self.cost.notes())
 
 

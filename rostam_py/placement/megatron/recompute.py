@@ -1,53 +1,164 @@
-"""Recomputation: which forward ops are replayed in backward, and when (Korthikanti et al. 2022).
+"""Recomputation: which forward ops are replayed in backward, when, and what is kept for it.
 
-Model: "full" replays the whole forward of a repeated block, collectives included, just before the
-block's first backward op; activations are kept at block inputs only. "selective" replays the attention
-core: fused attention operators, or everything from the score product to the product with the values.
+Model: "full" replays the whole forward of a repeated block, collectives included, just before the block's first
+backward op; activations are kept at block inputs only. "selective" replays what ``recompute_modules`` selects
+(recompute_modules.py): just before the first backward op that reads a result of it, as far as that needs it. Of an
+attention core the results that it alone reads are dropped and all of it runs again (Korthikanti et al. 2022); of all
+else every result that its own block alone reads, as Megatron-Core's output-discarding checkpoints do. What it is
+replayed from is kept.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 
-from rostam_py.graph import OperatorGraph
+from rostam_py.graph import WEIGHT_KINDS, Derived, OperatorGraph
+from rostam_py.placement.megatron.recompute_modules import Selection
 
 
-def attention_core(graph: OperatorGraph) -> list[set[int]]:
-    """Return the forward ops of every attention core."""
-    cores = []
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """What is replayed.
+
+    points: backward op -> forward ops replayed just before it, ascending. dropped: tensors that are not kept, views
+        included. kept: tensors that are kept for it alone.
+    """
+
+    points: dict[int, list[int]] = field(default_factory=dict)
+    dropped: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset()
+
+    @property
+    def replayed(self) -> set[int]:
+        """All forward ops that run again."""
+        return {op for ops in self.points.values() for op in ops}
+
+
+def replay_blocks(
+    graph: OperatorGraph, op_stages: Sequence[int], blocks: Collection[int], weight_ops: Collection[int] = frozenset()
+) -> dict[int, list[int]]:
+    """Return backward op -> forward ops replayed just before it: blocks in full, those that span stages in parts.
+
+    Args: blocks: those that are replayed. weight_ops: backward ops that run apart, and find what the others have had
+        replayed.
+    """
+    group_of: dict[tuple[int, int], list[int]] = {}
     for op in graph.ops:
-        if op.phase != "forward":
+        if op.phase == "forward" and op.block in blocks:
+            group_of.setdefault((op.block, op_stages[op.id]), []).append(op.id)
+    points: dict[int, list[int]] = {}
+    for op in graph.ops:
+        if op.phase != "backward" or op.is_metadata or op.is_accumulation or op.id in weight_ops:
             continue
-        if op.role == "attention":
-            cores.append({op.id})
-        elif op.role == "softmax":
-            core = _walk(graph, op.id, upwards=True) | _walk(graph, op.id, upwards=False)
-            if any(graph.ops[i].role == "batched_product" for i in core):
-                cores.append(core)
-    return cores
+        group = group_of.pop((op.block, op_stages[op.id]), None)
+        if group:
+            points[op.id] = group
+    return points
 
 
-def _walk(graph: OperatorGraph, start: int, upwards: bool) -> set[int]:
-    """Return the ops between ``start`` and the nearest products above or below, both included."""
-    found, pending = set(), [start]
-    while pending:
-        index = pending.pop()
-        op = graph.ops[index]
-        if index in found or op.phase != "forward":
-            continue
-        is_product = op.role == "batched_product"
-        if index != start and not (is_product or op.is_metadata or op.is_elementwise):
-            continue
-        found.add(index)
-        if is_product:
-            continue
-        if upwards:
-            pending += [p for t in op.inputs if (p := graph.tensors[t].producer) is not None]
-        else:
-            pending += [u for t in op.outputs for u in graph.consumers[t]]
-    return found
+def first_blocks(graph: OperatorGraph, op_stages: Sequence[int], count: int | None) -> frozenset[int]:
+    """Return the blocks that are replayed in full: all, or the first ``count`` of each stage."""
+    found: dict[int, dict[int, None]] = {}
+    for op in graph.ops:
+        if op.phase == "forward" and op.block >= 0 and not op.is_metadata:
+            found.setdefault(op_stages[op.id], {})[op.block] = None
+    return frozenset(block for blocks in found.values() for block in list(blocks)[:count])
 
 
-def dropped_by_core(graph: OperatorGraph, cores: list[set[int]]) -> set[int]:
-    """Return the tensors selective recomputation need not keep: those used by the core alone."""
+def recompute_selected(
+    graph: OperatorGraph,
+    selection: Selection,
+    op_stages: Sequence[int],
+    is_local: Sequence[bool],
+    derived: Derived,
+    weight_ops: Collection[int] = frozenset(),
+) -> Recomputation:
+    """Return the recomputation of selected ops.
+
+    Args: is_local: per tensor, whether it is there without being kept. derived: what kernels compute again themselves.
+        weight_ops: backward ops that run apart, and find what the others have had replayed.
+    """
+    return _Selected(graph, selection, op_stages, is_local, derived, weight_ops).run()
+
+
+class _Selected:
+    def __init__(
+        self,
+        graph: OperatorGraph,
+        selection: Selection,
+        op_stages: Sequence[int],
+        is_local: Sequence[bool],
+        derived: Derived,
+        weight_ops: Collection[int],
+    ) -> None:
+        self.graph, self.op_stages, self.is_local, self.derived = graph, op_stages, is_local, derived
+        self.weight_ops, self.ops, self.roots = weight_ops, selection.ops, graph.view_roots
+        self.cores = {op: core for core in selection.cores for op in core}
+        saved = {self.roots[t.id] for t in graph.tensors if t.is_saved and t.kind not in WEIGHT_KINDS} - derived.keys()
+        self.dropped = {t for t in _dropped_by_cores(graph, selection.cores) if self.roots[t] == t} | {
+            t for t in saved if self._is_dropped(t)
+        }
+        self.there = saved - self.dropped
+        self.done: set[int] = set()
+
+    def run(self) -> Recomputation:
+        before, points = set(self.there), {}
+        for op in self.graph.ops:
+            if op.phase != "backward" or op.is_metadata or op.is_accumulation or op.id in self.weight_ops:
+                continue
+            wanted: set[int] = set()
+            for t in op.inputs:
+                for source in self.derived.get(self.roots[t], (t,)):
+                    if self.roots[source] in self.dropped:
+                        self._replay(source, wanted)
+            if wanted:
+                self.done |= wanted
+                points[op.id] = sorted(wanted)
+        dropped = frozenset(t.id for t in self.graph.tensors if self.roots[t.id] in self.dropped)
+        return Recomputation(points, dropped, frozenset(self.there - before))
+
+    def _home(self, op: int) -> tuple[int, int]:
+        return self.graph.ops[op].block, self.op_stages[op]
+
+    def _is_dropped(self, root: int) -> bool:
+        """Tell whether a saved tensor is made by a selected op and read by its own block on its own stage alone.
+
+        What weight gradients alone read is kept where they run apart: replays run in the backward.
+        """
+        producer = self.graph.tensors[root].producer
+        if producer is None or producer not in self.ops:
+            return False
+        readers = [u for u in self.graph.readers.get(root, ()) if self.graph.ops[u].phase == "backward"]
+        if all(u in self.weight_ops for u in readers):
+            return False
+        return {self._home(u) for u in self.graph.readers[root]} == {self._home(producer)}
+
+    def _replay(self, tensor: int, wanted: set[int]) -> None:
+        """Add the ops that make a tensor again, of those that have not run again yet."""
+        pending = [tensor]
+        while pending:
+            t = pending.pop()
+            producer = self.graph.tensors[t].producer
+            root = self.roots[t]
+            if producer is None or producer in wanted or producer in self.done or root in self.there:
+                continue
+            if producer in self.cores:
+                core = self.cores[producer]
+                wanted |= core
+                pending += [i for op in core for i in self.graph.ops[op].inputs if self.roots[i] in self.dropped]
+                continue
+            op = self.graph.ops[producer]
+            may_run = producer in self.ops or root in self.dropped or root in self.derived
+            if self.is_local[root] or self.graph.tensors[root].kind in WEIGHT_KINDS:
+                continue
+            if not op.is_metadata and not may_run:
+                self.there.add(root)
+                continue
+            wanted.add(producer)
+            pending += op.inputs
+
+
+def _dropped_by_cores(graph: OperatorGraph, cores: Iterable[set[int]]) -> set[int]:
+    """Return the tensors that cores alone read."""
     dropped = set()
     for core in cores:
         for index in core:
@@ -56,32 +167,3 @@ def dropped_by_core(graph: OperatorGraph, cores: list[set[int]]) -> set[int]:
                 if all(u in core for u in users):
                     dropped.add(t)
     return dropped
-
-
-def replay_points(
-    graph: OperatorGraph, mode: str, op_stages: Sequence[int], weight_ops: Collection[int] = frozenset()
-) -> dict[int, list[int]]:
-    """Return backward op -> forward ops replayed just before it (blocks that span stages in parts).
-
-    Args: weight_ops: backward ops that run apart, and find what the others have had replayed.
-    """
-    if mode == "none":
-        return {}
-    group_of: dict[object, list[int]] = {}
-    if mode == "selective":
-        for core in attention_core(graph):
-            group_of.update(dict.fromkeys(core, sorted(core)))
-    else:
-        for op in graph.ops:
-            if op.phase == "forward" and op.block >= 0:
-                group_of.setdefault((op.block, op_stages[op.id]), []).append(op.id)
-    points: dict[int, list[int]] = {}
-    done: set[int] = set()
-    for op in graph.ops:
-        if op.phase != "backward" or op.is_metadata or op.is_accumulation or op.id in weight_ops:
-            continue
-        group = group_of.get(op.forward_op if mode == "selective" else (op.block, op_stages[op.id]))
-        if group and group[0] not in done:
-            done.add(group[0])
-            points[op.id] = group
-    return points

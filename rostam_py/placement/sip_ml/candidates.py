@@ -19,4 +19,4 @@ def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[St
         dp = num_accelerators // mp
         if batch % dp == 0:
             # Algorithm 1 runs a group's whole batch at once and keeps its activations.
-            yield dataclasses.replace(base, dp=dp, mp=mp, tp=1, pp=1, micro_batch=None, recompute="none")
+            yield dataclasses.replace(base.recomputing("none"), dp=dp, mp=mp, tp=1, pp=1, micro_batch=None)
