@@ -1,6 +1,7 @@
 #include "runtime/breakdown.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace rostam::runtime {
 
@@ -76,7 +77,10 @@ void Breakdown::account_unsent(int32_t d, SimTime from, SimTime to) {
   }
   participations_.for_each_joined(
       d, [&](const Participation& part) { spans.push_back({part.joined, to, part.category}); });
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.start < b.start; });
+  // Of those that begin at once the category decides, not the order in which they ended.
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.start, a.category, a.end) < std::tie(b.start, b.category, b.end);
+  });
   SimTime cursor = from;
   for (const Span& span : spans) {
     const SimTime begin = std::max(cursor, span.start), end = std::min(to, span.end);
@@ -93,6 +97,14 @@ int64_t Breakdown::end_communication(int32_t d, const Communication& done) {
   if (!ended.is_kept) return -1;
   ended.all.push_back(done);
   return ended.first + static_cast<int64_t>(ended.all.size()) - 1;
+}
+
+int64_t Breakdown::awaited_of(int32_t d, int64_t one, int64_t other) const {
+  const Ended& ended = ended_[d];
+  if (std::min(one, other) < ended.first) return std::max(one, other);
+  const Communication& a = ended.all[static_cast<size_t>(one - ended.first)];
+  const Communication& b = ended.all[static_cast<size_t>(other - ended.first)];
+  return std::tie(b.since, a.category) < std::tie(a.since, b.category) ? one : other;
 }
 
 void Breakdown::restart(int32_t d, int32_t iteration) {

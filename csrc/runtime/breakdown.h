@@ -30,6 +30,8 @@ class Breakdown {
   };
   // Returns its number, by which tasks of the same device say that they waited for it; -1 where none can.
   int64_t end_communication(int32_t device, const Communication& done);
+  // Which of two that ended at once was waited for: the one that began last; of such ones, the first category's.
+  int64_t awaited_of(int32_t device, int64_t one, int64_t other) const;
 
   // A device of a job that goes on with `iteration`: what it did in that one and later ones is given up, so that the
   // time until it does it again is bubble.

@@ -184,8 +184,9 @@ void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const
   const int64_t wait = instance.tasks[ref.task].wait;
   for (const int32_t dependent : body.dependents[ref.task]) {
     TaskState& waiting = instance.tasks[dependent];
+    const bool is_tie = waiting.wait >= 0 && waiting.ready == parts_.queue.now();
+    waiting.wait = is_tie ? parts_.breakdown.awaited_of(ref.device, waiting.wait, wait) : wait;
     waiting.ready = parts_.queue.now();
-    waiting.wait = wait;
     waiting.cause = node;
     if (--waiting.num_waiting == 0) try_stream(ref.device, body.tasks[dependent].slot + 1);
   }

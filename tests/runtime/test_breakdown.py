@@ -120,3 +120,18 @@ def test_a_message_that_nothing_waited_for_is_not_exposed(graph):
     raw = g.run()
     assert raw["ends"] == [0, 6 * MS]
     assert raw["breakdown"][1] == parts(2 * MS, 3 * MS, y=MS)
+
+
+@pytest.mark.parametrize("categories", [(0, 1), (1, 0)])
+def test_of_two_collectives_that_ended_at_once_the_order_of_their_ends_decides_nothing(graph, categories):
+    # Two groups' collectives run side by side, 0-4 (2,000,000 bytes each, sharing the port): the first category's time,
+    # whichever was added first. Nothing else is waited for.
+    g = graph(2)
+    first, second = (g.all_reduce(2_000_000, slot=slot, category=c) for slot, c in zip((0, 2), categories, strict=True))
+    body = g.template(first, second, g.compute(MS, deps=[0, 1]))
+    g.group(0, 1)
+    g.group(0, 1, slot=2)
+    g.devices([g.program(body)] * 2)
+    raw = g.run()
+    assert raw["ends"] == [0, 5 * MS]
+    assert raw["breakdown"] == [parts(MS, x=4 * MS)] * 2
