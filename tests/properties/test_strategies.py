@@ -1,31 +1,38 @@
 """Random strategies over all axes: placed and simulated, or refused with a reason that names a key.
 
-Every run: bytes sent = bytes received, the same folded and unfolded; the breakdown sums to the iteration; gradients
-are reduced exactly once over the ranks that hold a parameter.
+Every run: bytes sent = bytes received; the same times and breakdown folded and unfolded; the breakdown sums to the
+iteration, and no device is exposed to a kind of communication for longer than it is in it; gradients are reduced
+exactly once over the ranks that hold a parameter; every micro-batch's activations are freed.
 """
+
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
-from rostam_py.models import deepseek, gpt, llama, mixtral
+from rostam_py.models import deepseek, dlrm, gpt, llama, mixtral
 from rostam_py.plan import Strategy
-from rostam_py.plan.strategy import CP_ALGORITHMS, RECOMPUTE, SCHEDULES
+from rostam_py.plan.phases import chunk_of, phase_of
+from rostam_py.plan.strategy import CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES
+from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
 MOST_RANKS = 32
-BYTES = {"fp32": 4, "bf16_mixed": 2}  # of a gradient
-REDUCTIONS = ("all_reduce", "reduce_scatter")
+BYTES = {"fp32": 4, "tf32": 4, "bf16_mixed": 2, "fp16_mixed": 2, "fp8_mixed": 2}  # of a gradient
 SIZE = {"width": WIDTH, "vocabulary": WORDS, "sequence_length": TOKENS}
+TABLE_ROWS, DIMENSION = (1000, 300, 7, 50_000, 64, 20), 32
+PADDING = 1.02  # uneven shares are rounded up to the largest
+LAUNCH_PS = 10**6
 
 
 @pytest.fixture(scope="module")
 def graphs():
-    """Four small models: one with biases, grouped queries, experts, shared experts behind a dense layer."""
+    """Five small models: one with biases, grouped queries, experts, shared experts behind a dense layer, tables."""
     routed = {"num_experts": EXPERTS, "per_token": 2}
     models = [
-        gpt.build("dense", gpt.Config(num_layers=4, num_heads=4, **SIZE)),
+        gpt.build("dense", gpt.Config(num_layers=8, num_heads=4, **SIZE)),
         llama.build("grouped", llama.Config(num_layers=4, num_heads=8, num_key_heads=2, hidden=512, **SIZE)),
         mixtral.build(
             "routed",
@@ -38,11 +45,18 @@ def graphs():
                 value_size=16, dense_hidden=512, hidden=256, num_groups=4, groups_per_token=2, **routed, **SIZE,
             ),
         ),
+        dlrm.build(
+            "tables",
+            dlrm.Config(
+                table_rows=TABLE_ROWS, hotness=(1, 3, 1, 10, 2, 1), dimension=DIMENSION, bottom=(64, DIMENSION),
+                top=(64, 1), cross_rank=16,
+            ),
+        ),
     ]  # fmt: skip
     return [rostam.trace(model) for model in models]
 
 
-def random_strategy(rng):
+def random_strategy(rng, has_tables):
     """Return keyword arguments of a strategy; some exclude each other."""
 
     def one_of(*values):
@@ -55,9 +69,14 @@ def random_strategy(rng):
         "prefetch": one_of(0, 1, 2), "reshard_after_forward": bool(rng.integers(2)),
         "overlap_param_gather": bool(rng.integers(4) == 0), "recompute": one_of(*RECOMPUTE),
         "schedule": one_of(*SCHEDULES), "asynchronous_tp": bool(rng.integers(2)), "precision": one_of(*BYTES),
-        "bucket_size": one_of("1 kB", "100 kB", "1 GB"), "virtual_stages": one_of(1, 1, 2),
+        "bucket_size": one_of("1 kB", "100 kB", "1 GB"), "virtual_stages": one_of(1, 1, 2, 3),
         "tp_overlap": bool(rng.integers(4) == 0),
     }  # fmt: skip
+    if has_tables:  # they take dp alone; other axes are left in now and then
+        keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}
+        for key in ("tp", "cp", "pp", "ep", "shard", "virtual_stages"):
+            if rng.integers(16):
+                keys[key] = 0 if key == "shard" else 1
     # Most of what excludes each other is drawn again, so that most strategies run.
     keys["sequence_parallel"] &= keys["tp"] > 1 and keys["schedule"] != "zb_h1"
     keys["tp_overlap"] &= keys["sequence_parallel"] and keys["asynchronous_tp"]
@@ -69,12 +88,13 @@ def random_strategy(rng):
     return keys
 
 
-def random_machine(rng, num_accelerators):
-    """Return A100s on one of three small fabrics."""
+def random_machine(rng, num_accelerators, precision):
+    """Return accelerators that know the precision, on one of three small fabrics."""
     name = ("electrical_flat", "electrical_cluster", "fat_tree")[rng.integers(3)]
     own = {"electrical_flat": {}, "electrical_cluster": {"server_size": 4}, "fat_tree": {"levels": 2, "radix": 16}}
     fabric = rostam.fabric(name, num_accelerators=num_accelerators, accelerator_bandwidth="400 Gb/s", **own[name])
-    return rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    accelerator = "h100_80gb" if precision == "fp8_mixed" else "a100_80gb"
+    return rostam.Machine(fabric=fabric, accelerator=accelerator, launch_latency=LAUNCH_PS * 1e-12)
 
 
 def place(graph, machine, keys, num_microbatches):
@@ -86,61 +106,150 @@ def place(graph, machine, keys, num_microbatches):
         return None, str(error)
 
 
-def reduced_bytes(plan, stage):
-    """Return the bytes of gradients that a rank of a stage hands to reductions over replicas."""
-    return sum(
-        message.num_bytes * message.count
-        for message in plan.messages()
-        if stage in message.stages
-        and message.group.startswith("dp")
-        and message.kind in ("all_reduce", "reduce_scatter")
-    )
-
-
 def check(seed, graphs):
-    """Return whether the strategy of a seed ran (otherwise it was refused)."""
+    """Return the axes that the strategy of a seed uses, none if it was refused."""
     rng = np.random.default_rng(seed)
-    graph, keys = graphs[rng.integers(len(graphs))], random_strategy(rng)
+    graph = graphs[rng.integers(len(graphs))]
+    keys = random_strategy(rng, graph is graphs[-1])
     num_ranks = keys["dp"] * keys["tp"] * keys["cp"] * keys["pp"]
     num_microbatches = int(2 ** rng.integers(4))
     if num_ranks > MOST_RANKS:
-        return False
-    machine = random_machine(rng, num_ranks)
+        return set()
+    machine = random_machine(rng, num_ranks, keys["precision"])
     plan, refusal = place(graph, machine, keys, num_microbatches)
     if plan is None:
         assert any(f"strategy.{key}" in refusal for key in keys), (keys, refusal)
-        return False
+        return set()
     folded = rostam.simulate(plan)
-    unfolded = rostam.simulate(plan, fold=False, shortcuts=False)
-    assert folded.iteration_time_s == pytest.approx(unfolded.iteration_time_s, rel=1e-6), keys
+    unfolded = rostam.simulate(plan, fold=False, shortcuts=False, timeline=plan.devices.tolist())
+    assert folded.iteration_time_s == pytest.approx(unfolded.iteration_time_s, rel=1e-6), (seed, keys)
     for result in (folded, unfolded):
-        assert result.bytes_sent == result.bytes_received, keys
-        assert sum(result.breakdown.values()) == pytest.approx(result.iteration_time_s, abs=1e-9), keys
-    assert folded.bytes_sent == unfolded.bytes_sent, keys
-    if keys["dp"] * keys["cp"] > 1 and keys.get("shard_group") is None:
-        check_gradients(plan, keys, num_microbatches)
-    return True
+        assert result.bytes_sent == result.bytes_received, (seed, keys)
+        assert sum(result.breakdown.values()) == pytest.approx(result.iteration_time_s, abs=1e-9), (seed, keys)
+    assert folded.bytes_sent == unfolded.bytes_sent, (seed, keys)
+    check_breakdown(folded, unfolded, (seed, keys))
+    check_exposed(unfolded, (seed, keys))
+    check_freed(plan, unfolded, (seed, keys))
+    check_gradients(graph, plan, keys, (seed, keys))
+    used = {key for key in ("dp", "tp", "cp", "pp", "ep", "virtual_stages") if keys.get(key, 1) > 1}
+    used |= {key for key in ("sequence_parallel", "tp_overlap", "shard") if keys[key]}
+    return used | {keys["schedule"], keys["recompute"], keys["precision"], keys.get("tables", "no tables")}
 
 
-def check_gradients(plan, keys, num_microbatches):
+def check_breakdown(folded, unfolded, said):
+    """Devices spend their time alike, folded or not."""
+    assert folded.breakdown.keys() == unfolded.breakdown.keys(), said
+    for kind, seconds in folded.breakdown.items():
+        assert seconds == pytest.approx(unfolded.breakdown[kind], abs=1e-6 * folded.iteration_time_s), (kind, said)
+
+
+def check_exposed(result, said):
+    """A device is exposed to a kind for no longer than it is in its communication, launches included."""
+    timeline, names = result._timeline, result._names
+    begin, end = (int(time) for time in result._ends_ps[-2:])
+    spans = {}
+    columns = [timeline[key].tolist() for key in ("device", "template", "task", "start_ps", "end_ps")]
+    for device, template, task, start, stop in zip(*columns, strict=True):
+        kind = names.kind(template, names.templates[template].tasks[task])
+        if kind != "compute" and stop > begin:
+            spans.setdefault((device, kind), []).append((max(start - LAUNCH_PS, begin), min(stop, end)))
+    exposed = list(result.breakdown)[3:]
+    for device, row in enumerate(np.rint(result.breakdown_by_device[:, 3:] * 1e12).astype(np.int64).tolist()):
+        for kind, time in zip(exposed, row, strict=True):
+            if time:
+                assert time <= covered(spans.get((device, kind), [])), (device, kind, said)
+
+
+def covered(spans):
+    """Return the length of the union of spans."""
+    total, cursor = 0, -1
+    for start, stop in sorted(spans):
+        total += max(0, stop - max(start, cursor))
+        cursor = max(cursor, stop)
+    return total
+
+
+def check_freed(plan, result, said):
+    """Each micro-batch goes forward once through each chunk, then backward once, and what W waits for is dropped."""
+    phases = ["forward", "backward", "weight"] if plan.strategy.schedule == "zb_h1" else ["forward", "backward"]
+    for stage in plan.stages:
+        runs = {phase: Counter() for phase in phases}
+        for name, microbatch in stage.program:
+            runs[phase_of(name)][chunk_of(name), microbatch] += 1
+        chunks = {chunk for chunk, _ in runs["forward"]}
+        once = {(chunk, m): 1 for chunk in chunks for m in range(plan.num_microbatches)}
+        assert len(chunks) == plan.strategy.virtual_stages, said
+        assert all(count == once for count in runs.values()), (stage.index, said)
+    begun = {}
+    for span in phase_spans(result._names, result._timeline, iteration=0):
+        if span.phase in phases:
+            times = begun.setdefault((span.device, span.chunk, span.microbatch), {})
+            times[span.phase] = min(span.start_ps, times.get(span.phase, span.start_ps))
+    assert len(begun) == plan.num_devices * plan.strategy.virtual_stages * plan.num_microbatches, said
+    for times in begun.values():
+        assert [phase for phase, _ in sorted(times.items(), key=lambda one: one[1])] == phases, said
+
+
+def check_gradients(graph, plan, keys, said):
     """Every parameter's gradient is reduced once, or once a micro-batch where its ranks share gradients.
 
-    An expert that one rank alone holds has none to reduce; padding of uneven shares adds less than 2%.
+    Its group are the ranks that hold it: all that differ in dp and cp alone, of an expert those that hold the same
+    experts; with copies of the state those inside a copy, and then each share over the copies.
     """
-    times = num_microbatches if keys["shard"] >= 2 else 1
-    for index, stage in enumerate(plan.stages):
-        whole = stage.num_parameters * BYTES[keys["precision"]] * times
-        found = reduced_bytes(plan, index)
-        assert found <= 1.02 * whole, (keys, index)
-        if keys["ep"] == 1:
-            assert found >= 0.98 * whole, (keys, index)
+    times = plan.num_microbatches if keys["shard"] >= 2 else 1
+    num_replicas, copy = keys["dp"] * keys["cp"], keys.get("shard_group")
+    sizes = {"dp": num_replicas, "dp_experts": num_replicas // keys["ep"]}
+    if copy is not None:
+        sizes |= {"dp_shard": copy, "dp_replicate": num_replicas // copy}
+    sent = Counter()
+    for message in plan.messages():
+        kinds = ("all_reduce", "reduce_scatter")
+        if message.kind in kinds and plan.group_set(message.group).kind == "dp":
+            assert message.kind == ("reduce_scatter" if keys["shard"] and message.group != "dp_replicate" else kinds[0])
+            for stage in message.stages:
+                sent[stage, message.group] += message.num_bytes * message.count
+    for label in {label for _, label in sent}:
+        check_members(plan, label, sizes[label], said)
+    for stage in plan.stages:
+        count = stage.num_parameters
+        if keys.get("tables", "replicated") != "replicated":  # a table's rows are written where they lie
+            count = graph.num_parameters - sum(TABLE_ROWS) * DIMENSION
+        whole = count * BYTES[keys["precision"]]
+        copies = sent.pop((stage.index, "dp_replicate"), 0)
+        found = sum(sent[stage.index, label] for label in sizes)
+        if num_replicas == 1:
+            assert found == copies == 0, said
+            continue
+        has_experts = keys["ep"] > 1 and sizes["dp_experts"] == 1  # each on one rank: not reduced
+        assert found <= PADDING * times * whole, (stage.index, said)
+        if not has_experts:
+            assert found >= times * whole, (stage.index, said)
+        if not keys["shard"] and not has_experts:
+            assert found == whole, (stage.index, said)
+        if copy is not None and num_replicas > copy:
+            assert whole / copy <= copies <= PADDING * whole / copy, (stage.index, said)
+
+
+def check_members(plan, label, size, said):
+    """The groups of a set part the devices into ranks of one stage that stand alike in their tp groups."""
+    members = plan.group_set(label).members
+    assert members.shape == (plan.num_devices // size, size), (label, said)
+    assert sorted(members.ravel().tolist()) == list(range(plan.num_devices)), (label, said)
+    place_in_tp = np.zeros(plan.num_devices, int)
+    tp = plan.group_set("tp").members
+    place_in_tp[tp] = np.arange(tp.shape[1])
+    for alike in (plan.stage_of, place_in_tp):
+        assert (alike[members] == alike[members[:, :1]]).all(), (label, said)
 
 
 def test_strategies_over_all_axes_run_or_are_refused_with_a_reason(graphs):
-    assert sum(check(seed, graphs) for seed in range(40)) >= 8
+    assert sum(bool(check(seed, graphs)) for seed in range(40)) >= 8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_two_thousand_strategies_over_all_axes_run_or_are_refused_with_a_reason(graphs, part):
-    assert sum(check(1000 * (part + 1) + seed, graphs) for seed in range(250)) >= 60
+    used = [check(1000 * (part + 1) + seed, graphs) for seed in range(250)]
+    assert sum(map(bool, used)) >= 60
+    axes = {"dp", "tp", "cp", "pp", "ep", "virtual_stages", "sequence_parallel", "tp_overlap", "shard"}
+    assert set().union(*used) >= axes | {*SCHEDULES, *RECOMPUTE, *BYTES, *TABLE_PLACES}
