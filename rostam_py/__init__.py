@@ -45,7 +45,11 @@ _EXPORTS = {
     "trace": "rostam_py.tracing",
     "write_report": "rostam_py.report.report",
 }
-_RENAMED = {"fabric": ("rostam_py.fabrics", "build_fabric"), "profile": ("rostam_py.costs.profile", "profile")}
+_RENAMED = {
+    "fabric": ("rostam_py.fabrics", "build_fabric"),
+    "machine": ("rostam_py.plan.named", "named_machine"),
+    "profile": ("rostam_py.costs.profile", "profile"),
+}
 
 __all__ = sorted([*_EXPORTS, *_RENAMED])
 

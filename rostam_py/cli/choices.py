@@ -15,7 +15,8 @@ from rostam_py.errors import ConfigError, UnknownNameError
 GROUPS = ("fabric", "cost", "strategy", "experiment")
 WITH_SCHEMAS = ("fabric", "cost")  # those whose choice has a schema of its own
 LIST_KINDS = {
-    "models": "PyTorch models", "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
+    "models": "PyTorch models", "machines": "servers and pods as they are sold",
+    "fabrics": "fabrics with their keys", "presets": "machines and strategies by name",
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",

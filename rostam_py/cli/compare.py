@@ -94,7 +94,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
     parts = {"critical_path_s": _KIND, "critical_tasks_s": _TIME}
     console.print(_figures("critical path, and its largest tasks", document, parts))
     console.print(_figures("bytes sent, memory and price", document, {
-        "bytes_sent": _SENT, "memory_bytes": _SIZE, "usd": _USD,
+        "bytes_sent": _SENT, "memory_bytes": _SIZE, "usd": _USD, "energy_j": _ENERGY,
     }))  # fmt: skip
     console.print("difference: B - A; ratio: B / A", style="dim", highlight=False)
 
@@ -121,6 +121,7 @@ _KIND = _Look(kind_name, lambda name, value: format_time(value))
 _SENT = _Look(lambda kind: f"sent, {kind}", lambda name, value: format_size(value))
 _SIZE = _Look(lambda part: f"memory, {part}", lambda name, value: format_size(value))
 _USD = _Look(lambda what: f"price, {what}", lambda name, value: f"{value:,.0f} USD")
+_ENERGY = _Look(lambda what: f"energy, {what}", lambda name, value: f"{format_count(value)}J")
 _RATE = _Look(
     lambda name: name.upper() if name in _SHARES else name.replace("_per_", "/"),
     lambda name, value: f"{value:.1%}" if name in _SHARES else format_count(value),

@@ -154,6 +154,10 @@ def _values_of(key: str, command: str) -> Iterable[str] | None:
         return [name for name in group_choices(key) if experiment_command(name) in ("run", command)]
     if key in GROUPS:
         return group_choices(key)
+    if key == "machine":
+        from rostam_py.machines import MACHINES
+
+        return MACHINES.names()
     from rostam_py.cli.schema import command_schema
     from rostam_py.spec.lookup import choices_of, is_list
 

@@ -12,6 +12,7 @@ from typing import Any
 from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.cli.kept_composition import composition, keep
+from rostam_py.cli.named_machine import written_out
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
 from rostam_py.spec.lookup import choices_of
 
@@ -33,6 +34,7 @@ def compose_config(command: str, overrides: list[str]) -> Any:
     Raises: ConfigError for an unknown key or choice, a wrong type, a missing value, a number without its unit, or
         several values where one is meant.
     """
+    overrides = written_out(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.config
@@ -71,6 +73,7 @@ def _sized(config: Any) -> Any:
 
 def resolved_yaml(command: str, overrides: list[str]) -> str:
     """Return the composed configuration as YAML, to be kept with the result."""
+    overrides = written_out(command, overrides)
     kept = composition(command, overrides)
     if kept is not None:
         return kept.yaml

@@ -27,7 +27,7 @@ Row = dict[str, str]
 def list_kinds(kinds: list[str], as_json: bool) -> int:
     """Print the members of each kind. Returns the exit status."""
     listers: dict[str, Callable[[], list[Row]]] = {
-        "models": _models, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
+        "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "strategies": _strategies,
         "placers": _placers,
@@ -63,6 +63,24 @@ def _models() -> list[Row]:
     from rostam_py.models import MODELS
 
     return [{"model": name, "what": model.what, "samples": str(samples_of(name))} for name, model in MODELS.items()]
+
+
+def _machines() -> list[Row]:
+    from rostam_py.machines import MACHINES
+
+    rows = []
+    for name in MACHINES:
+        schema = MACHINES.get(name)
+        figures = "\n".join(
+            f"{key} {'not known' if one.value is None else one.value}: {one.source}"
+            for key, one in schema.figures.items()
+        )
+        rows.append({
+            "machine": name, "what": _first_line(schema), "accelerator": schema.accelerator,
+            "keys (machine.KEY=...)": ", ".join(_with_default(entry) for entry in dataclasses.fields(schema)),
+            "figures: source": figures,
+        })  # fmt: skip
+    return rows
 
 
 def _fabrics() -> list[Row]:

@@ -19,6 +19,7 @@ from rostam_py.cli.compose import (
     composed,
     explaining,
 )
+from rostam_py.cli.named_machine import written_out
 from rostam_py.cli.schema import SweepSection, name_of_schema
 from rostam_py.errors import ConfigError
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -55,6 +56,7 @@ def read_command(overrides: list[str]) -> SweepCommand:
         line's. Every other key has one place: command line, rows or grid.
     Raises: ConfigError for bad keys, names, types and units, and for a key in two places, before any work.
     """
+    overrides = written_out(_COMMAND, overrides)
     check_overrides(_COMMAND, overrides, allow_lists=True)
     plain = [one for one in overrides if not is_axis(one)]
     with explaining(_COMMAND, plain):

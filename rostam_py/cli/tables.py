@@ -84,6 +84,14 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     if (usd := result.fabric.network_usd) is not None:
         left_out = "" if result.fabric.config.is_fully_priced else "; switches inside servers are not on the price list"
         table.add_row("network price", f"{usd:,.0f} USD of switches and cables{left_out}")
+    machine, energy_j = plan.machine, result.energy_j
+    if machine.usd is not None:
+        table.add_row("machine price", f"{machine.usd:,.0f} USD without the network")
+    if machine.watts is not None and energy_j is not None:
+        energy = f"{format_count(machine.watts)}W at most, {format_count(energy_j)}J an iteration"
+        if answer is not None:
+            energy += f", {machine.watts * answer.time_s / 3.6e9:.4g} MWh to the target"
+        table.add_row("energy", energy)
     _add_algorithms(table, result)
     return table
 

@@ -20,6 +20,7 @@ from rostam_py.cli.choices import (
 EXAMPLES = {
     "run": (
         "rostam run model=resnet50 fabric=torus_8x8 global_batch=4096 convergence=resnet50_mlperf",
+        "rostam run model=gpt_125m machine=dgx_h100 machine.servers=4 global_batch=256",
         "rostam run experiment=quick strategy.precision=bf16_mixed",
         "rostam run fabric=torus --help               the keys of one fabric",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
@@ -34,6 +35,7 @@ EXAMPLES = {
     ),
     "collective": (
         "rostam collective sizes.begin='8 B' sizes.end='1 GiB' sizes.factor=4     nccl-tests' -b 8 -e 1G -f 4",
+        "rostam collective machine=dgx_h100 machine.servers=4 sizes.begin='1 MiB'",
         "rostam collective collective=all_to_all ranks=[0,8,16,24] fabric=tree_64 fabric.server_size=8",
         "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
         "rostam collective fabric=torus --help        the keys of one fabric",

@@ -97,6 +97,7 @@ _B200_MEMORY = "180 GB per GPU: server-parts.eu B200 comparison; docs.vultr.com 
 _AIC = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0), systems/{}.yaml"
 _AS_B200 = f"as the B200's, {UNVERIFIED} for this device"
 _HALF = f"half its bf16, {UNVERIFIED}"
+_TPU_V4 = "Jouppi et al., TPU v4, ISCA 2023, table 4; Google Cloud's page on TPU v4"
 _DRIVER = "total memory read from the driver of one such device"
 
 ACCELERATORS = {
@@ -143,6 +144,11 @@ ACCELERATORS = {
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
+        ),
+        _accelerator(
+            "tpu_v4_32gb", (32 * 2**30, _TPU_V4), (1200e9, _TPU_V4),
+            fp32=(4.3e12, "assumed: two cores of 8 x 128 lanes, two operations a lane and cycle, at 1.05 GHz"),
+            bf16=(275e12, _TPU_V4),
         ),
         _accelerator(
             "cpu_local", (16 * 2**30, "assumed; only profiles describe the local machine"),

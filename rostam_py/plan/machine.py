@@ -12,6 +12,8 @@ from rostam_py.units import check_simulated, format_bandwidth, format_count, for
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
 PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
+# Fields that say what it takes to run it, taken likewise; None where that is not known.
+UPKEEP = ("watts", "usd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,7 @@ class Machine:
     launch_latency: from the end of what a kernel or collective waits for to its start (MODEL B7) [s or text].
     min_kernel_time: least duration of a kernel or collective [s or text].
     comm_compute_fraction: share of compute that a running collective takes away (MODEL B8), in [0, 1).
+    watts: what all of it draws at most [W]. usd: what it costs without its network [US dollars]; None: not known.
     """
 
     fabric: Any
@@ -32,6 +35,8 @@ class Machine:
     launch_latency: str | float = field(default="1 us", metadata={"unit": "time"})
     min_kernel_time: str | float = field(default="1 us", metadata={"unit": "time"})
     comm_compute_fraction: float = 0.0
+    watts: float | None = None
+    usd: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.accelerator, str):
@@ -45,7 +50,7 @@ class Machine:
         for accelerator, factor in self.slow.items():
             if not 0 < factor < float("inf"):
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
-        check_physics({key: getattr(self, key) for key in PHYSICS})
+        check_physics({key: getattr(self, key) for key in (*PHYSICS, *UPKEEP)})
 
     @property
     def device(self) -> Accelerator:
@@ -103,10 +108,15 @@ class Machine:
 
 
 def check_physics(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for settings of a machine's launches that are no times, or no share.
+    """Raise ConfigError for settings of a machine's launches that are no times or no share, of its power or price.
 
-    Args: given: some of PHYSICS, by name.
+    Args: given: some of PHYSICS and UPKEEP, by name.
     """
+    for key in UPKEEP:
+        value = given.get(key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_number and 0 <= value < float("inf")):
+            raise ConfigError(f"machine.{key} is {value!r}; it must be a number >= 0, or null where it is not known")
     for key in ("launch_latency", "min_kernel_time"):
         if key in given:
             check_simulated(parse_time(given[key], f"machine.{key}"), f"machine.{key}")

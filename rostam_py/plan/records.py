@@ -18,7 +18,7 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.fabric import Fabric, Failures
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.groups import GroupSet
-from rostam_py.plan.machine import PHYSICS, Machine
+from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine
 from rostam_py.plan.program import Program, Segment
 from rostam_py.plan.tasks import TASK_KINDS, KernelTime, Task
 
@@ -59,6 +59,7 @@ def machine_record(machine: Machine) -> dict[str, Any]:
         "accelerator": dataclasses.asdict(machine.device),
         "slow": [[accelerator, factor] for accelerator, factor in sorted(machine.slow.items())],
         **{key: getattr(machine, key) for key in PHYSICS},
+        **{key: getattr(machine, key) for key in UPKEEP if getattr(machine, key) is not None},
     }
 
 
@@ -134,7 +135,7 @@ def read_machine(reader: Reader) -> Machine:
     for one in reader.item("slow").entries():
         place, factor = one.entries(2)
         slow[place.integer()] = factor.number()
-    physics = {key: reader.item(key).value for key in PHYSICS}
+    physics = {key: reader.item(key).value for key in (*PHYSICS, *(one for one in UPKEEP if one in reader.names()))}
     try:
         return Machine(fabric=fabric, accelerator=accelerator, slow=slow, **physics)
     except RostamError as error:

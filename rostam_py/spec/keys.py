@@ -28,7 +28,7 @@ from rostam_py.fabrics.routings import routings
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
-from rostam_py.plan.machine import PHYSICS, Machine, check_physics
+from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine, check_physics
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
@@ -51,7 +51,7 @@ def is_own_model(model: str) -> bool:
 
 def _of_machine(name: str) -> Any:
     known = {entry.name: entry for entry in dataclasses.fields(Machine)}[name]
-    kind: Any = float if isinstance(known.default, float) else Any
+    kind: Any = float if isinstance(known.default, float) else float | None if name in UPKEEP else Any
     return name, kind, field(default=known.default, metadata=known.metadata)
 
 
@@ -60,13 +60,17 @@ def _check_machine(keys: Any) -> None:
 
 
 MachineKeys: Any = dataclasses.make_dataclass(
-    "MachineKeys", [_of_machine(name) for name in PHYSICS], kw_only=True, namespace={"__post_init__": _check_machine}
+    "MachineKeys",
+    [_of_machine(name) for name in (*PHYSICS, *UPKEEP)],
+    kw_only=True,
+    namespace={"__post_init__": _check_machine},
 )
 MachineKeys.__module__ = __name__  # so that workers can unpickle it
-MachineKeys.__doc__ = """How the machine starts work.
+MachineKeys.__doc__ = """How the machine starts work, and what it takes to run it.
 
 launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
-of compute that a running collective takes away.
+of compute that a running collective takes away. watts: what all of it draws at most, for the energy of a run. usd: what
+it costs without its network; null where that is not known, as for watts.
 """
 
 

@@ -29,6 +29,7 @@ from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
+from rostam_py.plan.machine import UPKEEP
 from rostam_py.plan.strategy import MOVED
 from rostam_py.simulation.controllers import check_controllers
 from rostam_py.simulation.engines import check_fidelity
@@ -198,7 +199,9 @@ def _section(key: str, schema: Any, given: Any) -> Settings:
     for inner in given:
         if inner not in known:
             raise ConfigError(f"unknown key '{key}.{inner}'; {key} has: {', '.join(known)}")
-    return dataclasses.asdict(schema(**given))
+    made = dataclasses.asdict(schema(**given))
+    # What is not known of a machine leaves no trace, so that points of machines without it keep their identity.
+    return {name: value for name, value in made.items() if value is not None or name not in UPKEEP}
 
 
 def _check_common(settings: Settings) -> None:

@@ -25,7 +25,7 @@ FLOORS = [
     {"checks", "digests", "documents", "html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},
-    {"collectives"},
+    {"collectives", "machines"},
     {"plan"},
     {"placement"},
     {"simulation"},

@@ -13,6 +13,7 @@ EXPECTED = (
     "b300_288gb",
     "gb200_186gb",
     "gb300_288gb",
+    "tpu_v4_32gb",
     "cpu_local",
 )
 

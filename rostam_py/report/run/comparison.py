@@ -128,7 +128,8 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         "bytes_sent": dict(result.get("bytes_sent") or {}),
         "memory_bytes": {words: memory.get(part) for part, words in MEMORY_PARTS.items()}
         | {"fullest device": result.get("memory_bytes")},
-        "usd": {"network": result.get("network_usd")},
+        "usd": {"network": result.get("network_usd"), "machine": result.get("machine_usd")},
+        "energy_j": {"iteration": result.get("energy_per_iteration_j")},
     }  # fmt: skip
 
 
