@@ -3,9 +3,11 @@
 Model: as Megatron-Core's all-to-all dispatcher (megatron/core/transformer/moe/token_dispatcher.py, v0.12): with
 sequence parallelism the router of a tp rank sees its own T/t tokens; their rows go to the ranks of their experts
 (all-to-all over ep), are gathered over tp where tp splits every expert, and come back by a reduce-scatter over tp and
-an all-to-all over ep. Without sequence parallelism all tp ranks hold, route and exchange all tokens.
+an all-to-all over ep. Where experts are whole (--expert-tensor-parallel-size 1) the all-to-alls are all that moves.
+Without sequence parallelism all tp ranks hold, route and exchange all tokens.
 """
 
+from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.experts import find_experts
 from rostam_py.placement.sharding.own_rows import OwnRows, decisions_of
@@ -16,11 +18,16 @@ def own_rows(graph: OperatorGraph, are_experts_split: bool) -> OwnRows:
 
     Args: are_experts_split: tp splits every expert; else each is whole on one rank, which works on rows that are its
         own, too.
+    Raises: ConfigError for whole experts of a model that has none.
     Cost: linear in ops.
     """
     experts = find_experts(graph)
     if not experts.ops:
-        return OwnRows()
+        if are_experts_split:
+            return OwnRows()
+        raise ConfigError(
+            f"strategy.expert_tp is 1, but {graph.name} has no experts that a rank could hold whole; leave it out"
+        )
     decisions = decisions_of(graph)
     exchanged = frozenset(experts.exchanged)
     roots, found = graph.view_roots, set[int]()

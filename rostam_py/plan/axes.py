@@ -6,5 +6,6 @@ AXIS_WORDS = {
     "cp": "context-parallel: ranks share each sequence; keys and values go round (strategy.cp_algorithm)",
     "pp": "pipeline: consecutive stages of the model; activations and their gradients are sent on",
     "mp": "model-parallel: devices among which Algorithm 1 places sub-ops; takes the place of tp and pp",
-    "ep": "expert-parallel: inside dp x cp, ranks spread the experts of a layer; rows are exchanged all-to-all",
+    "ep": "expert-parallel: inside dp x cp (tp x cp x dp with strategy.expert_tp=1), ranks spread the experts of a"
+    " layer; rows are exchanged all-to-all",
 }

@@ -67,6 +67,8 @@ class Strategy:
         exchange keys and values: ring, all_gather or ulysses.
     ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
+    expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on
+        a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
         exceeds a rank (placement/tables.py); columns: some columns of each on every rank. The last two take dp alone.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
@@ -117,6 +119,7 @@ class Strategy:
     pp: int = 1
     mp: int = 1
     ep: int = 1
+    expert_tp: int | None = None
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
@@ -252,6 +255,7 @@ class Strategy:
 
     def _check_experts(self) -> None:
         """Raise DegreeError for an ep that the placer does not know, or that does not divide the replicas."""
+        self._check_expert_tp()
         if self.ep == 1:
             return
         if "ep" not in PLACERS.get(self.placer).INNER_AXES:
@@ -260,13 +264,37 @@ class Strategy:
                 f"strategy.ep is {self.ep}, but strategy.placer={self.placer} does not spread experts over replicas: it"
                 f" places their ops inside a group; set strategy.placer={' or '.join(others)}"
             )
-        if self.dp is not None and self.num_data_ranks % self.ep:
-            axes = "strategy.dp" if self.cp == 1 else f"strategy.dp x cp = {self.dp} x {self.cp}"
-            raise DegreeError(f"strategy.ep is {self.ep}; it must divide {axes} = {self.num_data_ranks}")
+        if self.dp is not None and self.num_expert_ranks % self.ep:
+            axes = ["dp", *(["cp"] if self.cp > 1 else []), *(["tp"] if self.has_whole_experts else [])]
+            degrees = " x ".join(str(getattr(self, axis)) for axis in axes) + " = " if len(axes) > 1 else ""
+            hint = ""
+            if self.tp > 1 and not self.has_whole_experts:
+                hint = "; with strategy.expert_tp=1 experts are not split by tp, and it may divide tp x cp x dp"
+            raise DegreeError(
+                f"strategy.ep is {self.ep}; it must divide strategy.{' x '.join(axes)} = {degrees}"
+                f"{self.num_expert_ranks}{hint}"
+            )
         if self.shard_group is not None:
             raise ConfigError(
                 f"strategy.ep is {self.ep} and strategy.shard_group {self.shard_group}: copies of the state are not"
                 " modelled where experts have replicas of their own; leave strategy.shard_group out, or set ep=1"
+            )
+
+    def _check_expert_tp(self) -> None:
+        if self.expert_tp is None:
+            return
+        _check_degree("expert_tp", self.expert_tp)
+        said = f"strategy.expert_tp is {self.expert_tp}"
+        if "ep" not in PLACERS.get(self.placer).INNER_AXES:
+            raise DegreeError(f"{said}, but strategy.placer={self.placer} has no tp groups; leave it out")
+        if self.expert_tp not in (1, self.tp):
+            raise DegreeError(
+                f"{said}; it must be 1, experts whole on a rank, or strategy.tp = {self.tp}, which splits every expert"
+            )
+        if self.has_whole_experts and not self.sequence_parallel:
+            raise ConfigError(
+                f"{said} and strategy.tp {self.tp}: without strategy.sequence_parallel=true all {self.tp} ranks would"
+                " route and send the same tokens (Megatron-Core asks for it, too). Set it, or leave expert_tp out"
             )
 
     def _check_sequence_parallel(self) -> None:
@@ -376,9 +404,19 @@ class Strategy:
         return int(self.dp * self.cp)
 
     @property
+    def has_whole_experts(self) -> bool:
+        """Whether tp ranks hold whole experts where all else is split."""
+        return self.tp > 1 and self.expert_tp == 1
+
+    @property
+    def num_expert_ranks(self) -> int:
+        """Ranks of a stage and tp rank that spread experts; of a stage where tp ranks hold whole ones."""
+        return self.num_data_ranks * (self.tp if self.has_whole_experts else 1)
+
+    @property
     def num_expert_replicas(self) -> int:
         """Ranks that hold the same experts."""
-        return self.num_data_ranks // self.ep
+        return self.num_expert_ranks // self.ep
 
     @property
     def num_stages(self) -> int:

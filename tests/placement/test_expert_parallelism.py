@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import rostam_py as rostam
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import deepseek, mixtral
 from rostam_py.placement.experts import busiest_rank, spread_experts
@@ -179,6 +180,135 @@ def test_mixtral_on_32_accelerators(is_split, placed):
     assert plan.members("dp_experts")[0].tolist() == [0, 16]
 
 
+def test_mixtral_on_32_accelerators_with_whole_experts(placed):
+    # tp 2, pp 2, dp 8 as above, experts whole: ep 4 takes 2 tp ranks of 2 data-parallel ones, so that 4 ranks of a
+    # stage hold the same 2 of 8 experts. A tp rank sends the rows of its half of the tokens.
+    graph = trace("mixtral_8x7b", num_layers=4)
+    strategy = Strategy(dp=8, tp=2, pp=2, ep=4, expert_tp=1, micro_batch=1, precision="bf16_mixed", bucket_size="1 GB",
+                        sequence_parallel=True, check_memory=False)  # fmt: skip
+    plan = placed(graph, strategy, 32)
+    h, f, tokens, words = 4096, 14336, 4096, 32000
+    own = 2 * 2 * 3 * h * f
+    for stage in (0, 1):
+        whole = 2 * ((2 * h * h + 2 * h * 1024) // 2 + 2 * h + 8 * h) + words * h // 2 + (h if stage else 0)
+        found = listed(plan, stage)
+        reduced = {key: count for key, count in found.items() if key[0] == "dp_experts"}
+        assert sum(size * count for (_, _, size), count in reduced.items()) == 2 * own
+        assert {key: count for key, count in found.items() if key not in reduced} == {
+            ("ep", "all_to_all", 2 * (tokens // 2) * 2 * h): 4 * 4 * 2,
+            ("dp", "all_reduce", 2 * whole): 1,
+        }
+        assert plan.stages[stage].num_parameters == whole + own
+    # devices: (dp, stage, tp) is (2 dp + stage) 2 + tp
+    assert plan.members("ep").tolist()[:2] == [[0, 1, 4, 5], [8, 9, 12, 13]]
+    assert plan.members("dp_experts").tolist()[:2] == [[0, 8, 16, 24], [1, 9, 17, 25]]
+    assert of_tp(plan, "forward", 2 * tokens * 2 * h) == {}
+
+
+@pytest.mark.parametrize(("dp", "tp", "ep"), [(2, 2, 4), (4, 2, 2), (1, 4, 2), (2, 4, 8)])
+def test_whole_experts_send_over_ep_alone(dp, tp, ep, mixed, placed):
+    settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB"}
+    plan = placed(mixed, Strategy(dp=dp, tp=tp, ep=ep, expert_tp=1, **settings), dp)
+    whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
+    own = LAYERS * EXPERTS * EXPERT // ep
+    expected = {("ep", "all_to_all", ROWS // tp): 4 * LAYERS, ("dp", "all_reduce", 2 * whole): 1}
+    expected |= {("dp_experts", "all_reduce", 2 * own): 1}
+    if dp == 1:
+        del expected["dp", "all_reduce", 2 * whole]
+    if ep == dp * tp:
+        del expected["dp_experts", "all_reduce", 2 * own]
+    assert listed(plan) == expected
+    assert plan.stages[0].num_parameters == whole + own
+    assert of_tp(plan, "forward", ROWS) == of_tp(plan, "backward_last", ROWS) == {}
+    summed = LAYERS * (2 * WIDTH + EXPERTS * WIDTH) + WIDTH  # no experts: their own group reduces them
+    assert of_tp(plan, "backward_last", 2 * summed) == {"all_reduce": 1}
+    assert plan.members("ep").tolist() == [list(range(a, a + ep)) for a in range(0, dp * tp, ep)]
+
+
+def test_state_of_whole_experts_is_shared_by_the_ranks_that_hold_the_same(mixed, placed):
+    settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB", "shard": 1}
+    plan = placed(mixed, Strategy(dp=4, tp=2, ep=2, expert_tp=1, **settings), 4)
+    own = LAYERS * EXPERTS * EXPERT // 2
+    found = listed(plan)
+    assert found["dp_experts", "reduce_scatter", 2 * own] == found["zero_experts", "all_gather", 2 * own] == 1
+    assert plan.members("zero_experts").tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    whole = plan.stages[0].num_parameters - own
+    assert plan.stages[0].memory.optimizer_state == 12 * (whole // 4 + own // 4)
+
+
+def test_ranks_that_share_a_sequence_route_their_own_tokens(mixed, placed):
+    # cp 2: T/2 tokens of a rank, ROWS/2 bytes of rows; ep 4 of dp x cp = 4: both parts of two sequences. Ring attention
+    # sends keys and values of 4 heads of 64 once forward, and backward once more and their gradients twice.
+    plan = placed(mixed, Strategy(dp=2, cp=2, ep=4, precision="bf16_mixed", bucket_size="1 GB"), 2)
+    whole = LAYERS * (ATTENTION + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH + WIDTH
+    keys = 2 * (2 * (TOKENS // 2) * 4 * 64)
+    assert listed(plan) == {
+        ("ep", "all_to_all", ROWS // 2): 4 * LAYERS,
+        ("cp", "shift", keys): 4 * LAYERS,
+        ("dp", "all_reduce", 2 * whole): 1,
+    }
+    assert plan.stages[0].num_parameters == whole + LAYERS * EXPERTS * EXPERT // 4
+    assert plan.members("ep").tolist() == [[0, 1, 2, 3]]
+
+
+def test_ranks_that_share_a_sequence_do_their_part_of_the_experts_work(mixed, shared, placed):
+    for graph in (mixed, shared):
+        alone = placed(graph, Strategy(dp=2, ep=2, precision="bf16_mixed"), 2).stages[0]
+        part = placed(graph, Strategy(dp=2, cp=2, ep=2, precision="bf16_mixed"), 2).stages[0]
+        assert part.hardware_flops == pytest.approx(alone.hardware_flops / 2, rel=1e-4)
+        assert part.memory.activations == pytest.approx(alone.memory.activations / 2, rel=0.01)
+
+
+def test_latent_attention_and_experts_share_sequences(shared, placed):
+    # keys of 64 + 16, values of 64, 8 heads of each: three layers' rings; rows of two layers with experts
+    plan = placed(shared, Strategy(dp=4, cp=2, tp=2, ep=2, sequence_parallel=True, precision="bf16_mixed"), 4)
+    found = listed(plan)
+    assert found["cp", "shift", 2 * (TOKENS // 2) * 8 * (64 + 16 + 64) // 2] == 4 * 3
+    assert found["ep", "all_to_all", ROWS // 4] == 4 * 2
+    for phase in ("forward", "backward_last"):
+        assert of_tp(plan, phase, ROWS // 2) == {"all_gather": 2, "reduce_scatter": 2}
+
+
+def test_what_chooses_among_tokens_cannot_share_sequences(placed):
+    class Depths(nn.Module):  # mixture of depths: half of a sequence's tokens go through a layer
+        def __init__(self):
+            super().__init__()
+            self.score, self.proj = nn.Linear(32, 1), nn.Linear(32, 32)
+
+        def forward(self, x):
+            q = x.view(x.shape[0], x.shape[1], 2, 16).transpose(1, 2)
+            x = x + nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).transpose(1, 2).flatten(2)
+            weights, chosen = self.score(x).squeeze(-1).topk(16, 1)
+            rows = torch.gather(x, 1, chosen[..., None].expand(-1, -1, 32))
+            return x.scatter_add(1, chosen[..., None].expand(-1, -1, 32), self.proj(rows) * weights[..., None])
+
+    graph = trace(Depths(), torch.zeros(2, 32, 32))
+    with pytest.raises(ConfigError, match=r"strategy\.cp is 2; it must be 1 .* aten\.topk"):
+        placed(graph, Strategy(dp=1, cp=2), 2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tp": 2, "ep": 4, "sequence_parallel": True},
+        {"tp": 2, "ep": 4, "sequence_parallel": True, "expert_tp": 1, "shard": 1},
+        {"cp": 2, "ep": 4},
+    ],
+)
+def test_simulations_of_experts_conserve_bytes_folded_or_not(settings, mixed):
+    strategy = Strategy(dp=4, precision="bf16_mixed", algorithms={"all_to_all": "direct"}, **settings)
+    fabric = rostam.fabric("electrical_cluster", num_accelerators=8, server_size=4)
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = rostam.place(mixed, machine, global_batch=4, strategy=strategy)
+    results = [rostam.simulate(plan, fold=fold) for fold in (True, False)]
+    for result in results:
+        assert result.bytes_sent == result.bytes_received
+        # a rank keeps a 4th of its rows
+        assert result.bytes_sent["ep"] == 8 * 4 * LAYERS * ROWS // 2 * 3 // 4
+    assert results[0].bytes_sent == results[1].bytes_sent
+    assert results[0].iteration_time_s == pytest.approx(results[1].iteration_time_s, rel=1e-9)
+
+
 def plan_router_ways(plan):
     """Return over how many tp ranks the router is split: by experts, or whole on both."""
     return 2 if any(m.kind == "all_gather" and m.group == "tp" for m in plan.messages()) else 1
@@ -276,3 +406,15 @@ def test_errors_name_the_axis_that_does_not_divide(mixed, gpt, placed):
         Strategy(dp=2, mp=2, ep=2, placer="sip_ml")
     with pytest.raises(DegreeError, match=r"strategy\.ep is 0; it must be an integer >= 1"):
         Strategy(ep=0)
+    with pytest.raises(DegreeError, match=r"strategy\.ep is 8; it must divide strategy\.dp = 4; .*expert_tp=1"):
+        Strategy(dp=4, tp=2, ep=8)
+    with pytest.raises(DegreeError, match=r"ep is 16; it must divide strategy\.dp x cp x tp = 2 x 2 x 2 = 8$"):
+        Strategy(dp=2, cp=2, tp=2, ep=16, expert_tp=1, sequence_parallel=True)
+    with pytest.raises(DegreeError, match=r"strategy\.expert_tp is 2; it must be 1, .* strategy\.tp = 4"):
+        Strategy(tp=4, expert_tp=2)
+    with pytest.raises(ConfigError, match=r"strategy\.expert_tp is 1 and strategy\.tp 2: .*sequence_parallel=true"):
+        Strategy(tp=2, expert_tp=1)
+    with pytest.raises(ConfigError, match=r"strategy\.expert_tp is 1, but gpt_125m has no experts"):
+        placed(gpt, Strategy(tp=2, expert_tp=1, sequence_parallel=True), 1)
+    with pytest.raises(DegreeError, match=r"strategy\.expert_tp is 1, but strategy\.placer=sip_ml"):
+        Strategy(expert_tp=1, placer="sip_ml")

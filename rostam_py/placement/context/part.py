@@ -114,6 +114,8 @@ class _Splitter:
         self, split: Split, shapes: list[tuple[int, ...]], num_inputs: int, chosen: Chosen
     ) -> Split | None:
         """Return a split of the part, None where the sequence leaves nothing of its axis to divide evenly."""
+        if split.kind == "expert":  # a rank's own rows are of all experts
+            return split
         axis, (taken, stretches) = resolve(split, shapes, num_inputs, BATCH), chosen
         pairs = list(zip((*axis.inputs, *axis.outputs), (*taken.inputs, *taken.outputs), strict=True))
         written = (

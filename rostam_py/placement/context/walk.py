@@ -4,7 +4,8 @@ Model: the rows of fused attention's queries, keys and values are the sequence. 
 op's legal splits, to what the op reads and to what it makes. Weights stay whole, so that their gradients end as
 summands. What no input reaches, such as positions, is made in parts where all ops can read it so, else whole. An op
 that the sequence reaches must be split along it, or pass summands on; what is left is refused. Single numbers that
-ranks add up in forward, the loss and its count of tokens, are taken as whole: their few bytes are not counted.
+ranks add up in forward, the loss and its count of tokens, are taken as whole: their few bytes are not counted. A
+router's ranks each decide for their own tokens and arrange rows of their own (sharding/own_rows.py).
 """
 
 from collections import deque
@@ -15,6 +16,7 @@ from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import PARTIAL, WHOLE, Op, OperatorGraph, passes_partial
 from rostam_py.placement.context.attention import Attention, find_attentions
 from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, State, Stretches
+from rostam_py.placement.sharding.own_rows import RowLayouts, decisions_of
 from rostam_py.placement.sharding.space import Space
 
 BATCH = 2  # at which dimensions are compared: samples and rows that share one are told apart
@@ -75,6 +77,8 @@ class _Follower:
     def __init__(self, graph: OperatorGraph, degree: int, walk: Walk) -> None:
         self.graph, self.degree, self.walk, self.space = graph, degree, walk, walk.space
         self.states = walk.states
+        self.decisions = decisions_of(graph)
+        self.rows = RowLayouts(graph, degree)
         made = {t.id for t in graph.tensors if t.producer is not None or t.kind == "input"}
         self.is_held_whole = {t.id for t in graph.tensors if t.id not in made} | set(self.space.origin)
         self.from_input = self._behind({t.id for t in graph.tensors if t.kind == "input"})
@@ -119,9 +123,10 @@ class _Follower:
             return
         if not any(isinstance(state, Shard) for state in (*held, *made)):
             return
-        chosen = self._axis(op, held, made)
+        chosen = self._axis(op, held, made) or self._own_rows(op, held)
         if chosen is None:
-            self._run_whole(op, held)
+            if self.decisions.isdisjoint(op.inputs):  # else it waits until they are known to be in parts
+                self._run_whole(op, held)
             return
         axis, stretches = chosen
         self.walk.axes[op.id] = chosen
@@ -129,11 +134,19 @@ class _Follower:
             if isinstance(state, Shard):
                 self._set(t, state)
         for t, state in zip(op.outputs, axis.made(stretches) or (), strict=True):
-            if state is not WHOLE and not (state == PARTIAL and self._is_number(op, t)):
+            if state is not WHOLE and not (state == PARTIAL and self._is_own(op, t)):
                 self._set(t, state)
 
-    def _is_number(self, op: Op, tensor: int) -> bool:
-        return op.phase == "forward" and not self.space.shapes[tensor]
+    def _is_own(self, op: Op, tensor: int) -> bool:
+        """Tell whether a sum stays each rank's own: a single number in forward, or a count of decisions."""
+        return tensor in self.decisions or (op.phase == "forward" and not self.space.shapes[tensor])
+
+    def _own_rows(self, op: Op, held: Sequence[State]) -> Chosen | None:
+        """Return how a rank does an op that arranges decisions, or reads by them, for its own rows alone."""
+        decided = (isinstance(state, Shard) for t, state in zip(op.inputs, held, strict=True) if t in self.decisions)
+        if not any(decided):
+            return None
+        return self.rows.axis(op, held, [self.space.shapes[t] for t in (*op.inputs, *op.outputs)])
 
     def _pass_on(self, op: Op, held: Sequence[State]) -> None:
         """Pass summands on where the op is linear in them; where it reads no values there is nothing to pass."""

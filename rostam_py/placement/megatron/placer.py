@@ -129,8 +129,8 @@ class MegatronPlacer(Placer):
         precision = strategy.precision or graph.default_precision
         part = self._part(graph)
         key = (
-            strategy.tp, strategy.sequence_parallel, strategy.ep, self._part_key(), micro_batch, precision,
-            machine.min_kernel_s, machine.device.name, *self._tables_key(),
+            strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
+            micro_batch, precision, machine.min_kernel_s, machine.device.name, *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
@@ -162,10 +162,11 @@ class MegatronPlacer(Placer):
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
         degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
-        is_routed = is_split and self.strategy.ep > 1  # a tp rank routes its own tokens
-        key = ("sharding", degree, is_split, is_routed, self._part_key(), micro_batch)
+        is_whole = self.strategy.has_whole_experts
+        is_routed = is_whole or (is_split and self.strategy.ep > 1)  # a tp rank routes its own tokens
+        key = ("sharding", degree, is_split, is_routed, is_whole, self._part_key(), micro_batch)
         if key not in self.shared:
-            own = own_rows(graph, are_experts_split=True) if is_routed else OwnRows()
+            own = own_rows(graph, are_experts_split=not is_whole) if is_routed else OwnRows()
             self.shared[key] = propagate(graph, degree, micro_batch, is_split, own)
         sharding: Sharding = self.shared[key]
         return sharding
@@ -228,7 +229,8 @@ class _Job:
         """Return the process groups of a (dp, pp, tp) grid."""
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
-        found += expert_groups(ids, self.strategy.ep) + table_groups(ids, self.strategy.tables)
+        found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts)
+        found += table_groups(ids, self.strategy.tables)
         found += sharding_groups(shape, self.state.degree) if self.state.level else ()
         if self.states[EXPERT_DATA].level:
             same = next(one for one in found if one.label == EXPERT_DATA)
@@ -249,7 +251,8 @@ class _Job:
         for op, ops in self.recomputation.points.items():
             found = replays.setdefault(kernel_of[op], [])
             found.extend(k for k in sorted({kernel_of[o] for o in ops}) if k not in found)
-        bucket = self.strategy.bucket_bytes if self.strategy.dp * self.strategy.cp > 1 else 0
+        replicas = max(self.strategy.num_data_ranks, self.strategy.num_expert_replicas)
+        bucket = self.strategy.bucket_bytes if replicas > 1 else 0
         sent = {t for stage in self.assignment.down for t in stage}
         if any(self.graph.tensors[t].producer in self.weight_ops for t in sent):
             raise InternalError("a stage would wait for what a weight gradient's op of another makes")
@@ -385,6 +388,8 @@ class _Job:
             if own:  # backwards run from the highest chunk to the lowest
                 tied = f"tied{self.tied.index(devices)}" if len(devices) > 1 else ""
                 summed, count = self.sharding.summed.get(t.name, ""), self.local_parameters[t.name]
+                if self.strategy.has_whole_experts and t.name in self.expert_parameters:
+                    summed = ""  # tp ranks are among those that its data group is of
                 leaves = tuple(leaf for leaves in own.values() for leaf in leaves)
                 ends = min(own)
                 unit = context.units[ends].of_parameter.get(t.name, -1) if context.units else -1
@@ -397,7 +402,7 @@ class _Job:
     def _data_group(self, parameter: str) -> str:
         """Return the groups of replicas that hold the parameter, "" if there is one replica of it."""
         if parameter not in self.expert_parameters:
-            return ALL_DATA
+            return ALL_DATA if self.strategy.num_data_ranks > 1 else ""
         return EXPERT_DATA if self.strategy.ep > 1 and self.strategy.num_expert_replicas > 1 else ""
 
     def _memory(self, context: TemplateContext) -> list[MemoryBytes]:

@@ -27,8 +27,8 @@ class Propagation:
         states: list[State] = [WHOLE] * len(graph.tensors)
         for t in space.origin:
             states[t] = FREE
-        whole = [tuple(False for _ in op.inputs) for op in graph.ops]
-        self.level = Level(space.degree, states, [None] * len(graph.ops), whole)
+        none_whole = [tuple(False for _ in op.inputs) for op in graph.ops]
+        self.level = Level(space.degree, states, [None] * len(graph.ops), none_whole)
         self.views: dict[int, list[int]] = {}  # weight -> ops that only re-shape it, in order
         for op in graph.ops:
             if op.outputs and op.outputs[0] in space.origin:
