@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 COST_MODELS = Registry("cost model")
+COST_MODELS.add("calibrated", "rostam_py.costs.calibrated:CalibratedCost")
 COST_MODELS.add("constant", "rostam_py.costs.constant:ConstantCost")
 COST_MODELS.add("profiled", "rostam_py.costs.profiled:ProfiledCost")
 COST_MODELS.add("roofline", "rostam_py.costs.roofline:RooflineCost")
@@ -35,7 +36,7 @@ def make_cost_model(
     """Build a registered cost model for one accelerator.
 
     Args: name: a name in COST_MODELS. accelerator: an Accelerator or the name of a known one.
-        graph: the model to be timed; "constant" needs it, "profiled" checks its table against it.
+        graph: the model to be timed; "constant" and "calibrated" need it, "profiled" checks its table against it.
         config: fields of the model's ``Config``.
     Raises: UnknownNameError for an unknown model or accelerator; ConfigError for an unknown field.
     """

@@ -25,7 +25,8 @@ class KernelKind:
 
     fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
         the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated;
-        which one serves a table best is chosen when the table is made.
+        which one serves a table best is chosen when the table is made. details: fields that a source may hold fixed; it
+        is silent about them then, and answers for every value.
     """
 
     name: str
@@ -33,6 +34,7 @@ class KernelKind:
     flops: Callable[[Columns], Array]
     traffic: Callable[[Columns, float], Array]
     spaces: Mapping[str, Callable[[Columns], Array]]
+    details: tuple[str, ...] = ()
 
 
 def kernel_kind(name: str, where: str = "kind") -> KernelKind:
@@ -175,11 +177,11 @@ KERNEL_KINDS = {
     for kind in (
         KernelKind(
             "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
-            {"shape": _product_shape, "tiles": _product_tiles},
+            {"shape": _product_shape, "tiles": _product_tiles}, details=("layout", "out_bytes"),
         ),
         KernelKind(
             "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
-            {"shape": _grouped_shape, "tokens": _grouped_tokens},
+            {"shape": _grouped_shape, "tokens": _grouped_tokens}, details=("out_bytes",),
         ),
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(

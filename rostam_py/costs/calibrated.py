@@ -1,0 +1,195 @@
+"""Calibrated: kernel times from measured efficiencies by kind, precision, shape and device.
+
+Model: duration = (ideal time + fixed time) x ratio. Ideal: the longer of useful FLOPs at the accelerator's peak and
+bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables (``make calibrate``, or one's
+own). Of several sources the median counts, of those that measured around the shape, else of the nearest. A kind that
+the accelerator's table lacks is taken from the shipped table whose ratio of peak to bandwidth is nearest (of kernels
+without arithmetic: whose bandwidth is nearest). Kernels of no measured kind take the roofline's time.
+Ignores power limits, what runs beside a kernel, caches that an earlier kernel has warmed.
+"""
+
+import functools
+import math
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
+from rostam_py.costs.families import op_family
+from rostam_py.costs.kernel_kinds import kernel_kind
+from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
+from rostam_py.costs.model import KernelCall
+from rostam_py.costs.roofline import RooflineCost
+from rostam_py.costs.times import cost_time
+from rostam_py.errors import ConfigError
+from rostam_py.graph import OperatorGraph
+
+# A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
+_SAME_UNITS = {"fp16": "bf16"}
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A kernel's time [s], how it was found, and largest over smallest time of the sources less 1."""
+
+    seconds: float
+    how: str
+    spread: float | None = None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a family's kernels rest on."""
+
+    how: Counter[str] = field(default_factory=Counter)
+    spreads: list[float] = field(default_factory=list)
+
+
+class CalibratedCost:
+    """Time kernels from measured tables.
+
+    Source: the tables' provenance; docs/calibration.md has their errors on held-out shapes.
+    """
+
+    @dataclass(kw_only=True, slots=True)
+    class Config:
+        """Settings of calibrated costs.
+
+        table: path of a kernel table to use in place of the accelerator's shipped one; "" is the shipped one.
+        min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2).
+        """
+
+        table: str = ""
+        min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
+
+        def __post_init__(self) -> None:
+            cost_time(self.min_kernel_time, "min_kernel_time")
+
+        def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "CalibratedCost":
+            """Return the cost model for ``graph``, whose tensors tell the kernels' shapes."""
+            return CalibratedCost(self, accelerator, graph)
+
+    def __init__(self, config: Config, accelerator: Accelerator, graph: OperatorGraph | None) -> None:
+        if graph is None:
+            raise ConfigError("cost model 'calibrated' needs the traced graph, whose tensors tell the kernels' shapes")
+        self.config, self.accelerator, self._graph = config, accelerator, graph
+        self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
+        self._own = _own_table(config.table, accelerator)
+        self._roofline = RooflineCost(RooflineCost.Config(min_kernel_time=config.min_kernel_time), accelerator)
+        self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
+        self._known: dict[KernelQuestion, _Answer | None] = {}
+        self._tallies: dict[str, _Tally] = {}
+
+    def duration_s(self, call: KernelCall) -> float:
+        """Return the kernel's duration [s].
+
+        Raises: ConfigError if the accelerator has no peak for the precision.
+        """
+        main = call.ops[0]
+        op = self._ops.get(main.name)
+        asked = question_of(call, op if op is not None and op.op_type == main.op_type else None, self._graph)
+        answer = None if asked is None else self._answer(asked)
+        if answer is None:
+            answer = _Answer(self._roofline.duration_s(call), "by roofline, unverified")
+        tally = self._tallies.setdefault(op_family(main.op_type, main.role), _Tally())
+        tally.how[answer.how] += 1
+        if answer.spread is not None:
+            tally.spreads.append(answer.spread)
+        return max(answer.seconds, self._floor_s)
+
+    def notes(self) -> list[str]:
+        """Return for each family how many kernels rest on what, and by how much the sources differ."""
+        notes = []
+        for family, tally in sorted(self._tallies.items()):
+            counts = ", ".join(f"{count} {how}" for how, count in sorted(tally.how.items()))
+            differ = f"; sources differ by {statistics.median(tally.spreads):.0%} (median)" if tally.spreads else ""
+            notes.append(f"calibrated {family}: kernels {counts}{differ}")
+        if any("roofline" in how for tally in self._tallies.values() for how in tally.how):
+            notes += self._roofline.notes()
+        return notes
+
+    def _answer(self, asked: KernelQuestion) -> _Answer | None:
+        """Return the median over sources, None where no table has the kind."""
+        if asked not in self._known:
+            self._known[asked] = self._median(asked)
+        return self._known[asked]
+
+    def _median(self, asked: KernelQuestion) -> _Answer | None:
+        peak = self.accelerator.peak(asked.precision) if asked.precision else 0.0
+        series, lender = self._series(asked.kind, asked.precision, peak)
+        if not series:
+            return None
+        found = []
+        for one in series:
+            columns = {
+                name: column if np.ptp(one.columns[name]) > 0 or name not in kernel_kind(asked.kind).details
+                else one.columns[name][:1] for name, column in asked.columns.items()
+            }  # fmt: skip
+            ratio, distance = one.ratio(columns)
+            ideal_s = float(ideal_time(np.float64(asked.flops), asked.traffic, peak, self.accelerator))
+            found.append((distance, ratio * (ideal_s + one.fit.fixed_s), one.source_spread))
+        nearest = min(distance for distance, _, _ in found)
+        times = [seconds for distance, seconds, _ in found if distance <= nearest]
+        spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one for *_, one in found if one > 0]
+        how = "interpolated" if nearest == 0 else "extrapolated"
+        how += f" from {lender}" if lender else ""
+        how += " as the nearest measured kind, unverified" if asked.is_substitute else ""
+        return _Answer(math.exp(statistics.median(map(math.log, times))), how, max(spreads, default=None))
+
+    def _series(self, kind: str, precision: str, peak: float) -> tuple[list[KernelSeries], str]:
+        """Return the series of a kind, and which accelerator lends them ("": its own table)."""
+        for wanted in (precision, _SAME_UNITS.get(precision)):
+            if wanted is None:
+                continue
+            own = _matching(self._own, kind, wanted)
+            if own:
+                return own, ""
+            lenders = [(self._distance(name, wanted, peak), name) for name in _lenders(kind, wanted)]
+            if lenders:
+                name = min(lenders)[1]
+                return _matching(_shipped(name), kind, wanted), name
+        return [], ""
+
+    def _distance(self, name: str, precision: str, peak: float) -> float:
+        """Return how far another accelerator's balance is from this one's, as the logarithm of their ratio."""
+        other, own = ACCELERATORS[name], self.accelerator
+        ratio = other.memory_bandwidth_bytes_per_s / own.memory_bandwidth_bytes_per_s
+        return abs(math.log(ratio * peak / other.peak(precision))) if precision else abs(math.log(ratio))
+
+
+def _own_table(path: str, accelerator: Accelerator) -> KernelTable | None:
+    """Return the table given, or the accelerator's shipped one, None where it has none.
+
+    Raises: ConfigError if the table is of another accelerator.
+    """
+    if path:
+        table = KernelTable.load(path)
+        if table.accelerator != accelerator.name:
+            raise ConfigError(
+                f"cost.table {path!r} was measured on {table.accelerator or 'an unnamed device'}, the machine has"
+                f" {accelerator.name}"
+            )
+        return table
+    return _shipped(accelerator.name)
+
+
+@functools.cache
+def _shipped(name: str) -> KernelTable | None:
+    path: Path | None = shipped_table(name)
+    return None if path is None else KernelTable.load(path)
+
+
+@functools.cache
+def _lenders(kind: str, precision: str) -> tuple[str, ...]:
+    """Return the accelerators whose shipped tables hold a kind in a precision."""
+    return tuple(name for name in ACCELERATORS if _matching(_shipped(name), kind, precision))
+
+
+def _matching(table: KernelTable | None, kind: str, precision: str) -> list[KernelSeries]:
+    if table is None:
+        return []
+    return [one for one in table.series if one.kind == kind and one.precision == precision]

@@ -1,0 +1,177 @@
+"""Which measured shape a kernel of a plan is: its kind, and the sizes that one device runs after the split.
+
+Model: sizes come from the traced op's tensors at the batch; a split divides the size that its output dimension is (the
+contraction where members hold partial sums); what remains of the kernel's FLOPs is taken from the rows.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rostam_py.costs.families import op_family
+from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, Columns, kernel_kind
+from rostam_py.costs.model import KernelCall
+from rostam_py.costs.precision import get_precision
+from rostam_py.graph import Op, OperatorGraph
+from rostam_py.graph.vocabulary import PARTIAL
+
+_WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
+
+
+@dataclass(frozen=True, slots=True)
+class KernelQuestion:
+    """What a table is asked: a kind, sizes by field, useful FLOPs, bytes moved.
+
+    precision: key of the peak, "" where none matters. is_substitute: the kind is the nearest measured one, not its own.
+    """
+
+    kind: str
+    sizes: tuple[float, ...]
+    precision: str
+    flops: float
+    traffic: float
+    is_substitute: bool = False
+
+    @property
+    def columns(self) -> Columns:
+        """The sizes as columns of one row."""
+        fields = kernel_kind(self.kind).fields
+        return {name: np.array([size], dtype=float) for name, size in zip(fields, self.sizes, strict=True)}
+
+
+def question_of(call: KernelCall, op: Op | None, graph: OperatorGraph) -> KernelQuestion | None:
+    """Return what to ask the tables, None for kernels of no measured kind.
+
+    Args: op: the call's main op as ``graph`` has it, None for the optimizer's and unknown ones.
+    """
+    moved = call.bytes_read + call.bytes_written
+    family = op_family(call.ops[0].op_type, call.ops[0].role)
+    if family in ("elementwise", "optimizer") or (family == "reduction" and "softmax" not in call.ops[0].op_type):
+        return _streamed(moved, is_substitute=family != "elementwise")
+    if op is None or not op.outputs:
+        return None
+    if family == "matmul":
+        weights = _stacked_weights(op, graph)
+        return _product(call, op, graph) if weights is None else _grouped(call, op, graph, weights)
+    if family == "attention":
+        return _attention(call, op, graph)
+    if family == "reduction":
+        return _rows("softmax", call, op, graph)
+    if family == "normalization" and _is_by_rows(op):
+        return _rows("normalization", call, op, graph)
+    return _streamed(moved, is_substitute=True) if family == "normalization" else None
+
+
+def _streamed(moved: float, is_substitute: bool) -> KernelQuestion | None:
+    if moved <= 0:
+        return None
+    return KernelQuestion("elementwise", (moved,), "", 0.0, moved, is_substitute)
+
+
+def _shape(graph: OperatorGraph, tensor: int, batch: float) -> list[float]:
+    return [dim.at(batch) for dim in graph.tensors[tensor].shape]
+
+
+def _split_dim(call: KernelCall, op: Op) -> int | None:
+    """Return the dimension of the first output that the call's split divides, PARTIAL, or None for none known."""
+    for split in op.splits:
+        if split.kind == call.split_kind:
+            return split.output_dims[0]
+    return None
+
+
+def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    """A product of matrices, or a stack of them: output (..., m, n), contraction from the FLOPs."""
+    sizes = _shape(graph, op.outputs[0], call.batch)
+    whole = op.flops.at(call.batch)
+    if not sizes or whole <= 0 or call.flops <= 0 or min(sizes) <= 0:
+        return None
+    n = sizes[-1]
+    m = sizes[-2] if len(sizes) > 1 else 1.0
+    batch = math.prod(sizes[:-2])
+    k = whole / (2 * batch * m * n)
+    if op.role != "batched_product":
+        m, batch = m * batch, 1.0
+    if call.degree > 1:
+        place = _split_dim(call, op)
+        if place == PARTIAL:
+            k /= call.degree
+        elif place == len(sizes) - 1:
+            n /= call.degree
+        elif place is not None and op.role == "batched_product" and place < len(sizes) - 2:
+            batch /= call.degree
+    m = max(call.flops / (2 * batch * n * k), 1.0)
+    precision = get_precision(call.precision)
+    is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
+    out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
+    layout = "TN" if op.phase == "forward" else "NT" if is_gradient else "NN"
+    return KernelQuestion(
+        "product", (max(batch, 1.0), m, n, k, LAYOUTS.index(layout), out_bytes), precision.matrix_peak, call.flops,
+        call.bytes_read + call.bytes_written,
+    )  # fmt: skip
+
+
+def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
+    """Return the tensor (experts, k, n) of a grouped product, None for other products."""
+    if "grouped_mm" not in op.op_type:
+        return None
+    return next((t for t in (*op.inputs, *op.outputs) if len(graph.tensors[t].shape) == 3), None)
+
+
+def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> KernelQuestion | None:
+    groups, k, n = _shape(graph, weights, call.batch)
+    stage = "weight_gradient" if weights in op.outputs else "forward" if op.phase == "forward" else "input_gradient"
+    if call.degree > 1 and call.split_kind == "expert":
+        groups = max(groups / call.degree, 1.0)
+    elif call.degree > 1 and call.split_kind == "row":
+        k /= call.degree
+    elif call.degree > 1 and call.split_kind == "column":
+        n /= call.degree
+    m = call.flops / (2 * groups * n * k)
+    if m <= 0:
+        return None
+    precision = get_precision(call.precision)
+    out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if stage == "weight_gradient" else 1)
+    return KernelQuestion(
+        "grouped_product", (groups, max(m, 1.0), n, k, GROUPED_STAGES.index(stage), out_bytes), precision.matrix_peak,
+        call.flops, call.bytes_read + call.bytes_written,
+    )  # fmt: skip
+
+
+def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    """Fused attention: queries (batch, heads, sequence, size), keys and values; a backward op's follow its gradient."""
+    tensors = [t for t in op.inputs if len(graph.tensors[t].shape) == 4]
+    if op.phase != "forward" and not op.is_recomputed:
+        tensors = tensors[1:]
+    if len(tensors) < 3 or call.flops <= 0:
+        return None
+    query, key, value = (_shape(graph, t, call.batch) for t in tensors[:3])
+    heads, kv_heads = query[1], key[1]
+    if call.degree > 1 and call.split_kind == "head":
+        heads, kv_heads = max(heads / call.degree, 1.0), max(kv_heads / call.degree, 1.0)
+    sequence = math.sqrt(query[2] * key[2])
+    kind = "attention_backward" if op.phase != "forward" and not op.is_recomputed else "attention_forward"
+    is_causal = any(one is True for one in op.arguments["args"]) if isinstance(op.arguments, dict) else False
+    useful = call.flops * (CAUSAL_SHARE if is_causal else 1.0)
+    sizes = (1.0, sequence, heads, kv_heads, query[3], value[3])
+    columns = {name: np.array([size]) for name, size in zip(kernel_kind(kind).fields, sizes, strict=True)}
+    batch = call.flops * CAUSAL_SHARE / float(kernel_kind(kind).flops(columns)[0])
+    return KernelQuestion(
+        kind, (max(batch, 1e-3), *sizes[1:]), get_precision(call.precision).matrix_peak, useful,
+        call.bytes_read + call.bytes_written,
+    )  # fmt: skip
+
+
+def _is_by_rows(op: Op) -> bool:
+    """Say whether a norm reduces over the last dimension, as the measured ones do; batch and group norms do not."""
+    return "layer_norm" in op.op_type or "rms_norm" in op.op_type
+
+
+def _rows(kind: str, call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    sizes = _shape(graph, op.outputs[0], call.batch)
+    if len(sizes) < 2 or min(sizes) <= 0:
+        return None
+    rows = max(math.prod(sizes[:-1]) / call.degree, 1.0)
+    moved = call.bytes_read + call.bytes_written
+    return KernelQuestion(kind, (rows, sizes[-1]), "", 0.0, moved, is_substitute=op.phase != "forward")
