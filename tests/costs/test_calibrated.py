@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rostam_py.costs import make_cost_model, optimizer_call
-from rostam_py.costs.kernel_kinds import KERNEL_KINDS, LAYOUTS
+from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS, LAYOUTS
 from rostam_py.costs.kernel_shapes import question_of
 from rostam_py.costs.kernel_surface import Fit
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, MeasuredDevice
@@ -147,6 +147,43 @@ def test_causal_attention_does_half_of_the_work():
         assert asked.kind == "attention_forward"
         assert asked.sizes == pytest.approx((2, 2048, 16, 4, 128, 128))
         assert asked.flops == pytest.approx(share * 2 * 4.0 * 16 * 2048**2 * 128)
+
+
+@pytest.mark.parametrize(
+    ("phase", "inputs", "output", "stage"),
+    [
+        ("forward", (0, 1), 2, "forward"),
+        ("backward", (0, 1), 2, "input_gradient"),
+        ("backward", (0, 2), 1, "weight_gradient"),
+    ],
+)
+def test_grouped_product_counts_rows_of_each_expert(phase, inputs, output, stage):
+    # 8 experts of 256 -> 512, 128 rows a sample: at 4 samples 64 rows each, and as many where 2 members hold 4 each.
+    shapes = ((Affine(0, 128), Affine(256)), (Affine(8), Affine(256), Affine(512)), (Affine(0, 128), Affine(512)))
+    tensors = tuple(
+        Tensor(at, shape, "float32", "activation" if at == output else "input", producer=0 if at == output else None)
+        for at, shape in enumerate(shapes)
+    )
+    flops = Affine(0, 2.0 * 128 * 256 * 512)
+    op = Op(
+        0,
+        "experts",
+        "",
+        phase,
+        "rostam._grouped_mm.default",
+        inputs,
+        (output,),
+        flops=flops,
+        role="product",
+        bytes_read=Affine(0, 1e6),
+        bytes_written=Affine(0, 1e6),
+    )
+    graph = OperatorGraph("experts", (op,), tensors)
+    for degree, groups in ((1, 8), (2, 4)):
+        call = call_of(op, 4, degree=degree, kind="expert" if degree > 1 else "", share=1 / degree)
+        asked = question_of(call, op, graph)
+        assert (asked.kind, asked.sizes[:4]) == ("grouped_product", (groups, 64, 512, 256))
+        assert GROUPED_STAGES[asked.sizes[4]] == stage
 
 
 def test_h200_borrows_what_only_others_measured():
