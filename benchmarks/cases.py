@@ -1,6 +1,9 @@
 """What is measured. A case prepares, unmeasured, and returns the call that is; each runs in its own process."""
 
 import atexit
+import contextlib
+import io
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +16,7 @@ from typing import Any
 
 import rostam_py as rostam
 from rostam_py.cli.commands import COMMANDS
+from rostam_py.cli.main import main
 from rostam_py.models import MODELS
 
 BANDWIDTH = "2400 Gb/s"
@@ -286,6 +290,25 @@ def _second_run(*, model: str) -> Callable[[], dict[str, Any]]:
     return call
 
 
+def _experiment(*, name: str, warm: bool) -> Callable[[], dict[str, Any]]:
+    """Run a preset in this process: traced, or with its trace kept if warm, placed, simulated and written."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    os.environ["ROSTAM_CACHE_DIR"] = folder.name
+    keys = ["run", f"experiment={name}", f"out={folder.name}/run"]
+    if warm:
+        subprocess.run([sys.executable, "-m", "rostam_py.cli.main", *keys], check=True, stdout=subprocess.DEVNULL)
+
+    def call() -> dict[str, Any]:
+        with contextlib.redirect_stdout(io.StringIO()):
+            if main(keys):
+                raise RuntimeError(f"experiment={name} did not run")
+        result = json.loads(Path(folder.name, "run", "result.json").read_text(encoding="utf-8"))
+        return {"num_devices": result["num_simulated_devices"], "simulated_s": result["iteration_time_s"]}
+
+    return call
+
+
 # What starts, what it may cost, and the statement.
 _STARTS = {
     "import": ("0.5 CPU s", "import rostam_py; dir(rostam_py)"),
@@ -382,6 +405,14 @@ def cases() -> list[Case]:
         for count in (10_000, 100_000)
     ]  # fmt: skip
     found.append(Case(name="gpt3_pp96_tp4", prepare=_job, arguments={**_GPT3, "fold": True}, limit="60 CPU s, 2 GB"))
+    found += [
+        Case(
+            name=f"{name}_{'warm' if warm else 'cold'}", prepare=_experiment, limit="60 CPU s, 3 GB",
+            arguments={"name": name, "warm": warm},
+        )
+        for name in ("llama3_405b_8k", "llama3_405b_128k", "deepseek_v3_2048")
+        for warm in (False, True)
+    ]  # fmt: skip
     found.append(
         Case(name="trace_gpt3_175b", prepare=_trace, arguments={"model": "gpt3_175b"}, limit="30 CPU s, 1.5 GB")
     )
