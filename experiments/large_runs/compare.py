@@ -1,4 +1,4 @@
-"""Run the presets of Llama 3 405B and DeepSeek-V3 as their clusters trained them; print speeds next to the published."""
+"""Run the presets of Llama 3 405B and DeepSeek-V3 as they were trained; print speeds next to the published."""
 
 import csv
 import json

@@ -21,7 +21,7 @@ LIST_KINDS = {
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
     "controllers": "what acts on a running network",
-    "strategies": "axes of parallelism, and what each splits",
+    "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip

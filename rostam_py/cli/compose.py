@@ -14,7 +14,7 @@ from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, grou
 from rostam_py.cli.kept_composition import composition, keep
 from rostam_py.cli.named_machine import written_out
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
-from rostam_py.spec.lookup import choices_of
+from rostam_py.spec.lookup import choices_of, is_sequence
 
 CONFIG_MODULE = "rostam_py.configs"
 # Mappings whose keys the user makes up: Hydra wants "++" before a new key, which users should not have to know.
@@ -111,13 +111,19 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
 
 
 def as_hydra_wants(overrides: Iterable[str]) -> list[str]:
-    """Return the overrides with Hydra's "++" before keys that the user makes up, and before no others.
+    """Return the overrides with Hydra's "++" before keys that the user makes up, and before no others, orders quoted.
 
-    Hydra adds whatever key has one, so that a misspelt key would stand in the configuration without doing anything.
+    Hydra adds whatever key has a "++", so that a misspelt key would stand in the configuration without doing anything.
     """
     opens = tuple(f"{key}{sign}" for key in _MAPPINGS for sign in ".=")
     bare = [one if one.lstrip("+").startswith("hydra") else one.lstrip("+") for one in overrides]
-    return [f"++{one}" if one.startswith(opens) else one for one in bare]
+    return [f"++{one}" if one.startswith(opens) else _as_one_value(one) for one in bare]
+
+
+def _as_one_value(override: str) -> str:
+    """Return an override whose names in an order, a,b,c, are one value: quoted, unless they are already or a list."""
+    key, _, value = override.partition("=")
+    return f"{key}='{value}'" if re.fullmatch(r"\w+(,\w+)+", value) and is_sequence(key) else override
 
 
 @contextlib.contextmanager

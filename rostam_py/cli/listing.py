@@ -181,14 +181,23 @@ def _placers() -> list[Row]:
 
 
 def _strategies() -> list[Row]:
-    from rostam_py.plan import PLACERS
+    """Return the axes, then all other keys of a strategy, as its schema and docstring have them."""
+    from rostam_py.cli.usage import meanings
+    from rostam_py.plan import PLACERS, Strategy
     from rostam_py.plan.axes import AXIS_WORDS
+    from rostam_py.spec.lookup import choices_of
 
     known = {name: (*PLACERS.get(name).AXES, *PLACERS.get(name).INNER_AXES) for name in PLACERS}
+    what = meanings(Strategy) | AXIS_WORDS
+    others = [entry.name for entry in dataclasses.fields(Strategy) if entry.name not in AXIS_WORDS]
     return [
-        {"axis": f"strategy.{axis}", "what": what, "placer": ", ".join(name for name in known if axis in known[name])}
-        for axis, what in AXIS_WORDS.items()
-    ]
+        {
+            "key": f"strategy.{key}", "what": what[key],
+            "values": ", ".join(choices_of(f"strategy.{key}") or ()),
+            "placer": ", ".join(name for name in known if key in known[name]) if key in AXIS_WORDS else "",
+        }
+        for key in (*AXIS_WORDS, *others)
+    ]  # fmt: skip
 
 
 def _groups() -> list[Row]:

@@ -23,6 +23,11 @@ class Schedule(ABC):
     splits_backward: ClassVar[bool] = False
     takes_chunks: ClassVar[bool] = False
 
+    @classmethod
+    def splits(cls, num_stages: int) -> bool:
+        """Say whether weight gradients run apart: nowhere without a pipeline, which has no bubble to fill."""
+        return cls.splits_backward and num_stages > 1
+
     @abstractmethod
     def program(self, stage: int, num_stages: int, num_microbatches: int, num_chunks: int) -> Program:
         """Return what a stage runs; the last micro-batch's final gradients are in templates of their own names."""

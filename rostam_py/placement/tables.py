@@ -46,7 +46,11 @@ class Load:
 
 
 def find_tables(graph: OperatorGraph) -> dict[int, Table]:
-    """Return, by the op that looks it up in forward, every table that no other op reads."""
+    """Return, by the op that looks it up in forward, every table that no other op reads.
+
+    Model: tables are those of which a sample gets one vector, whatever it looks up: a bag's sum, or one row. Tokens and
+        positions get a vector each, and are none.
+    """
     roots, found = graph.view_roots, {}
     readers: dict[int, int] = {}
     for op in graph.ops:
@@ -57,8 +61,10 @@ def find_tables(graph: OperatorGraph) -> dict[int, Table]:
         weight = graph.tensors[roots[op.inputs[0]]] if op.role == "embedding" and op.inputs else None
         if op.phase == "forward" and weight is not None and weight.kind == "parameter" and readers[weight.id] == 1:
             rows, dimension = (round(dim.at(1)) for dim in weight.shape)
-            ids, vectors = (graph.tensors[t].num_elements(1) for t in (op.inputs[1], op.outputs[0]))
-            found[op.id] = Table(weight.id, weight.name, rows, dimension, ids, vectors / dimension)
+            pooled = graph.tensors[op.outputs[0]]
+            if any(dim.per_sample for dim in pooled.shape) and pooled.num_elements(1) == dimension:
+                ids = graph.tensors[op.inputs[1]].num_elements(1)
+                found[op.id] = Table(weight.id, weight.name, rows, dimension, ids, 1.0)
     return found
 
 
@@ -161,7 +167,11 @@ def spread_tables(
     """
     forward = find_tables(graph)
     if not forward:
-        raise ConfigError(f"strategy.tables is {where!r}, but {graph.name} has no embedding table that one op reads")
+        raise ConfigError(
+            f"strategy.tables is {where!r}, but {graph.name} has no embedding table of which one op gives every sample"
+            " one vector (torch.nn.EmbeddingBag): rows of tokens and positions, which are not pooled, are not exchanged;"
+            " set strategy.tables=replicated"
+        )
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip
     every = list(forward.values())

@@ -75,7 +75,7 @@ class Strategy:
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
-        apart, in what would be bubbles).
+        apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
@@ -99,8 +99,8 @@ class Strategy:
     prefetch: units whose weights are gathered ahead of the one that runs (shard 3).
     reshard_after_forward: drop a unit's weights behind its forward and gather them again for its backward (shard 3).
     overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
-    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first; mp takes the place of pp, and cp may
-        be left out where it is 1.
+    placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
+        the place of pp, and cp may be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
     max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
@@ -143,7 +143,7 @@ class Strategy:
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
     max_circuit_degree: int | None = None
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
-    rank_order: str = "tp,cp,pp,dp"
+    rank_order: Any = field(default="tp,cp,pp,dp", metadata={"is_sequence": True})
     mapping: Any = field(default="linear", metadata={"choices": MAPPINGS})
     mapping_seed: int = 0
     allow_idle: bool = False
@@ -232,6 +232,8 @@ class Strategy:
                 )
 
     def _check_order(self) -> None:
+        if isinstance(self.rank_order, list | tuple):
+            self.rank_order = ",".join(map(str, self.rank_order))
         listed = {*self.order, "cp"} if self.cp == 1 else set(self.order)
         if listed != set(AXES) or len(set(self.order)) != len(self.order):
             also = "" if self.cp == 1 else f" (cp is {self.cp})"

@@ -39,6 +39,12 @@ def is_list(key: str, schema: Any = None) -> bool:
     return entry is not None and not rest and "list[" in str(entry.type)
 
 
+def is_sequence(key: str, schema: Any = None) -> bool:
+    """Say whether a dotted key takes names in an order, "tp,cp,pp,dp", as one value."""
+    entry, rest = _entry_at(key, schema)
+    return entry is not None and not rest and bool(entry.metadata.get("is_sequence"))
+
+
 def inner_keys(key: str, schema: Any = None) -> list[str]:
     """Return the keys that a mapping whose keys are names may have: of strategy.algorithms the collectives."""
     entry, _ = _entry_at(key, schema)

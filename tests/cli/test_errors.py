@@ -71,6 +71,11 @@ def error_of(arguments, capsys):
         (["run", "strategy.launch_latency=1 us"], ["strategy.launch_latency is machine.launch_latency now"]),
         (["run", "strategy.quantum=1"], ["strategy.quantum is 1", "without a unit"]),
         (["sweep", "cost.ramp_time=2.0,5.0"], ["cost.ramp_time is 2.0", "without a unit"]),
+        (["run", "strategy.rank_order=tp,dp"], ["strategy.rank_order is 'tp,dp'", "fastest first"]),
+        (
+            ["run", "model=gpt_125m", "strategy.pp=2", "strategy.virtual_stages=40", "strategy.micro_batch=1"],
+            ["virtual_stages = 40", "strategy.virtual_stages must be in 1 to"],
+        ),
         (["run", "strategy.tp=-1"], ["strategy.tp is -1", "an integer >= 1"]),
         (["run", "model=resnet50", "convergence=dlrm_mlperf"], ["'dlrm_mlperf'", "click records", "resnet50_mlperf"]),
         (["run", "strategy.dp=many"], ["strategy.dp", "many"]),

@@ -1,9 +1,10 @@
 """``rostam list``: quantities in the units that data sheets use."""
 
+import dataclasses
 import json
 
 from rostam_py.cli.main import main
-from rostam_py.plan.strategy import AXES, INNER_AXES
+from rostam_py.plan.strategy import AXES, SCHEDULES, Strategy
 
 
 def test_memory_bandwidth_is_given_in_bytes(capsys):
@@ -12,10 +13,14 @@ def test_memory_bandwidth_is_given_in_bytes(capsys):
     assert rows["a100_80gb"]["memory bandwidth"] == "2.039 TB/s"
 
 
-def test_every_axis_of_a_strategy_is_explained_in_a_line(capsys):
+def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
     assert main(["list", "strategies", "--json"]) == 0
-    rows = {row["axis"]: row for row in json.loads(capsys.readouterr().out)["strategies"]}
-    assert set(rows) == {f"strategy.{axis}" for axis in (*AXES, *INNER_AXES, "mp")}
+    rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)["strategies"]}
+    assert list(rows)[: len(AXES) + 2] == [f"strategy.{axis}" for axis in ("dp", "tp", "cp", "pp", "mp", "ep")]
+    assert set(rows) == {f"strategy.{entry.name}" for entry in dataclasses.fields(Strategy)}
     assert rows["strategy.cp"]["placer"] == rows["strategy.ep"]["placer"] == "megatron"
     assert rows["strategy.dp"]["placer"] == "megatron, sip_ml"
-    assert all(row["what"] for row in rows.values())
+    assert rows["strategy.cp_algorithm"]["values"] == "ring, all_gather, ulysses"
+    assert rows["strategy.schedule"]["values"].split(", ") == list(SCHEDULES)
+    assert rows["strategy.tables"]["values"] == "replicated, sharded, columns"
+    assert all(row["what"] for row in rows.values()), [key for key, row in rows.items() if not row["what"]]

@@ -208,3 +208,8 @@ def test_an_interleaved_program_of_many_micro_batches_is_a_few_segments(chunks):
     assert sum(len(segment.entries) for segment in program.segments) < 8 * 4 * chunks
     assert len(program) == 2 * chunks * 2**40
     assert most_in_flight(program) == 2 * 2 + (chunks - 1) * 4 + 1
+
+
+def test_zero_bubble_without_a_pipeline_is_1f1b():
+    assert stage_program("zb_h1", 0, 1, 4) == stage_program("1f1b", 0, 1, 4)
+    assert stage_program("zb_h1", 0, 2, 4) != stage_program("1f1b", 0, 2, 4)

@@ -20,6 +20,14 @@ def listed(plan):
     return {(m.group, m.num_bytes): m.count for m in plan.messages() if m.kind == "all_to_all"}
 
 
+def test_dlrm_on_128_has_one_table_at_most_on_a_rank(graph, placed):
+    """26 tables, fewer than ranks, of which the largest have 40 M rows: no rank has more than one."""
+    plan = placed(graph, Strategy(dp=128, tables="sharded"), 128 * LOCAL)
+    assert listed(plan) == {("tables", LOCAL * 128 * DIMENSION * 4): 2}  # one vector of each rank's samples
+    dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
+    assert plan.stages[0].num_parameters == pytest.approx(40_000_000 * DIMENSION + dense, abs=26)
+
+
 @pytest.mark.parametrize(
     ("where", "vectors"),
     [("sharded", RANKS * 2), ("columns", 26)],  # 26 tables on 16 ranks: some rank holds two
@@ -79,5 +87,11 @@ def test_errors_say_what_excludes_what(graph, perceptron, placed):
         Strategy(dp=2, tables="rows")
     with pytest.raises(DegreeError, match=r"strategy\.dp = 3 must divide the 128 columns of tables\.0\.weight"):
         placed(graph, Strategy(dp=3, tables="columns"), 3)
-    with pytest.raises(ConfigError, match=r"'sharded', but perceptron has no embedding table that one op reads"):
+    with pytest.raises(ConfigError, match=r"'sharded', but perceptron has no embedding table of which"):
         placed(perceptron, Strategy(dp=2, tables="sharded"), 2)
+
+
+@pytest.mark.parametrize("model", ["gpt_125m", "llama2_7b"])  # positions, and tokens whose head is not tied
+def test_tables_of_language_models_are_not_pooled(placed, model):
+    with pytest.raises(ConfigError, match=r"rows of tokens and positions, which are not pooled.*tables=replicated"):
+        placed(trace(model, num_layers=1), Strategy(dp=2, tables="sharded", check_memory=False), 2)

@@ -101,3 +101,9 @@ def test_strategy_composes_as_a_structured_config():
 def test_place_says_what_it_takes(graph, strategy, said):
     with pytest.raises(ConfigError, match=said):
         place(graph, None, global_batch=8, strategy=strategy)
+
+
+def test_rank_order_is_text_or_a_list():
+    assert Strategy(dp=1, rank_order=["tp", "cp", "dp", "pp"]) == Strategy(dp=1, rank_order="tp,cp,dp,pp")
+    with pytest.raises(ConfigError, match="rank_order is 'tp,dp'; it must list"):
+        Strategy(dp=1, rank_order=["tp", "dp"])

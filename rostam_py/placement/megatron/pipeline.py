@@ -170,11 +170,13 @@ def _candidate_cuts(graph: OperatorGraph, sequence: list[Op], live: list[float],
     cuts = sorted(set(cuts) | set(fine))
     if len(cuts) < num_stages - 1:
         chunks, most = num_stages // result.num_devices, len(cuts) + 1
-        is_cut_by = f", each of strategy.virtual_stages = {chunks} chunks" if chunks > 1 else ""
-        raise DegreeError(
-            f"strategy.pp is {result.num_devices}{is_cut_by}, but {graph.name!r} can be cut into at most {most} stages;"
-            f" it must be in 1 to {most // chunks}"
-        )
+        said, allowed = f"strategy.pp is {result.num_devices}", f"it must be in 1 to {most}"
+        if chunks > 1:
+            said += f", each of strategy.virtual_stages = {chunks} chunks"
+            few, shallow = most // result.num_devices, most // chunks
+            allowed = f"strategy.virtual_stages must be in 1 to {few}" if few else f"strategy.{allowed}"
+            allowed += f", or strategy.pp in 2 to {shallow}" if few and shallow > 1 else ""
+        raise DegreeError(f"{said}, but {graph.name!r} can be cut into at most {most} stages; {allowed}")
     if len(cuts) > max(_MAX_CANDIDATES, 2 * num_stages):
         keep = max(_MAX_CANDIDATES, 2 * num_stages)
         cuts = sorted(sorted(cuts, key=lambda i: (live[i], i))[:keep])

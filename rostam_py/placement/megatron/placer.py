@@ -209,7 +209,7 @@ class _Job:
         names = self.assignment.parameter_stages
         self.holders = {name: self.assignment.holders(name) for name in names}
         self.tied = tuple(sorted({devices for devices in self.holders.values() if len(devices) > 1}))
-        splits = SCHEDULES.get(strategy.schedule).splits_backward
+        splits = SCHEDULES.get(strategy.schedule).splits(strategy.pp)
         self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
         self.programs = [
             stage_program(strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages)
