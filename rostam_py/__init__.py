@@ -30,6 +30,7 @@ _EXPORTS = {
     "SweepResult": "rostam_py.sweep",
     "TaskGraph": "rostam_py.simulation",
     "draw_jobs": "rostam_py.fleet",
+    "figures": "rostam_py.report.run.figures",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",
     "register_module": "rostam_py.tracing",

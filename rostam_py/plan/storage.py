@@ -99,6 +99,7 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
         "modules": list(stage.modules),
         **{key: getattr(stage, key) for key in _STAGE_NUMBERS},
         "memory": dataclasses.asdict(stage.memory),
+        "activation_changes": {name: [begin, 0 - end] for name, (begin, end) in stage.activation_changes.items()},
         **tasks_record(stage.templates, stage.program, kernels),
     }
 
@@ -114,7 +115,17 @@ def _stage(reader: Reader, index: int, kernels: list[KernelTime]) -> Stage:
         templates=templates,
         program=program,
         memory=MemoryBytes(**{part: memory.item(part).integer() for part in MEMORY_PARTS if part in memory.names()}),
+        activation_changes=_changes(reader),
         num_parameters=reader.item("num_parameters").integer(),
         modules=tuple(one.text() for one in reader.item("modules").entries()),
         **{key: reader.item(key).number() for key in _STAGE_NUMBERS},
     )
+
+
+def _changes(reader: Reader) -> dict[str, tuple[float, float]]:
+    """Return what templates take and give back; files of plans may be older than that."""
+    if "activation_changes" not in reader.names():
+        return {}
+    changes = reader.item("activation_changes")
+    pairs = {name: [one.number() for one in changes.item(name).entries()] for name in changes.names()}
+    return {name: (taken, 0 - given_back) for name, (taken, given_back) in pairs.items()}

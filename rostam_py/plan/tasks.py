@@ -4,7 +4,7 @@ Within a template compute tasks run in list order on the compute stream, and com
 stream for each process group; sends have a stream for each peer (MODEL B8).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostam_py.plan.program import Program
 
@@ -95,6 +95,8 @@ class Stage:
     flops: one device's even share of the stage's model FLOPs in one iteration (no recomputation, no
         padding); the devices of a job sum to the model. hardware_flops: what it really computes, with
         recomputation, padding and work that its tp group replicates; without the optimizer.
+    activation_changes: template -> bytes of activations that its begin and its end add; empty where they are not told
+        apart in time.
     """
 
     index: int
@@ -105,6 +107,7 @@ class Stage:
     modules: tuple[str, ...] = ()
     flops: float = 0.0
     hardware_flops: float = 0.0
+    activation_changes: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, Program):

@@ -22,6 +22,7 @@ from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
+from rostam_py.simulation.memory_detail import memory_detail
 from rostam_py.simulation.pipeline_detail import pipeline_detail
 from rostam_py.simulation.result import RunResult
 
@@ -41,7 +42,8 @@ def run_detail(
         job's last iteration, as in its result, and the critical path is the first job's.
     Args: result: of a run, or those of the jobs of one simulation. jobs: rows about the jobs of a mix (name, alone_s,
         ...), which replace those made from the results.
-        The pipeline is there for a run alone whose timeline has a device of every stage (``timeline=True``), else None.
+        The pipeline and memory over time are there for a run alone whose timeline has a device of every stage
+        (``timeline=True``), else None.
     Returns: JSON-ready document of format ``VERSION``; equal results give equal documents.
     Raises: ConfigError for no result.
     Cost: links, tasks of the critical path and pairs of accelerators that exchange data, each once or a few times.
@@ -63,6 +65,7 @@ def run_detail(
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
         "pipeline": None if is_mix else pipeline_detail(first),
+        "memory_over_time": None if is_mix else memory_detail(first),
         "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),
         "num_links": int((~links["is_failed"]).sum()),

@@ -26,6 +26,20 @@ def is_drawable(plan: Plan) -> bool:
     return sum(len(stage.templates[name]) * n for stage, found in counts for name, n in found.items()) <= MAX_RECORDED
 
 
+def recorded_stages(result: RunResult) -> dict[int, int] | None:
+    """Return a recorded device of each stage of the first job, with its stage.
+
+    Returns: None where a stage has none, and for jobs that were restarted.
+    """
+    names = result._names
+    recorded = np.unique(result._timeline["device"])
+    recorded = recorded[names.job_of[recorded] == 0]
+    stages, first = np.unique(names.stage_of[recorded], return_index=True)
+    if len(stages) < len(result.plan.stages) or result.restarts:
+        return None
+    return dict(zip(recorded[first].tolist(), stages.tolist(), strict=True))
+
+
 def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     """Return what the recorded device of each stage did in the last iteration; of several, the first one did.
 
@@ -34,14 +48,9 @@ def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     Returns: None without a pipeline, where a stage has no recorded device, and for jobs that were restarted.
     """
     plan, names = result.plan, result._names
-    if plan.strategy.pp == 1 or result.restarts:
+    stage_of = recorded_stages(result)
+    if plan.strategy.pp == 1 or stage_of is None:
         return None
-    recorded = np.unique(result._timeline["device"])
-    recorded = recorded[names.job_of[recorded] == 0]
-    stages, first = np.unique(names.stage_of[recorded], return_index=True)
-    if len(stages) < len(plan.stages):
-        return None
-    stage_of = dict(zip(recorded[first].tolist(), stages.tolist(), strict=True))
     spans = [
         span for span in phase_spans(names, result._timeline, len(result._ends_ps) - 2) if span.device in stage_of
     ]  # fmt: skip

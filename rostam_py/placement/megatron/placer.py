@@ -91,7 +91,8 @@ class MegatronPlacer(Placer):
         return [
             f"strategy.recompute=selective replays the attention of {graph.name} to free a log-sum-exp for each row:"
             " it is one fused kernel, which keeps nothing else inside. Name what frees more in"
-            " strategy.recompute_modules, for example [layernorm,activation] or [every_other_product], or set strategy.recompute=full"
+            " strategy.recompute_modules, for example [layernorm,activation] or [every_other_product], or set"
+            " strategy.recompute=full"
         ]
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
@@ -223,6 +224,7 @@ class _Job:
         }
         self.derived = derived_in_kernels(graph, builder, self.assignment, self._sent())
         self.recomputation = self._recomputation()
+        self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -336,6 +338,7 @@ class _Job:
             modules=self._modules(stage),
             flops=written.model_flops * self.num_microbatches,
             hardware_flops=written.flops * self.num_microbatches,
+            activation_changes=self.activation_changes[stage],
         )
 
     def _num_parameters(self, stage: int) -> int:
@@ -421,6 +424,7 @@ class _Job:
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
                 held = count, shared, count
             gathered = gathered_bytes(context, chunks, gradient_bytes(self.precision))
+            self.activation_changes.append(by_template)
             most = program.peak(by_template)
             result.append(stage_memory(held, most, self.precision, self.optimizer, untrained, gathered))
         return result

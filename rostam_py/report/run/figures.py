@@ -25,14 +25,20 @@ from rostam_py.report.drawing.scales import (
 from rostam_py.report.run.conditions import algorithms_said
 from rostam_py.report.run.fabric_figure import drawing_figures
 from rostam_py.report.run.links_figure import utilization_figure
+from rostam_py.report.run.load import load_run
+from rostam_py.report.run.memory_figure import memory_over_time_figure
 from rostam_py.report.run.path_figure import path_figure, stage_word
 from rostam_py.report.run.pipeline_figure import pipeline_figure
 from rostam_py.report.run.traffic_figure import traffic_figure
 from rostam_py.units import format_size
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import matplotlib.axes
     import plotly.graph_objects
+
+    from rostam_py.simulation.result import RunResult
 
 _MEMORY_COLOURS = {"parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1}
 _MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
@@ -51,10 +57,24 @@ def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
     """
     head = f"{file_safe(prefix)}-" if prefix else ""
     figures: list[Figure | None] = [_jobs_figure(detail, head)] if detail["jobs"] else []
-    figures += [_breakdown_figure(detail, head), pipeline_figure(detail, head), path_figure(detail, head)]
+    figures += [_breakdown_figure(detail, head), pipeline_figure(detail, head)]
+    figures += [memory_over_time_figure(detail, head), path_figure(detail, head)]
     figures += drawing_figures(detail, head)
     figures += [utilization_figure(detail, head), traffic_figure(detail, head), _memory_figure(detail, head)]
     return [figure for figure in figures if figure is not None]
+
+
+def figures(run: RunResult | str | Path) -> dict[str, Figure]:
+    """Return the figures of a result, or of a run's folder, by name; a notebook shows the ``plotly`` of one.
+
+    Example: rostam.figures(rostam.simulate(plan, timeline=True))["pipeline"].plotly
+    Model: "pipeline" and "memory-over-time" are there if a device of every stage was recorded.
+    """
+    from rostam_py.simulation.detail import run_detail
+    from rostam_py.simulation.result import RunResult
+
+    detail = run_detail(run) if isinstance(run, RunResult) else load_run(run)
+    return {figure.name: figure for figure in run_figures(detail)}
 
 
 def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:

@@ -1,0 +1,103 @@
+"""Memory over time of simulated runs: its highest is the plan's, and its steps are those of the schedule."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+import rostam_py as rostam
+from rostam_py.errors import InternalError
+from rostam_py.simulation.memory_detail import MAX_POINTS, memory_detail, memory_over_time
+
+
+class Layers(nn.Module):
+    """Eight equal layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(8))
+
+    def forward(self, x):
+        """Chain them."""
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def simulated(batch=16, **strategy):
+    graph = rostam.trace(Layers(), torch.empty(1, 256), name="layers")
+    chosen = rostam.Strategy(**strategy)
+    fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    plan = rostam.place(graph, machine, global_batch=batch, strategy=chosen)
+    return rostam.simulate(plan, timeline=True)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"dp": 1, "pp": 4},
+        {"dp": 2, "pp": 2, "schedule": "gpipe"},
+        {"dp": 1, "pp": 4, "virtual_stages": 2},
+        {"dp": 1, "pp": 4, "schedule": "zb_h1"},
+        {"dp": 2, "pp": 2, "recompute": "full"},
+        {"dp": 4, "shard": 3, "micro_batch": 1},
+        {"dp": 1, "tp": 2, "pp": 2, "optimizer": "adam"},
+    ],
+)
+def test_the_highest_is_the_memory_that_the_plan_reports(strategy):
+    result = simulated(**strategy)
+    found = memory_over_time(result)
+    assert [one.stage for one in found] == [stage.index for stage in result.plan.stages]
+    for one, stage in zip(found, result.plan.stages, strict=True):
+        assert max(one.num_bytes) == stage.memory.total
+        assert one.num_bytes[-1] == one.constant_bytes
+        assert one.constant_bytes == stage.memory.total - stage.memory.activations - stage.memory.gathered
+        assert one.time_s == sorted(one.time_s)
+        assert max(one.time_s) <= result.iteration_time_s
+
+
+def test_1f1b_rises_to_the_micro_batches_in_flight_and_gpipe_to_all_of_them():
+    for schedule, in_flight in (("1f1b", [4, 3, 2, 1]), ("gpipe", [8, 8, 8, 8])):
+        result = simulated(batch=8, dp=1, pp=4, micro_batch=1, schedule=schedule)
+        for one, stage, count in zip(memory_over_time(result), result.plan.stages, in_flight, strict=True):
+            each = stage.activation_changes["forward"][0]
+            levels = [round((size - one.constant_bytes) / each) for size in one.num_bytes]
+            assert max(levels) == count
+            assert levels[:count] == list(range(1, count + 1)) or levels[0] == 1
+
+
+def test_a_highest_that_is_not_the_plans_is_an_error():
+    result = simulated(dp=1, pp=2)
+    stages = list(result.plan.stages)
+    changes = {name: (2 * begin, 2 * end) for name, (begin, end) in stages[0].activation_changes.items()}
+    stages[0] = dataclasses.replace(stages[0], activation_changes=changes)
+    wrong = dataclasses.replace(result, plan=dataclasses.replace(result.plan, stages=tuple(stages)))
+    with pytest.raises(InternalError, match="stage 0 holds at most"):
+        memory_over_time(wrong)
+
+
+def test_a_run_without_recorded_times_has_none():
+    result = simulated(dp=1, pp=2)
+    bare = rostam.simulate(result.plan)
+    assert memory_over_time(bare) == []
+    assert memory_detail(bare) is None
+
+
+def test_a_document_has_few_points_and_the_same_highest():
+    result = simulated(batch=512, dp=1, pp=2, micro_batch=1)
+    whole, kept = memory_over_time(result), memory_detail(result)["stages"]
+    for one, thin in zip(whole, kept, strict=True):
+        assert len(thin["time_s"]) <= MAX_POINTS < len(one.time_s)
+        assert max(thin["num_bytes"]) == max(one.num_bytes)
+
+
+def test_figures_of_a_result_and_of_a_saved_plan_show_pipeline_and_memory(tmp_path):
+    result = simulated(dp=1, pp=4)
+    result.plan.save(tmp_path / "plan.json")
+    again = rostam.simulate(rostam.Plan.load(tmp_path / "plan.json"), timeline=True)
+    assert memory_over_time(again) == memory_over_time(result)
+    figures = rostam.figures(result)
+    assert {"pipeline", "memory-over-time"} <= figures.keys()
+    assert len(figures["memory-over-time"].plotly.data) == 4
