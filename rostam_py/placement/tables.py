@@ -169,8 +169,8 @@ def spread_tables(
     if not forward:
         raise ConfigError(
             f"strategy.tables is {where!r}, but {graph.name} has no embedding table of which one op gives every sample"
-            " one vector (torch.nn.EmbeddingBag): rows of tokens and positions, which are not pooled, are not exchanged;"
-            " set strategy.tables=replicated"
+            " one vector (torch.nn.EmbeddingBag): rows of tokens and positions, which are not pooled, are not"
+            " exchanged; set strategy.tables=replicated"
         )
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip

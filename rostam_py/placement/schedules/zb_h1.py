@@ -8,8 +8,8 @@ class ZeroBubbleH1(Schedule):
     """1F1B with weight gradients (W) apart from input gradients (B), stage r running W r micro-batches behind B.
 
     Model: with equal stages, free communication, F = B = W and m >= 2 p the bubble is (p - 1) (F + B - W), that of 1F1B
-        (p - 1) (F + B + W). No stage holds more than p micro-batches, those that wait for W alone included. One stage has
-        no bubble: its backwards stay whole, as in 1F1B.
+        (p - 1) (F + B + W). No stage holds more than p micro-batches, those that wait for W alone included. One stage
+        has no bubble: its backwards stay whole, as in 1F1B.
     Source: Qi et al. 2023 (arXiv 2401.10241), section 3.
     """
 
