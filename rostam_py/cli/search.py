@@ -61,7 +61,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"],
+        machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"], axes=options["axes"],
         extrapolate=config.extrapolate, max_circuit_degree=options["max_circuit_degree"],
         num_simulated=options["num_simulated"], progress=progress,
     )  # fmt: skip

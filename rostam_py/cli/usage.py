@@ -25,7 +25,11 @@ EXAMPLES = {
         "rostam run fabric=torus --help               the keys of one fabric",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
     ),
-    "search": ("rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",),
+    "search": (
+        "rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed",
+        "rostam search model=llama3_8b fabric=cluster_64 search.axes=all search.batches=[256] accelerator=h100_80gb",
+        "rostam search model=llama3_8b 'search.axes={tp:[1,2,4,8],shard:[1,3],cp:null}' search.batches=[256]",
+    ),
     "profile": ("rostam profile resnet50 batches=[2,8] device=cpu out=resnet50.costs.json",),
     "demo": ("rostam demo short=true num_accelerators=64",),
     "sweep": (

@@ -15,7 +15,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
-from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Space
+from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Site, Space
 from rostam_py.plan.strategy import Strategy
 
 
@@ -41,6 +41,31 @@ class Estimator(Protocol):
 
         Args: costs: None to count kernels alone.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A strategy that may be placed. seconds: its quick estimate of an iteration."""
+
+    seconds: float
+    strategy: Strategy
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many strategies a planner saw: all, those that cannot fit in memory, those that cannot be among the best."""
+
+    seen: int = 0
+    too_large: int = 0
+    too_slow: int = 0
+    estimated: int = 0
+
+
+class StrategyPlanner(Protocol):
+    """Quick estimates of the strategies of one model on one machine."""
+
+    def plan(self, site: Site, space: Space, keep: int, counts: Counts) -> list[Planned]:
+        """Return at least the ``keep`` strategies with the best quick estimates, best first."""
 
 
 class Placer(ABC):
@@ -92,6 +117,15 @@ class Placer(ABC):
     @abstractmethod
     def estimator(self, plan: Plan) -> Estimator:
         """Return what estimates a plan of this placer."""
+
+    def planner(
+        self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any]
+    ) -> StrategyPlanner | None:
+        """Return what ranks this placer's strategies without placing them; None if nothing does.
+
+        Args: shared: costs of the fabric's routes, filled and used.
+        """
+        return None
 
     def fabric_key(self, machine: Machine) -> Hashable:
         """Return what of a fabric the plan depends on, beyond its size and failed accelerators.

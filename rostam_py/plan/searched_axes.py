@@ -19,6 +19,10 @@ from rostam_py.plan.divisors import divisors
 from rostam_py.plan.state_sharding import SHARD_LEVELS
 from rostam_py.plan.strategy import RECOMPUTE, Strategy
 
+# Of a sequence on each rank, if no cp is named. Below, parts of kernels are shorter than their launches; the longest
+# sequences that are published have 8 times as many (Llama 3 405B: 131,072 tokens on cp 16).
+LEAST_TOKENS = 1_024
+
 Fields = Mapping[str, Any]  # of a strategy, as far as they are chosen
 
 
@@ -77,7 +81,7 @@ def _pp(site: Site, fields: Fields) -> list[int]:
 def _cp(site: Site, fields: Fields) -> list[int]:
     rest = site.num_accelerators // (fields["tp"] * fields["pp"])
     tokens = site.facts.sequence_length  # two blocks of it for each rank, as a ring that balances causal attention has
-    return [d for d in divisors(rest) if d == 1 or (tokens and tokens % (2 * d) == 0)]
+    return [d for d in divisors(rest) if d == 1 or (tokens >= d * LEAST_TOKENS and tokens % (2 * d) == 0)]
 
 
 def _ep(site: Site, fields: Fields) -> list[int]:
@@ -109,7 +113,7 @@ SEARCHED_AXES: dict[str, SearchedAxis] = {
     for axis in (
         SearchedAxis("tp", 1, _tp, "divisors of the machine, up to the attention heads"),
         SearchedAxis("pp", 1, _pp, "divisors of the machine, up to the repeated blocks"),
-        SearchedAxis("cp", 1, _cp, "divisors of the machine, twice of which divide the sequence"),
+        SearchedAxis("cp", 1, _cp, f"divisors of the machine, with parts of {LEAST_TOKENS:,} tokens at least"),
         SearchedAxis("dp", 1, lambda site, fields: [fields["dp"]], "what tp, pp and cp leave of the machine"),
         SearchedAxis("ep", 1, _ep, "divisors of the experts of a layer and of dp x cp"),
         SearchedAxis(
@@ -122,6 +126,13 @@ SEARCHED_AXES: dict[str, SearchedAxis] = {
         ),
         SearchedAxis("micro_batch", None, _micro_batches, "divisors of a replica's samples that fill the pipeline"),
         SearchedAxis("recompute", "none", _only(*RECOMPUTE), ", ".join(RECOMPUTE)),
+        SearchedAxis(
+            "recompute_modules", None, _only(None), "null: the attention core",
+            lambda fields: fields["recompute"] == "selective",
+        ),
+        SearchedAxis(
+            "recompute_blocks", None, _only(None), "null: all", lambda fields: fields["recompute"] == "full"
+        ),
         SearchedAxis(
             "shard", 0, _only(*SHARD_LEVELS), "ZeRO 0 to 3, where dp x cp > 1", lambda fields: _data_ranks(fields) > 1
         ),
@@ -201,16 +212,46 @@ class Space:
     def of(cls, base: Strategy, axes: Any = None, key: str = "axes") -> "Space":
         """Return the space of a search around a strategy; degrees that are not varied are as it has them."""
         varied = check_axes(axes, key)
-        return cls(varied, {name: getattr(base, name) for name in SEARCHED_AXES if name not in varied})
+        if any(name not in DEGREES for name in varied):  # what memory asks for is among what is ranked
+            if base.micro_batch is None:
+                varied.setdefault("micro_batch", None)
+            varied.setdefault("recompute", RECOMPUTE[RECOMPUTE.index(base.recompute) :])
+        fixed = {name: getattr(base, name) for name in SEARCHED_AXES if name not in varied and name != _DERIVED}
+        return cls(varied, fixed)
 
     def strategies(self, base: Strategy, site: Site) -> Iterator[Strategy]:
         """Yield all strategies that fill the machine and divide the batch. Args: base: with neutral axes."""
+        for fields in self.fields(site):
+            try:
+                yield replace(base, **fields)
+            except ConfigError as error:
+                self.leave_out(str(error))
+
+    def fields(self, site: Site) -> Iterator[dict[str, Any]]:
+        """Yield the axes' values of all strategies, also of those that a Strategy refuses."""
+        others = [name for name in SEARCHED_AXES if name not in ("tp", "pp", "cp", "dp")]
         for fields in self._grids(site):
-            for chosen in self._inside(dict(fields), site, [n for n in SEARCHED_AXES if n not in fields]):
-                try:
-                    yield replace(base, **chosen)
-                except ConfigError as error:
-                    self.leave_out(str(error))
+            yield from self._inside(fields, site, others)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether more is varied than the degrees, so that strategies are too many to be placed."""
+        return any(name not in DEGREES for name in self.varied)
+
+    def words(self) -> list[str]:
+        """Return what a reader should know of a wide space: what each axis takes, and what is not tried."""
+        if not self.is_wide:
+            return []
+        tried = [
+            f"{name} ({SEARCHED_AXES[name].words if values is None else ', '.join(map(str, values))})"
+            for name, values in self.varied.items()
+        ]
+        fixed = [f"{name}={value}" for name, value in self.fixed.items() if value != SEARCHED_AXES[name].neutral]
+        unused = [name for name, value in self.fixed.items() if value == SEARCHED_AXES[name].neutral]
+        found = [f"searched: {'; '.join(tried)}; algorithms: the one with the least predicted time for each size"]
+        if fixed or unused:
+            found.append(f"not searched: {', '.join([*fixed, *unused])}")
+        return found
 
     def unknown_to(self, known: Collection[str]) -> list[str]:
         """Return the axes with a fixed value that is not neutral and that are not among those known."""

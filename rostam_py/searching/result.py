@@ -6,6 +6,7 @@ from typing import Any
 from rostam_py.html import html_table
 from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
+from rostam_py.plan.searched_axes import SEARCHED_AXES
 from rostam_py.simulation import RunResult
 from rostam_py.units import format_size, format_time
 
@@ -69,13 +70,18 @@ class Candidate:
 
     def describe(self) -> str:
         """Return its degrees in words: "dp 32 x tp 4 x pp 2"."""
-        text = self.strategy.describe()
-        return text + (f", recompute {self.strategy.recompute}" if self.strategy.recompute != "none" else "")
+        return ", ".join([self.strategy.describe(), *(f"{name} {value}" for name, value in self._settings().items())])
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the searched axes that are used, beyond the degrees and the micro-batch."""
+        degrees = {**self.strategy.degrees(), **self.strategy.inner_degrees(), "micro_batch": None}
+        values = {name: getattr(self.strategy, name) for name in SEARCHED_AXES if name not in degrees}
+        return {name: value for name, value in values.items() if value != SEARCHED_AXES[name].neutral}
 
     def to_dict(self) -> dict[str, Any]:
         """Return it JSON-ready."""
         return {
-            "placer": self.strategy.placer, **self.degrees, "recompute": self.strategy.recompute,
+            "placer": self.strategy.placer, **self.degrees, **self._settings(), "recompute": self.strategy.recompute,
             "global_batch": self.global_batch, "micro_batch": self.micro_batch,
             "num_microbatches": self.num_microbatches, "estimate_s": self.estimate_s, "simulated_s": self.simulated_s,
             "estimate_error": self.estimate_error, "algorithms": self.algorithms,

@@ -20,6 +20,7 @@ def search(
     batches: Sequence[int] | None = None,
     placers: Sequence[str] | None = None,
     strategies: Sequence[Strategy] | None = None,
+    axes: Any = None,
     base: Strategy | None = None,
     max_circuit_degree: int | None = None,
     num_simulated: int = 8,
@@ -36,10 +37,14 @@ def search(
     Model: every (dp, tp, pp, micro-batch) and (dp, mp) that uses all working accelerators, divides the batch and fits
         in memory is estimated (``estimate_plan``); the best ``num_simulated`` are simulated and ranked by that, up
         to three times as many while the next could win if its estimate erred as much as those seen. A candidate
-        whose compute alone exceeds the best estimates is left out, with that reason.
+        whose compute alone exceeds the best estimates is left out, with that reason. With ``axes`` strategies are too
+        many for that: they are pruned by memory and ranked by quick estimates from probes of two and three blocks
+        first, and the best 3 ``num_simulated`` of them, at least 16, are placed and estimated.
     Args: convergence: a name in CURVES or a Curve. batches: global batches; default the powers of two inside the
         curve's measured range, or its one batch. placers: registered names; default all. strategies: consider
-        these only. base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
+        these only. axes: what is varied: None for the degrees; "all"; a list of names; or a mapping of names to
+        values, None for an axis's own (``SEARCHED_AXES``).
+        base: precision, optimizer, algorithms and so on of all candidates; its recompute level rises
         where memory needs it.
         max_circuit_degree: refuse plans with more peers an accelerator. extrapolate: allow batches that the curve
         did not measure. cost, cost_config: as ``place``; routing, fidelity, seed, controllers, options: as
@@ -56,6 +61,6 @@ def search(
         seed=seed, controllers=controllers,
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=convergence, batches=batches, strategies=strategies,
+        machine, convergence=convergence, batches=batches, strategies=strategies, axes=axes,
         max_circuit_degree=max_circuit_degree, num_simulated=num_simulated, extrapolate=extrapolate,
     )  # fmt: skip

@@ -15,11 +15,11 @@ from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteErr
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
-from rostam_py.placement.placer import Estimate, Estimator, Placer
+from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
 from rostam_py.plan.divisors import largest_divisor
 from rostam_py.plan.ranks import filled
-from rostam_py.plan.searched_axes import Space, fitted, without_axes
+from rostam_py.plan.searched_axes import Site, Space, fitted, without_axes
 from rostam_py.plan.strategy import RECOMPUTE
 from rostam_py.searching.candidates import check_batches, check_placers, default_batches, facts_of
 from rostam_py.searching.result import Candidate, SearchResult
@@ -29,6 +29,10 @@ from rostam_py.units import format_size
 
 # Estimates that err let more candidates be simulated, at most this many times what was asked for.
 _MOST_SIMULATED = 3
+# Of strategies that are ranked by quick estimates so many are placed and estimated: the best of all must be among them.
+_LEAST_PLACED, _PLACED_PER_SIMULATION = 16, 3
+_TOO_LARGE = "pruned by memory, before placing"
+_NOT_AMONG_BEST = "not placed: a quick estimate, or a bound of it, is behind the best ones"
 _TOO_SLOW = "its compute and tensor parallelism alone take longer than the best estimates"
 
 # Plans of this placer, without a pipeline, tell what the kernels of any candidate take at least.
@@ -101,6 +105,7 @@ class Searcher:
         convergence: str | Curve | None = None,
         batches: Sequence[int] | None = None,
         strategies: Sequence[Strategy] | None = None,
+        axes: Any = None,
         max_circuit_degree: int | None = None,
         num_simulated: int = 8,
         extrapolate: bool = False,
@@ -121,8 +126,13 @@ class Searcher:
             raise ConfigError(f"num_simulated is {num_simulated}; it must be >= 0")
         goal = _Goal(curve, extrapolate, max_circuit_degree, num_simulated)
         given = None if strategies is None else [filled(one, machine) for one in strategies]
-        space = Space.of(self.base)
-        found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), progress)
+        space = Space.of(self.base, axes)
+        notes = (*notes, *space.words())
+        planner = None if given is not None or not space.is_wide else self._planner(machine)
+        if planner is not None:
+            found = self._estimate_planned(planner, machine, goal, chosen, space, progress)
+        else:
+            found = self._estimate_all(machine, goal, self._queue(machine, goal, chosen, given, space), progress)
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
         ranked = self._simulate_best(machine, found, goal, progress)
@@ -133,8 +143,48 @@ class Searcher:
             model=self.graph.name, fabric=machine.fabric.describe(), accelerator=machine.device.name,
             num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),
             convergence=None if curve is None else curve.name, notes=notes,
-            left_out=tuple(space.left_out.most_common()), cpu_s=time.process_time() - begin,
+            left_out=tuple(one for one in space.left_out.most_common() if one[1]), cpu_s=time.process_time() - begin,
         )  # fmt: skip
+
+    # Planning
+
+    def _planner(self, machine: Machine) -> StrategyPlanner | None:
+        """Return what ranks strategies that are too many to be placed; None for models that it cannot shorten."""
+        where = _ideal(machine) if machine.fabric.is_circuit_switched and machine.fabric.circuits is None else machine
+        placer = self._placer(replace(self._neutral, placer=_REFERENCE))
+        return placer.planner(self.graph, where, self.routing, self._costs_on(where.fabric))
+
+    def _estimate_planned(
+        self, planner: StrategyPlanner, machine: Machine, goal: _Goal, batches: Sequence[int], space: Space,
+        progress: Progress,
+    ) -> list[Candidate]:  # fmt: skip
+        """Place and estimate the strategies with the best quick estimates, until enough of them fit."""
+        for name in self.placers:
+            if name != _REFERENCE:
+                space.leave_out(f"strategy.placer={name} is searched over degrees alone")
+        keep, counts = max(_LEAST_PLACED, _PLACED_PER_SIMULATION * goal.num_simulated), Counts()
+        queue = []
+        for batch in batches:
+            progress(f"planning batches of {batch:,}", 0, 1)
+            site = Site(len(machine.healthy_accelerators), batch, self._facts)
+            for one in planner.plan(site, space, keep, counts):
+                made = Candidate(one.strategy, batch, one.strategy.micro_batch, iterations=goal.iterations(batch))
+                queue.append((made.objective(one.seconds), len(queue), made))
+        queue.sort()
+        found: list[Candidate] = []
+        num_left = len(queue)
+        for _, _, candidate in queue:
+            if sum(c.estimate_s is not None for c in found) >= keep:
+                break
+            progress(f"estimating {candidate.describe()}", len(found), keep)
+            found.append(self._estimate(machine, goal, candidate, is_fixed=True))
+            num_left -= 1
+        space.left_out[_TOO_LARGE] += counts.too_large
+        space.left_out[_NOT_AMONG_BEST] += counts.too_slow + num_left
+        if not found:
+            why = "".join(f"; {count} x {reason}" for reason, count in space.left_out.most_common(3) if count)
+            raise DegreeError(f"no strategy fits {site.num_accelerators} accelerators and batches {list(batches)}{why}")
+        return found
 
     # Enumeration and bounds
 
@@ -271,9 +321,9 @@ class Searcher:
             return 0.0
         return self._time(placed.plan.on(ideal), placed, costs).iteration_time_s
 
-    def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate) -> Candidate:
-        """Return the candidate with its estimate, or with why it has none."""
-        placed = self._fitted(machine, candidate.strategy, candidate.global_batch)
+    def _estimate(self, machine: Machine, goal: _Goal, candidate: Candidate, is_fixed: bool = False) -> Candidate:
+        """Return the candidate with its estimate, or with why it has none. Args: is_fixed: take it as it is."""
+        placed = self._fitted(machine, candidate.strategy, candidate.global_batch, is_fixed)
         if placed.plan is None:
             return replace(candidate, reason=placed.reason)
         known = candidate
@@ -313,9 +363,9 @@ class Searcher:
 
     # Placing
 
-    def _fitted(self, machine: Machine, strategy: Strategy, batch: int) -> _Placed:
+    def _fitted(self, machine: Machine, strategy: Strategy, batch: int, is_fixed: bool = False) -> _Placed:
         """Return the strategy's plan with the largest micro-batch and the least recomputation that fit in memory."""
-        if self._placer(strategy).fits_memory:
+        if self._placer(strategy).fits_memory or is_fixed:
             return self._place(machine, strategy, batch)
         capacity = machine.device.memory_bytes
         first = self._with_micro_batch_that_fits(machine, strategy, batch)

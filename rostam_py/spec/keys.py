@@ -29,6 +29,7 @@ from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.searched_axes import check_axes
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
@@ -108,15 +109,19 @@ class SearchOptions:
 
     num_simulated: candidates that are simulated, those with the best estimates. batches: global batches; null takes
     the powers of two that the curve measured. placers: of those that strategy.placer may be; null takes all.
-    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit.
+    max_circuit_degree: most peers an accelerator may have; null takes the fabric's limit. axes: what is varied. null:
+    tp, pp and dp; all; a list of axes, as [tp,pp,cp,shard]; or values of them, as {tp:[1,2,4,8],shard:[0,1],cp:null},
+    null for an axis's own. Micro-batch and recomputation follow memory, other axes are as strategy has them.
     """
 
     num_simulated: int = 8
     batches: list[int] | None = None
     placers: list[str] | None = field(default=None, metadata={"choices": PLACERS})
     max_circuit_degree: int | None = None
+    axes: Any = None
 
     def __post_init__(self) -> None:
+        check_axes(self.axes, "search.axes")
         self.num_simulated = check_integer("search.num_simulated", self.num_simulated, 0)
         if self.placers is not None:
             from rostam_py.searching.candidates import check_placers

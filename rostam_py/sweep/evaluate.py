@@ -154,7 +154,7 @@ class Evaluator:
         options, curve = settings["search"], settings["convergence"]
         return self._searcher(settings).search(
             site.machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"],
-            extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
+            axes=options["axes"], extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
             num_simulated=options["num_simulated"],
         )  # fmt: skip
 

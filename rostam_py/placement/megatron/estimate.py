@@ -17,7 +17,7 @@ from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTimin
 from rostam_py.placement.placer import Estimate
 from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
-from rostam_py.plan.phases import FORWARD, chunk_of, is_first, is_last, phase_of, template_name
+from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, is_first, is_last, phase_of, template_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,17 @@ def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStag
         return sum(row.duration_s for template in rows for row in template)
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     return sum(clock.play(0, template, stages[0].num_streams, 1.0).compute_s for template in rows)
+
+
+def stage_times(plan: Plan, costs: AxisCosts, stage: CompiledStage) -> tuple[float, float, float]:
+    """Return what an unpipelined plan takes for a forward, for a backward, and for its optimizer's kernels [s]."""
+    clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
+    last = template_name(BACKWARD, is_last=True)
+    forward, backward = (
+        clock.play(0, stage.templates[n], stage.num_streams, 1.0).compute_s for n in (FORWARD, BACKWARD)
+    )
+    work = {name: sum(row.duration_s for row in stage.templates[name]) for name in (BACKWARD, last)}
+    return forward, backward, max(0.0, work[last] - work[BACKWARD])
 
 
 class MegatronEstimator:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from rostam_py.placement.megatron.gathered_memory import gathered_bytes
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
+from rostam_py.placement.megatron.planner import Planner
 from rostam_py.placement.megatron.recompute import (
     Recomputation,
     first_blocks,
@@ -94,6 +96,16 @@ class MegatronPlacer(Placer):
             " strategy.recompute_modules, for example [layernorm,activation] or [every_other_product], or set"
             " strategy.recompute=full"
         ]
+
+    def planner(self, graph: OperatorGraph, machine: Machine, routing: str, shared: dict[Any, Any]) -> Planner | None:
+        """Return what ranks strategies without placing them; None for models without stacks of equal blocks."""
+
+        def place(short: OperatorGraph, strategy: Strategy, batch: int) -> Plan:
+            _, known = self.shared.setdefault(("short", id(short)), (short, {}))  # held, so that its id stays its own
+            return MegatronPlacer(strategy, self.cost_name, self.cost_config, known).place(short, machine, batch)
+
+        planner = Planner(graph, machine, without_axes(self.strategy), routing, shared, place)
+        return planner if planner.can_plan else None
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
