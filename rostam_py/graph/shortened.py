@@ -93,10 +93,16 @@ class _Shortener:
         before, behind = self.gone[maker.block]
         phase, place = self.places[maker.id]
         others = self.blocks.get((before if phase == "forward" else behind, phase), [])
-        if place >= len(others) or others[place].op_type != maker.op_type:
+        if place >= len(others) or not _is_alike(others[place], maker):
             raise _UnlikeError
         found = others[place].outputs[maker.outputs.index(tensor)]
         other = self.graph.tensors[found]
         if (other.shape, other.dtype) != (t.shape, t.dtype) or t.kind in WEIGHT_KINDS:
             raise _UnlikeError
         return found
+
+
+def _is_alike(one: Op, other: Op) -> bool:
+    return (one.role, one.arguments, one.flops, len(one.outputs)) == (
+        other.role, other.arguments, other.flops, len(other.outputs),
+    )  # fmt: skip
