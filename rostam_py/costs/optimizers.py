@@ -7,7 +7,7 @@ once and writes state, master and 2-byte parameters once; bound by memory. No we
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.precision import get_precision
+from rostam_py.costs.precision import AUTO, get_precision, gradient_bytes
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.graph import Affine, Op
 
@@ -50,7 +50,7 @@ def optimizer_state_bytes(optimizer: str, precision: str) -> int:
     return 4 * (get_optimizer(optimizer).state_tensors + master)
 
 
-def optimizer_traffic_bytes(optimizer: str, precision: str) -> tuple[int, int]:
+def optimizer_traffic_bytes(optimizer: str, precision: str, gradient_precision: str = AUTO) -> tuple[int, int]:
     """Return (bytes read, bytes written) per parameter by one step.
 
     Model: reads gradient, states and the parameter that is updated (the master copy if there is
@@ -59,19 +59,23 @@ def optimizer_traffic_bytes(optimizer: str, precision: str) -> tuple[int, int]:
     chosen = get_precision(precision)
     states = 4 * get_optimizer(optimizer).state_tensors
     copy = chosen.parameter_bytes if chosen.has_master_parameters else 0
-    return chosen.gradient_bytes + states + 4, states + 4 + copy
+    return gradient_bytes(precision, gradient_precision) + states + 4, states + 4 + copy
 
 
-def optimizer_call(name: str, num_parameters_local: float, precision: str) -> KernelCall:
+def optimizer_call(
+    name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO
+) -> KernelCall:
     """Return the optimizer step of one device as one kernel.
 
-    Args: num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
+    Args:
+        num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
+        gradient_precision: of the gradients that it reads.
     Returns: a KernelCall whose op has type "optimizer.<name>" and ``arguments["num_parameters"]``.
-    Raises: UnknownNameError for the name; ConfigError for a negative count.
+    Raises: UnknownNameError for the name; ConfigError for a negative count, or gradients the precision cannot have.
     """
     if num_parameters_local < 0:
         raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
-    read, written = optimizer_traffic_bytes(name, precision)
+    read, written = optimizer_traffic_bytes(name, precision, gradient_precision)
     flops = get_optimizer(name).flops * num_parameters_local
     op = Op(
         id=0, name=f"optimizer.{name}", module="", phase="optimizer", op_type=f"optimizer.{name}",

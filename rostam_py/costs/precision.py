@@ -1,14 +1,16 @@
 """Precisions: which peak a kernel runs at and how many bytes its tensors take (MODEL D15).
 
-Mixed precision follows Megatron: parameters and gradients of 2 bytes, an fp32 master copy of the
-parameters with the optimizer's state (see ``optimizers.optimizer_state_bytes``). With 8-bit products, as Transformer
-Engine and DeepSeek-V3 (arXiv 2412.19437, section 3.3) compute them, all else is as in bf16_mixed.
+Mixed precision follows Megatron: parameters of 2 bytes, an fp32 master copy of them with the optimizer's state (see
+``optimizers.optimizer_state_bytes``). Gradients accumulate and travel in a precision of their own: with bf16 in fp32
+(Megatron-LM's ``--bf16`` sets ``accumulate_allreduce_grads_in_fp32``; torchtitan's ``mixed_precision_reduce`` is
+float32), with fp16 in fp16 (Megatron-LM without that flag; Rajbhandari et al. 2020, section 3.1). With 8-bit products,
+as Transformer Engine and DeepSeek-V3 (arXiv 2412.19437, section 3.3) compute them, all else is as in bf16_mixed.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rostam_py.errors import UnknownNameError
+from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
 
@@ -19,7 +21,8 @@ class Precision:
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward and sent for it.
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
-    parameter_bytes, gradient_bytes: bytes of one parameter and of one gradient element.
+    parameter_bytes: of one parameter as it is held.
+    gradient_precisions: of GRADIENT_PRECISIONS, those in which gradients may accumulate and travel; the default first.
     tensor_bytes: bytes of one traced float32 activation element.
     has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
     """
@@ -27,7 +30,7 @@ class Precision:
     name: str
     matrix_peak: str
     parameter_bytes: int
-    gradient_bytes: int
+    gradient_precisions: tuple[str, ...]
     tensor_bytes: int
     has_master_parameters: bool
     product_bytes: int
@@ -35,13 +38,16 @@ class Precision:
     note: str = ""
 
 
+AUTO = "auto"  # gradients in the precision's default
+_GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
 PRECISIONS = {
-    "fp32": Precision("fp32", "fp32", 4, 4, 4, False, 4),
-    "tf32": Precision("tf32", "tf32", 4, 4, 4, False, 4),
-    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, 2, 2, True, 2),
-    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, 2, 2, True, 2),
+    "fp32": Precision("fp32", "fp32", 4, ("fp32",), 4, False, 4),
+    "tf32": Precision("tf32", "tf32", 4, ("fp32",), 4, False, 4),
+    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, ("fp32", "bf16"), 2, True, 2),
+    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2),
     "fp8_mixed": Precision(
-        "fp8_mixed", "fp8", 2, 2, 2, True, 1, others="bf16_mixed",
+        "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, others="bf16_mixed",
         note="fp8_mixed: matrix products at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in"
         " bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
     ),
@@ -65,9 +71,19 @@ def parameter_bytes(precision: str) -> int:
     return get_precision(precision).parameter_bytes
 
 
-def gradient_bytes(precision: str) -> int:
-    """Return the bytes of one gradient element, stored and all-reduced (4, 4, 2, 2, 2; MODEL D15)."""
-    return get_precision(precision).gradient_bytes
+def gradient_bytes(precision: str, gradient_precision: str = AUTO) -> int:
+    """Return the bytes of one gradient element as it is accumulated and reduced (MODEL D15).
+
+    Args: gradient_precision: of GRADIENT_PRECISIONS; auto is fp16 for fp16_mixed, else fp32.
+    Raises: UnknownNameError for the precision; ConfigError for gradients that it cannot have.
+    """
+    allowed = get_precision(precision).gradient_precisions
+    if gradient_precision not in (AUTO, *allowed):
+        raise ConfigError(
+            f"strategy.gradient_precision is {gradient_precision!r}; with strategy.precision={precision} it must be one"
+            f" of: {', '.join((AUTO, *allowed))}"
+        )
+    return _GRADIENT_BYTES[allowed[0] if gradient_precision == AUTO else gradient_precision]
 
 
 def tensor_bytes_factor(precision: str, dtype: str) -> float:

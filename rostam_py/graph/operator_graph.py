@@ -53,6 +53,19 @@ class OperatorGraph:
         return tuple(t for t in self.tensors if t.kind == "gradient")
 
     @cached_property
+    def gradient_tensors(self) -> frozenset[int]:
+        """The tensors that hold summands of final gradients and nothing else: views and sums of them count."""
+        found = set[int]()
+        finals = {t.id for t in self.gradients}
+        for op in reversed(self.ops):
+            for t in op.outputs:
+                users = [self.ops[user] for user in self.consumers[t]]
+                is_passed = all((u.is_metadata or u.is_accumulation) and found.issuperset(u.outputs) for u in users)
+                if is_passed and (users or t in finals):
+                    found.add(t)
+        return frozenset(found)
+
+    @cached_property
     def frozen(self) -> tuple[Tensor, ...]:
         """The weights without a gradient (``requires_grad`` False), each once."""
         return tuple(t for t in self.tensors if t.kind == "frozen")

@@ -19,6 +19,7 @@ from rostam_py.graph import (
     kernel_bytes,
     kernel_traffic,
 )
+from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import kept_widths
@@ -54,7 +55,9 @@ class Kernel:
 class KernelBuilder:
     """Build the kernels of a sharded graph at one micro-batch and precision; each is timed once.
 
-    Args: fusions: what ``fuse`` and ``kernel_traffic`` return for barriers and derived tensors, filled and used by
+    Args:
+        gradient_bytes: of one element of a parameter's gradient.
+        fusions: what ``fuse`` and ``kernel_traffic`` return for barriers and derived tensors, filled and used by
             builders of one graph.
         part: of whose graph the kernels are, where several ranks share each sequence.
     """
@@ -66,6 +69,7 @@ class KernelBuilder:
         cost: CostModel,
         batch: float,
         precision: str,
+        gradient_bytes: int,
         fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
         experts: SpreadExperts | None = None,
         part: SequencePart | None = None,
@@ -73,7 +77,7 @@ class KernelBuilder:
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
         self.kept_times: dict[int, float] = {}  # tensor -> how many times its bytes are kept for backward
-        self.batch, self.precision = batch, precision
+        self.batch, self.precision, self.gradient_bytes = batch, precision, gradient_bytes
         self.num_metadata = self.num_fused = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
         self._op_seconds: list[float] | None = None
@@ -224,6 +228,8 @@ class KernelBuilder:
         t = self.graph.tensors[tensor]
         if t.kind == "loss":
             return 1.0
+        if tensor in self.graph.gradient_tensors:
+            return self.gradient_bytes / DTYPE_BYTES[t.dtype]
         if t.dtype not in self._factors:
             self._factors[t.dtype] = tensor_bytes_factor(self.precision, t.dtype)
         return self._factors[t.dtype]

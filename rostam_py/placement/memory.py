@@ -14,8 +14,7 @@ whole of a unit only while it runs; frozen weights and buffers are whole on ever
 
 from collections.abc import Iterable
 
-from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import gradient_bytes, parameter_bytes
+from rostam_py.costs.numerics import Numerics
 from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
@@ -27,8 +26,7 @@ from rostam_py.units import format_size
 def stage_memory(
     held: tuple[int, int, int],
     activation_bytes: float,
-    precision: str,
-    optimizer: str,
+    numerics: Numerics,
     untrained_bytes: int = 0,
     gathered_bytes: int = 0,
 ) -> MemoryBytes:
@@ -42,9 +40,9 @@ def stage_memory(
     """
     weights, gradients, state = held
     return MemoryBytes(
-        parameters=weights * parameter_bytes(precision) + untrained_bytes,
-        gradients=gradients * gradient_bytes(precision),
-        optimizer_state=state * optimizer_state_bytes(optimizer, precision),
+        parameters=weights * numerics.parameter_bytes + untrained_bytes,
+        gradients=gradients * numerics.gradient_bytes,
+        optimizer_state=state * numerics.state_bytes,
         activations=round(activation_bytes),
         gathered=gathered_bytes,
     )

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from rostam_py.checks import check_integers, check_seed
+from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
-from rostam_py.costs.precision import PRECISIONS, get_precision
+from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
+from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.machine import PHYSICS
@@ -80,6 +82,8 @@ class Strategy:
     bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
         model's own.
+    gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
+        fp16_mixed, else fp32, as Megatron and torchtitan have it.
     recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).
     recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
@@ -126,6 +130,7 @@ class Strategy:
     virtual_stages: int = 1
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
+    gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
@@ -179,8 +184,9 @@ class Strategy:
         self._check_experts()
         self._check_tables()
         self._check_order()
+        _check_choice("gradient_precision", self.gradient_precision, GRADIENT_PRECISIONS)
         if self.precision is not None:
-            get_precision(self.precision)
+            gradient_bytes(self.precision, self.gradient_precision)
         if self.optimizer is not None:
             get_optimizer(self.optimizer)
         self._check_mapping()
@@ -484,6 +490,18 @@ class Strategy:
         degree, of_all = self.num_expert_replicas, self.state_sharding
         level = of_all.level if self.ep > 1 and degree > 1 else 0
         return replace(of_all, level=level, degree=degree, reduced=EXPERT_DATA, gathered=GATHERED_EXPERTS)
+
+    def numerics(self, graph: OperatorGraph) -> Numerics:
+        """Return precision, optimizer and precision of gradients: the strategy's, else the model's.
+
+        Raises: ConfigError for gradients that the precision cannot have.
+        """
+        found = Numerics(
+            self.precision or graph.default_precision, self.optimizer or graph.default_optimizer,
+            self.gradient_precision,
+        )  # fmt: skip
+        gradient_bytes(found.precision, found.gradient_precision)
+        return found
 
     def batches(self, global_batch: int) -> tuple[int, int]:
         """Return (samples of a micro-batch, micro-batches of one replica) (MODEL D16).

@@ -55,10 +55,10 @@ def test_chunks_hold_consecutive_layers_in_turns(placed, twelve_layers):
 def test_the_tied_embedding_is_reduced_once_over_the_devices_of_the_first_and_the_last_chunk(placed, twelve_layers):
     plan = placed(twelve_layers, Strategy(pp=4, dp=2, virtual_stages=3, precision="bf16_mixed"), 8)
     assert plan.tied == ((0, 3),)
-    assert listed(plan, "tied0") == {("all_reduce", (0, 3), 50257 * 768 * 2): 2}
+    assert listed(plan, "tied0") == {("all_reduce", (0, 3), 50257 * 768 * 4): 2}
     for stage in plan.stages:  # each gradient goes into one bucket, and all buckets come before the step
         dp = {k: n for k, n in listed(plan, "dp").items() if k[1] == (stage.index,)}
-        assert sum(k[2] * n for k, n in dp.items()) == stage.num_parameters * 2
+        assert sum(k[2] * n for k, n in dp.items()) == stage.num_parameters * 4
     words = 50257 * 768
     assert sum(stage.num_parameters for stage in plan.stages) == twelve_layers.num_parameters + words
 
@@ -84,7 +84,7 @@ def test_every_gradient_is_in_one_bucket_whatever_their_size(placed, twelve_laye
         plan = placed(twelve_layers, Strategy(pp=2, dp=2, precision="bf16_mixed", bucket_size=bucket, **options), 8)
         for stage in plan.stages:
             dp = {k: n for k, n in listed(plan, "dp").items() if k[1] == (stage.index,)}
-            assert sum(k[2] * n for k, n in dp.items()) == stage.num_parameters * 2
+            assert sum(k[2] * n for k, n in dp.items()) == stage.num_parameters * 4
 
 
 def test_first_stage_of_equal_chunks_holds_korthikantis_factor(placed, twelve_layers):

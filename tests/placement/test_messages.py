@@ -75,8 +75,8 @@ def test_gpt_pipeline_sends_one_activation_and_one_gradient_a_boundary_and_ties_
     }  # fmt: skip
     words = math.ceil(50257 / 2) * 768
     assert plan.tied == ((0, 1),)
-    assert listed(plan, "tied0") == {("all_reduce", (0, 1), words * 2): 2}
-    # each stage all-reduces all gradients it holds, 2 bytes each, once an iteration
+    assert listed(plan, "tied0") == {("all_reduce", (0, 1), words * 4): 2}
+    # each stage all-reduces all gradients it holds, 4 bytes each, once an iteration
     parameters = [
         words + 2048 * 768 + layers[0] * gpt_layer_parameters(768, 2),
         words + 2 * 768 + layers[1] * gpt_layer_parameters(768, 2),
@@ -84,7 +84,7 @@ def test_gpt_pipeline_sends_one_activation_and_one_gradient_a_boundary_and_ties_
     for stage, expected in zip(plan.stages, parameters, strict=True):
         assert stage.num_parameters == expected
         dp = {k: n for k, n in listed(plan, "dp").items() if k[1] == (stage.index,)}
-        assert sum(k[2] * n for k, n in dp.items()) == expected * 2
+        assert sum(k[2] * n for k, n in dp.items()) == expected * 4
 
 
 def test_four_stages_of_a_gpt_hold_consecutive_layers(gpt, placed):
@@ -105,7 +105,7 @@ def test_gpt3_on_96_stages_holds_a_layer_each_and_sends_megatrons_messages(place
     assert listed(plan, "tp") == gpt_tp_messages([1] * 96, 1, 2048, 12288, m, 2, replays=1)
     boundaries = [pair for s in range(95) for pair in ((s, s + 1), (s + 1, s))]
     assert listed(plan, "pp") == {(kind, pair, activation): m for kind in ("send", "recv") for pair in boundaries}
-    assert listed(plan, "tied0") == {("all_reduce", (0, 95), math.ceil(50257 / 4) * 12288 * 2): 2}
+    assert listed(plan, "tied0") == {("all_reduce", (0, 95), math.ceil(50257 / 4) * 12288 * 4): 2}
     # 734.8 TFLOP forward a sample, backward twice that
     total = sum(stage.flops for stage in plan.stages) * 4
     assert total == pytest.approx(3 * 734.8e12 * 1536, rel=0.02)

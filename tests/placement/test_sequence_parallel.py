@@ -1,10 +1,11 @@
 """Sequence parallelism sends what Korthikanti et al. 2022 (arXiv 2205.05198, sections 4.2 and 5) count by hand.
 
-b micro-batch, s sequence, h width, t = tp, L layers; A = s b h elements of 2 bytes. Of a layer, forward gathers the
-inputs of attention and of the feed-forward and reduce-scatters their outputs; backward gathers the gradients of those
-outputs, reduce-scatters the gradients of those inputs, and gathers the inputs again for the weight gradients: ten half
-all-reduces. Besides them: forward a reduce-scatter behind the embedding and a gather before the head; backward the
-head's reduce-scatter and its input's gather, and a gather of the gradient of what the embedding made.
+b micro-batch, s sequence, h width, t = tp, L layers; A = s b h elements of 2 bytes; gradients of weights have 4. Of a
+layer, forward gathers the inputs of attention and of the feed-forward and reduce-scatters their outputs; backward
+gathers the gradients of those outputs, reduce-scatters the gradients of those inputs, and gathers the inputs again for
+the weight gradients: ten half all-reduces. Besides them: forward a reduce-scatter behind the embedding and a gather
+before the head; backward the head's reduce-scatter and its input's gather, and a gather of the gradient of what the
+embedding made.
 """
 
 import sys
@@ -81,7 +82,7 @@ def test_gpt_sends_ten_half_all_reduces_a_layer(gpt_16, placed, tp, batch):
     # once an iteration: norms (two of 2 h a layer and the last), row biases (two of h a layer), positions (s h)
     summed = (2 * 2 * width + 2 * width) * 2 + 2 * width + tokens * width
     last = Counter(listed(templates["backward_last"])) - Counter(listed(templates["backward"]))
-    assert last == {("all_reduce", summed * 2): 1}
+    assert last == {("all_reduce", summed * 4): 1}
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
@@ -91,7 +92,7 @@ def test_llama_with_grouped_queries_sends_ten_half_all_reduces_a_layer(grouped, 
     assert listed(templates["forward"]) == forward_messages(2, activation, TOKENS)
     assert listed(templates["backward"]) == backward_messages(2, activation, TOKENS)
     last = Counter(listed(templates["backward_last"])) - Counter(listed(templates["backward"]))
-    assert last == {("all_reduce", (2 * 2 + 1) * WIDTH * 2): 1}  # norms
+    assert last == {("all_reduce", (2 * 2 + 1) * WIDTH * 4): 1}  # norms
 
 
 @pytest.mark.parametrize(("tp", "key_heads"), [(4, 2), (8, 2), (8, 4), (4, 1)])
@@ -100,8 +101,8 @@ def test_key_heads_fewer_than_tp_change_no_message_but_the_sums_of_their_weights
     templates, activation = plan.stages[0].templates, TOKENS * WIDTH * 2
     assert listed(templates["forward"]) == forward_messages(2, activation, TOKENS)
     assert listed(templates["backward"]) == backward_messages(2, activation, TOKENS)
-    norms = (2 * 2 + 1) * WIDTH * 2
-    weights = 2 * 2 * WIDTH * (WIDTH // 16) * 2  # of one key head: keys and values of two layers
+    norms = (2 * 2 + 1) * WIDTH * 4
+    weights = 2 * 2 * WIDTH * (WIDTH // 16) * 4  # of one key head: keys and values of two layers
     own = Counter(listed(templates["backward_last"])) - Counter(listed(templates["backward"]))
     if key_heads == 1:
         assert own == {("all_reduce", norms + weights): 1}

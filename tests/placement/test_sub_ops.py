@@ -4,6 +4,7 @@ import pytest
 
 from rostam_py.costs import make_cost_model
 from rostam_py.costs.accelerators import get_accelerator
+from rostam_py.costs.numerics import Numerics
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.sharding import propagate
 from rostam_py.placement.sip_ml.algorithm1 import parts_read
@@ -15,9 +16,11 @@ def built(graph, batch, max_parts, quantum_s=1e-7, precision="fp32", optimizer="
     """Return (partition, sub-ops) of a graph on a V100, without a floor under kernel times."""
     device = get_accelerator("v100_32gb")
     cost = make_cost_model("roofline", device, graph=graph, min_kernel_time=0.0)
-    seconds = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision).op_seconds()
+    numerics = Numerics(precision, optimizer)
+    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision, numerics.gradient_bytes)
+    seconds = builder.op_seconds()
     parts = partition(graph, batch, max_parts, seconds, quantum_s)
-    return parts, build_sub_ops(graph, parts, cost, batch, precision, optimizer)
+    return parts, build_sub_ops(graph, parts, cost, batch, numerics)
 
 
 # Bytes

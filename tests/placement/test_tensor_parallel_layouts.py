@@ -280,11 +280,11 @@ def test_fused_query_key_and_value_split_by_heads_however_they_lie(placed, form,
 def test_too_few_key_heads_are_held_by_several_members_and_their_gradients_summed(placed, form, key_heads):
     graph = llama(key_heads=key_heads, form=form)
     plan = placed(graph, Strategy(tp=8, precision="bf16_mixed"), 1)
-    # every member holds one key head; 8 / key_heads members hold the same, and sum its two weights' gradients, two
+    # every member holds one key head; 8 / key_heads members hold the same, and sum its two weights' gradients, four
     # bytes per scalar, once an iteration
     weights = 2 * WIDTH * 64
     group = "tp" if key_heads == 1 else "tp1"
-    assert listed(plan) == Counter(expected(4)) + Counter({(group, "all_reduce", LAYERS * weights * 2): 1})
+    assert listed(plan) == Counter(expected(4)) + Counter({(group, "all_reduce", LAYERS * weights * 4): 1})
     query_and_output, mlp = 2 * WIDTH * WIDTH // 8, 3 * WIDTH * 2816 // 8
     norms = (2 * LAYERS + 1) * WIDTH
     layers = LAYERS * (query_and_output + weights + mlp)

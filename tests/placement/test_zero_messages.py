@@ -1,7 +1,7 @@
 """Messages of ZeRO 1 to 3, FSDP and hybrid sharding equal lists derived by hand.
 
 S sequence, H width, V vocabulary, L layers of the GPT; P its parameters; d ranks that share the state, m micro-batches.
-In bf16_mixed a weight and a gradient have 2 bytes each, in fp32 4.
+In bf16_mixed a weight has 2 bytes and a gradient 4, in fp32 both have 4.
 """
 
 from collections import Counter
@@ -40,14 +40,14 @@ def test_zero_1_reduce_scatters_gradients_and_gathers_weights_once_an_iteration(
     for overlap in (False, True):
         strategy = Strategy(dp=8, shard=1, micro_batch=1, overlap_param_gather=overlap, **ONE_BUCKET)
         plan = placed(gpt, strategy, 8 * m)
-        expected = {("reduce_scatter", "dp", 2 * P): 1, ("all_gather", "zero", 2 * P): 1}
+        expected = {("reduce_scatter", "dp", 4 * P): 1, ("all_gather", "zero", 2 * P): 1}
         assert listed(plan, "dp", "zero") == expected, overlap
 
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_zero_2_reduce_scatters_behind_every_micro_batch(m, gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=2, micro_batch=1, **ONE_BUCKET), 8 * m)
-    assert listed(plan, "dp", "zero") == {("reduce_scatter", "dp", 2 * P): m, ("all_gather", "zero", 2 * P): 1}
+    assert listed(plan, "dp", "zero") == {("reduce_scatter", "dp", 4 * P): m, ("all_gather", "zero", 2 * P): 1}
 
 
 def test_buckets_of_zero_1_are_those_of_the_all_reduces_and_so_are_its_gathers(gpt, placed):
@@ -64,7 +64,7 @@ def test_buckets_of_zero_1_are_those_of_the_all_reduces_and_so_are_its_gathers(g
 def test_zero_3_gathers_each_unit_twice_a_micro_batch_and_reduce_scatters_it(m, prefetch, gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=3, prefetch=prefetch, micro_batch=1, precision="bf16_mixed"), 8 * m)
     gathers = times(2 * m, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
-    reductions = times(m, *(("reduce_scatter", "dp", 2 * unit) for unit in UNITS))
+    reductions = times(m, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
     assert listed(plan, "dp", "zero") == gathers | reductions
 
 
@@ -78,8 +78,8 @@ def test_units_that_are_not_resharded_are_gathered_once_a_micro_batch(gpt, place
 def test_hybrid_sharding_gathers_within_groups_and_all_reduces_shares_across_once_an_iteration(gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=3, shard_group=4, micro_batch=1, precision="bf16_mixed"), 16)
     expected = times(4, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
-    expected |= times(2, *(("reduce_scatter", "dp_shard", 2 * unit) for unit in UNITS))
-    expected |= times(1, *(("all_reduce", "dp_replicate", -(-2 * unit // 4)) for unit in UNITS))
+    expected |= times(2, *(("reduce_scatter", "dp_shard", 4 * unit) for unit in UNITS))
+    expected |= times(1, *(("all_reduce", "dp_replicate", -(-4 * unit // 4)) for unit in UNITS))
     assert listed(plan, "dp", "zero", "dp_shard", "dp_replicate") == expected
     assert plan.members("zero").tolist() == plan.members("dp_shard").tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert plan.members("dp_replicate").tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
@@ -89,8 +89,10 @@ def test_hybrid_sharding_gathers_within_groups_and_all_reduces_shares_across_onc
 def test_hybrid_zero_1_all_reduces_shares_of_buckets_across(gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=1, shard_group=2, micro_batch=1, **ONE_BUCKET), 16)
     assert listed(plan, "dp", "zero", "dp_shard", "dp_replicate") == {
-        ("reduce_scatter", "dp_shard", 2 * P): 1, ("all_reduce", "dp_replicate", P): 1, ("all_gather", "zero", 2 * P): 1
-    }  # fmt: skip
+        ("reduce_scatter", "dp_shard", 4 * P): 1,
+        ("all_reduce", "dp_replicate", 2 * P): 1,
+        ("all_gather", "zero", 2 * P): 1,
+    }
 
 
 @pytest.mark.parametrize("shard", [1, 2, 3])
@@ -98,14 +100,14 @@ def test_stages_and_tp_members_share_what_they_hold_and_tied_shares_are_summed_o
     settings = {"precision": "bf16_mixed", "bucket_size": "10 GB", "micro_batch": 1}
     plan = placed(gpt, Strategy(dp=4, tp=2, pp=2, shard=shard, **settings), 8)
     m, words = 2, (V + 1) // 2 * H
-    assert listed(plan, "tied0") == {("all_reduce", "tied0", -(-2 * words // 4)): 2}
+    assert listed(plan, "tied0") == {("all_reduce", "tied0", -(-4 * words // 4)): 2}
     per_stage = Counter()
     for message in plan.messages():
         if message.group in ("dp", "zero"):
             per_stage[message.kind, message.stages[0]] += message.count * message.num_bytes
     for stage in plan.stages:
         size = 2 * stage.num_parameters
-        assert per_stage["reduce_scatter", stage.index] == size * (m if shard > 1 else 1)
+        assert per_stage["reduce_scatter", stage.index] == 4 * stage.num_parameters * (m if shard > 1 else 1)
         assert per_stage["all_gather", stage.index] == size * (2 * m if shard == 3 else 1)
 
 

@@ -59,6 +59,12 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"cp": 2, "mp": 2, "placer": "sip_ml"}, DegreeError, ["strategy.cp is 2", "strategy.placer=megatron"]),
         ({"cp_algorithm": "rings"}, ConfigError, ["strategy.cp_algorithm is 'rings'", "ring, all_gather, ulysses"]),
         ({"precision": "fp8"}, UnknownNameError, ["fp8", "bf16_mixed"]),
+        (
+            {"gradient_precision": "int8"},
+            ConfigError,
+            ["strategy.gradient_precision", "int8", "auto, fp32, bf16, fp16"],
+        ),
+        ({"precision": "fp16_mixed", "gradient_precision": "bf16"}, ConfigError, ["fp16_mixed", "auto, fp16, fp32"]),
         ({"optimizer": "lion"}, UnknownNameError, ["lion", "adam"]),
         ({"mapping": "spiral"}, ConfigError, ["strategy.mapping is 'spiral'", "linear", "strategy.mapping_seed"]),
         ({"mapping": [0, 1.5]}, ConfigError, ["strategy.mapping[1] is 1.5", "integer"]),

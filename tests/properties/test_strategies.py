@@ -20,7 +20,7 @@ from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
 MOST_RANKS = 32
-BYTES = {"fp32": 4, "tf32": 4, "bf16_mixed": 2, "fp16_mixed": 2, "fp8_mixed": 2}  # of a gradient
+BYTES = {"fp32": 4, "tf32": 4, "bf16_mixed": 4, "fp16_mixed": 2, "fp8_mixed": 4}  # of a gradient
 SIZE = {"width": WIDTH, "vocabulary": WORDS, "sequence_length": TOKENS}
 TABLE_ROWS, DIMENSION = (1000, 300, 7, 50_000, 64, 20), 32
 PADDING = 1.02  # uneven shares are rounded up to the largest

@@ -127,10 +127,10 @@ def test_bytes_sent_are_the_closed_forms_of_the_plans_messages(strategy, fold, p
     assert result.bytes_received == expected
 
 
-def test_gradients_sent_are_two_bytes_a_parameter_times_the_ring_factor(plans, gpt):
-    # dp 8, bf16 gradients: every rank sends 2 (7/8) of 2 bytes a parameter, up to the rounding of chunks.
+def test_gradients_sent_are_four_bytes_a_parameter_times_the_ring_factor(plans, gpt):
+    # dp 8, fp32 gradients of bf16 weights: every rank sends 2 (7/8) of 4 bytes a parameter, but for rounded chunks.
     sent = rostam.simulate(plans("dp8")).bytes_sent["dp"]
-    assert sent == pytest.approx(8 * 2 * 7 / 8 * 2 * gpt.num_parameters, rel=1e-5)
+    assert sent == pytest.approx(8 * 2 * 7 / 8 * 4 * gpt.num_parameters, rel=1e-5)
 
 
 @pytest.mark.parametrize("fabric", list(FABRICS))

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.costs import optimizer_call
-from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
+from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
@@ -130,7 +129,8 @@ class MegatronPlacer(Placer):
             graph.name, machine, strategy, batches, stages, accelerators,
             groups=job.groups(accelerators.shape),
             algorithms=dict(strategy.algorithms),
-            notes=(*job.notes(), *graph.notes), cost=self.cost_name, precision=job.precision, optimizer=job.optimizer,
+            notes=(*job.notes(), *graph.notes), cost=self.cost_name,
+            precision=job.numerics.precision, optimizer=job.numerics.optimizer,
         )  # fmt: skip
 
     def _builder(self, graph: OperatorGraph, machine: Machine, micro_batch: int) -> KernelBuilder:
@@ -139,19 +139,22 @@ class MegatronPlacer(Placer):
         if "graph" not in self.shared:
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
-        precision = strategy.precision or graph.default_precision
+        numerics = strategy.numerics(graph)
         part = self._part(graph)
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
-            micro_batch, precision, machine.min_kernel_s, machine.device.name, *self._tables_key(),
+            micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.name,
+            *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             local = graph if part is None else part.graph
             sharding = self._sharding(local, micro_batch)
-            experts = self._spread(local, sharding, machine, micro_batch, precision)
+            experts = self._spread(local, sharding, machine, micro_batch, numerics)
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
-            self.shared[key] = KernelBuilder(local, sharding, cost, micro_batch, precision, fusions, experts, part)
+            self.shared[key] = KernelBuilder(
+                local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part
+            )
         builder: KernelBuilder = self.shared[key]
         return builder
 
@@ -161,14 +164,13 @@ class MegatronPlacer(Placer):
         return () if strategy.tables == REPLICATED else (strategy.tables, strategy.num_data_ranks, strategy.optimizer)
 
     def _spread(
-        self, graph: OperatorGraph, sharding: Sharding, machine: Machine, micro_batch: int, precision: str
+        self, graph: OperatorGraph, sharding: Sharding, machine: Machine, micro_batch: int, numerics: Numerics
     ) -> SpreadExperts:
         """Return what of the model data-parallel ranks do not all hold: experts, or embedding tables."""
         strategy = self.strategy
         if strategy.tables == REPLICATED or strategy.num_data_ranks == 1:
             return spread_experts(graph, strategy.ep, sharding.expert_ways)
-        optimizer = strategy.optimizer or graph.default_optimizer
-        held = parameter_bytes(precision) + optimizer_state_bytes(optimizer, precision)
+        held = numerics.parameter_bytes + numerics.state_bytes
         return spread_tables(
             graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes
         )
@@ -206,13 +208,12 @@ class _Job:
     def __init__(self, builder: KernelBuilder, machine: Machine, strategy: Strategy, num_microbatches: int) -> None:
         self.builder, self.graph, self.sharding, self.cost = builder, builder.graph, builder.sharding, builder.cost
         self.machine, self.strategy, self.num_microbatches = machine, strategy, num_microbatches
-        self.precision = builder.precision
+        self.numerics = strategy.numerics(builder.graph)
         graph, micro_batch = self.graph, builder.batch
         self.exchange = None
         if builder.part is not None:
             is_kept = not replays_attention(graph, strategy.recompute, strategy.replayed_modules)
             self.exchange = ContextExchange(builder.part, strategy.cp_algorithm, builder, is_kept)
-        self.optimizer = strategy.optimizer or graph.default_optimizer
         seconds = self.builder.op_seconds() if strategy.pp > 1 else []
         self.assignment: StageAssignment = assign_stages(
             graph, strategy.pp, seconds, micro_batch, self.sharding.collected, strategy.virtual_stages
@@ -274,7 +275,7 @@ class _Job:
         late -= set(self.builder.experts.exchanged)
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, parameter_bytes(self.precision),
+            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, self.numerics.parameter_bytes,
             self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
         )  # fmt: skip
 
@@ -384,12 +385,12 @@ class _Job:
     def _optimizer_kernel(self, num_parameters: int) -> KernelTime | None:
         if not num_parameters:
             return None
-        call = optimizer_call(self.optimizer, num_parameters, self.precision)
+        call = self.numerics.optimizer_call(num_parameters)
         return KernelTime("optimizer", "", call.ops[0].op_type, self.cost.duration_s(call), call.flops)
 
     def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
         """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""
-        size, chunks = gradient_bytes(self.precision), self.assignment.chunks(stage)
+        size, chunks = self.numerics.gradient_bytes, self.assignment.chunks(stage)
         found: dict[int, list[Gradient]] = {chunk: [] for chunk in range(len(chunks))}
         for t in self.graph.gradients:
             devices = self.holders.get(t.name, ())
@@ -435,10 +436,10 @@ class _Job:
             held = self.state.held(count, shared)
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
                 held = count, shared, count
-            gathered = gathered_bytes(context, chunks, gradient_bytes(self.precision))
+            gathered = gathered_bytes(context, chunks, self.numerics.gradient_bytes)
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
-            result.append(stage_memory(held, most, self.precision, self.optimizer, untrained, gathered))
+            result.append(stage_memory(held, most, self.numerics, untrained, gathered))
         return result
 
     def _activation_changes(self, residents: list[Resident]) -> list[dict[str, tuple[float, float]]]:
@@ -526,7 +527,7 @@ class _Job:
             f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"
         )
         found += self.builder.experts.notes()
-        found += [note] if (note := get_precision(self.precision).note) else []
+        found += [note] if (note := get_precision(self.numerics.precision).note) else []
         if self.state.level:
             found.append(self.state.describe())
         if self.strategy.recompute == "selective":

@@ -9,10 +9,9 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from rostam_py.costs import optimizer_call
 from rostam_py.costs.model import CostModel
-from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import get_precision, gradient_bytes, parameter_bytes
+from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
@@ -71,12 +70,13 @@ class SipMlPlacer(Placer):
             group.sub_ops, group.placed, strategy.mp, strategy.bucket_bytes, strategy.dp > 1, list(group.optimizers),
             window,
         )  # fmt: skip
-        precision, optimizer = _numerics(strategy, graph)
+        numerics = _numerics(strategy, graph)
         return Plan.on_grid(
             graph.name, machine, strategy, Batches(global_batch, batch, 1),
-            _stages(group, written, strategy, precision, optimizer), accelerators,
+            _stages(group, written, strategy, numerics), accelerators,
             groups=model_parallel_groups(strategy.dp, strategy.mp), algorithms=dict(strategy.algorithms),
-            notes=(*group.notes, *graph.notes), cost=self.cost_name, precision=precision, optimizer=optimizer,
+            notes=(*group.notes, *graph.notes), cost=self.cost_name,
+            precision=numerics.precision, optimizer=numerics.optimizer,
             max_circuit_degree=strategy.max_circuit_degree, details=group,
         )  # fmt: skip
 
@@ -86,17 +86,17 @@ class SipMlPlacer(Placer):
         Args: graph: with gradient sums regrouped. batch: samples of one group.
         """
         strategy = self.strategy
-        precision, optimizer = _numerics(strategy, graph)
+        numerics = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
         settings = (strategy.mp, strategy.quantum, machine.min_kernel_s)
-        key = (*settings, machine.device.name, batch, window, precision, optimizer, capacity)
+        key = (*settings, machine.device.name, batch, window, numerics, capacity)
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-            sub_ops = _sub_ops(graph, strategy, cost, batch, precision, optimizer)
+            sub_ops = _sub_ops(graph, strategy, cost, batch, numerics)
             nodes = [node.node() for node in sub_ops.nodes]
             placed = place_in_window(nodes, strategy.mp, window, capacity)
             counts = _local_parameters(sub_ops, placed, strategy)
-            kernels = tuple(_optimizer_kernel(n, optimizer, precision, cost) for n in counts)
+            kernels = tuple(_optimizer_kernel(n, numerics, cost) for n in counts)
             notes = tuple(_notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost))
             self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, notes)
         found: GroupPlacement = self.shared[key]
@@ -137,13 +137,11 @@ def _check(strategy: Strategy) -> None:
         )
 
 
-def _sub_ops(
-    graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, precision: str, optimizer: str
-) -> SubOpGraph:
-    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, precision)
+def _sub_ops(graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, numerics: Numerics) -> SubOpGraph:
+    builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, numerics.precision, numerics.gradient_bytes)
     quantum_s = parse_time(strategy.quantum, "strategy.quantum")
     parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s)
-    return build_sub_ops(graph, parts, cost, batch, precision, optimizer)
+    return build_sub_ops(graph, parts, cost, batch, numerics)
 
 
 def _local_parameters(sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Strategy) -> list[int]:
@@ -155,26 +153,27 @@ def _local_parameters(sub_ops: SubOpGraph, placed: SubOpPlacement, strategy: Str
     return counts
 
 
-def _optimizer_kernel(count: int, optimizer: str, precision: str, cost: CostModel) -> KernelTime | None:
+def _optimizer_kernel(count: int, numerics: Numerics, cost: CostModel) -> KernelTime | None:
     if not count:
         return None
-    call = optimizer_call(optimizer, count, precision)
+    call = numerics.optimizer_call(count)
     return KernelTime("optimizer", "", call.ops[0].op_type, cost.duration_s(call), call.flops)
 
 
-def _numerics(strategy: Strategy, graph: OperatorGraph) -> tuple[str, str]:
-    """Return precision and optimizer: the strategy's, else the model's."""
-    precision = strategy.precision or graph.default_precision
+def _numerics(strategy: Strategy, graph: OperatorGraph) -> Numerics:
+    """Return the run's numerics. Raises: ConfigError for precisions that sub-ops cannot have."""
+    numerics = strategy.numerics(graph)
+    precision = numerics.precision
     if get_precision(precision).others:
         raise ConfigError(
             f"strategy.precision is {precision!r}; strategy.placer=sip_ml keeps all that a sub-op saves in one width:"
             f" take {get_precision(precision).others}, or strategy.placer=megatron"
         )
-    return precision, strategy.optimizer or graph.default_optimizer
+    return numerics
 
 
 def _stages(
-    group: GroupPlacement, written: GroupTemplates, strategy: Strategy, precision: str, optimizer: str
+    group: GroupPlacement, written: GroupTemplates, strategy: Strategy, numerics: Numerics
 ) -> tuple[Stage, ...]:
     sub_ops, placed = group.sub_ops, group.placed
     counts = _local_parameters(sub_ops, placed, strategy)
@@ -187,13 +186,12 @@ def _stages(
                 modules[d][node.time.module] = None
     stages = []
     for d in range(strategy.mp):
-        state = optimizer_state_bytes(optimizer, precision)
         held = untrained[d]
-        fixed = counts[d] * (parameter_bytes(precision) + gradient_bytes(precision) + state)
+        fixed = counts[d] * numerics.held_bytes
         made = max(0.0, placed.memory_bytes[d] - fixed - held.frozen - held.placed)
         memory = MemoryBytes(
-            parameters=counts[d] * parameter_bytes(precision) + held.frozen + math.ceil(held.buffers - 1e-6),
-            gradients=counts[d] * gradient_bytes(precision), optimizer_state=counts[d] * state,
+            parameters=counts[d] * numerics.parameter_bytes + held.frozen + math.ceil(held.buffers - 1e-6),
+            gradients=counts[d] * numerics.gradient_bytes, optimizer_state=counts[d] * numerics.state_bytes,
             activations=round(made + held.inputs),
         )  # fmt: skip
         stages.append(

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass, field
 
 from rostam_py.costs.model import CostModel, KernelCall
-from rostam_py.costs.optimizers import optimizer_state_bytes
-from rostam_py.costs.precision import gradient_bytes, op_precision, parameter_bytes, tensor_bytes_factor
+from rostam_py.costs.numerics import Numerics
+from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import (
     PARTIAL,
     WEIGHT_KINDS,
@@ -24,6 +24,7 @@ from rostam_py.graph import (
     kernel_bytes,
     kernel_traffic,
 )
+from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.sip_ml.algorithm1 import Node, Read
 from rostam_py.placement.sip_ml.partition import (
     ALIGNED,
@@ -127,21 +128,21 @@ class SubOpGraph:
 
 
 def build_sub_ops(
-    graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, precision: str, optimizer: str
+    graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, numerics: Numerics
 ) -> SubOpGraph:
     """Return the sub-ops of a partitioned graph, timed.
 
     Args: batch: samples of one group. Cost: linear in ops.
     """
-    return _Builder(graph, parts, cost, batch, precision, optimizer).build()
+    return _Builder(graph, parts, cost, batch, numerics).build()
 
 
 class _Builder:
     def __init__(
-        self, graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, precision: str, optimizer: str
+        self, graph: OperatorGraph, parts: Partition, cost: CostModel, batch: float, numerics: Numerics
     ) -> None:
         self.graph, self.parts, self.cost = graph, parts, cost
-        self.batch, self.precision, self.optimizer = batch, precision, optimizer
+        self.batch, self.numerics, self.precision = batch, numerics, numerics.precision
         self.roots = graph.view_roots
         self.parameter_of = {t.id: t for t in graph.weights}
         self.gradients = gradients_by_root(graph, self.roots)
@@ -151,7 +152,7 @@ class _Builder:
         self.shard_of: dict[str, int] = {}
         self.by_name = {t.name: t for t in graph.weights}
         self.placed_parameters: set[str] = set()
-        self.residents = ResidentFinder(graph, parts, self.roots, batch, precision)
+        self.residents = ResidentFinder(graph, parts, self.roots, batch, self.precision)
         self.read_whole_backward: set[tuple[int, int]] = set()
         self.saved = self._saved_bytes()
         self.kept_whole: set[tuple[int, int]] = set()
@@ -341,6 +342,8 @@ class _Builder:
 
     def _factor(self, tensor: int) -> float:
         t = self.graph.tensors[tensor]
+        if tensor in self.graph.gradient_tensors:
+            return self.numerics.gradient_bytes / DTYPE_BYTES[t.dtype]
         return 1.0 if t.kind == "loss" else tensor_bytes_factor(self.precision, t.dtype)
 
     # Sums and gradients
@@ -377,7 +380,7 @@ class _Builder:
         parameter = self.by_name[gradient.name]
         made = self.parts.gradients[gradient.name]
         source = self.sum_of.get(root, self.node_of[root])
-        size = parameter.num_elements(1) * gradient_bytes(self.precision)
+        size = parameter.num_elements(1) * self.numerics.gradient_bytes
         relation, moved = self._gradient_relation(made, layout, size)
         is_replicated = layout.dim is WHOLE and layout.parts > 1
         self._append(
@@ -412,8 +415,7 @@ class _Builder:
 
     def _kernel_memory(self, kernel: tuple[int, ...], touched: list[str], shard: int) -> float:
         """Return the bytes that one sub-op takes: its weights when first touched, and what it saves."""
-        each = parameter_bytes(self.precision) + gradient_bytes(self.precision)
-        each += optimizer_state_bytes(self.optimizer, self.precision)
+        each = self.numerics.held_bytes
         total = 0.0
         for name in touched:
             if name not in self.placed_parameters:

@@ -13,7 +13,7 @@ from rostam_py.simulation.detail import run_detail
 def detail():
     """Detail of an interleaved pipeline: two stages of two chunks, four micro-batches."""
     graph = rostam.trace("gpt_125m", num_layers=4)
-    fabric = rostam.fabric("fat_tree", num_accelerators=4, radix=4, link_bandwidth="100 Gb/s")
+    fabric = rostam.fabric("fat_tree", num_accelerators=4, radix=4, link_bandwidth="400 Gb/s")
     strategy = rostam.Strategy(dp=2, pp=2, virtual_stages=2, micro_batch=1, precision="bf16_mixed")
     plan = rostam.place(graph, rostam.Machine(fabric=fabric), global_batch=8, strategy=strategy)
     return run_detail(rostam.simulate(plan, timeline=True))

@@ -1,0 +1,40 @@
+"""Numerics of a run: in which precision it computes and keeps gradients, which optimizer steps; their bytes."""
+
+from dataclasses import dataclass
+
+from rostam_py.costs.model import KernelCall
+from rostam_py.costs.optimizers import optimizer_call, optimizer_state_bytes
+from rostam_py.costs.precision import AUTO, gradient_bytes, parameter_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Precision, optimizer and precision of gradients, by name; bytes are of one parameter (MODEL D15)."""
+
+    precision: str
+    optimizer: str
+    gradient_precision: str = AUTO
+
+    @property
+    def parameter_bytes(self) -> int:
+        """Of a parameter as it is held."""
+        return parameter_bytes(self.precision)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of its gradient, accumulated and reduced."""
+        return gradient_bytes(self.precision, self.gradient_precision)
+
+    @property
+    def state_bytes(self) -> int:
+        """Of the optimizer's state, master parameters included."""
+        return optimizer_state_bytes(self.optimizer, self.precision)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all of these."""
+        return self.parameter_bytes + self.gradient_bytes + self.state_bytes
+
+    def optimizer_call(self, num_parameters_local: float) -> KernelCall:
+        """Return the optimizer step of a device that updates so many parameters."""
+        return optimizer_call(self.optimizer, num_parameters_local, self.precision, self.gradient_precision)
