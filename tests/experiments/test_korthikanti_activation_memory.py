@@ -28,3 +28,9 @@ def test_layers_keep_what_the_formulas_say(rows, name, heads, width, layers, bat
     assert row["none"] == pytest.approx(unit * (10 + 24 / tp + scores / tp), rel=1e-4)
     assert row["sequence"] == pytest.approx(unit / tp * (34 + scores), rel=1e-4)
     assert row["selective"] == pytest.approx(unit / tp * 34, rel=1e-4)
+
+
+def test_whole_devices_hold_little_more_than_their_layers(rows):
+    for row in rows.values():
+        assert row["none"] < row["none_device"] < 1.03 * row["none_printed"]
+        assert row["selective"] < row["selective_device"] < 1.05 * row["selective_printed"]
