@@ -163,7 +163,7 @@ class Searcher:
             if name != _REFERENCE:
                 space.leave_out(f"strategy.placer={name} is searched over degrees alone")
         keep, counts = max(_LEAST_PLACED, _PLACED_PER_SIMULATION * goal.num_simulated), Counts()
-        queue = []
+        queue: list[tuple[float, int, Candidate]] = []
         for batch in batches:
             progress(f"planning batches of {batch:,}", 0, 1)
             site = Site(len(machine.healthy_accelerators), batch, self._facts)

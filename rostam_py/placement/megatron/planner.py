@@ -30,7 +30,7 @@ from rostam_py.plan.groups import grid_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import assign_accelerators
-from rostam_py.plan.searched_axes import Fields, Site, Space, fitted
+from rostam_py.plan.searched_axes import Site, Space, fitted
 from rostam_py.plan.strategy import Strategy
 
 _LEAST_DEPTH = 2  # blocks of a stack in the smallest probe: the first and the last, which may differ from the others
@@ -51,6 +51,7 @@ _GRID = ("tp", "cp", "pp", "dp", "ep")
 _MOST_EFFICIENT, _FASTER = 16, 0.9
 # Of a backward that hides gradient reductions: the first bucket is ready only when some of it has run.
 _HIDING = 0.9
+_Fields = dict[str, Any]  # the axes' values
 _MEMORY = ("parameters", "gradients", "optimizer_state", "activations")
 
 
@@ -128,7 +129,7 @@ class Planner:
 
     # Memory
 
-    def memory_bytes(self, fields: Fields, batch: int) -> float:
+    def memory_bytes(self, fields: _Fields, batch: int) -> float:
         """Return what the fullest device needs at least [bytes]."""
         pp, cp, mb, v = fields["pp"], fields["cp"], fields["micro_batch"], fields["virtual_stages"]
         num_microbatches = batch // fields["dp"] // mb
@@ -153,7 +154,7 @@ class Planner:
         last = state[1] / 2 + rest + max(0.0, n - 1) * state[0]
         return float(max(first, last))
 
-    def _memory_of(self, fields: Fields) -> _Linear:
+    def _memory_of(self, fields: _Fields) -> _Linear:
         """Return a device's memory at micro-batches of one whole sequence, with its part of the experts."""
         key = {"cp": 1, "micro_batch": 1, "dp": self.size // fields["tp"]}
         known = _key(fields | key)
@@ -165,7 +166,7 @@ class Planner:
 
     # Time
 
-    def seconds(self, fields: Fields, batch: int) -> float:
+    def seconds(self, fields: _Fields, batch: int) -> float:
         """Return the quick estimate of an iteration [s]."""
         forward, backward, optimizer = self._stage_times(fields)
         pp, v = fields["pp"], fields["virtual_stages"]
@@ -173,7 +174,7 @@ class Planner:
         added, turn = self._of_state(fields, forward, backward, optimizer)
         return float((num_microbatches + (pp - 1) / v) * turn + added + self._messages_s(fields))
 
-    def _stage_times(self, fields: Fields) -> tuple[float, float, float]:
+    def _stage_times(self, fields: _Fields) -> tuple[float, float, float]:
         """Return what the slowest stage takes for a forward, a backward, and its whole optimizer's step [s]."""
         times = self._times_of(fields)
         forward, backward, optimizer = times.block
@@ -184,7 +185,7 @@ class Planner:
         rest = times.rest if has_rest else 0 * times.rest
         return n * forward + rest[0], n * backward + rest[1], n * optimizer + max(0.0, rest[2])
 
-    def _of_state(self, fields: Fields, forward: float, backward: float, optimizer: float) -> tuple[float, float]:
+    def _of_state(self, fields: _Fields, forward: float, backward: float, optimizer: float) -> tuple[float, float]:
         """Return (what gradients, weights and the optimizer add to an iteration, a micro-batch's turn with them)."""
         ranks, level = fields["dp"] * fields["cp"], fields["shard"]
         turn = forward + backward
@@ -218,7 +219,7 @@ class Planner:
         hidden = max(forward, gather_s) + max(backward, gather_s)
         return optimizer + (gather_s + reduce_s) / max(1.0, n), max(hidden, 2 * gather_s + reduce_s)
 
-    def _messages_s(self, fields: Fields) -> float:
+    def _messages_s(self, fields: _Fields) -> float:
         if fields["pp"] == 1:
             return 0.0
         alpha, beta = self._grid_costs(fields).message(0, 1)
@@ -242,7 +243,7 @@ class Planner:
             self.shared["boundary"] = total
         return float(self.shared["boundary"])
 
-    def _least_s(self, fields: Fields, batch: int) -> float:
+    def _least_s(self, fields: _Fields, batch: int) -> float:
         """Return what an iteration takes at least [s], from the kernels of whole sequences and experts."""
         micro_batch = 1 if fields["micro_batch"] == 1 else _MOST_EFFICIENT
         alone = fields | {"cp": 1, "ep": 1, "micro_batch": micro_batch, "pp": 1, "dp": self.size // fields["tp"]}
@@ -253,7 +254,7 @@ class Planner:
         bubble = 1 + (fields["pp"] - 1) / (num_microbatches * fields["virtual_stages"])
         return float(_FASTER * work * batch / fields["dp"] / (fields["cp"] * fields["pp"]) * bubble)
 
-    def _times_of(self, fields: Fields) -> _Linear:
+    def _times_of(self, fields: _Fields) -> _Linear:
         """Return (forward, backward, optimizer) of one micro-batch [s], collectives of tp, cp and ep included."""
         key = (_key(fields), *(fields[name] for name in _GRID))
         if key not in self._times:
@@ -264,7 +265,7 @@ class Planner:
 
     # Probes
 
-    def _probed(self, fields: Fields) -> list[tuple[Plan, CompiledStage]]:
+    def _probed(self, fields: _Fields) -> list[tuple[Plan, CompiledStage]]:
         """Return the plans of the probes: without a pipeline, on all accelerators."""
         key = _key(fields)
         if key not in self._plans:
@@ -289,14 +290,14 @@ class Planner:
         rest = least - _LEAST_DEPTH * sum(of_stack)
         return _Linear(total / self.num_blocks, rest)
 
-    def _grid_costs(self, fields: Fields) -> AxisCosts:
+    def _grid_costs(self, fields: _Fields) -> AxisCosts:
         """Return the costs of collectives in the groups of a strategy's grid."""
         key = tuple(fields[name] for name in _GRID)
         if key not in self._costs:
             self._costs[key] = _GridCosts(self._on_grid(fields), self.machine.fabric, self.routing, self.shared)
         return self._costs[key]
 
-    def _on_grid(self, fields: Fields) -> Plan:
+    def _on_grid(self, fields: _Fields) -> Plan:
         """Return a probe's plan in a pipeline: every stage runs what it runs."""
         alike = {"micro_batch": 1, "recompute": "none", "sequence_parallel": False, "tp_overlap": False}
         probe, _ = self._probed(fields | alike | {"cp": 1, "ep": 1})[0]
@@ -320,7 +321,7 @@ class _GridCosts(AxisCosts):
         return list(range(len(self._plan.stages)))
 
 
-def _key(fields: Fields) -> tuple[Any, ...]:
+def _key(fields: _Fields) -> tuple[Any, ...]:
     """Return what a probe depends on."""
     values = (fields[name] for name in _PROBED)
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
