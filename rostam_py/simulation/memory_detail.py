@@ -1,97 +1,12 @@
-"""Memory of a device of each stage over the last iteration, from when its phases ran.
+"""Memory over time of a run's stages, for the figure of its report."""
 
-Example:
-    for one in memory_over_time(rostam.simulate(plan, timeline=True)):
-        one.stage, one.time_s, one.num_bytes
-"""
-
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from rostam_py.errors import InternalError
-from rostam_py.plan.phases import chunk_of, phase_of
-from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.drawing import short
-from rostam_py.simulation.phase_spans import OPTIMIZER, PhaseSpan, phase_spans
-from rostam_py.simulation.picoseconds import PS
-from rostam_py.simulation.pipeline_detail import recorded_stages
 from rostam_py.simulation.result import RunResult
+from rostam_py.simulation.stage_memory import StageMemory
 
 MAX_POINTS = 400  # of a stage in a document: side by side on a page 900 pixels wide
-_TOLERANCE = 1e-9  # relative, of sums of the same bytes in another order
-
-
-@dataclass(frozen=True, slots=True)
-class StageMemory:
-    """Steps of a device's memory: num_bytes[k] from time_s[k] on, which counts from the end of the iteration before.
-
-    constant_bytes: of it, what it holds all the time: weights, gradients, optimizer state.
-    """
-
-    stage: int
-    accelerator: int
-    constant_bytes: int
-    time_s: list[float]
-    num_bytes: list[int]
-
-
-def memory_over_time(result: RunResult) -> list[StageMemory]:
-    """Return the memory of a recorded device of each stage in the last iteration.
-
-    Model: weights, gradients and optimizer state all the time; activations as the placement counts them (MODEL D15): a
-        forward takes what its micro-batch keeps, a backward what it replays at once, and gives both back at its end;
-        gathered weights (ZeRO 3) at their most from the first phase to the last.
-    Returns: nothing where a stage has no recorded device (``simulate(..., timeline=True)``), for placers that do not
-        tell activations apart in time, and for jobs that were restarted.
-    Raises: InternalError if the highest is not the memory that the plan reports.
-    """
-    stage_of, plan = recorded_stages(result), result.plan
-    if stage_of is None or not all(stage.activation_changes for stage in plan.stages):
-        return []
-    spans: dict[int, list[PhaseSpan]] = {device: [] for device in stage_of}
-    for span in phase_spans(result._names, result._timeline, len(result._ends_ps) - 2):
-        if span.device in spans and span.phase != OPTIMIZER:
-            spans[span.device].append(span)
-    begin = int(result._ends_ps[-2])
-    found = []
-    for device, stage in stage_of.items():
-        steps = _steps(plan.stages[stage], spans[device])
-        memory = plan.stages[stage].memory
-        constant = memory.total - memory.activations - memory.gathered
-        held = [(time, constant + memory.gathered + level) for time, level in steps[:-1]] + [(steps[-1][0], constant)]
-        peak = max(level for _, level in held)
-        if abs(peak - memory.total) > max(1.0, _TOLERANCE * memory.total):
-            raise InternalError(
-                f"stage {stage} holds at most {peak} bytes while it runs, but {memory.total} in its plan"
-            )
-        found.append(
-            StageMemory(
-                stage, int(result._names.accelerators[device]), constant,
-                [(time - begin) * PS for time, _ in held], [round(level) for _, level in held],
-            )
-        )  # fmt: skip
-    return found
-
-
-def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
-    """Return (time, bytes of activations from then on) of a device, the last of them 0."""
-    whole: dict[tuple[str, int | None, int], tuple[int, int]] = {}
-    for span in spans:  # one phase may be several spans, where it waited for a message
-        key = span.phase, span.chunk, span.microbatch
-        start, end = whole.get(key, (span.start_ps, span.end_ps))
-        whole[key] = min(start, span.start_ps), max(end, span.end_ps)
-    changes = _by_phase(stage)
-    level, steps = 0.0, list[tuple[int, float]]()
-    for (phase, chunk, _), (start, end) in sorted(whole.items(), key=lambda item: item[1]):
-        for time, change in zip((start, end), changes[phase, chunk], strict=True):
-            level += change
-            steps.append((time, level))
-    return steps
-
-
-def _by_phase(stage: Stage) -> dict[tuple[str, int | None], tuple[float, float]]:
-    return {(phase_of(name), chunk_of(name)): change for name, change in stage.activation_changes.items()}
 
 
 def memory_detail(result: RunResult) -> dict[str, Any] | None:
@@ -99,7 +14,7 @@ def memory_detail(result: RunResult) -> dict[str, Any] | None:
 
     Model: of more than ``MAX_POINTS`` steps neighbours share one, the highest of them.
     """
-    found = memory_over_time(result)
+    found = result.memory_over_time()
     if not found:
         return None
     return {

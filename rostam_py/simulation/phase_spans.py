@@ -43,6 +43,18 @@ class PhaseSpan:
         return f"{self.phase} {self.microbatch}" + ("" if self.chunk is None else f", chunk {self.chunk}")
 
 
+def recorded_stages(
+    names: GraphNames, timeline: Mapping[str, np.ndarray], accelerators: np.ndarray, num_stages: int
+) -> dict[int, int] | None:
+    """Return a recorded device of each stage of the job on the accelerators, with its stage; None if one has none."""
+    recorded = np.unique(timeline["device"])
+    recorded = recorded[np.isin(names.accelerators[recorded], accelerators)]
+    stages, first = np.unique(names.stage_of[recorded], return_index=True)
+    if len(stages) < num_stages:
+        return None
+    return dict(zip(recorded[first].tolist(), stages.tolist(), strict=True))
+
+
 def phase_spans(names: GraphNames, timeline: Mapping[str, np.ndarray], iteration: int | None = None) -> list[PhaseSpan]:
     """Return the spans of recorded devices, by device and start; templates that are no phase have none.
 

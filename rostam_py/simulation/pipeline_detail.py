@@ -2,12 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
 from rostam_py.plan.phases import FORWARD
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation.drawing import short
-from rostam_py.simulation.phase_spans import phase_spans
+from rostam_py.simulation.phase_spans import phase_spans, recorded_stages
 from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.result import RunResult
 
@@ -26,20 +24,6 @@ def is_drawable(plan: Plan) -> bool:
     return sum(len(stage.templates[name]) * n for stage, found in counts for name, n in found.items()) <= MAX_RECORDED
 
 
-def recorded_stages(result: RunResult) -> dict[int, int] | None:
-    """Return a recorded device of each stage of the first job, with its stage.
-
-    Returns: None where a stage has none, and for jobs that were restarted.
-    """
-    names = result._names
-    recorded = np.unique(result._timeline["device"])
-    recorded = recorded[names.job_of[recorded] == 0]
-    stages, first = np.unique(names.stage_of[recorded], return_index=True)
-    if len(stages) < len(result.plan.stages) or result.restarts:
-        return None
-    return dict(zip(recorded[first].tolist(), stages.tolist(), strict=True))
-
-
 def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     """Return what the recorded device of each stage did in the last iteration; of several, the first one did.
 
@@ -48,7 +32,8 @@ def pipeline_detail(result: RunResult) -> dict[str, Any] | None:
     Returns: None without a pipeline, where a stage has no recorded device, and for jobs that were restarted.
     """
     plan, names = result.plan, result._names
-    stage_of = recorded_stages(result)
+    is_whole = not result.restarts
+    stage_of = recorded_stages(names, result._timeline, result.devices, len(plan.stages)) if is_whole else None
     if plan.strategy.pp == 1 or stage_of is None:
         return None
     spans = [

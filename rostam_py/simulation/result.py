@@ -6,6 +6,7 @@ from typing import Any
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage, Task
 from rostam_py.simulation.job_result import JobResult
+from rostam_py.simulation.stage_memory import StageMemory, stage_memory
 from rostam_py.units import format_count
 
 
@@ -45,6 +46,13 @@ class RunResult(JobResult):
         spent = {kind: self.breakdown.get(kind, 0.0) for kind in ("compute", "launch", "tp")}
         spent["compute"] -= sum(steps) / len(plan.stages)
         return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
+
+    def memory_over_time(self) -> list[StageMemory]:
+        """Return the memory of a recorded device of each stage over the last iteration.
+
+        Raises: InternalError if the highest is not the memory that the plan reports.
+        """
+        return [] if self.restarts else stage_memory(self.plan, self._names, self._timeline, self._ends_ps)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready summary; equal runs give equal values, to the byte."""

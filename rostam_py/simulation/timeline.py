@@ -2,22 +2,28 @@
 
 import gzip
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
+from rostam_py.simulation.stage_memory import StageMemory
 
 _RECV = "recv"
 
 
-def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int) -> None:
+def write_perfetto(
+    path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int,
+    memory: Iterable[StageMemory] = (),
+) -> None:  # fmt: skip
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
     One process per device, one thread per stream; on the compute thread tasks lie below a slice that names their phase,
     micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. What begins before or
-    ends after the iteration is cut there; its argument "whole_us" is its full length.
+    ends after the iteration is cut there; its argument "whole_us" is its full length. Memory is a counter of its
+    device, in bytes.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -42,6 +48,7 @@ def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray]
         if span.end_ps > begin_ps and span.start_ps < end_ps:
             one = _phase_slice(span, int(names.accelerators[span.device]), begin_ps)
             events += _cut([one], (end_ps - begin_ps) / 1e6)
+    events += [event for one in memory for event in _counters(one, (end_ps - begin_ps) / 1e6)]
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -49,6 +56,17 @@ def write_perfetto(path: str, names: GraphNames, timeline: dict[str, np.ndarray]
     else:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _counters(memory: StageMemory, end_us: float) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a device's memory in [0, end_us], the first at 0; of equal times the last one holds."""
+    levels = {0.0: memory.constant_bytes}
+    for time, num_bytes in zip(memory.time_s, memory.num_bytes, strict=True):
+        if time * 1e6 <= end_us:
+            levels[max(time * 1e6, 0.0)] = num_bytes
+    for time, num_bytes in levels.items():
+        arguments = {"bytes": num_bytes}
+        yield {"ph": "C", "name": "memory", "pid": memory.accelerator, "ts": time, "args": arguments}
 
 
 def _phase_slice(span: PhaseSpan, process: int, begin_ps: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Memory over time of simulated runs: its highest is the plan's, and its steps are those of the schedule."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 import rostam_py as rostam
 from rostam_py.errors import InternalError
-from rostam_py.simulation.memory_detail import MAX_POINTS, memory_detail, memory_over_time
+from rostam_py.simulation.memory_detail import MAX_POINTS, memory_detail
 
 
 class Layers(nn.Module):
@@ -48,7 +49,7 @@ def simulated(batch=16, **strategy):
 )
 def test_the_highest_is_the_memory_that_the_plan_reports(strategy):
     result = simulated(**strategy)
-    found = memory_over_time(result)
+    found = result.memory_over_time()
     assert [one.stage for one in found] == [stage.index for stage in result.plan.stages]
     for one, stage in zip(found, result.plan.stages, strict=True):
         assert max(one.num_bytes) == stage.memory.total
@@ -61,7 +62,7 @@ def test_the_highest_is_the_memory_that_the_plan_reports(strategy):
 def test_1f1b_rises_to_the_micro_batches_in_flight_and_gpipe_to_all_of_them():
     for schedule, in_flight in (("1f1b", [4, 3, 2, 1]), ("gpipe", [8, 8, 8, 8])):
         result = simulated(batch=8, dp=1, pp=4, micro_batch=1, schedule=schedule)
-        for one, stage, count in zip(memory_over_time(result), result.plan.stages, in_flight, strict=True):
+        for one, stage, count in zip(result.memory_over_time(), result.plan.stages, in_flight, strict=True):
             each = stage.activation_changes["forward"][0]
             levels = [round((size - one.constant_bytes) / each) for size in one.num_bytes]
             assert max(levels) == count
@@ -75,19 +76,19 @@ def test_a_highest_that_is_not_the_plans_is_an_error():
     stages[0] = dataclasses.replace(stages[0], activation_changes=changes)
     wrong = dataclasses.replace(result, plan=dataclasses.replace(result.plan, stages=tuple(stages)))
     with pytest.raises(InternalError, match="stage 0 holds at most"):
-        memory_over_time(wrong)
+        wrong.memory_over_time()
 
 
 def test_a_run_without_recorded_times_has_none():
     result = simulated(dp=1, pp=2)
     bare = rostam.simulate(result.plan)
-    assert memory_over_time(bare) == []
+    assert bare.memory_over_time() == []
     assert memory_detail(bare) is None
 
 
 def test_a_document_has_few_points_and_the_same_highest():
     result = simulated(batch=512, dp=1, pp=2, micro_batch=1)
-    whole, kept = memory_over_time(result), memory_detail(result)["stages"]
+    whole, kept = result.memory_over_time(), memory_detail(result)["stages"]
     for one, thin in zip(whole, kept, strict=True):
         assert len(thin["time_s"]) <= MAX_POINTS < len(one.time_s)
         assert max(thin["num_bytes"]) == max(one.num_bytes)
@@ -97,7 +98,41 @@ def test_figures_of_a_result_and_of_a_saved_plan_show_pipeline_and_memory(tmp_pa
     result = simulated(dp=1, pp=4)
     result.plan.save(tmp_path / "plan.json")
     again = rostam.simulate(rostam.Plan.load(tmp_path / "plan.json"), timeline=True)
-    assert memory_over_time(again) == memory_over_time(result)
+    assert again.memory_over_time() == result.memory_over_time()
     figures = rostam.figures(result)
     assert {"pipeline", "memory-over-time"} <= figures.keys()
     assert len(figures["memory-over-time"].plotly.data) == 4
+
+
+@pytest.mark.parametrize(
+    "strategy", [{"dp": 1, "pp": 4}, {"dp": 1, "pp": 4, "virtual_stages": 2}, {"dp": 4, "shard": 3, "micro_batch": 1}]
+)
+def test_the_timeline_counts_the_same_memory(strategy, tmp_path):
+    result = simulated(**strategy)
+    result.save_timeline(str(tmp_path / "timeline.json"))
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    counters = [event for event in events if event["ph"] == "C"]
+    processes = {event["pid"] for event in events if event["ph"] == "M"}
+    found = result.memory_over_time()
+    assert {event["pid"] for event in counters} == {one.accelerator for one in found} == processes
+    for one in found:
+        drawn = [(event["ts"], event["args"]["bytes"]) for event in counters if event["pid"] == one.accelerator]
+        assert drawn[0][0] == 0.0
+        assert [time for time, _ in drawn] == sorted({time for time, _ in drawn})
+        assert max(size for _, size in drawn) == result.plan.stages[one.stage].memory.total
+        steps = list(zip(one.time_s, one.num_bytes, strict=True))
+        for time, size in drawn:  # the last step that is not later
+            assert size == next((s for t, s in reversed(steps) if t * 1e6 <= time), one.constant_bytes)
+        assert {max(t * 1e6, 0.0) for t, _ in steps} <= {time for time, _ in drawn}
+
+
+def test_each_of_two_jobs_has_its_own_memory():
+    graph = rostam.trace(Layers(), torch.empty(1, 256), name="layers")
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=6), accelerator="a100_80gb")
+    strategies = [
+        rostam.Strategy(dp=1, pp=2, accelerators=[0, 1]), rostam.Strategy(dp=1, pp=4, accelerators=[2, 3, 4, 5])
+    ]  # fmt: skip
+    jobs = [rostam.place(graph, machine, global_batch=16, strategy=one) for one in strategies]
+    first, second = rostam.simulate(jobs, timeline=True)
+    assert [one.accelerator for one in first.memory_over_time()] == [0, 1]
+    assert [one.accelerator for one in second.memory_over_time()] == [2, 3, 4, 5]
