@@ -3,8 +3,9 @@
 Attention is a product, a softmax, a dropout and a product, as before fused kernels: its scores are kept for backward
 unless the attention core is recomputed. The causal mask is added to the scores, which keeps nothing.
 Shapes: B batch, S sequence, D width, H heads, E size of a head.
-Source: Korthikanti et al. 2022 (arXiv 2205.05198), table 3: layers, widths, heads; sequence 2,048, vocabulary 51,200
-(section 6); dropout 0.1 as in GPT-3's training and Megatron-LM's default.
+Source: Korthikanti et al. 2022 (arXiv 2205.05198), table 3 (22B, 175B, 530B, 1T), and Narayanan et al. 2021 (arXiv
+2104.04473), table 1 (the others): layers, widths, heads; sequence 2,048, vocabulary 51,200; dropout 0.1 as in GPT-3's
+training and Megatron-LM's default.
 """
 
 import functools
@@ -73,7 +74,13 @@ def _preset(name: str, num_layers: int, width: int, num_heads: int) -> ModelSpec
     return build(name, shape, model=Megatron)
 
 
+build_megatron_1_7b = functools.partial(_preset, "megatron_1_7b", 24, 2304, 24)
+build_megatron_3_6b = functools.partial(_preset, "megatron_3_6b", 30, 3072, 32)
+build_megatron_7_5b = functools.partial(_preset, "megatron_7_5b", 36, 4096, 32)
+build_megatron_18_4b = functools.partial(_preset, "megatron_18_4b", 40, 6144, 48)
 build_megatron_22b = functools.partial(_preset, "megatron_22b", 48, 6144, 64)
+build_megatron_76b = functools.partial(_preset, "megatron_76b", 60, 10240, 80)
 build_megatron_175b = functools.partial(_preset, "megatron_175b", 96, 12288, 96)
+build_megatron_310b = functools.partial(_preset, "megatron_310b", 96, 16384, 128)
 build_megatron_530b = functools.partial(_preset, "megatron_530b", 105, 20480, 128)
 build_megatron_1t = functools.partial(_preset, "megatron_1t", 128, 25600, 160)
