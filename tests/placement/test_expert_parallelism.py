@@ -193,7 +193,7 @@ def test_mixtral_on_32_accelerators_with_whole_experts(placed):
         whole = 2 * ((2 * h * h + 2 * h * 1024) // 2 + 2 * h + 8 * h) + words * h // 2 + (h if stage else 0)
         found = listed(plan, stage)
         reduced = {key: count for key, count in found.items() if key[0] == "dp_experts"}
-        assert sum(size * count for (_, _, size), count in reduced.items()) == 2 * own
+        assert sum(size * count for (_, _, size), count in reduced.items()) == 4 * own
         assert {key: count for key, count in found.items() if key not in reduced} == {
             ("ep", "all_to_all", 2 * (tokens // 2) * 2 * h): 4 * 4 * 2,
             ("dp", "all_reduce", 4 * whole): 1,

@@ -1,8 +1,9 @@
-"""Run the presets of Llama 3 405B and DeepSeek-V3 as they were trained; print speeds next to the published."""
+"""Run the presets of published training runs; print their speeds next to the published."""
 
 import csv
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def _compared(name: str, quantity: str, printed: float) -> dict[str, Any]:
         if rostam(["run", f"experiment={name}", f"out={folder}"]):
             raise RuntimeError(f"experiment={name} did not run")
         result = json.loads(Path(folder, "result.json").read_text(encoding="utf-8"))
-    own = _tflops(result) if quantity.startswith("TFLOP/s") else _thousand_hours(result)
+    own = QUANTITIES[quantity](result)
     seconds = result["iteration_time_s"]
     shares = {kind: 100 * value / seconds for kind, value in result["breakdown_s"].items()}
     return {
@@ -41,16 +42,27 @@ def _compared(name: str, quantity: str, printed: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tflops(result: dict[str, Any]) -> float:
-    """Return the model's TFLOP/s of one accelerator in bf16; attention counts in full, not its causal half."""
+def _tflops(result: dict[str, Any], utilisation: str) -> float:
+    """Return the TFLOP/s of one accelerator in 16 bits; attention counts in full, not its causal half."""
     peak = ACCELERATORS[result["accelerator"]].peak(get_precision("bf16_mixed").matrix_peak)
-    return float(result["mfu"] * peak / 1e12)
+    return float(result[utilisation] * peak / 1e12)
 
 
-def _thousand_hours(result: dict[str, Any]) -> float:
-    """Return thousand accelerator hours for 10^12 tokens."""
-    hours = result["num_accelerators"] * result["iteration_time_s"] / 3600
-    return float(hours * 1e12 / (result["global_batch"] * MODELS[result["model"]].tokens) / 1e3)
+def _tokens(result: dict[str, Any]) -> int:
+    return int(result["global_batch"]) * MODELS[result["model"]].tokens
+
+
+def _accelerator_seconds(result: dict[str, Any]) -> float:
+    return float(result["num_accelerators"] * result["iteration_time_s"])
+
+
+QUANTITIES: dict[str, Callable[[dict[str, Any]], float]] = {
+    "model TFLOP/s for each GPU": lambda result: _tflops(result, "mfu"),
+    "hardware TFLOP/s for each GPU": lambda result: _tflops(result, "hfu"),
+    "s for an iteration": lambda result: float(result["iteration_time_s"]),
+    "tokens/s for each GPU": lambda result: _tokens(result) / _accelerator_seconds(result),
+    "thousand GPU hours for 1 T tokens": lambda result: _accelerator_seconds(result) / 3600 * 1e9 / _tokens(result),
+}
 
 
 def main() -> None:
@@ -61,7 +73,7 @@ def main() -> None:
         table.add_column(column, justify="left" if column in ("preset", "quantity") else "right")
     for row in rows:
         shares = (f"{row['shares'][kind]:.1f}" for kind in ("compute", "bubble"))
-        numbers = (f"{row['printed']:g}", f"{row['rostam']:.0f}", f"{row['difference']:+.1f}")
+        numbers = (f"{row['printed']:g}", f"{row['rostam']:.4g}", f"{row['difference']:+.1f}")
         table.add_row(row["name"], row["quantity"], *numbers, *shares)
     Console(width=120).print(table)
 
