@@ -1,44 +1,88 @@
-"""The order of a stage's backward kernels under sequence parallelism: input gradients before weight gradients.
+"""The order of a stage's backward kernels: input gradients before weight gradients, as in Megatron.
 
-A weight gradient reads what is gathered again. Where the trace has it before the input gradient of the same product, it
-moves behind the reduce-scatter of that gradient: the gather is hidden by the input gradient, the reduce-scatter by the
-weight gradient, as in Megatron. Views of what moves move along.
+A trace has the weight gradient of a product without a bias first. Where the input gradient of the same product is
+all-reduced or reduce-scattered over tp, the weight gradient moves behind the kernel that makes what is reduced, and
+hides the collective; under sequence parallelism the input gradient hides the gather of what the weight gradient reads
+again. Views of what moves move along.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.sharding import Gather, Sharding
 
 
-def input_gradients_first(sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int]) -> list[int]:
+def input_gradients_first(
+    sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int], fixed: Collection[int] = ()
+) -> list[int]:
     """Return the indices of a stage's backward kernels in the order in which they run.
 
+    Args: fixed: kernels that stay where they are (forward kernels run again before them).
     Cost: linear in kernels.
     """
-    if not sharding.gathers_again:
-        return list(order)
     run = [kernels[index] for index in order]
-    behind = _scatters(sharding, run)
+    targets = _behind_scatters(sharding, run) if sharding.gathers_again else _behind_all_reduces(sharding, run)
+    if not targets:
+        return list(order)
     moved: dict[int, list[int]] = {}  # position of a kernel -> positions of those that run behind it instead
-    made: set[int] = set()  # what they make
-    target = -1
+    made: dict[int, int] = {}  # what they make -> that position
     for place, kernel in enumerate(run):
-        gathers = _again(sharding, kernel)
-        if kernel.is_view and made.intersection(kernel.inputs):
-            moved[target].append(place)
-        elif gathers and _reads(sharding, kernel) and _moves(sharding, run, place, behind[place]):
-            target = behind[place]
+        target = -1
+        if kernel.is_view:
+            target = max((made[t] for t in kernel.inputs if t in made), default=-1)
+        elif place in targets and order[place] not in fixed and _is_free(run, place, targets[place]):
+            target = targets[place]
+        if target >= 0:
             moved.setdefault(target, []).append(place)
-        else:
-            continue
-        made.update(kernel.outputs)
+            made.update(dict.fromkeys(kernel.outputs, target))
     late = {place for places in moved.values() for place in places}
     result: list[int] = []
     for place, index in enumerate(order):
         result += [] if place in late else [index]
         result += [order[other] for other in moved.get(place, ())]
     return result
+
+
+def _behind_scatters(sharding: Sharding, run: Sequence[Kernel]) -> dict[int, int]:
+    """Return place of a kernel that reads what is gathered again -> that of the reduce-scattered gradient of it."""
+    behind = _scatters(sharding, run)
+    return {
+        place: behind[place]
+        for place, kernel in enumerate(run)
+        if not kernel.is_view and behind[place] >= 0 and _reads(sharding, kernel)
+        and _again(sharding, kernel) & _summed(sharding, run[behind[place]])
+    }  # fmt: skip
+
+
+def _behind_all_reduces(sharding: Sharding, run: Sequence[Kernel]) -> dict[int, int]:
+    """Return place of a weight gradient -> that of the all-reduced input gradient of the same product, behind it."""
+    found: dict[int, int] = {}
+    waiting: dict[int, list[int]] = {}  # product -> places of its weight gradients (a bias has one too)
+    graph = sharding.graph
+    for place, kernel in enumerate(run):
+        op = graph.ops[kernel.ops[0]]
+        if not kernel.is_view and op.forward_op is not None and graph.gradient_tensors.issuperset(kernel.outputs):
+            waiting.setdefault(op.forward_op, []).append(place)
+        comms = (comm for t in kernel.outputs for comm in sharding.comms.get(t, ()))
+        if waiting and any(comm.kind == "all_reduce" for comm in comms):
+            for product in _products(sharding, kernel) & waiting.keys():
+                found.update(dict.fromkeys(waiting.pop(product), place))
+    return found
+
+
+def _products(sharding: Sharding, kernel: Kernel) -> set[int]:
+    """Return the forward ops whose input's gradient a kernel makes, alone or as a sum of several ops' results."""
+    graph = sharding.graph
+    found: set[int] = set()
+    pending = list(kernel.ops)
+    while pending:
+        op = graph.ops[pending.pop()]
+        if op.is_accumulation or op.is_metadata:
+            makers = (graph.tensors[t].producer for t in op.inputs)
+            pending += [maker for maker in makers if maker is not None]
+        elif op.forward_op is not None:
+            found.add(op.forward_op)
+    return found
 
 
 def _scatters(sharding: Sharding, run: Sequence[Kernel]) -> list[int]:
@@ -61,10 +105,8 @@ def _reads(sharding: Sharding, kernel: Kernel) -> bool:
     return any(gather in again for op in kernel.ops for gather in sharding.gathers.get(op, ()))
 
 
-def _moves(sharding: Sharding, run: Sequence[Kernel], place: int, target: int) -> bool:
-    """Tell whether the target makes the gradient of what is gathered, and no kernel before it needs the result."""
-    if target < 0 or not _again(sharding, run[place]) & _summed(sharding, run[target]):
-        return False
+def _is_free(run: Sequence[Kernel], place: int, target: int) -> bool:
+    """Tell whether no kernel up to the target needs what a kernel makes."""
     made = set(run[place].outputs)
     for kernel in run[place + 1 : target + 1]:
         if made.intersection(kernel.inputs):

@@ -197,7 +197,7 @@ def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tup
     steps = []
     order = _stage_kernels(context, stage, phase)
     if phase == BACKWARD and context.is_tp_asynchronous:
-        order = input_gradients_first(context.sharding, context.kernels, order)
+        order = input_gradients_first(context.sharding, context.kernels, order, context.replays.keys())
     for index in order:
         if phase == BACKWARD:
             steps += [(context.kernels[replayed], True) for replayed in context.replays.get(index, ())]
