@@ -1,6 +1,7 @@
 """Tables that the commands print."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +11,7 @@ from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
+from rostam_py.simulation.messages import COLUMNS, message_rows
 from rostam_py.units import format_count, format_size, format_time
 
 _KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble"}
@@ -32,6 +34,8 @@ def print_job(console: Console, result: JobResult, folder: str) -> None:
 def _print_parts(console: Console, result: JobResult, summary: Table, folder: str, notes: Iterable[str] = ()) -> None:
     console.print(summary)
     console.print(_breakdown(result))
+    if len(result.messages_by_axis) > 1:
+        console.print(_messages(result))
     console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
@@ -123,6 +127,19 @@ def _breakdown(result: JobResult) -> Table:
     table.add_section()
     sums = (sum(result.breakdown.values()), sum(path.values()))
     table.add_row("iteration", format_time(sums[0]), "100.0%", format_time(sums[1]), "100.0%")
+    return table
+
+
+def _messages(result: JobResult) -> Table:
+    table = Table(title="communication by axis")
+    rows = message_rows([asdict(one) for one in result.messages_by_axis])
+    shown = [place for place in range(len(COLUMNS)) if any(row[place] for row in rows)]
+    for place in shown:
+        table.add_column(COLUMNS[place], justify="left" if place in (0, 2, 3) else "right")
+    for row in rows[:-1]:
+        table.add_row(*(row[place] for place in shown))
+    table.add_section()
+    table.add_row(*(rows[-1][place] for place in shown))
     return table
 
 

@@ -15,7 +15,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import named_label, number
-from rostam_py.report.page.page import Page, render
+from rostam_py.report.page.page import Page, PlainTable, render
 from rostam_py.report.run.headline import run_headline
 from rostam_py.report.run.load import load_run
 from rostam_py.report.sinks.static import check_formats, write_static
@@ -24,6 +24,7 @@ from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.report.sweep.reading import has_values
 from rostam_py.simulation.controllers import controller_words
+from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
 from rostam_py.units import format_bandwidth, format_size, format_time
 
@@ -113,7 +114,18 @@ def run_page(detail: dict[str, Any]) -> Page:
     facts["drawn by"] = f"rostam {__version__}"
     sections = [Section("Figures", run_figures(detail))]
     title = str(detail.get("title") or "run")
-    return Page(title, "One simulated run", run_headline(detail), facts, _unique(sections))
+    return Page(title, "One simulated run", run_headline(detail), facts, _unique(sections), tables=_tables(detail))
+
+
+def _tables(detail: dict[str, Any]) -> list[PlainTable]:
+    """Return what the axes communicate, where more than one does."""
+    axes = detail.get("messages_by_axis") or ()
+    if len(axes) < 2:
+        return []
+    rows = message_rows(axes)
+    shown = [place for place in range(len(COLUMNS)) if any(row[place] for row in rows)]
+    cells = [[row[place] for place in shown] for row in rows]
+    return [PlainTable("messages", "Communication by axis", [COLUMNS[place] for place in shown], cells, CAPTION)]
 
 
 def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Section:

@@ -10,6 +10,7 @@ the critical path to the iteration, the stages' breakdowns, weighted by devices,
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def run_detail(
         "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
         "pipeline": None if is_mix else pipeline_detail(first),
         "memory_over_time": None if is_mix else memory_detail(first),
+        "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),
         "link_utilization": _sample(utilization[~links["is_failed"]]),
         "num_links": int((~links["is_failed"]).sum()),

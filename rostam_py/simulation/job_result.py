@@ -17,6 +17,7 @@ from rostam_py.plan.traffic import plan_volumes
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
+from rostam_py.simulation.messages import COLUMNS, AxisMessages, axis_messages, hidden_times, message_rows
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.restarts import Restart
@@ -118,6 +119,13 @@ class JobResult:
     def algorithms(self) -> list[dict[str, Any]]:
         """The algorithm that every collective ran: one dict for each group set, collective and size [bytes]."""
         return collectives_of(plan_volumes(self.job), self.job.schedules)
+
+    @cached_property
+    def messages_by_axis(self) -> list[AxisMessages]:
+        """What the groups of each axis communicate in one iteration: their bytes sum to all that is sent."""
+        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        hidden = None if self.restarts else hidden_times(self.job, self._names, self._timeline, begin, end)
+        return axis_messages(self.job, self.algorithms, self.bytes_sent, self.exposed, hidden)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of tasks that decided the last iteration's time, earliest first.
@@ -259,10 +267,12 @@ class JobResult:
             for row in self.critical_tasks(5)
             if (share := row["duration_s"] / total) > 0
         ]
+        axes = [asdict(one) for one in self.messages_by_axis]
         colours = {kind: group_kind(kind).colour.lower() for kind in self._names.categories}
         return (
             html_pairs(*self._headline())
             + html_bars(self.breakdown, "where one iteration goes (mean device)", colours)
+            + (html_table("communication by axis", message_rows(axes), COLUMNS) if len(axes) > 1 else "")
             + html_table("largest parts of the critical path", tasks, ("kind", "task", "times", "total", "share"))
         )
 

@@ -24,11 +24,22 @@ _POLICY = (
 
 
 @dataclass(frozen=True)
+class PlainTable:
+    """A small table of text below a heading of its own, and the words below it; its last row sums up the others."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str
+
+
+@dataclass(frozen=True)
 class Page:
     """What a page holds; all strings are plain text.
 
     headline: sentences. facts: what it is about, by name. settings: shown as JSON, folded. sections: figures below
-    their headings, names unique over all of them.
+    their headings, names unique over all of them. tables: behind the figures.
     """
 
     title: str
@@ -38,6 +49,7 @@ class Page:
     sections: Sequence[Section]
     settings: dict[str, Any] = field(default_factory=dict)
     table: PointsTable | None = None
+    tables: Sequence[PlainTable] = ()
 
 
 def render(page: Page) -> str:
@@ -46,7 +58,7 @@ def render(page: Page) -> str:
     Cost: figures are turned to JSON once; the scripts make up about 6 MB of every page.
     """
     head, tail = _head(page), _tail(page)
-    table = _table(page.table) if page.table else ""
+    table = "\n".join(map(_plain_table, page.tables)) + (_table(page.table) if page.table else "")
     left = MOST_BYTES - len(head) - len(tail) - len(table) - 20_000
     sections, left_out = [], []
     for number, section in enumerate(page.sections):
@@ -121,7 +133,11 @@ def _tail(page: Page) -> str:
 
 def _header(page: Page, sections: Sequence[tuple[str, str]]) -> str:
     facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in page.facts.items())
-    links = [*sections, *([("points", "Points")] if page.table else [])]
+    links = [
+        *sections,
+        *((one.name, one.title) for one in page.tables),
+        *([("points", "Points")] if page.table else []),
+    ]
     contents = "".join(f'<li><a href="#{name}">{_text(title)}</a></li>' for name, title in links)
     said = "".join(f"<p>{_text(one)}</p>" for one in page.headline)
     return (
@@ -130,6 +146,24 @@ def _header(page: Page, sections: Sequence[tuple[str, str]]) -> str:
         + (f'<div class="headline">{said}</div>' if said else "")
         + f'<dl class="facts">{facts}</dl><nav aria-label="contents"><ul>{contents}</ul></nav></header>'
     )
+
+
+def _plain_table(table: PlainTable) -> str:
+    columns = list(zip(*table.rows, strict=True))
+    classes = [' class="number"' if all(not c or c[0].isdigit() for c in column) else "" for column in columns]
+    head = "".join(f"<th{of}>{_text(name)}</th>" for name, of in zip(table.columns, classes, strict=True))
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td{of} data-name="{_text(name)}">{_text(cell)}</td>'
+            for cell, name, of in zip(row, table.columns, classes, strict=True)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    rows = f'<div class="plain"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    words = f'<p class="note">{_text(table.caption)}</p>'
+    return f'<section id="{table.name}"><h2>{_text(table.title)}</h2>{rows}{words}</section>'
 
 
 def _card(figure: Figure) -> str:

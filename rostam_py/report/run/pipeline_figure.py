@@ -127,6 +127,7 @@ def _plot(pipeline: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Fig
         max(60, min(640, 30 * stages)) + 130, barmode="overlay", margin={"l": 60, "r": 20, "t": 60, "b": 50},
         xaxis=quiet_axis(scale.title("time in the iteration"), range=list(_range(pipeline, scale))),
         yaxis=quiet_axis("stage", showgrid=False, dtick=1 if stages <= 12 else None, range=[stages - 0.5, -0.5]),
+        uniformtext={"mode": "hide", "minsize": 9},  # on a narrow screen numbers would run into each other
     )  # fmt: skip
     line = {"width": 0.5 if len(pipeline["marks"]["stage"]) <= _OUTLINED else 0, "color": "rgba(255,255,255,0.8)"}
     for marks in _groups(pipeline):
@@ -135,7 +136,7 @@ def _plot(pipeline: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Fig
             x=[row["duration_s"] * scale.factor for row in marks.rows], y=[row["stage"] for row in marks.rows],
             orientation="h", width=0.84, name=marks.words, marker={"color": marks.colour, "line": line},
             text=_texts(marks, pipeline, scale), textposition="inside", insidetextanchor="middle", textangle=0,
-            constraintext="none", textfont={"size": 11, "color": marks.ink}, hoverinfo="text",
+            constraintext="inside", textfont={"size": 11, "color": marks.ink}, hoverinfo="text",
             hovertext=[_hover(row, marks, scale) for row in marks.rows],
         )  # fmt: skip
     return plot
