@@ -4,10 +4,11 @@ Legend: n experts, e ranks of an expert-parallel group, f = load of the busiest 
 
 Model: ops with an "expert" split, and what lies between them, work on the rows of a rank's n/e experts: as many rows as
 the rank itself routes, from all e ranks, as loads are even. Rows that such an op reads are dispatched to the ranks of
-their experts, rows that another op reads of theirs are combined back: an all-to-all each, backward likewise. A rank
-holds a 1/e of the experts' weights, of their casts and gradients. Of uneven loads the rank with the busiest expert
-decides when a layer ends: all ranks compute and exchange its rows, which are (f + (n/e - 1) (n - f)/(n - 1)) e/n times
-the mean, since the other experts share the rest evenly. Ignores the counts that ranks tell each other before.
+their experts, rows that another op reads of theirs are combined back: an all-to-all each, backward likewise. The
+weights of rows (a number each) that such an op multiplies by go along, their gradients back. A rank holds a 1/e of the
+experts' weights, of their casts and gradients. Of uneven loads the rank with the busiest expert decides when a layer
+ends: all ranks compute and exchange its rows, which are (f + (n/e - 1) (n - f)/(n - 1)) e/n times the mean, since the
+other experts share the rest evenly. Ignores the counts that ranks tell each other before.
 
 Example:
     experts = spread_experts(graph, degree=4)
@@ -31,15 +32,16 @@ class SpreadExperts:
     """The experts of all layers, spread over groups of ``degree`` ranks.
 
     divided: tensors of which a rank holds one ``degree``-th. ops: those that work on the rows of a rank's experts.
-    exchanged: tensor -> "dispatch" or "combine", the all-to-all behind its producer. received: rows that a rank has of
-    all others until they are combined. layers: (module, n) of the ops with an expert split. busy: rows of the busiest
-    rank over the mean.
+    exchanged: tensor -> "dispatch" or "combine", the all-to-all behind its producer. multiplied: of what is dispatched,
+    what products read. received: rows that a rank has of all others until they are combined. layers: (module, n) of the
+    ops with an expert split. busy: rows of the busiest rank over the mean.
     """
 
     degree: int = 1
     divided: frozenset[int] = frozenset()
     ops: frozenset[int] = frozenset()
     exchanged: dict[int, str] = field(default_factory=dict)
+    multiplied: frozenset[int] = frozenset()
     received: frozenset[int] = frozenset()
     layers: tuple[tuple[str, int], ...] = ()
     busy: float = 1.0
@@ -145,11 +147,16 @@ class _Finder:
         self._adopt(region, divided)
         exchanged = self._exchanged(region)
         made = {t for index in region for t in self.graph.ops[index].outputs if self._is_rows(t)}
+        multiplied = {
+            t
+            for t, kind in exchanged.items()
+            if kind == DISPATCH and any(op.id in region and op.role == "product" for op in self.readers[self.roots[t]])
+        }
         received = {t for t in made | set(exchanged) if exchanged.get(t) != COMBINE}
         layers = {(self.graph.ops[i].module, round(s.size.at(1))): None for i, s in self.splits.items()}
         return SpreadExperts(
-            degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged, frozenset(received),
-            tuple(layers), self._busy(degree),
+            degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged,
+            frozenset(multiplied), frozenset(received), tuple(layers), self._busy(degree),
         )  # fmt: skip
 
     def _between(self) -> set[int]:

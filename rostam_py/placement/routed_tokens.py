@@ -3,8 +3,9 @@
 Model: as Megatron-Core's all-to-all dispatcher (megatron/core/transformer/moe/token_dispatcher.py, v0.12): with
 sequence parallelism the router of a tp rank sees its own T/t tokens; their rows go to the ranks of their experts
 (all-to-all over ep), are gathered over tp where tp splits every expert, and come back by a reduce-scatter over tp and
-an all-to-all over ep. Where experts are whole (--expert-tensor-parallel-size 1) the all-to-alls are all that moves.
-Without sequence parallelism all tp ranks hold, route and exchange all tokens.
+an all-to-all over ep. Rows' weights go with them, their gradients back, in messages of their own. Where experts are
+whole (--expert-tensor-parallel-size 1) the all-to-alls are all that moves. Without sequence parallelism all tp ranks
+hold, route and exchange all tokens.
 """
 
 from rostam_py.errors import ConfigError

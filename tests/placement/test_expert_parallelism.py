@@ -2,7 +2,8 @@
 
 Legend: h width, f hidden width of an expert, n experts, k of them for a token, T tokens of a micro-batch on one rank,
 L layers with experts; d, t, p, e the degrees. Rows are of 2 bytes an entry (bf16): 2 T k h bytes are dispatched and
-combined, forward and backward, so four all-to-alls a layer and micro-batch. Gradients of weights have 4 bytes.
+combined, forward and backward, so four all-to-alls a layer and micro-batch. Their weights, 2 T k bytes, are dispatched
+forward and the gradients of these combined backward: two more. Gradients of parameters have 4 bytes.
 """
 
 import math
@@ -21,7 +22,7 @@ from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
 
 WIDTH, HIDDEN, TOKENS, WORDS, LAYERS, EXPERTS, K = 512, 1024, 256, 1000, 4, 8, 2
-ROWS = 2 * TOKENS * K * WIDTH
+ROWS, WEIGHTS = 2 * TOKENS * K * WIDTH, 2 * TOKENS * K
 EXPERT = 3 * WIDTH * HIDDEN
 ATTENTION = 2 * WIDTH * WIDTH + 2 * WIDTH * WIDTH // 2  # 8 heads on 4
 
@@ -56,13 +57,21 @@ def listed(plan, stage=0):
     return dict(found)
 
 
+def routed(num_layers, parts=1):
+    """Return {(group, kind, bytes): count} of a micro-batch. Args: parts: 1 over the rank's share of the tokens."""
+    return {
+        ("ep", "all_to_all", ROWS // parts): 4 * num_layers,
+        ("ep", "all_to_all", WEIGHTS // parts): 2 * num_layers,
+    }
+
+
 @pytest.mark.parametrize("ep", [2, 4, 8])
 def test_two_of_eight_experts_exchange_rows_four_times_a_layer(mixed, placed, ep):
     plan = placed(mixed, Strategy(dp=8, ep=ep, precision="bf16_mixed"), 8)
     whole = LAYERS * (ATTENTION + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH + WIDTH
     own = LAYERS * EXPERTS * EXPERT // ep
     assert plan.stages[0].num_parameters == whole + own
-    expected = {("ep", "all_to_all", ROWS): 4 * LAYERS, ("dp", "all_reduce", 4 * whole): 1}
+    expected = routed(LAYERS) | {("dp", "all_reduce", 4 * whole): 1}
     found = listed(plan)
     reduced = {key: count for key, count in found.items() if key[0] == "dp_experts"}
     assert {key: count for key, count in found.items() if key not in reduced} == expected
@@ -85,16 +94,20 @@ def test_tp_ranks_dispatch_their_own_tokens_under_sequence_parallelism(tp, mixed
     # tp ranks are gathered before them and reduce-scattered behind; their gradients the other way round. Else A = T h
     # of 2 bytes: attention gathers its input and scatters its output in each layer, so do the embedding (forward a
     # reduce-scatter, backward an all-gather) and the head (forward an all-gather, backward a reduce-scatter); backward
-    # gathers the inputs of attention and of the head again. Experts have no such messages.
+    # gathers the inputs of attention and of the head again. Experts have no such messages. The weights of rows are
+    # gathered as rows are forward, their gradients, summands over tp, scattered as those of rows are.
     settings = {"precision": "bf16_mixed", "sequence_parallel": True, "bucket_size": "1 GB"}
     plan = placed(mixed, Strategy(dp=4, tp=tp, ep=4, **settings), 4)
     whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
     own = LAYERS * EXPERTS * EXPERT // (4 * tp)
-    assert listed(plan) == {("ep", "all_to_all", ROWS // tp): 4 * LAYERS, ("dp", "all_reduce", 4 * whole): 1}
+    assert listed(plan) == routed(LAYERS, tp) | {("dp", "all_reduce", 4 * whole): 1}
     assert plan.stages[0].num_parameters == whole + own
     activation = 2 * TOKENS * WIDTH
     assert of_tp(plan, "forward", ROWS) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
     assert of_tp(plan, "backward_last", ROWS) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
+    assert of_tp(plan, "forward", WEIGHTS) == {"all_gather": LAYERS}
+    of_loss = {"all_reduce": 1}  # a sum for each token in fp32: 4 T = 2 T k bytes
+    assert of_tp(plan, "backward_last", WEIGHTS) == {"reduce_scatter": LAYERS} | of_loss
     assert of_tp(plan, "forward", activation) == {"all_gather": LAYERS + 1, "reduce_scatter": LAYERS + 1}
     assert of_tp(plan, "backward_last", activation) == {"all_gather": 2 * (LAYERS + 1), "reduce_scatter": LAYERS + 1}
     summed = LAYERS * (2 * WIDTH + EXPERTS * WIDTH) + WIDTH  # norms and routers, of parts of the tokens
@@ -117,6 +130,9 @@ def test_uneven_experts_send_more_over_tp_too(mixed, placed):
     plan = placed(uneven, strategy, 4)
     busy = (3 + 5 / 7) / 2
     assert listed(plan)["ep", "all_to_all", math.ceil(busy * ROWS / 2)] == 4 * LAYERS
+    assert listed(plan)["ep", "all_to_all", math.ceil(busy * WEIGHTS / 2)] == 2 * LAYERS
+    assert of_tp(plan, "forward", math.ceil(busy * WEIGHTS)) == {"all_gather": LAYERS}
+    assert of_tp(plan, "backward_last", math.ceil(busy * WEIGHTS)) == {"reduce_scatter": LAYERS}
     for phase in ("forward", "backward_last"):
         assert of_tp(plan, phase, math.ceil(busy * ROWS)) == {"all_gather": LAYERS, "reduce_scatter": LAYERS}
 
@@ -127,6 +143,7 @@ def test_a_shared_expert_stays_data_parallel(shared, placed):
     own = 2 * EXPERTS * expert // 2
     assert listed(plan) == {
         ("ep", "all_to_all", ROWS): 2 * 4 * 2,  # micro-batches, all-to-alls, layers
+        ("ep", "all_to_all", WEIGHTS): 2 * 2 * 2,
         ("dp", "all_reduce", 4 * (shared.num_parameters - 2 * EXPERTS * expert)): 1,
         ("dp_experts", "all_reduce", 4 * own): 1,
     }
@@ -139,7 +156,7 @@ def test_a_shared_expert_gathers_its_tokens_as_a_dense_layer_does(shared, placed
     strategy = Strategy(dp=4, tp=2, ep=2, micro_batch=1, precision="bf16_mixed", sequence_parallel=True,
                         bucket_size="1 GB")  # fmt: skip
     plan = placed(shared, strategy, 4)
-    assert listed(plan)["ep", "all_to_all", ROWS // 2] == 4 * 2
+    assert routed(2, 2).items() <= listed(plan).items()
     expert = 3 * WIDTH * 256
     assert listed(plan)["dp_experts", "all_reduce", 4 * 2 * EXPERTS * expert // 2 // 2] == 1
     for phase in ("forward", "backward_last"):
@@ -169,6 +186,7 @@ def test_mixtral_on_32_accelerators(is_split, placed):
         whole = 2 * (attention + 2 * h + router) + words * h // 2 + (h if stage else 0)
         assert listed(plan, stage) == {
             ("ep", "all_to_all", 2 * tokens * 2 * h // (2 if is_split else 1)): 4 * 4 * 2,
+            ("ep", "all_to_all", 2 * tokens * 2 // (2 if is_split else 1)): 4 * 2 * 2,
             ("dp", "all_reduce", 4 * whole): 1,
             ("dp_experts", "all_reduce", 4 * own): 1,
         }
@@ -196,13 +214,14 @@ def test_mixtral_on_32_accelerators_with_whole_experts(placed):
         assert sum(size * count for (_, _, size), count in reduced.items()) == 4 * own
         assert {key: count for key, count in found.items() if key not in reduced} == {
             ("ep", "all_to_all", 2 * (tokens // 2) * 2 * h): 4 * 4 * 2,
+            ("ep", "all_to_all", 2 * (tokens // 2) * 2): 4 * 2 * 2,
             ("dp", "all_reduce", 4 * whole): 1,
         }
         assert plan.stages[stage].num_parameters == whole + own
     # devices: (dp, stage, tp) is (2 dp + stage) 2 + tp
     assert plan.members("ep").tolist()[:2] == [[0, 1, 4, 5], [8, 9, 12, 13]]
     assert plan.members("dp_experts").tolist()[:2] == [[0, 8, 16, 24], [1, 9, 17, 25]]
-    assert of_tp(plan, "forward", 2 * tokens * 2 * h) == {}
+    assert of_tp(plan, "forward", 2 * tokens * 2 * h) == of_tp(plan, "forward", 2 * tokens * 2) == {}
 
 
 @pytest.mark.parametrize(("dp", "tp", "ep"), [(2, 2, 4), (4, 2, 2), (1, 4, 2), (2, 4, 8)])
@@ -211,7 +230,7 @@ def test_whole_experts_send_over_ep_alone(dp, tp, ep, mixed, placed):
     plan = placed(mixed, Strategy(dp=dp, tp=tp, ep=ep, expert_tp=1, **settings), dp)
     whole = LAYERS * (ATTENTION // tp + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH // tp + WIDTH
     own = LAYERS * EXPERTS * EXPERT // ep
-    expected = {("ep", "all_to_all", ROWS // tp): 4 * LAYERS, ("dp", "all_reduce", 4 * whole): 1}
+    expected = routed(LAYERS, tp) | {("dp", "all_reduce", 4 * whole): 1}
     expected |= {("dp_experts", "all_reduce", 4 * own): 1}
     if dp == 1:
         del expected["dp", "all_reduce", 4 * whole]
@@ -219,7 +238,7 @@ def test_whole_experts_send_over_ep_alone(dp, tp, ep, mixed, placed):
         del expected["dp_experts", "all_reduce", 4 * own]
     assert listed(plan) == expected
     assert plan.stages[0].num_parameters == whole + own
-    assert of_tp(plan, "forward", ROWS) == of_tp(plan, "backward_last", ROWS) == {}
+    assert of_tp(plan, "forward", ROWS) == of_tp(plan, "backward_last", ROWS) == of_tp(plan, "forward", WEIGHTS) == {}
     summed = LAYERS * (2 * WIDTH + EXPERTS * WIDTH) + WIDTH  # no experts: their own group reduces them
     assert of_tp(plan, "backward_last", 4 * summed) == {"all_reduce": 1}
     assert plan.members("ep").tolist() == [list(range(a, a + ep)) for a in range(0, dp * tp, ep)]
@@ -242,8 +261,7 @@ def test_ranks_that_share_a_sequence_route_their_own_tokens(mixed, placed):
     plan = placed(mixed, Strategy(dp=2, cp=2, ep=4, precision="bf16_mixed", bucket_size="1 GB"), 2)
     whole = LAYERS * (ATTENTION + 2 * WIDTH + EXPERTS * WIDTH) + 2 * WORDS * WIDTH + WIDTH
     keys = 2 * (2 * (TOKENS // 2) * 4 * 64)
-    assert listed(plan) == {
-        ("ep", "all_to_all", ROWS // 2): 4 * LAYERS,
+    assert listed(plan) == routed(LAYERS, 2) | {
         ("cp", "shift", keys): 4 * LAYERS,
         ("dp", "all_reduce", 4 * whole): 1,
     }
@@ -264,7 +282,7 @@ def test_latent_attention_and_experts_share_sequences(shared, placed):
     plan = placed(shared, Strategy(dp=4, cp=2, tp=2, ep=2, sequence_parallel=True, precision="bf16_mixed"), 4)
     found = listed(plan)
     assert found["cp", "shift", 2 * (TOKENS // 2) * 8 * (64 + 16 + 64) // 2] == 4 * 3
-    assert found["ep", "all_to_all", ROWS // 4] == 4 * 2
+    assert routed(2, 4).items() <= found.items()
     for phase in ("forward", "backward_last"):
         assert of_tp(plan, phase, ROWS // 2) == {"all_gather": 2, "reduce_scatter": 2}
 
@@ -304,7 +322,7 @@ def test_simulations_of_experts_conserve_bytes_folded_or_not(settings, mixed):
     for result in results:
         assert result.bytes_sent == result.bytes_received
         # a rank keeps a 4th of its rows
-        assert result.bytes_sent["ep"] == 8 * 4 * LAYERS * ROWS // 2 * 3 // 4
+        assert result.bytes_sent["ep"] == 8 * LAYERS * (4 * ROWS + 2 * WEIGHTS) // 2 * 3 // 4
     assert results[0].bytes_sent == results[1].bytes_sent
     assert results[0].iteration_time_s == pytest.approx(results[1].iteration_time_s, rel=1e-9)
 
@@ -328,16 +346,44 @@ def test_only_experts_weights_states_and_traffic_shrink(mixed, placed):
 def test_recomputed_layers_exchange_their_rows_again(mixed, placed):
     plan = placed(mixed, Strategy(dp=2, ep=2, recompute="full", precision="bf16_mixed"), 2)
     assert listed(plan)["ep", "all_to_all", ROWS] == 6 * LAYERS
+    assert listed(plan)["ep", "all_to_all", WEIGHTS] == 3 * LAYERS
 
 
-def test_dispatch_comes_before_and_combine_behind_the_experts_products(mixed, placed):
+def test_rows_come_before_the_first_products_weights_before_the_last(mixed, placed):
     tasks = placed(mixed, Strategy(dp=2, ep=2, precision="bf16_mixed"), 2).stages[0].templates["forward"]
     products = [i for i, task in enumerate(tasks) if any("grouped_mm" in kernel.op_type for kernel in task.kernels)]
-    rows = {i: task.name.split()[0] for i, task in enumerate(tasks) if task.group == "ep"}
-    assert list(rows.values()) == ["dispatch", "combine"] * LAYERS
-    for dispatch, product, combine in zip(list(rows)[::2], products, list(rows)[1::2], strict=True):
-        assert dispatch in tasks[product].deps
-        assert tasks[combine].deps == (product,)
+    sent = {i: (task.name.split()[0], task.num_bytes) for i, task in enumerate(tasks) if task.group == "ep"}
+    assert list(sent.values()) == [("dispatch", ROWS), ("dispatch", WEIGHTS), ("combine", ROWS)] * LAYERS
+    each = list(sent)
+    for rows, weights, combine, first, last in zip(
+        each[::3], each[1::3], each[2::3], products[::2], products[1::2], strict=True
+    ):
+        assert rows in tasks[first].deps
+        assert weights in tasks[last].deps
+        assert tasks[combine].deps == (last,)
+
+
+@pytest.mark.parametrize(("ep", "imbalance", "recomputed"), [(1, 1.0, ()), (4, 3.0, ()), (4, 3.0, ("activation",))])
+def test_a_row_keeps_what_goes_into_products_its_weight_and_its_place(ep, imbalance, recomputed, placed):
+    # One more expert for each token adds T rows: h into gate and up, f out of each, f weighted into down, and the
+    # weight, of 2 bytes each; the token and the expert of a row, 8 bytes each, stay with those who routed it. No output
+    # of down. A rank with F times the mean rows keeps F of all but places. Recomputed activations are not kept.
+    def kept(per_token, num_layers):
+        config = mixtral.Config(
+            num_layers=num_layers, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN,
+            num_experts=EXPERTS, per_token=per_token, vocabulary=WORDS, sequence_length=TOKENS,
+        )  # fmt: skip
+        graph = trace(mixtral.build("mixed", config))
+        load = {"experts": {"capacity_factor": None, "imbalance": imbalance}}
+        graph = replace(graph, metadata=graph.metadata | load)
+        settings = {"recompute": "selective", "recompute_modules": recomputed} if recomputed else {}
+        plan = placed(graph, Strategy(dp=4, ep=ep, precision="bf16_mixed", **settings), 4)
+        return plan.stages[0].memory.activations
+
+    busy, hidden = busiest_rank(EXPERTS, ep, imbalance), 2 if recomputed else 3
+    # of the second layer: what one layer at a time makes again is in both
+    found = [kept(per_token, 2) - kept(per_token, 1) for per_token in (2, 3)]
+    assert found[1] - found[0] == pytest.approx(TOKENS * (busy * 2 * (WIDTH + hidden * HIDDEN + 1) + 2 * 8), abs=4)
 
 
 @pytest.mark.parametrize("imbalance", [1.5, 4.0])
@@ -353,8 +399,9 @@ def test_all_wait_for_the_busiest_rank(imbalance, placed):
     assert busiest_rank(8, 4, imbalance) == pytest.approx(busy)
     strategy = Strategy(dp=4, ep=4, precision="bf16_mixed")
     plans = [placed(graph, strategy, 4) for graph in (even, uneven)]
-    size = [m.num_bytes for plan in plans for m in plan.messages() if m.group == "ep"]
-    assert size[1] == pytest.approx(busy * size[0], abs=1)
+    sizes = [sorted(m.num_bytes for m in plan.messages() if m.group == "ep") for plan in plans]
+    assert sizes[0] == [WEIGHTS, ROWS]
+    assert sizes[1] == [math.ceil(busy * WEIGHTS - 1e-6), math.ceil(busy * ROWS - 1e-6)]
     products = [
         sum(k.flops for task in plan.stages[0].templates["forward"] for k in task.kernels if "grouped" in k.op_type)
         for plan in plans

@@ -80,8 +80,8 @@ def test_rows_are_dispatched_in_one_byte_and_combined_in_two(placed):
         vocabulary=512, sequence_length=128,
     )  # fmt: skip
     plan = placed(trace(mixtral.build("tiny", config)), Strategy(dp=2, ep=2, precision="fp8_mixed"), 2, **H100)
-    rows = 128 * 2 * 512
-    assert {m.num_bytes: m.count for m in plan.messages() if m.group == "ep"} == {rows: 4, 2 * rows: 4}
+    rows, weights = 128 * 2 * 512, 2 * 128 * 2  # no product reads the weights: 2 bytes there and back
+    assert {m.num_bytes: m.count for m in plan.messages() if m.group == "ep"} == {rows: 4, 2 * rows: 4, weights: 4}
 
 
 def test_results_say_what_is_ignored(gpt, placed):

@@ -139,7 +139,7 @@ class _Finder:
     # Activations
 
     def _activations(self) -> set[int]:
-        """Return element-wise ops that make what a product reads in backward out of products that are kept."""
+        """Return element-wise ops that make what a product reads in backward out of kept products and rows' weights."""
         graph, found = self.graph, set[int]()
         kept = {self.roots[t.id] for t in graph.tensors if t.is_saved} - self.derived.keys()
         for root in kept:
@@ -152,12 +152,13 @@ class _Finder:
         found: set[int] = set()
         pending = [root]
         while pending:
-            t = self.roots[pending.pop()]
-            op = self._maker(t)
+            read = pending.pop()
+            t, op = self.roots[read], self._maker(read)
             if self._is_weight(t):
                 continue
             if t in kept and t != root:
-                if op is None or op.role != "product":
+                weighs_rows = op is not None and op.role == "gather" and self._extent(read) == 1
+                if op is None or not (op.role == "product" or weighs_rows):
                     return set()
                 continue
             if op is None or not op.is_elementwise or op.role == "copy" or len(op.outputs) > 1:

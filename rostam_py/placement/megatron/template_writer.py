@@ -235,10 +235,10 @@ class TemplateWriter:
     def _rows_sent(self, tensor: int) -> float:
         """Return what of a tensor of rows is sent: the busiest rank's, as wide as products read them where they go."""
         builder = self.context.builder
-        kind = builder.experts.exchanged.get(tensor)
-        if kind is None:
+        experts = builder.experts
+        if tensor not in experts.exchanged:
             return 1.0
-        return builder.experts.sent(tensor) * (product_width(builder.precision) if kind == DISPATCH else 1.0)
+        return experts.sent(tensor) * (product_width(builder.precision) if tensor in experts.multiplied else 1.0)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
