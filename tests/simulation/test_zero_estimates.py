@@ -5,6 +5,8 @@ import statistics
 
 import rostam_py as rostam
 from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.megatron.played_pipeline import NEVER, Lag, Pipeline, TemplateTiming
+from rostam_py.placement.schedule import stage_program
 from rostam_py.plan.strategy import PLACERS
 
 DEGREES = ((16, 1, 1), (8, 2, 1), (4, 4, 1), (4, 2, 2), (8, 1, 2), (4, 1, 4))
@@ -30,6 +32,34 @@ def drawn(rng):
     return rostam.Strategy(precision="bf16_mixed", optimizer="adam", recompute=recompute, **settings)
 
 
+def test_what_a_micro_batch_still_reduces_is_in_the_way_of_the_next_one():
+    # A forward takes 1 s; a backward 2 s, and from 1 s on it reduces for 4 s; an optimizer of 0.5 s follows the last.
+    # 1F1B of three micro-batches: stage 0 begins backward at 2, 5 and 7 s and reduces until 7, 11 and 15 s; stage 1
+    # begins it at 1, 4 and 7 s and reduces until 6, 10 and 14 s.
+    assert played(beside_s=0.0, busy_s=0.0) == 15.5
+    # Forwards gather weights over the same links: beside reductions half a second longer, and those a second.
+    # Stage 0 begins backward at 2, 5.5 and 7.5 s and reduces until 7 + 1, 12 and 16 s; stage 1 at 1, 4.5 and 8 s,
+    # until 6 + 1, 11 + 1 and 16 s.
+    assert played(beside_s=0.5, busy_s=1.0) == 16.5
+
+
+def played(beside_s, busy_s):
+    def timing(compute_s, reduced_s, lag_s, behind_s):
+        lag = Lag(behind_s, [behind_s, lag_s], [], *((0.0, 0.0) if lag_s else (beside_s, busy_s)))
+        return TemplateTiming(compute_s, max(compute_s, reduced_s), [], [], [compute_s, reduced_s], {1: lag})
+
+    stage = {
+        "forward": timing(1.0, 0.0, 0.0, NEVER),
+        "backward": timing(2.0, 5.0, 4.0, NEVER),
+        "backward_last": timing(5.5, 5.0, 4.0, 4.5),
+    }
+
+    def program(stage, num_microbatches):
+        return stage_program("1f1b", stage, 2, num_microbatches, 1)
+
+    return Pipeline(program, [stage, stage], None).iteration_s(3)
+
+
 def test_estimates_are_within_two_percent_of_simulations_at_the_median_and_none_is_far(gpt):
     rng, errors = random.Random(1), {True: [], False: []}
     for _ in range(36):
@@ -43,5 +73,5 @@ def test_estimates_are_within_two_percent_of_simulations_at_the_median_and_none_
         errors[strategy.pp == 1].append(abs(estimate / rostam.simulate(plan).iteration_time_s - 1))
     assert statistics.median(errors[True]) < 0.02
     assert max(errors[True]) < 0.15
-    assert statistics.median(errors[False]) < 0.10
-    assert max(errors[False]) < 0.50
+    assert statistics.median(errors[False]) < 0.05
+    assert max(errors[False]) < 0.20

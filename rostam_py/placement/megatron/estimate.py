@@ -4,16 +4,16 @@ Model: every template is run once through its own dependencies over one compute 
 collective taking its alpha-beta time on the real routes (``AxisCosts``). The pipeline then plays whole templates:
 an instance starts when its stage is free and its messages have come, and keeps its inner times. Where tp and dp
 collectives, or gathers of weights and reductions of gradients, overlap on one link, the overlap counts for both. What a
-micro-batch still reduces when the next one begins is in its way on a single stage; stages that reduce behind every
-micro-batch share links throughout. Ignores other sharing of links, that an instance's collectives may hold up the next
-one's elsewhere, and stragglers within a stage.
+micro-batch still reduces when the next one begins is in its way; stages that reduce behind every micro-batch share
+links throughout, each to the extent of its own share. Ignores other sharing of links, that collectives of other kinds
+may hold up those of the next instance, and stragglers within a stage.
 """
 
 from dataclasses import dataclass, field
 
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
-from rostam_py.placement.megatron.played_pipeline import Pipeline, TemplateTiming
+from rostam_py.placement.megatron.played_pipeline import NEVER, Lag, Pipeline, TemplateTiming
 from rostam_py.placement.placer import Estimate
 from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
@@ -34,6 +34,9 @@ class _Row:
     channel: str
     peer: int
 
+
+# Longer than any template takes; differences of times near it are exact to 0.2 ps.
+_LONG_S = 1e3
 
 _Span = tuple[float, float, _Row]  # a collective: begin, end, task
 
@@ -96,7 +99,6 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     slow = _slowdowns(plan)
     strategy = plan.strategy
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
-    timings = [clock.play_stage(s, stage, slow[s], len(compiled)) for s, stage in enumerate(compiled)]
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
         return Estimate(clock.play_program(plan.stages[0].program, compiled[0], slow[0]), compute)
@@ -107,6 +109,7 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
             made = made.with_first(template_name(FORWARD, chunk_of(name)), name)
         return made
 
+    timings = clock.play_stages(compiled, slow)
     seconds = Pipeline(program, timings, costs).iteration_s(plan.num_microbatches)
     return Estimate(seconds, compute)
 
@@ -160,21 +163,72 @@ class _Clock:
 
     def __init__(self, launch_s: float, min_collective_s: float, costs: AxisCosts) -> None:
         self.launch_s, self.min_collective_s, self.costs = launch_s, min_collective_s, costs
-        self._crowding = 0.0  # of dp collectives: 0 beside the stage's own groups only, 1 beside those of all stages
+        # Of collectives of the state, by group: 0 beside the stage's own groups only, 1 beside equal ones of all stages.
+        self._crowding: dict[str, float] = {}
 
-    def play_stage(
-        self, stage: int, compiled: CompiledStage, slow: float, num_stages: int
-    ) -> dict[str, TemplateTiming]:
-        """Return the timings of a stage's templates."""
-        timings: dict[str, TemplateTiming] = {}
+    def play_stages(self, compiled: list[CompiledStage], slow: list[float]) -> list[dict[str, TemplateTiming]]:
+        """Return the timings of all stages' templates.
+
+        Model: stages that reduce or gather every micro-batch share links throughout: of each other stage's time there
+            as much as this stage needs itself is in its way.
+        """
+        num_stages, result = len(compiled), []
+        often, last = (
+            [self._loads_s(s, stage, is_of_last) for s, stage in enumerate(compiled)] for is_of_last in (False, True)
+        )
+        last_s = [sum(of.values()) for of in last]
+        for s, stage in enumerate(compiled):
+            timings: dict[str, TemplateTiming] = {}
+            others = [load for of in often[:s] + often[s + 1 :] for load in of.values()]
+            met = {group: sum(min(own, load) for load in others) / own for group, own in often[s].items()}
+            for name, rows in stage.templates.items():
+                self._crowding = {group: share / max(1, num_stages - 1) for group, share in met.items()}
+                if num_stages > 1 and is_last(name):
+                    base = template_name(phase_of(name), chunk_of(name))
+                    crowd = self._crowd(s, rows, timings[base].compute_s, last_s)
+                    self._crowding = dict.fromkeys(last[s], crowd)
+                timings[name] = self.play(s, rows, stage.num_streams, slow[s])
+                if num_stages > 1 and often[s]:
+                    timings[name].lags = self._lags(s, stage, rows, slow[s])
+            result.append(timings)
+        return result
+
+    def _loads_s(self, stage: int, compiled: CompiledStage, is_of_last: bool) -> dict[str, float]:
+        """Return group -> how long a stage's collectives of the state take alone: of the last backward, or of others.
+
+        Each group is a stream of its own, so that several of a stage are in the way of others at once.
+        """
+        loads: dict[str, float] = {}
         for name, rows in compiled.templates.items():
-            # What is not reduced once, at the end, meets that of the other stages all along.
-            self._crowding = 1.0 if num_stages > 1 and not is_last(name) else 0.0
-            if is_last(name) and num_stages > 1:
-                often = template_name(phase_of(name), chunk_of(name))
-                self._crowding = self._crowd(stage, rows, timings[often].compute_s, num_stages)
-            timings[name] = self.play(stage, rows, compiled.num_streams, slow)
-        return timings
+            for row in rows if is_last(name) == is_of_last and not is_first(name) else ():
+                if self._is_of_state(row):
+                    seconds = self.costs.collective_s(stage, row.group, row.collective, row.num_bytes)
+                    loads[row.group] = loads.get(row.group, 0.0) + seconds
+        return loads
+
+    def _lags(self, stage: int, compiled: CompiledStage, rows: tuple[_Row, ...], slow: float) -> dict[int, Lag]:
+        """Return what of a template waits for streams of the state that templates before have left busy.
+
+        Model: the template is played once more behind a stream that is busy for longer than anything else takes, and
+            once more beside it, where their collectives share links.
+        """
+        everything = [row for of in compiled.templates.values() for row in of if self._is_of_state(row)]
+        streams = sorted({row.stream for row in everything})
+        lags = {}
+        for busy in streams:
+            left = [_LONG_S if s == busy else 0.0 for s in range(compiled.num_streams)]
+            behind = self.play(stage, rows, compiled.num_streams, slow, _Streams(left.copy()))
+            lags[busy] = lag = Lag(
+                _lag(behind.compute_s), [_lag(end) for end in behind.streams_s],
+                [_lag(ready) for *_, ready in behind.sends],
+            )  # fmt: skip
+            if len(streams) > 1:
+                largest = max((row for row in everything if row.stream == busy), key=lambda row: row.num_bytes)
+                span = (_LONG_S - self._duration(stage, largest, slow), _LONG_S, largest)  # the last of what is left
+                beside = self.play(stage, rows, compiled.num_streams, slow, _Streams(left, {busy: span}))
+                lag.beside_s = beside.compute_s - behind.compute_s if lag.compute_s == NEVER else 0.0
+                lag.busy_s = beside.streams_s[busy] - behind.streams_s[busy]
+        return lags
 
     def play_program(self, program: Program, compiled: CompiledStage, slow: float) -> float:
         """Return how long a single stage takes for an iteration whose templates leave collectives to the next ones.
@@ -182,7 +236,7 @@ class _Clock:
         Model: of a stretch that repeats the second time stands for all that follow; the iteration begins on free
             streams, and the optimizer, behind all reductions, ends it.
         """
-        self._crowding, streams, total = 0.0, _Streams([0.0] * compiled.num_streams), 0.0
+        self._crowding, streams, total = {}, _Streams([0.0] * compiled.num_streams), 0.0
         for segment in program.segments:
             for repetition in range(min(segment.count, 2)):
                 times = segment.count - 1 if repetition else 1
@@ -191,18 +245,20 @@ class _Clock:
                     total += times * took
         return total
 
-    def _crowd(self, stage: int, rows: tuple[_Row, ...], stagger_s: float, num_stages: int) -> float:
+    def _crowd(self, stage: int, rows: tuple[_Row, ...], stagger_s: float, loads_s: list[float]) -> float:
         """Return how far a stage's gradients share links with those of the stages behind it.
 
         Model: stages reach their last backward one ``stagger_s`` after another, the last stage first; what the k
-            stages behind have not sent by then is in the way: T = max(own, (k + 1) / P all - k stagger).
+            stages behind have not sent by then is in the way: T = max(own, (k + 1) / P all - k stagger). One with less
+            to send than this stage counts for less than one of the k + 1.
         """
         sizes = [(row.group, row.collective, row.num_bytes) for row in rows if self._is_of_state(row)]
         own, whole = (sum(self.costs.collective_s(s, *one) for one in sizes) for s in (stage, ALL_STAGES))
         if whole <= own:
             return 0.0
-        behind = num_stages - 1 - stage
-        left = (behind + 1) / num_stages * whole - behind * stagger_s
+        behind = loads_s[stage + 1 :]
+        shares = 1 + sum(min(1.0, load / loads_s[stage]) for load in behind)
+        left = shares / len(loads_s) * whole - len(behind) * stagger_s
         return min(1.0, max(0.0, (left - own) / (whole - own)))
 
     def play(
@@ -241,6 +297,7 @@ class _Clock:
                 spans[row.group].append((start, end, row))
         longer = self._contention_s(stage, spans)
         timing.compute_s, timing.end_s = free[0] + longer, max(free) + longer
+        timing.streams_s = [end + longer for end in free]
         timing.recvs = [(rows[i].channel, rows[i].peer, max(0.0, start)) for i, start in needed.items()]
         if streams is not None:
             streams.pass_time(free[0])
@@ -251,9 +308,10 @@ class _Clock:
             return row.duration_s * slow
         if row.kind == "collective":
             seconds = self.costs.collective_s(stage, row.group, row.collective, row.num_bytes)
-            if self._crowding and self._is_of_state(row):
+            crowding = self._crowding.get(row.group, 0.0)
+            if crowding:
                 whole = self.costs.collective_s(ALL_STAGES, row.group, row.collective, row.num_bytes)
-                seconds += self._crowding * (whole - seconds)
+                seconds += crowding * (whole - seconds)
             return max(seconds, self.min_collective_s)
         _, beta = self.costs.message(stage, stage + row.peer)
         return beta * row.num_bytes
@@ -292,6 +350,11 @@ class _Clock:
                 loads.append((largest.group, largest.collective, largest.num_bytes, rate))
             total += overlap * self.costs.contention(stage, *loads)
         return total
+
+
+def _lag(end_s: float) -> float:
+    """Return how long behind the busy stream something ends that was played with it."""
+    return end_s - _LONG_S if end_s >= _LONG_S else NEVER
 
 
 def _overlap_s(one: list[_Span], other: list[_Span]) -> float:

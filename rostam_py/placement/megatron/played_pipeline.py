@@ -4,7 +4,7 @@ Legend: m = micro-batches, P = stages.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostam_py.errors import InternalError
 from rostam_py.placement.axis_costs import AxisCosts
@@ -14,36 +14,61 @@ from rostam_py.plan.program import Program
 _STEADY_MICROBATCHES = 8
 
 
+NEVER = float("-inf")  # in a ``Lag``: does not wait for the stream
+
+
+@dataclass(slots=True)
+class Lag:
+    """How long after a busy stream comes free a template's parts end: its compute, its streams, its sends; or NEVER.
+
+    beside_s: how much later compute ends that runs beside the busy stream, for collectives that share links with it.
+    busy_s: how much longer they keep it busy.
+    """
+
+    compute_s: float
+    streams_s: list[float]
+    sends_s: list[float]
+    beside_s: float = 0.0
+    busy_s: float = 0.0
+
+
 @dataclass(slots=True)
 class TemplateTiming:
     """A template played from 0 with all messages there: when its streams are free, and what it sends and needs.
 
     compute_s: compute stream free. end_s: everything done. sends: (tensor, peer offset, bytes, ready).
-    recvs: (tensor, peer offset, when first needed).
+    recvs: (tensor, peer offset, when first needed). streams_s: when each stream is free. lags: of streams that
+    templates before it may have left busy.
     """
 
     compute_s: float
     end_s: float
     sends: list[tuple[str, int, int, float]]
     recvs: list[tuple[str, int, float]]
+    streams_s: list[float] = field(default_factory=list)
+    lags: dict[int, Lag] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Step:
     """A template ready to be played: channels number (receiving stage, tensor).
 
-    recvs: (channel, when first needed). sends: (channel, ready, seconds on the port, alpha).
+    recvs: (channel, when first needed). sends: (channel, ready, seconds on the port, alpha). streams_s, lags: as of the
+    timing.
     """
 
     compute_s: float
     recvs: list[tuple[int, float]]
     sends: list[tuple[int, float, float, float]]
+    streams_s: list[float]
+    lags: dict[int, Lag]
 
 
 class Pipeline:
     """Stages that run their programs of templates in order.
 
-    Model: an instance starts when its stage is free and its messages have come, and keeps its template's inner times.
+    Model: an instance starts when its stage is free and its messages have come, and keeps its template's inner times,
+        unless streams that instances before it have left busy hold up a part of it: that ends its lag after them.
         A stage sends one message after another through its port.
     Args:
         program: (stage, micro-batches) -> what the stage runs.
@@ -66,7 +91,7 @@ class Pipeline:
             alpha, beta = costs.message(stage, stage + offset)
             sends.append((self._channel(stage + offset, tensor), ready, beta * num_bytes, alpha))
         recvs = [(self._channel(stage, tensor), need) for tensor, _, need in timing.recvs]
-        return _Step(timing.compute_s, recvs, sends)
+        return _Step(timing.compute_s, recvs, sends, timing.streams_s, timing.lags)
 
     def _channel(self, receiver: int, tensor: str) -> int:
         return self._channels.setdefault((receiver, tensor), len(self._channels))
@@ -113,6 +138,7 @@ class _Player:
         self.program, self.arrivals = program, arrivals
         self.position = 0
         self.free = self.port_free = self.begun = 0.0
+        self.busy: dict[int, float] = {}  # stream -> when what instances before have left on it ends
 
     def advance(self) -> int:
         """Run instances until one awaits a message that has not been sent; return how many ran."""
@@ -128,12 +154,28 @@ class _Player:
                     start = arrival - need
             if self.position == 0:
                 self.begun = start
-            for channel, ready, seconds, alpha in step.sends:
-                leaves = start + ready
+            held: list[tuple[float, Lag]] = []
+            later = 0.0
+            for stream, end in self.busy.items():
+                if end > start:
+                    lag = step.lags[stream]
+                    later += min(lag.beside_s, end - start)
+                    held.append((end + min(lag.busy_s, end - start), lag))
+            for position, (channel, ready, seconds, alpha) in enumerate(step.sends):
+                leaves = start + ready + later
+                for end, lag in held:
+                    if end + lag.sends_s[position] > leaves:
+                        leaves = end + lag.sends_s[position]
                 if leaves < self.port_free:
                     leaves = self.port_free
                 self.port_free = leaves + seconds
                 arrivals[channel][microbatch] = leaves + seconds + alpha
-            self.free = start + step.compute_s
+            self.free = max([start + step.compute_s + later, *(end + lag.compute_s for end, lag in held)])
+            self.busy = {
+                stream: max(
+                    [start + step.streams_s[stream] + later, *(end + lag.streams_s[stream] for end, lag in held)]
+                )
+                for stream in step.lags
+            }
             self.position += 1
         return self.position - first
