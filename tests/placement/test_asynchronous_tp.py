@@ -56,6 +56,17 @@ def test_kernels_run_beside_every_all_reduce_of_an_input_gradient(name, hidden, 
         assert any("mm" in kernel.op_type for kernel in behind.kernels)
 
 
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_kernel_with_replays_before_it_hides_its_collective_too(sequence_parallel, graphs, machine):
+    def exposed(**settings):
+        plan = placed_on(machine, graphs["llama"], sequence_parallel=sequence_parallel, **settings)
+        return rostam.simulate(plan).breakdown["tp"]
+
+    replaying = exposed(recompute="selective", recompute_modules=("layernorm",))
+    assert replaying == pytest.approx(exposed(), rel=0.02)
+    assert replaying < 0.9 * exposed(asynchronous_tp=False)
+
+
 @pytest.mark.parametrize("name", list(MODELS))
 def test_overlap_is_never_slower_where_communication_takes_no_compute(name, graphs, machine):
     def seconds(**settings):

@@ -6,18 +6,15 @@ hides the collective; under sequence parallelism the input gradient hides the ga
 again. Views of what moves move along.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.sharding import Gather, Sharding
 
 
-def input_gradients_first(
-    sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int], fixed: Collection[int] = ()
-) -> list[int]:
+def input_gradients_first(sharding: Sharding, kernels: Sequence[Kernel], order: Sequence[int]) -> list[int]:
     """Return the indices of a stage's backward kernels in the order in which they run.
 
-    Args: fixed: kernels that stay where they are (forward kernels run again before them).
     Cost: linear in kernels.
     """
     run = [kernels[index] for index in order]
@@ -30,7 +27,7 @@ def input_gradients_first(
         target = -1
         if kernel.is_view:
             target = max((made[t] for t in kernel.inputs if t in made), default=-1)
-        elif place in targets and order[place] not in fixed and _is_free(run, place, targets[place]):
+        elif place in targets and _is_free(run, place, targets[place]):
             target = targets[place]
         if target >= 0:
             moved.setdefault(target, []).append(place)

@@ -193,15 +193,23 @@ def _stage_of(context: TemplateContext, tensor: int) -> int:
 
 
 def template_steps(context: TemplateContext, stage: int, phase: str) -> list[tuple[Kernel, bool]]:
-    """Return the kernels of a template in execution order, each with whether it replays a forward kernel."""
-    steps = []
+    """Return the kernels of a template in execution order, each with whether it replays a forward kernel.
+
+    Replays stay where they are when the kernel behind them moves back: others may read their results.
+    """
+    kernels = context.kernels
     order = _stage_kernels(context, stage, phase)
-    if phase == BACKWARD and context.is_tp_asynchronous:
-        order = input_gradients_first(context.sharding, context.kernels, order, context.replays.keys())
-    for index in order:
-        if phase == BACKWARD:
-            steps += [(context.kernels[replayed], True) for replayed in context.replays.get(index, ())]
-        steps.append((context.kernels[index], False))
+    if phase != BACKWARD:
+        return [(kernels[index], False) for index in order]
+    steps: list[tuple[Kernel, bool]] = []
+    waiting = iter(order)
+    replayed: set[int] = set()
+    for index in input_gradients_first(context.sharding, kernels, order) if context.is_tp_asynchronous else order:
+        while index not in replayed:
+            earlier = next(waiting)
+            steps += [(kernels[again], True) for again in context.replays.get(earlier, ())]
+            replayed.add(earlier)
+        steps.append((kernels[index], False))
     return steps
 
 
