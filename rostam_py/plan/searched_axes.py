@@ -269,7 +269,10 @@ class Space:
                 for cp in self._values("cp", site, {"tp": tp, "pp": pp}):
                     fields = {"tp": tp, "pp": pp, "cp": cp}
                     dp, left = divmod(site.num_accelerators, tp * pp * cp)
-                    if left or dp not in self._dps(dp):
+                    if left:
+                        self.left_out[f"tp x pp x cp does not divide {site.num_accelerators:,} accelerators"] += 1
+                        continue
+                    if dp not in self._dps(dp):
                         continue
                     if site.batch % dp:
                         self.left_out[f"dp does not divide the global batch of {site.batch:,}"] += 1

@@ -113,6 +113,13 @@ def test_axes_of_a_space_take_the_values_that_the_model_and_the_machine_allow():
     assert len({repr(s) for s in drawn}) == len(drawn)
 
 
+def test_named_degrees_that_the_machine_does_not_hold_are_left_out_with_the_reason():
+    space = Space.of(rostam.Strategy(), {"tp": [1], "pp": [1], "cp": [1, 3]})
+    drawn = list(space.fields(Site(8, 16, ModelFacts(4, 0, 8, 64))))
+    assert {fields["cp"] for fields in drawn} == {1}
+    assert space.left_out == {"tp x pp x cp does not divide 8 accelerators": 1}
+
+
 def test_axes_that_are_not_named_are_as_the_base_has_them():
     base = rostam.Strategy(dp=2, ep=2, shard=1, recompute="selective")
     space = Space.of(base, ["tp", "virtual_stages"])
