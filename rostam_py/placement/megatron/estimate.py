@@ -163,7 +163,7 @@ class _Clock:
 
     def __init__(self, launch_s: float, min_collective_s: float, costs: AxisCosts) -> None:
         self.launch_s, self.min_collective_s, self.costs = launch_s, min_collective_s, costs
-        # Of collectives of the state, by group: 0 beside the stage's own groups only, 1 beside equal ones of all stages.
+        # Of collectives of the state, by group: 0 beside the stage's own groups only, 1 beside equal ones of all.
         self._crowding: dict[str, float] = {}
 
     def play_stages(self, compiled: list[CompiledStage], slow: list[float]) -> list[dict[str, TemplateTiming]]:
