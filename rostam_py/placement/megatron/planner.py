@@ -6,8 +6,9 @@ Model: a replica's time and memory are linear in L, exactly so as blocks are equ
 of two placed probes. A probe is placed for every (tp, sequence_parallel, cp, ep, micro-batch, recomputation), its
 collectives take their times in the groups of the strategy's own grid. On top come closed forms: the slowest stage's
 m + (p - 1) / v turns, messages between stages once through the pipeline and back, gradients and weights of a stage over
-D, as far as its backward does not hide them. Memory is pruned first, by bounds: activations over cp, the first stage's
-micro-batches in flight, or the head on the last. Ignores what shares links, uneven cuts inside blocks, tied weights.
+D, as far as its backward does not hide them; all stages' share links where each micro-batch moves them. Memory is pruned
+first, by bounds: activations over cp, the first stage's micro-batches in flight, or the head on the last. Ignores other
+sharing of links, uneven cuts inside blocks, tied weights.
 """
 
 import heapq
@@ -22,7 +23,7 @@ from rostam_py.costs.precision import tensor_bytes_factor
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.graph.shortened import shortened, stacks_of
-from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.placement.axis_costs import ALL_STAGES, AxisCosts
 from rostam_py.placement.megatron.estimate import CompiledStage, compile_stages, stage_times
 from rostam_py.placement.placer import Counts, Planned
 from rostam_py.plan.expert_groups import expert_groups
@@ -200,10 +201,11 @@ class Planner:
             whole, mine = alone.block[part], own.block[part]
             of_experts = 0.0 if ep == 1 else (whole - mine) / (ep - 1)
             share = 1.0 if fields["pp"] == 1 else 0.5
+            stage = 0 if fields["pp"] == 1 or level < 2 else ALL_STAGES
             dense = n * (mine - of_experts) + share * own.rest[part]
-            seconds = costs.collective_s(0, "dp", collective, max(1, round(dense)))
+            seconds = costs.collective_s(stage, "dp", collective, max(1, round(dense)))
             if of_experts and ranks > ep:
-                seconds += costs.collective_s(0, "dp_experts", collective, max(1, round(n * of_experts)))
+                seconds += costs.collective_s(stage, "dp_experts", collective, max(1, round(n * of_experts)))
             return seconds
 
         if not level:
