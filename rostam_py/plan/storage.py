@@ -27,7 +27,7 @@ from rostam_py.plan.records import (
     tasks_record,
 )
 from rostam_py.plan.strategy import Strategy
-from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage
+from rostam_py.plan.tasks import MEMORY_PARTS, KernelTime, MemoryBytes, Stage, Task
 
 FORMAT, VERSION = "rostam-plan", 1
 _PLAIN = ("graph_name", "cost", "precision", "optimizer")
@@ -100,6 +100,10 @@ def _stage_record(stage: Stage, kernels: dict[KernelTime, int]) -> dict[str, Any
         **{key: getattr(stage, key) for key in _STAGE_NUMBERS},
         "memory": dataclasses.asdict(stage.memory),
         "activation_changes": {name: [begin, 0 - end] for name, (begin, end) in stage.activation_changes.items()},
+        "gathered_changes": {
+            name: [[kernels, max(size, 0), max(-size, 0)] for kernels, size in found]
+            for name, found in stage.gathered_changes.items()
+        },
         **tasks_record(stage.templates, stage.program, kernels),
     }
 
@@ -116,6 +120,7 @@ def _stage(reader: Reader, index: int, kernels: list[KernelTime]) -> Stage:
         program=program,
         memory=MemoryBytes(**{part: memory.item(part).integer() for part in MEMORY_PARTS if part in memory.names()}),
         activation_changes=_changes(reader),
+        gathered_changes=_gathered(reader, templates),
         num_parameters=reader.item("num_parameters").integer(),
         modules=tuple(one.text() for one in reader.item("modules").entries()),
         **{key: reader.item(key).number() for key in _STAGE_NUMBERS},
@@ -127,5 +132,33 @@ def _changes(reader: Reader) -> dict[str, tuple[float, float]]:
     if "activation_changes" not in reader.names():
         return {}
     changes = reader.item("activation_changes")
-    pairs = {name: [one.number() for one in changes.item(name).entries()] for name in changes.names()}
-    return {name: (taken, 0 - given_back) for name, (taken, given_back) in pairs.items()}
+    found: dict[str, tuple[float, float]] = {}
+    for name in changes.names():
+        taken, given_back = _numbers(changes.item(name), 2)
+        found[name] = taken, 0 - given_back
+    return found
+
+
+def _gathered(reader: Reader, templates: dict[str, tuple[Task, ...]]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Return when templates gather and drop weights; files of plans may be older than that."""
+    if "gathered_changes" not in reader.names():
+        return {}
+    changes = reader.item("gathered_changes")
+    found: dict[str, tuple[tuple[int, int], ...]] = {}
+    for name in changes.names():
+        at, rows = changes.item(name), []
+        most = sum(len(task.kernels) for task in templates.get(name, ()))
+        for entry in at.entries():
+            kernels, added, dropped = _numbers(entry, 3)
+            if kernels > most:
+                raise entry.error(f"names kernel {kernels:g} of a template of {most}")
+            rows.append((int(kernels), int(added) - int(dropped)))
+        found[name] = tuple(rows)
+    return found
+
+
+def _numbers(reader: Reader, count: int) -> list[float]:
+    numbers = [one.number() for one in reader.entries()]
+    if len(numbers) != count:
+        raise reader.error(f"has {len(numbers)} numbers; it must have {count}")
+    return numbers

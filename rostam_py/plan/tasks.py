@@ -61,7 +61,8 @@ class MemoryBytes:
 
     parameters: trained and frozen weights, and buffers; gradients and optimizer_state are of the trained ones alone.
     activations: what is kept for backward, the model's inputs included.
-    gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3).
+    gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3): what
+        they add to the peak.
     """
 
     parameters: int = 0
@@ -97,6 +98,9 @@ class Stage:
         recomputation, padding and work that its tp group replicates; without the optimizer.
     activation_changes: template -> bytes of activations that its begin and its end add; empty where they are not told
         apart in time.
+    gathered_changes: template -> (kernels of it that have ended, bytes that are then added), in order: gathered
+        weights, and gradients of theirs, as they come and go (ZeRO 3). What a forward keeps is there once, however
+        many micro-batches are under way.
     """
 
     index: int
@@ -108,6 +112,7 @@ class Stage:
     flops: float = 0.0
     hardware_flops: float = 0.0
     activation_changes: dict[str, tuple[float, float]] = field(default_factory=dict)
+    gathered_changes: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.program, Program):

@@ -5,16 +5,16 @@ Example:
         one.stage, one.time_s, one.num_bytes
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rostam_py.errors import InternalError
-from rostam_py.plan.phases import chunk_of, phase_of
+from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
-from rostam_py.simulation.compile import GraphNames
+from rostam_py.simulation.compile import GraphNames, TemplateInfo
 from rostam_py.simulation.phase_spans import OPTIMIZER, PhaseSpan, phase_spans, recorded_stages
 from rostam_py.simulation.picoseconds import PS
 
@@ -42,7 +42,8 @@ def stage_memory(
 
     Model: weights, gradients and optimizer state all the time; activations as the placement counts them (MODEL D15): a
         forward takes what its micro-batch keeps, a backward what it replays at once, and gives both back at its end;
-        gathered weights (ZeRO 3) at their most from the first phase to the last.
+        gathered weights (ZeRO 3) from the start of their gather, when their buffer is there, to the end of the last
+        kernel that uses them, and the gradients of the largest unit while a backward runs.
     Args:
         names, timeline: of a session.
         ends_ps: of its iterations, the start of the first one first [ps].
@@ -60,9 +61,11 @@ def stage_memory(
     found = []
     for device, stage in stage_of.items():
         steps = _steps(plan.stages[stage], spans[device])
+        if any(plan.stages[stage].gathered_changes.values()):
+            steps = _summed(steps, _gathered(plan.stages[stage], names, timeline, device, len(ends_ps) - 2))
         memory = plan.stages[stage].memory
         constant = memory.total - memory.activations - memory.gathered
-        held = [(time, constant + memory.gathered + level) for time, level in steps[:-1]] + [(steps[-1][0], constant)]
+        held = [(time, constant + level) for time, level in steps]
         peak = max(level for _, level in held)
         if abs(peak - memory.total) > max(1.0, _TOLERANCE * memory.total):
             raise InternalError(
@@ -95,3 +98,63 @@ def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
 
 def _by_phase(stage: Stage) -> dict[tuple[str, int | None], tuple[float, float]]:
     return {(phase_of(name), chunk_of(name)): change for name, change in stage.activation_changes.items()}
+
+
+def _gathered(
+    stage: Stage, names: GraphNames, timeline: Mapping[str, np.ndarray], device: int, iteration: int
+) -> list[tuple[int, float]]:
+    """Return (time, bytes of gathered weights from then on) of a device, in order."""
+    keys = ("template", "microbatch", "task", "start_ps", "end_ps")
+    mine = (timeline["device"] == device) & (timeline["iteration"] == iteration)
+    instances: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for template, microbatch, task, start, end in zip(*(timeline[key][mine].tolist() for key in keys), strict=True):
+        if names.templates[template].tasks[task].kind == "compute":
+            instances.setdefault((template, microbatch), []).append((start, end, task))
+    under_way: dict[int | None, int] = {}  # of each chunk, micro-batches between forward and backward
+    level, steps = 0.0, list[tuple[int, float]]()
+    for (template, _), tasks in sorted(instances.items(), key=lambda item: min(item[1])):
+        info = names.templates[template]
+        changes = stage.gathered_changes.get(info.name, ())
+        chunk, kept = chunk_of(info.name), 0
+        if phase_of(info.name) == FORWARD:
+            if under_way.get(chunk, 0):
+                kept = sum(size for _, size in changes)
+                changes = () if kept else changes
+            under_way[chunk] = under_way.get(chunk, 0) + 1
+        elif phase_of(info.name) == BACKWARD:
+            under_way[chunk] -= 1
+            kept = -sum(size for _, size in changes)
+            if kept and under_way[chunk]:
+                changes = (*changes, (changes[-1][0], kept))
+        ends = _kernel_ends(info, sorted(tasks, key=lambda one: one[2]))
+        for kernels, size in changes:
+            level += size
+            steps.append((ends[kernels], level))
+    return steps
+
+
+def _kernel_ends(info: TemplateInfo, tasks: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Return when the template begins, and when each of its kernels ends [ps]. Args: tasks: (start, end, number)."""
+    ends = [tasks[0][0]]
+    for start, end, number in tasks:
+        task = info.tasks[number]
+        done = 0.0
+        for kernel in task.kernels:
+            done += kernel.duration_s
+            ends.append(round(start + (end - start) * done / task.duration_s) if task.duration_s else end)
+    return ends
+
+
+def _summed(some: Sequence[tuple[int, float]], others: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Return the steps of two levels as steps of their sum; of equal times what falls comes first."""
+    changes = []
+    for steps in (some, others):
+        level = 0.0
+        for time, size in steps:
+            changes.append((time, size - level))
+            level = size
+    total, found = 0.0, list[tuple[int, float]]()
+    for time, change in sorted(changes, key=lambda one: (one[0], one[1] > 0)):
+        total += change
+        found.append((time, total))
+    return found

@@ -44,6 +44,14 @@ def simulated(batch=16, **strategy):
         {"dp": 1, "pp": 4, "schedule": "zb_h1"},
         {"dp": 2, "pp": 2, "recompute": "full"},
         {"dp": 4, "shard": 3, "micro_batch": 1},
+        {"dp": 4, "shard": 3, "micro_batch": 1, "reshard_after_forward": False},
+        {"dp": 4, "shard": 3, "prefetch": 0},
+        {"dp": 4, "shard": 3, "prefetch": 3, "recompute": "full"},
+        {"dp": 4, "shard": 3, "shard_group": 2},
+        {"dp": 2, "pp": 2, "shard": 3, "micro_batch": 1},
+        {"dp": 2, "pp": 2, "shard": 3, "micro_batch": 1, "virtual_stages": 2},
+        {"dp": 2, "pp": 2, "shard": 3, "micro_batch": 1, "virtual_stages": 2, "reshard_after_forward": False},
+        {"dp": 2, "tp": 2, "shard": 3, "micro_batch": 2},
         {"dp": 1, "tp": 2, "pp": 2, "optimizer": "adam"},
     ],
 )
@@ -136,3 +144,66 @@ def test_each_of_two_jobs_has_its_own_memory():
     first, second = rostam.simulate(jobs, timeline=True)
     assert [one.accelerator for one in first.memory_over_time()] == [0, 1]
     assert [one.accelerator for one in second.memory_over_time()] == [2, 3, 4, 5]
+
+
+class Block(nn.Module):
+    """A product: 256 x 256 and 256 parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.product = nn.Linear(256, 256)
+
+    def forward(self, x):
+        """Multiply."""
+        return torch.relu(self.product(x))
+
+
+class Blocks(nn.Module):
+    """Four of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        """Chain them."""
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize("strategy", [{}, {"reshard_after_forward": False}], ids=["resharded", "kept"])
+def test_gathered_weights_come_and_go(strategy):
+    """One micro-batch on each of four ranks, the next block gathered ahead (prefetch 1).
+
+    Resharded: blocks 0 and 1, 1 and 2, 2 and 3, then 3 alone are whole, and none between forward and backward; backward
+    the same from behind, and the gradients of a block. Kept: 2, 3, then 4 blocks, to the end of backward.
+    """
+    graph = rostam.trace(Blocks(), torch.empty(1, 256), name="blocks")
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
+    chosen = rostam.Strategy(dp=4, shard=3, micro_batch=1, precision="fp32", **strategy)
+    result = rostam.simulate(rostam.place(graph, machine, global_batch=4, strategy=chosen), timeline=True)
+    (stage,), block = result.plan.stages, (256 * 256 + 256) * 4
+    (one,) = result.memory_over_time()
+    whole = {round((size - one.constant_bytes) / block) for size in one.num_bytes}
+    forward, backward = (
+        [size // block for _, size in stage.gathered_changes[name]] for name in ("forward", "backward_last")
+    )
+    if strategy:
+        assert forward == [1, 1, 1, 1]
+        assert backward == [1, -5]
+        assert whole == {0, 1, 2, 3, 4, 5}
+    else:
+        assert forward == [1, 1, -1, 1, -1, 1, -1, -1]
+        assert backward == [1, 1, 1, -1, 1, -1, 1, -1, -1, -1]
+        assert whole == {0, 1, 2, 3}
+    assert stage.memory.gathered == max(whole) * block
+    assert max(one.num_bytes) == stage.memory.total
+
+
+def test_kernels_apart_or_fused_have_the_same_memory_over_time():
+    result = simulated(dp=4, shard=3, micro_batch=1)
+    apart = rostam.simulate(result.plan, timeline=True, fuse=False)
+    for one, other in zip(result.memory_over_time(), apart.memory_over_time(), strict=True):
+        assert one.num_bytes == other.num_bytes
+        assert one.time_s == pytest.approx(other.time_s, abs=1e-10)

@@ -138,5 +138,6 @@ def test_the_report_has_a_table_where_several_axes_communicate():
     assert [row[0] for row in table.rows] == ["tensor-parallel", "data-parallel", "pipeline", "all axes"]
     assert dict(zip(table.columns, table.rows[-1], strict=True))["sent"] == format_size(sum(result.bytes_sent.values()))
     text = render(page)
-    assert '<section id="messages">' in text and '<a href="#messages">' in text
+    assert '<section id="messages">' in text
+    assert '<a href="#messages">' in text
     assert not run_page(run_detail(simulated(dp=2))).tables

@@ -1,14 +1,59 @@
 """What units that share their weights hold whole at once (ZeRO 3), the most of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import template_steps
 from rostam_py.placement.megatron.weight_gathers import gather_order, unit_gathers
-from rostam_py.plan.phases import BACKWARD, FORWARD
+from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
+from rostam_py.plan.program import Program
+from rostam_py.plan.tasks import Task
 
 
-def gathered_bytes(context: TemplateContext, chunks: Sequence[int], gradient_bytes: int) -> int:
+@dataclass(frozen=True, slots=True)
+class GatheredMemory:
+    """Bytes on a device. kept: all the time. of_phases: of each chunk, the most in a phase besides.
+
+    gradients: of each chunk's largest unit, while its backward runs; of_phases counts them.
+    """
+
+    kept: int = 0
+    of_phases: Sequence[Mapping[str, int]] = ()
+    gradients: Sequence[int] = ()
+
+    def peak(self, program: Program, activations: Mapping[str, tuple[float, float]]) -> float:
+        """Return the most bytes of these and of activations at once. Args: activations: what templates add."""
+        changes = {}
+        for name, (begin, end) in activations.items():
+            chunk = self.of_phases[chunk_of(name) or 0] if self.of_phases else {}
+            held = chunk.get(phase_of(name), 0)
+            changes[name] = begin + held, end - held
+        return self.kept + program.peak(changes)
+
+    def changes(
+        self, gathered: Mapping[str, Sequence[tuple[int, int]]], templates: Mapping[str, Sequence[Task]]
+    ) -> dict[str, tuple[tuple[int, int], ...]]:
+        """Return what comes and goes in every template: its gathered weights, and in backward gradients.
+
+        Args: gathered: of templates, as StageTemplates has it; weights that are kept are dropped behind backward.
+        """
+        if not self.of_phases:
+            return {}
+        forwards = {chunk_of(name): found for name, found in gathered.items() if phase_of(name) == FORWARD}
+        found = {}
+        for name, tasks in templates.items():
+            changes = list(gathered.get(name, ()))
+            if phase_of(name) == BACKWARD:
+                size = self.gradients[chunk_of(name) or 0]
+                left = sum(size for _, size in forwards[chunk_of(name)])
+                end = sum(len(task.kernels) for task in tasks if not task.is_optimizer)
+                changes = [(0, size), *changes, (end, -size - left)]
+            found[name] = tuple(changes)
+        return found
+
+
+def gathered_memory(context: TemplateContext, chunks: Sequence[int], gradient_bytes: int) -> GatheredMemory:
     """Return the most bytes of whole weights, and of gradients to be reduced, on a device at once.
 
     Model: weights from the start of their gather to their last use in forward or backward, of one chunk at a time; all
@@ -20,11 +65,13 @@ def gathered_bytes(context: TemplateContext, chunks: Sequence[int], gradient_byt
     Cost: kernels of the stages.
     """
     if not context.state.shares_weights:
-        return 0
+        return GatheredMemory()
     each = [_of_stage(context, stage, gradient_bytes) for stage in chunks]
+    gradients = [size for _, _, size in each]
     if context.state.is_resharded:
-        return max(max(forward, backward + gradients) for forward, backward, gradients in each)
-    return sum(forward for forward, _, _ in each) + max(gradients for _, _, gradients in each)
+        phases = [{FORWARD: forward, BACKWARD: backward + size} for forward, backward, size in each]
+        return GatheredMemory(0, phases, gradients)
+    return GatheredMemory(sum(forward for forward, _, _ in each), [{BACKWARD: size} for size in gradients], gradients)
 
 
 def _of_stage(context: TemplateContext, stage: int, gradient_bytes: int) -> tuple[int, int, int]:

@@ -24,7 +24,7 @@ from rostam_py.placement.megatron.backward_split import (
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
-from rostam_py.placement.megatron.gathered_memory import gathered_bytes
+from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
@@ -238,6 +238,7 @@ class _Job:
         self.derived = derived_in_kernels(graph, builder, self.assignment, self._sent())
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
+        self.gathered: list[GatheredMemory] = []  # the same
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -352,6 +353,7 @@ class _Job:
             flops=written.model_flops * self.num_microbatches,
             hardware_flops=written.flops * self.num_microbatches,
             activation_changes=self.activation_changes[stage],
+            gathered_changes=self.gathered[stage].changes(written.gathered, written.tasks),
         )
 
     def _num_parameters(self, stage: int) -> int:
@@ -436,9 +438,10 @@ class _Job:
             held = self.state.held(count, shared)
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
                 held = count, shared, count
-            gathered = gathered_bytes(context, chunks, self.numerics.gradient_bytes)
+            self.gathered.append(gathered_memory(context, chunks, self.numerics.gradient_bytes))
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
+            gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
             result.append(stage_memory(held, most, self.numerics, untrained, gathered))
         return result
 

@@ -256,6 +256,11 @@ class TemplateWriter:
             self.close()
         return tuple(sorted(providers))
 
+    @property
+    def num_kernels(self) -> int:
+        """How many kernels have been written."""
+        return sum(len(task.kernels) for task in self.tasks) + len(self._segment)
+
     def close(self) -> None:
         """End the open compute segment."""
         if not self._segment:

@@ -5,7 +5,7 @@ A device with several chunks of layers, each a stage of its own, has templates f
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets, Pending
@@ -25,12 +25,16 @@ from rostam_py.plan.tasks import KernelTime, Task
 
 @dataclass(slots=True)
 class StageTemplates:
-    """What a device of a pipeline runs: name -> tasks, in which order; FLOPs of one micro-batch, and the model's."""
+    """What a device of a pipeline runs: name -> tasks, in which order; FLOPs of one micro-batch, and the model's.
+
+    gathered: name -> (kernels that have run, bytes of weights that are whole from then on), where ranks share them.
+    """
 
     tasks: dict[str, tuple[Task, ...]]
     program: Program
     flops: float = 0.0
     model_flops: float = 0.0
+    gathered: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 def write_stage(
@@ -59,10 +63,11 @@ def write_stage(
             is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
             writer = _writer(context, phase)
             filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
-            _fill(writer, chunks[number or 0], filled)
+            gathered = _fill(writer, chunks[number or 0], filled)
             if filled is not None:
                 filled.flush()
             writer.close()
+            result.gathered[template_name(phase, number)] = gathered
             result.tasks[template_name(phase, number)] = tuple(writer.tasks)
             result.flops += writer.flops
             result.model_flops += writer.model_flops
@@ -83,7 +88,7 @@ def _write_finals(
         writer = _writer(context, phase_of(name))
         groups = {gradient.data_group for others in later for gradient in others} if later else None
         filled = Buckets(context, writer, gradients[chunk], pending=pending, later=groups)
-        _fill(writer, chunks[chunk], filled)
+        result.gathered[name] = _fill(writer, chunks[chunk], filled)
         if later:
             pending = filled.leave()
         else:
@@ -134,8 +139,10 @@ def _writer(context: TemplateContext, phase: str) -> TemplateWriter:
     return RingWriter(context, phase) if context.is_tp_overlapped else TemplateWriter(context, phase)
 
 
-def _fill(writer: TemplateWriter, stage: int, filled: Buckets | None, updated: WeightUnits | None = None) -> None:
-    """Write the messages and kernels of a phase of a stage.
+def _fill(
+    writer: TemplateWriter, stage: int, filled: Buckets | None, updated: WeightUnits | None = None
+) -> list[tuple[int, int]]:
+    """Write the messages and kernels of a phase of a stage, and return when weights that ranks share come and go.
 
     Args: filled: buckets of its gradients. updated: units that are gathered first.
     """
@@ -164,6 +171,7 @@ def _fill(writer: TemplateWriter, stage: int, filled: Buckets | None, updated: W
             filled.add(kernel.outputs)
         if gathers is not None:
             gathers.behind(position)
+    return [] if gathers is None else gathers.changes
 
 
 class _Crossing:

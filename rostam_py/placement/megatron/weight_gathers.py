@@ -81,6 +81,7 @@ class UnitGathers:
     ) -> None:
         self.writer, self.uses, self.order, self.gathers = writer, uses, order, gathers
         self.tasks: dict[int, list[int]] = {}
+        self.changes: list[tuple[int, int]] = []  # (kernels that have run, bytes that are whole from then on)
         if any(uses):
             writer.tasks.append(Task("compute", f"{writer.phase} begins"))
 
@@ -90,16 +91,23 @@ class UnitGathers:
         self.writer.await_tasks([task for unit in self.uses[position] for task in self.tasks[unit]])
 
     def behind(self, position: int) -> None:
-        """Start gathers that the kernel of a position lets begin by its end."""
+        """Drop units that end with the kernel of a position, and start gathers that its end lets begin."""
+        is_kept = not self.writer.context.state.is_resharded
+        for unit in () if is_kept else self.order.ended.get(position, ()):
+            self._note(unit, -1)
         self._gather(self.order.behind.get(position, ()))
 
     def _gather(self, units: Iterable[int]) -> None:
         for unit in units:
             deps = self.writer.behind_compute()
+            self._note(unit, 1)
             name = f"weights.{unit} {self.writer.phase}"
             self.tasks[unit] = [
                 self.writer.collective(name, group, "all_gather", size, deps) for group, size in self.gathers[unit]
             ]
+
+    def _note(self, unit: int, sign: int) -> None:
+        self.changes.append((self.writer.num_kernels, sign * sum(size for _, size in self.gathers[unit])))
 
 
 def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
