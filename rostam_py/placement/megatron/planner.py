@@ -6,9 +6,9 @@ Model: a replica's time and memory are linear in L, exactly so as blocks are equ
 of two placed probes. A probe is placed for every (tp, sequence_parallel, cp, ep, micro-batch, recomputation), its
 collectives take their times in the groups of the strategy's own grid. On top come closed forms: the slowest stage's
 m + (p - 1) / v turns, messages between stages once through the pipeline and back, gradients and weights of a stage over
-D, as far as its backward does not hide them; all stages' share links where each micro-batch moves them. Memory is pruned
-first, by bounds: activations over cp, the first stage's micro-batches in flight, or the head on the last. Ignores other
-sharing of links, uneven cuts inside blocks, tied weights.
+D, as far as its backward does not hide them; all stages' share links where each micro-batch moves them. Memory is
+pruned first, by bounds: activations over cp, the first stage's micro-batches in flight, or the head on the last. It
+ignores other sharing of links, uneven cuts inside blocks, tied weights.
 """
 
 import heapq
