@@ -64,9 +64,13 @@ def _check_op(index: int, op: Any, graph: Any, right: set[int]) -> None:
         for tensor in tensors:
             if not 0 <= tensor < len(graph.tensors):
                 raise _Wrong(f": {key} name tensor {tensor}; tensors are 0 to {len(graph.tensors) - 1}")
-    for key, value in (("flops", op.flops), ("bytes_read", op.bytes_read), ("bytes_written", op.bytes_written)):
+    for key in ("flops", "bytes_read", "bytes_written", "repeated_flops"):
+        value = getattr(op, key)
         if id(value) not in right:
             _check_quantity(key, value, right)
+    repeated = op.repeated_flops
+    if repeated.at(1) > op.flops.at(1) or repeated.per_sample > op.flops.per_sample:
+        raise _Wrong(f" repeats {repeated.at(1):g} FLOPs at batch 1; it has {op.flops.at(1):g}")
     if op.forward_op is not None and not 0 <= op.forward_op < len(graph.ops):
         raise _Wrong(f" has forward_op {op.forward_op}; ops are 0 to {len(graph.ops) - 1}")
     if not -1 <= op.block < max(1, len(graph.block_names)):

@@ -25,6 +25,9 @@ class Affine:
     def __add__(self, other: "Affine") -> "Affine":
         return Affine(self.constant + other.constant, self.per_sample + other.per_sample)
 
+    def __sub__(self, other: "Affine") -> "Affine":
+        return Affine(self.constant - other.constant, self.per_sample - other.per_sample)
+
     def scaled(self, factor: float) -> "Affine":
         """Return this quantity times ``factor``."""
         return Affine(self.constant * factor, self.per_sample * factor)
@@ -147,6 +150,8 @@ class Op:
     forward_op: for a backward op, the id of the forward op it differentiates, if known.
     is_accumulation: a backward add that sums gradients of one tensor from several users.
     is_recomputed: runs a checkpointed forward op again; its FLOPs are the hardware's, not the model's.
+    repeated_flops: those of ``flops`` that do a forward op's work again inside this kernel, as fused attention's
+        backward makes the scores again; the hardware's too, not the model's.
     role: what the op does, one of ROLES.
     linear_in: sets of places in ``inputs``, ascending: op(sum of parts) = sum of op(part) if exactly the inputs of one
         set are split into summands. ((0, 1),) for a sum, ((0,), (1,)) for a product. A constant term (the bias of a
@@ -174,11 +179,12 @@ class Op:
     role: str = ""
     linear_in: tuple[tuple[int, ...], ...] = ()
     is_recomputed: bool = False
+    repeated_flops: Affine = Affine()
 
     @property
     def model_flops(self) -> Affine:
-        """FLOPs that the model needs: none of an op that runs again."""
-        return Affine() if self.is_recomputed else self.flops
+        """FLOPs that the model needs: no work that is done again."""
+        return Affine() if self.is_recomputed else self.flops - self.repeated_flops
 
 
 def passes_partial(op: Op, partial: Collection[int]) -> bool:

@@ -21,7 +21,7 @@ from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 
 _DIGEST_BYTES = 32
-_AFFINES = ("flops", "bytes_read", "bytes_written")
+_AFFINES = ("flops", "bytes_read", "bytes_written", "repeated_flops")
 _HEADER = tuple(one.name for one in fields(OperatorGraph) if one.name not in ("ops", "tensors"))
 _TENSOR = tuple(one.name for one in fields(Tensor))
 _SPLIT = tuple(one.name for one in fields(Split))

@@ -103,6 +103,6 @@ class _Shortener:
 
 
 def _is_alike(one: Op, other: Op) -> bool:
-    return (one.role, one.arguments, one.flops, len(one.outputs)) == (
-        other.role, other.arguments, other.flops, len(other.outputs),
+    return (one.role, one.arguments, one.flops, one.model_flops, len(one.outputs)) == (
+        other.role, other.arguments, other.flops, other.model_flops, len(other.outputs),
     )  # fmt: skip

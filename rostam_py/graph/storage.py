@@ -15,16 +15,19 @@ from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 
 FORMAT = "rostam-operator-graph"
-VERSION = 6
+VERSION = 7
 # version 1 knows no frozen weights: they are buffers there; 1 and 2 no properties of ops; 1 to 3 no parts of splits,
-# 1 to 4 not which ops run again; 1 to 5 not of which neighbour a halo is: splits that have one are left out
-_READABLE = (1, 2, 3, 4, 5, VERSION)
+# 1 to 4 not which ops run again; 1 to 5 not of which neighbour a halo is: splits that have one are left out;
+# 1 to 6 not which FLOPs of an op repeat others
+_READABLE = (1, 2, 3, 4, 5, 6, VERSION)
 _FIRST_WITH_PROPERTIES = 3
 _HEADER = ("name", "route", "default_optimizer", "default_precision", "sequence_length", "metadata")
 
 # Where the properties of ops come from that a file names only: tracing lies above, so it is named as a plug-in is.
 _NAMERS = Registry("source of op properties")
 _NAMERS.add("torch", "rostam_py.tracing.op_properties:with_properties")
+_REPEATS = Registry("source of repeated FLOPs")
+_REPEATS.add("torch", "rostam_py.tracing.op_properties:with_repeated_flops")
 
 
 def is_graph_file(name: str) -> bool:
@@ -49,6 +52,9 @@ def save_graph(graph: Any, path: str | Path) -> None:
             "split_parts": [_parts_record(place, split) for place, split in enumerate(splits) if split.has_parts],
             "split_halos": [_halos_record(place, split) for place, split in enumerate(splits) if split.halos],
             "recomputed": [op.id for op in graph.ops if op.is_recomputed],
+            "repeated_flops": [
+                [op.id, _affine_record(op.repeated_flops)] for op in graph.ops if op.repeated_flops != Affine()
+            ],
             "ops": ops,
         },
         allow_infinity=True,  # arguments of ops, -inf in a mask say
@@ -69,6 +75,8 @@ def read_graph(path: str | Path) -> dict[str, Any]:
         affine = _affine_reader()
         ops = _ops(document, _splits(document, affine), affine)
         tensors = tuple(_tensor(record, affine) for record in document.tensors)
+        if not isinstance(document, _Document):
+            ops = _REPEATS.get("torch")(ops, tensors)
     return {
         "ops": ops,
         "tensors": tensors,
@@ -131,8 +139,15 @@ class _Version5Document(_Version4Document):
 
 
 @dataclass(slots=True)
-class _Document(_Version5Document):
+class _Version6Document(_Version5Document):
+    """A file that does not say which FLOPs repeat others."""
+
     split_halos: list[_SplitHalosRecord]
+
+
+@dataclass(slots=True)
+class _Document(_Version6Document):
+    repeated_flops: list[tuple[int, _AffineRecord]]
 
 
 @dataclass(slots=True)
@@ -142,8 +157,12 @@ class _OlderDocument(_Common):
     ops: list[_OlderOpRecord]
 
 
-_DOCUMENTS = {3: _Version3Document, 4: _Version4Document, 5: _Version5Document, VERSION: _Document}
-_AnyDocument = _Document | _Version5Document | _Version4Document | _Version3Document | _OlderDocument
+_DOCUMENTS = {
+    3: _Version3Document, 4: _Version4Document, 5: _Version5Document, 6: _Version6Document, VERSION: _Document,
+}  # fmt: skip
+_AnyDocument = (
+    _Document | _Version6Document | _Version5Document | _Version4Document | _Version3Document | _OlderDocument
+)
 _HALO = "halo"  # comm_kind up to version 5
 
 
@@ -198,7 +217,7 @@ def _splits(document: _AnyDocument, affine: _AffineReader) -> list[Split | None]
             raise ConfigError(f"split_parts names split {place}; there are {len(splits)} from 0")
         inputs, outputs = (tuple(None if part is None else Part(*map(affine, part)) for part in side) for side in sides)
         splits[place] = replace(splits[place], input_parts=inputs, output_parts=outputs)
-    if not isinstance(document, _Document):
+    if not isinstance(document, _Version6Document):
         return [None if split.comm_kind == _HALO else split for split in splits]
     for place, halos in document.split_halos:
         if not 0 <= place < len(splits):
@@ -256,14 +275,19 @@ def _ops(document: _AnyDocument, splits: list[Split | None], affine: _AffineRead
     known = _splits_reader(splits)
     if isinstance(document, _Version3Document):
         recomputed = set(document.recomputed) if isinstance(document, _Version5Document) else set()
-        for index in sorted(recomputed):
-            if not 0 <= index < len(document.ops):
-                raise ConfigError(f"recomputed names op {index}; there are {len(document.ops)} from 0")
-        return tuple(_op(place, one, known, affine, place in recomputed) for place, one in enumerate(document.ops))
-    named: tuple[Op, ...] = _NAMERS.get("torch")(
-        _op(place, one, known, affine, False) for place, one in enumerate(document.ops)
+        repeated = dict(document.repeated_flops) if isinstance(document, _Document) else {}
+        for table, named in (("recomputed", recomputed), ("repeated_flops", repeated)):
+            for index in sorted(named):
+                if not 0 <= index < len(document.ops):
+                    raise ConfigError(f"{table} names op {index}; there are {len(document.ops)} from 0")
+        return tuple(
+            _op(place, one, known, affine, place in recomputed, affine(repeated.get(place, (0, 0))))
+            for place, one in enumerate(document.ops)
+        )
+    with_names: tuple[Op, ...] = _NAMERS.get("torch")(
+        _op(place, one, known, affine, False, Affine()) for place, one in enumerate(document.ops)
     )
-    return named
+    return with_names
 
 
 def _op(
@@ -272,6 +296,7 @@ def _op(
     splits: _SplitsReader,
     affine: _AffineReader,
     is_recomputed: bool,
+    repeated_flops: Affine,
 ) -> Op:
     plain, (flops, bytes_read, bytes_written), inputs, outputs, split_ids, *properties = record
     of_op: Any = properties or ("", ())
@@ -280,5 +305,5 @@ def _op(
     return Op(  # by place: by name it takes three times as long, and graphs have 10,000 of them
         index, name, module, phase, op_type, tuple(inputs), tuple(outputs), arguments, affine(flops),
         affine(bytes_read), affine(bytes_written), is_metadata, is_elementwise, forward_op, is_sum, block,
-        splits(place, split_ids), role, tuple(map(tuple, linear_in)), is_recomputed,
+        splits(place, split_ids), role, tuple(map(tuple, linear_in)), is_recomputed, repeated_flops,
     )  # fmt: skip

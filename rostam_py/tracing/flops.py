@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from rostam_py.tracing.custom import find_op
-from rostam_py.tracing.op_properties import op_name
+from rostam_py.tracing.op_properties import attention_backward_widths, op_name
 
 
 def _names(text: str) -> frozenset[str]:
@@ -108,8 +108,8 @@ def _attention(args: tuple[Any, ...], result: Any) -> Any:
 
 
 def _attention_backward(args: tuple[Any, ...], result: Any) -> Any:
-    query, key, value = args[1:4]  # the scores again, and the gradients of scores, query, key and value
-    widths = 3 * query.shape[-1] + 2 * value.shape[-1]
+    query, key, value = args[1:4]
+    widths, _ = attention_backward_widths(query.shape[-1], value.shape[-1])
     return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * widths
 
 

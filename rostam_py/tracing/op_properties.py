@@ -1,14 +1,14 @@
-"""What the rest of the house asks of an op, read off its ATen name: role and linearity. Needs no torch.
+"""What the rest of the house asks of an op, read off its ATen name: role, linearity, repeated work. Needs no torch.
 
 The tracer sets them once, on the finished ops; files of graphs that do not have them yet get them here too.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rostam_py.graph import Op
+from rostam_py.graph import Op, Tensor
 from rostam_py.tracing.custom import find_op
 
 
@@ -36,6 +36,7 @@ _OWN_NAMES = (
 )  # whose ops the tables below and in flops.py name; no other library's
 _SCALING = _names("neg mul div")  # of one tensor: by a number
 _ATTENTION = "scaled_dot_product"  # in the names of all fused attention operators, backward ones too
+_QUERY_PLACE, _VALUE_PLACE = 1, 3  # among the inputs of fused attention's backward, behind the result's gradient
 
 # Linear in all tensor inputs taken together: every one of them must be PARTIAL.
 _ADDITIVE = _names("add sub cat stack")
@@ -75,6 +76,46 @@ _BILINEAR: dict[str, tuple[int, ...]] = {
 def with_properties(ops: Iterable[Op]) -> tuple[Op, ...]:
     """Return the ops with ``role`` and ``linear_in`` set from their types, inputs and arguments."""
     return tuple(_with(op, *_of(op)) for op in ops)
+
+
+def with_repeated_flops(ops: Iterable[Op], tensors: Sequence[Tensor]) -> tuple[Op, ...]:
+    """Return the ops with ``repeated_flops`` set: the scores that fused attention's backward makes again.
+
+    Model: torch's formulas and ours (tracing/flops.py) count them; the model's FLOPs do not.
+    Args:
+        ops: with their roles.
+        tensors: of the graph, by id.
+    """
+    found = []
+    for op in ops:
+        if _repeats_scores(op, tensors):
+            op = replace(op, repeated_flops=op.flops.scaled(_repeated_share(op, tensors)))
+        found.append(op)
+    return tuple(found)
+
+
+def attention_backward_widths(query: float, value: float) -> tuple[float, float]:
+    """Return the inner and outer widths of the products in fused attention's backward: all, and the repeated one's.
+
+    Model: five products for each pair of positions: the scores again and the gradients of query and key, as wide as a
+        query; the gradients of the scores and of value, as wide as a value.
+    """
+    return 3 * query + 2 * value, query
+
+
+def _repeats_scores(op: Op, tensors: Sequence[Tensor]) -> bool:
+    if op.role != "attention" or find_op(op.op_type) is not None or not op_name(op.op_type).endswith("backward"):
+        return False
+    # Of a damaged file: what is wrong is told when the graph is made.
+    return len(op.inputs) > _VALUE_PLACE and all(
+        t < len(tensors) and tensors[t].shape for t in op.inputs[: _VALUE_PLACE + 1]
+    )
+
+
+def _repeated_share(op: Op, tensors: Sequence[Tensor]) -> float:
+    query, value = (tensors[op.inputs[place]].shape[-1].at(1) for place in (_QUERY_PLACE, _VALUE_PLACE))
+    widths, repeated = attention_backward_widths(query, value)
+    return repeated / widths
 
 
 def _of(op: Op) -> tuple[str, tuple[tuple[int, ...], ...]]:

@@ -17,7 +17,7 @@ from rostam_py.tracing.batches import BatchDependentError, BatchDims, SequenceFi
 from rostam_py.tracing.blocks import find_block_groups
 from rostam_py.tracing.finishing import assign_blocks, finish, number
 from rostam_py.tracing.folding import NotFoldedError, fold
-from rostam_py.tracing.op_properties import with_properties
+from rostam_py.tracing.op_properties import with_properties, with_repeated_flops
 from rostam_py.tracing.pairing import Draft, pair_traces, with_notes
 from rostam_py.tracing.replicate import NUM_TRACED, replicate
 from rostam_py.tracing.running import ATTEMPTS, Attempt, RouteFailedError, run_both
@@ -149,7 +149,7 @@ def _graph(
     starts = [sum(len(g) for g in groups[:i]) for i in range(len(groups))]
     return OperatorGraph(
         name=subject.name,
-        ops=with_properties(numbered),
+        ops=with_repeated_flops(with_properties(numbered), tensors),
         tensors=tensors,
         route=route,
         default_optimizer=subject.optimizer,

@@ -25,7 +25,7 @@ def document(tmp_path):
         Op(0, "mm", "layer", "forward", "aten.mm.default", (0, 1), (2,), {"args": []}, Affine(0, 128), Affine(256, 32),
            Affine(0, 32), block=0, splits=(split, summed), role="product", linear_in=((0,), (1,))),
         Op(1, "mm_1", "layer", "backward", "aten.mm.default", (0, 2), (3,), {"args": []}, Affine(0, 128),
-           Affine(0, 64), Affine(256), forward_op=0, role="product", linear_in=((0, 1),)),
+           Affine(0, 64), Affine(256), forward_op=0, role="product", linear_in=((0, 1),), repeated_flops=Affine(0, 32)),
     )  # fmt: skip
     graph = OperatorGraph("small", ops, tensors, block_names=("layer",), notes=("a note",))
     graph.save(str(tmp_path / "whole.json"))
@@ -89,7 +89,7 @@ def is_word(place):
 def is_quantity(place):
     """Say whether a number is half of a quantity that is linear in the batch."""
     return (place[0], len(place), place[2:3]) in (("tensors", 5, (0,)), ("ops", 5, (1,))) or (
-        place[0] == "splits" and len(place) == 4 and place[2] in (3, 5)
+        len(place) == 4 and (place[0], place[2]) in (("splits", 3), ("splits", 5), ("repeated_flops", 1))
     )
 
 
@@ -136,6 +136,8 @@ def test_no_mutated_graph_slips_through(document, tmp_path):
         (("tensors", 3, 4), 0, "op 1 .'mm_1'. writes tensor 3, whose producer is 0"),
         (("ops", 0, 2, 0), 3, "reads tensor 3 before op 1 writes it"),
         (("ops", 0, 4, 0), 7, r"ops\[0\] has split 7; there are 2 from 0"),
+        (("repeated_flops", 0, 0), 2, "repeated_flops names op 2; there are 2 from 0"),
+        (("repeated_flops", 0, 1, 1), 129, r"op 1 \('mm_1'\) repeats 129 FLOPs at batch 1; it has 128"),
         (("splits", 0, 2, 0), 2, "split column has 2 in output_dims; tensor 2 has 2 dimensions"),
         (("split_halos", 0, 1, 0, 0), 0, "split column has a halo of input 0, which it does not split"),
         (

@@ -176,3 +176,27 @@ def test_parts_of_splits_are_saved_and_files_without_them_load(tmp_path: Path) -
     path.write_text(json.dumps({**document, "version": 4, "split_parts": [[10**6, [], []]]}))
     with pytest.raises(ConfigError, match="split_parts names split 1000000; there are"):
         OperatorGraph.load(str(path))
+
+
+def test_repeated_flops_are_saved_and_read_off_the_ops_of_files_without_them(tmp_path: Path) -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product = nn.Linear(32, 2 * 12 + 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            query, key, value = self.product(x).unsqueeze(1).split([12, 12, 8], -1)
+            return nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+    graph = trace(Attention(), torch.zeros(2, 10, 32), name="attention")
+    (op,) = [op for op in graph.ops if op.repeated_flops != Affine()]
+    assert op.phase == "backward"
+    assert op.repeated_flops.at(3) == pytest.approx(3 * 2 * 10 * 10 * 12)  # queries times keys
+    assert op.model_flops.at(3) == pytest.approx(3 * 2 * 10 * 10 * 2 * (12 + 8))  # two gradients for each forward one
+    path = tmp_path / "graph.json"
+    graph.save(str(path))
+    assert OperatorGraph.load(str(path)) == graph
+    document = json.loads(path.read_text())
+    assert [place for place, _ in document.pop("repeated_flops")] == [op.id]
+    path.write_text(json.dumps({**document, "version": 6}))
+    assert OperatorGraph.load(str(path)) == graph

@@ -82,10 +82,10 @@ PUBLISHED = {"bert_large": 336_226_108, "vit_large": 304_326_632, "t5_11b": 11_3
 PUBLISHED |= {"dit_xl_2": 675_129_632 - 256 * 1152}
 
 
-def flops(graph, phase):
-    """FLOPs of products, convolutions and attention of one sample."""
+def flops(graph, phase, of="flops"):
+    """FLOPs of products, convolutions and attention of one sample. of: a quantity of ops."""
     names = ("mm", "convolution", "scaled_dot_product")
-    return sum(op.flops.at(1) for op in graph.ops if op.phase == phase and any(n in op.op_type for n in names))
+    return sum(getattr(op, of).at(1) for op in graph.ops if op.phase == phase and any(n in op.op_type for n in names))
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -104,6 +104,10 @@ def test_flops_are_those_by_hand(name):
     assert graph.num_parameters == hand.parameters
     assert flops(graph, "forward") == hand.products + hand.attention
     assert flops(graph, "backward") == pytest.approx(2 * hand.products + 2.5 * hand.attention, rel=2e-3)
+    assert flops(graph, "forward", "model_flops") == hand.products + hand.attention
+    model = flops(graph, "backward", "model_flops")  # without the scores that attention's kernel makes again
+    assert model == pytest.approx(2 * hand.products + 2 * hand.attention, rel=2e-3)
+    assert flops(graph, "backward") - model == pytest.approx(hand.attention / 2, rel=1e-12)
     assert graph.forward_flops(1) == pytest.approx(hand.products + hand.attention, rel=0.05)
 
 

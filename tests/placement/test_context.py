@@ -59,6 +59,7 @@ def test_a_part_is_the_model_with_fewer_tokens_whose_attention_reads_all_keys(ma
     for op, other in zip(part.ops, small.ops, strict=True):
         times = degree if op.role == "attention" else 1
         assert op.flops.at(3) == pytest.approx(times * other.flops.at(3), rel=1e-9)
+        assert op.repeated_flops.at(3) == pytest.approx(times * other.repeated_flops.at(3), rel=1e-9)
         if not table.intersection((*op.inputs, *op.outputs)):
             assert splits_of(op) == splits_of(other), op
             assert op.bytes_read.at(3) == pytest.approx(other.bytes_read.at(3), rel=1e-6), op

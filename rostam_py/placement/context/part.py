@@ -87,7 +87,8 @@ class _Splitter:
         splits = op.splits
         if op.id in self.walk.axes:
             splits = self._local_splits(op, self.walk.axes[op.id])
-        return replace(op, flops=self._share(op.flops), bytes_read=read, bytes_written=written, splits=splits)
+        flops, repeated = self._share(op.flops), self._share(op.repeated_flops)
+        return replace(op, flops=flops, repeated_flops=repeated, bytes_read=read, bytes_written=written, splits=splits)
 
     def _bytes(self, whole: Affine, tensors: tuple[int, ...]) -> Affine:
         """Return what an op moves of tensors: less what other ranks move of those that are split."""
