@@ -171,7 +171,8 @@ def covered(spans):
 
 def check_freed(plan, result, said):
     """Each micro-batch goes forward once through each chunk, then backward once, and what W waits for is dropped."""
-    phases = ["forward", "backward", "weight"] if plan.strategy.schedule == "zb_h1" else ["forward", "backward"]
+    is_split = plan.strategy.schedule == "zb_h1" and plan.strategy.pp > 1  # without a pipeline it is 1f1b
+    phases = ["forward", "backward", "weight"] if is_split else ["forward", "backward"]
     for stage in plan.stages:
         runs = {phase: Counter() for phase in phases}
         for name, microbatch in stage.program:
