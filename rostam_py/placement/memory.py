@@ -49,16 +49,26 @@ def stage_memory(
 
 
 def stored_bytes(graph: OperatorGraph, builder: KernelBuilder, tensors: Iterable[int]) -> float:
-    """Return the local bytes of a set of tensors, shared storage counted once."""
+    """Return the local bytes of a set of tensors, shared storage counted once.
+
+    Model: what is kept gathered over cp has a buffer of its own. The storage that its part is a view of is kept next to
+    it if it holds more, as the output of a fused product holds the queries.
+    """
     by_storage: dict[int, float] = {}
+    parts: dict[int, float] = {}  # storage -> bytes of the parts in it that are kept gathered
+    gathered = 0.0
     for t in tensors:
         tensor = graph.tensors[t]
         if tensor.kind in WEIGHT_KINDS:
             continue
         key = tensor.storage if tensor.storage >= 0 else -2 - t
-        size = builder.stored_bytes(t)
+        size, times = builder.stored_bytes(t), builder.kept_times.get(t, 1)
+        if times > 1:
+            gathered += size
+            size /= times
+            parts[key] = parts.get(key, 0.0) + size
         by_storage[key] = max(by_storage.get(key, 0.0), size)
-    return sum(by_storage.values())
+    return gathered + sum(size for key, size in by_storage.items() if size > parts.get(key, 0.0) * (1 + 1e-9))
 
 
 def full_recompute_bytes(

@@ -249,8 +249,7 @@ class Space:
         fixed = [f"{name}={value}" for name, value in self.fixed.items() if value != SEARCHED_AXES[name].neutral]
         unused = [name for name, value in self.fixed.items() if value == SEARCHED_AXES[name].neutral]
         found = [f"searched: {'; '.join(tried)}; algorithms: the one with the least predicted time for each size"]
-        if fixed or unused:
-            found.append(f"not searched: {', '.join([*fixed, *unused])}")
+        found.append(f"not searched: {', '.join([*fixed, *unused, 'every other key of strategy, as given'])}")
         return found
 
     def unknown_to(self, known: Collection[str]) -> list[str]:

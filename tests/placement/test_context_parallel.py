@@ -13,7 +13,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py.costs import gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError
-from rostam_py.models import llama
+from rostam_py.models import gpt, llama
 from rostam_py.plan import Strategy
 
 TOKENS, WIDTH, HEADS, KEY_HEADS, SIZE, LAYERS = 256, 64, 8, 4, 8, 2
@@ -206,6 +206,15 @@ def test_folded_equals_unfolded(graph):
 
 
 # Memory
+
+
+@pytest.mark.parametrize("c", [2, 4, 8])
+def test_keys_gathered_out_of_a_fused_product_are_kept_beside_it(placed, c):
+    """Its output, 3 b (s/c) h, holds the queries and is kept; gathered keys and values are 2 b s h more."""
+    shape = gpt.Config(num_layers=LAYERS, width=WIDTH, num_heads=HEADS, sequence_length=TOKENS, vocabulary=512)
+    fused = rostam.trace(gpt.build("gpt", shape))
+    ring, gather = (placed(fused, Strategy(cp=c, dp=1, **s), 1).stages[0].memory for s in (RING, GATHER))
+    assert gather.activations - ring.activations == LAYERS * 2 * TOKENS * WIDTH * 2
 
 
 def test_activations_shrink_with_the_sequence_and_gathered_keys_do_not(placed, graph):

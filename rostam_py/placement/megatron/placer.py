@@ -523,8 +523,8 @@ class _Job:
                 f"split along the sequence between regions of tp: {kinds['reduce_scatter']} reduce-scatters in place of"
                 f" all-reduces; all-reduces left: {kinds['all_reduce']}"
             )
-        for size, local in sorted(self.sharding.padded.items()):
-            found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {local * self.strategy.tp}")
+        for size, padded in sorted(self.sharding.padded.items()):
+            found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {padded}")
         counts = self.builder
         found.append(
             f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"

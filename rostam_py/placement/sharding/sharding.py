@@ -56,7 +56,7 @@ class Sharding:
                 self.replicated[op.op_type] += 1
             for level, one in zip(self.levels, chosen, strict=True):
                 if one is not None and one[1].is_plain and one[1].sizes[0] % level.degree:
-                    self.padded[one[1].sizes[0]] = local_extent(one[1].sizes[0], level.degree)
+                    self.padded[one[1].sizes[0]] = local_extent(one[1].sizes[0], level.degree) * level.degree
 
     @property
     def degree(self) -> int:
