@@ -91,6 +91,7 @@ def _print(console: Console, document: dict[str, Any]) -> None:
         console.print("the configurations are the same", highlight=False)
     console.print(_figures("time", document, {"time_s": _TIME, "rates": _RATE}))
     console.print(_figures("where one iteration goes (mean device)", document, {"breakdown_s": _KIND}))
+    console.print(_figures("compute by op family (mean device)", document, {"compute_by_family_s": _TIME}))
     parts = {"critical_path_s": _KIND, "critical_tasks_s": _TIME}
     console.print(_figures("critical path, and its largest tasks", document, parts))
     console.print(_figures("bytes sent, memory and price", document, {

@@ -124,6 +124,9 @@ def _breakdown(result: JobResult) -> Table:
             kind_name(kind), format_time(seconds), f"{seconds / total:.1%}", format_time(on_path),
             f"{on_path / total:.1%}", format_size(sent) if sent else "", f"{count:,}" if count else "",
         )  # fmt: skip
+        if kind == "compute":
+            for family, part in result.compute_by_family.items():
+                table.add_row(f"  {family}", format_time(part), f"{part / total:.1%}", style="dim")
     table.add_section()
     sums = (sum(result.breakdown.values()), sum(path.values()))
     table.add_row("iteration", format_time(sums[0]), "100.0%", format_time(sums[1]), "100.0%")

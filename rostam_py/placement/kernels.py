@@ -154,7 +154,7 @@ class KernelBuilder:
         read, written = self._local_traffic(ops, traffic)
         main = ops[0]
         seconds = self._seconds(ops, flops, read, written)
-        time = KernelTime(main.name, main.module, main.op_type, seconds, flops)
+        time = KernelTime(main.name, main.module, main.op_type, seconds, flops, main.role)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
@@ -196,7 +196,7 @@ class KernelBuilder:
         flops = kernel.flops / num_pieces
         name = f"{kernel.time.name} ({what})" if what else kernel.time.name
         seconds = self._seconds((op,), flops, read, written, num_pieces)
-        return KernelTime(name, kernel.time.module, kernel.time.op_type, seconds, flops)
+        return KernelTime(name, kernel.time.module, kernel.time.op_type, seconds, flops, kernel.time.role)
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""

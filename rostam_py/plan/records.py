@@ -24,6 +24,7 @@ from rostam_py.plan.tasks import TASK_KINDS, KernelTime, Task
 
 _TEXTS = ("kind", "name", "group", "collective", "channel", "stream")
 _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "flops")
+_ROLE = "role"  # of kernels; files of earlier versions have none
 Templates = Mapping[str, tuple[Task, ...]]
 
 # Writing
@@ -69,6 +70,7 @@ def kernel_records(kernels: Iterable[KernelTime]) -> dict[str, list[Any]]:
     return {
         **{key: [getattr(kernel, key) for kernel in listed] for key in _KERNEL_TEXTS},
         **{key: [float(getattr(kernel, key)) for kernel in listed] for key in _KERNEL_NUMBERS},
+        _ROLE: [kernel.role for kernel in listed],
     }
 
 
@@ -158,7 +160,8 @@ def read_kernels(reader: Reader) -> list[KernelTime]:
     numbers = [[one.number() for one in reader.item(key).entries(length)] for key in _KERNEL_NUMBERS]
     if any(len(column) != length for column in texts):
         raise reader.error("have columns of different lengths")
-    return [KernelTime(*row) for row in zip(*texts, *numbers, strict=True)]
+    roles = [one.text() for one in reader.item(_ROLE).entries(length)] if _ROLE in reader.names() else [""] * length
+    return [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
 
 
 def read_tasks(reader: Reader, kernels: list[KernelTime]) -> tuple[dict[str, tuple[Task, ...]], Program]:

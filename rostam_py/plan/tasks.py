@@ -6,6 +6,7 @@ stream for each process group; sends have a stream for each peer (MODEL B8).
 
 from dataclasses import dataclass, field
 
+from rostam_py.costs.families import op_family
 from rostam_py.plan.program import Program
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
@@ -13,13 +14,19 @@ TASK_KINDS = ("compute", "collective", "send", "recv")
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One kernel inside a compute task. duration_s: [s]. flops: local FLOPs."""
+    """One kernel inside a compute task. duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES."""
 
     name: str
     module: str
     op_type: str
     duration_s: float
     flops: float = 0.0
+    role: str = ""
+
+    @property
+    def family(self) -> str:
+        """The family of its main op, one of ``costs.families.FAMILIES``."""
+        return op_family(self.op_type, self.role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ Example:
     plan.work_spread.describe()    # "work on 16 devices: busiest 11.3 ms of compute, 1.07 x the mean"
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rostam_py.plan.tasks import Stage
+from rostam_py.plan.program import Program
+from rostam_py.plan.tasks import Stage, Task
 from rostam_py.units import format_time
 
 
@@ -32,6 +34,19 @@ class WorkSpread:
             f"work on {self.num_devices:,} devices: busiest {format_time(self.busiest_s)} of compute,"
             f" {self.imbalance:.2f} x the mean{idle}"
         )
+
+
+def seconds_by_family(templates: Mapping[str, Sequence[Task]], program: Program) -> dict[str, float]:
+    """Return what the kernels of a class of devices take in one iteration [s], by op family, the longest first.
+
+    Model: replays of recomputation count with their families; slow parts of a machine are not counted.
+    """
+    found: Counter[str] = Counter()
+    for name, count in program.counts().items():
+        for task in templates[name]:
+            for kernel in task.kernels:
+                found[kernel.family] += count * kernel.duration_s
+    return {family: seconds for family, seconds in found.most_common() if seconds > 0}
 
 
 def work_spread(stages: Sequence[Stage], num_devices: Sequence[int]) -> WorkSpread:

@@ -5,7 +5,7 @@ write_report("runs/my-sweep", formats=("pdf", "svg"))
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from rostam_py.spec.keys import MODES
 from rostam_py.units import format_bandwidth, format_size, format_time
 
 _MOST_LABELS = 12
+_FAMILIES_SAID = (
+    "Kernels of one steady iteration by what they do, replays of recomputation included, mean over devices."
+)
 
 
 def write_report(folder: str | Path, *, out: str | Path | None = None, formats: Sequence[str] = ()) -> Path:
@@ -118,14 +121,27 @@ def run_page(detail: dict[str, Any]) -> Page:
 
 
 def _tables(detail: dict[str, Any]) -> list[PlainTable]:
-    """Return what the axes communicate, where more than one does."""
+    """Return compute by op family, and what the axes communicate where more than one does."""
+    tables = _family_table(detail.get("result", {}))
     axes = detail.get("messages_by_axis") or ()
     if len(axes) < 2:
-        return []
+        return tables
     rows = message_rows(axes)
     shown = [place for place in range(len(COLUMNS)) if any(row[place] for row in rows)]
     cells = [[row[place] for place in shown] for row in rows]
-    return [PlainTable("messages", "Communication by axis", [COLUMNS[place] for place in shown], cells, CAPTION)]
+    columns = [COLUMNS[place] for place in shown]
+    return [*tables, PlainTable("messages", "Communication by axis", columns, cells, CAPTION)]
+
+
+def _family_table(result: Mapping[str, Any]) -> list[PlainTable]:
+    families, total = result.get("compute_by_family_s") or {}, result.get("iteration_time_s")
+    if not families or not total:
+        return []
+    rows = [[name, format_time(seconds), f"{seconds / total:.1%}"] for name, seconds in families.items()]
+    spent = sum(families.values())
+    rows.append(["compute", format_time(spent), f"{spent / total:.1%}"])
+    columns = ["op family", "mean device", "share of the iteration"]
+    return [PlainTable("compute", "Compute by op family", columns, rows, _FAMILIES_SAID)]
 
 
 def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Section:

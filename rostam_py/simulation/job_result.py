@@ -14,6 +14,7 @@ from rostam_py.html import html_bars, html_pairs, html_table
 from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.plan.traffic import plan_volumes
+from rostam_py.plan.work import seconds_by_family
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
@@ -64,7 +65,7 @@ class JobResult:
     iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
     first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
     breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed communication by kind of groups
-        ("tp", "dp", ...); sums to iteration_time_s.
+        ("tp", "dp", ...); sums to iteration_time_s. compute_by_family divides its "compute" further.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
     collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
@@ -114,6 +115,23 @@ class JobResult:
     def exposed(self) -> dict[str, float]:
         """Exposed communication by kind of groups, mean over devices [s]."""
         return {kind: self.breakdown[kind] for kind in self._names.categories}
+
+    @cached_property
+    def compute_by_family(self) -> dict[str, float]:
+        """Compute by op family, mean over devices [s]; sums to ``breakdown["compute"]``.
+
+        Model: each device's compute is divided as the durations of its kernels are: what slows a device, a slow part
+            or a collective that takes compute away, slows all its kernels alike.
+        """
+        compute_s = self.breakdown_by_device[:, list(self.breakdown).index("compute")]
+        found: dict[str, float] = {}
+        for number, stage in enumerate(self.job.stages):
+            spent = float(compute_s[self.job.stage_of == number].sum()) / len(compute_s)
+            parts = seconds_by_family(stage.templates, stage.program)
+            total = sum(parts.values())
+            for family, seconds in parts.items():
+                found[family] = found.get(family, 0.0) + spent * seconds / total
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property
     def algorithms(self) -> list[dict[str, Any]]:
@@ -211,6 +229,7 @@ class JobResult:
             "iteration_times_s": list(self.iteration_times_s),
             "is_steady": self.is_steady,
             "breakdown_s": self.breakdown,
+            "compute_by_family_s": self.compute_by_family,
             "critical_path_s": self.critical_path_by_kind(),
             "critical_tasks": self.critical_tasks(),
             "bytes_sent": self.bytes_sent,

@@ -5,7 +5,7 @@ Example:
     # {"name": "compute", "a": 0.049, "b": 0.051, "difference": 0.002, "ratio": 1.04}
 
 ``breakdown_s`` and ``critical_path_s`` each sum to the iteration time of either side, so that their differences sum to
-the difference of those.
+the difference of those; ``compute_by_family_s`` sums to the compute.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rostam_py.spec.keys import RunKeys
 # Keys of a run that decide what is simulated; others say what becomes of the result.
 _SIMULATED = {entry.name for entry in dataclasses.fields(RunKeys)} | {"plan", "task_graph"}
 # Sections that have every kind there is: what a side does not list took no time, or sent nothing.
-_BY_KIND = ("breakdown_s", "critical_path_s", "bytes_sent")
+_BY_KIND = ("breakdown_s", "compute_by_family_s", "critical_path_s", "bytes_sent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
             "per sample": seconds / batch if seconds and batch else None, "to accuracy": accuracy.get("time_s"),
         },
         "breakdown_s": dict(result.get("breakdown_s") or {}),
+        "compute_by_family_s": dict(result.get("compute_by_family_s") or {}),
         "critical_path_s": dict(result.get("critical_path_s") or {}),
         "critical_tasks_s": tasks,
         "rates": {key: result.get(key) for key in ("samples_per_s", "mfu", "hfu")},
