@@ -14,7 +14,7 @@ from rostam_py.units import format_time
 # Okabe and Ito's colours, told apart by colour-blind readers too, and a report's for where time goes: communication is
 # warm, the rest cool.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-_KIND_COLOURS = {"compute": "#0072b2", "launch": "#56b4e9", "bubble": "#b8b8b8"}
+_KIND_COLOURS = {"compute": "#0072b2", "launch": "#56b4e9", "bubble": "#b8b8b8", "host": "#5b6c8f"}
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};background:none;color:inherit"
 _BLOCK = "margin:4px 0 8px 0;font-size:13px;max-width:100%;overflow-x:auto"
@@ -54,7 +54,7 @@ def html_bars(parts: Mapping[str, float], title: str = "", colours: Mapping[str,
     """Return one stacked bar of seconds with a legend: each part's time and share; parts of 0 are left out.
 
     Args:
-        parts: name -> seconds >= 0; "compute", "launch" and "bubble" have colours of their own.
+        parts: name -> seconds >= 0; "compute", "launch", "bubble" and "host" have colours of their own.
         colours: of further parts, "#rrggbb"; the rest take theirs in turn.
     """
     shown = {name: seconds for name, seconds in parts.items() if seconds > 0}

@@ -49,11 +49,21 @@ void check_lengths(const char* what, py::ssize_t length, const std::vector<py::s
   }
 }
 
+void check_span(const char* what, py::ssize_t task, int64_t first, int64_t last, py::ssize_t length) {
+  if (first >= 0 && first <= last && last <= length) return;
+  ROSTAM_THROW(ConfigError,
+               what << " of task " << task << " are entries " << first << " to " << last << " of " << length);
+}
+
 int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<int32_t>& slot,
                      const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
-                     const Array<int64_t>& dep_offset, const Array<int32_t>& dep) {
+                     const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
+                     const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host) {
   graph.check_open();
+  const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
+  if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
+  if (has_waits) check_lengths("add_template", kind.size(), {is_awaited_by_host.size()});
   check_lengths("add_template", kind.size(),
                 {slot.size(), category.size(), schedule.size(), channel.size(), num_bytes.size(), duration_ps.size(),
                  dep_offset.size() - 1});
@@ -67,11 +77,17 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
     task.channel = channel.at(t);
     task.bytes = num_bytes.at(t);
     task.duration = SimTime::from_ps(duration_ps.at(t));
-    if (dep_offset.at(t) < 0 || dep_offset.at(t) > dep_offset.at(t + 1) || dep_offset.at(t + 1) > dep.size()) {
-      ROSTAM_THROW(ConfigError, "dependencies of task " << t << " are entries " << dep_offset.at(t) << " to "
-                                                        << dep_offset.at(t + 1) << " of " << dep.size());
-    }
+    check_span("dependencies", t, dep_offset.at(t), dep_offset.at(t + 1), dep.size());
     for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
+    if (has_kernels) {
+      check_span("kernels", t, kernel_offset.at(t), kernel_offset.at(t + 1), kernel_ps.size());
+      for (int64_t k = kernel_offset.at(t); k < kernel_offset.at(t + 1); ++k) {
+        task.kernels.push_back(SimTime::from_ps(kernel_ps.at(k)));
+      }
+    } else if (task.kind == workload::TaskKind::kCompute) {
+      task.kernels.push_back(task.duration);
+    }
+    task.is_awaited_by_host = has_waits && is_awaited_by_host.at(t);
     body.tasks.push_back(std::move(task));
   }
   graph.templates.push_back(std::move(body));
@@ -130,6 +146,7 @@ void add_devices(TaskGraph& graph, const Array<int32_t>& accelerator, const Arra
 py::dict path_arrays(const std::vector<PathNode>& nodes) {
   std::vector<int64_t> start, end;
   std::vector<int32_t> device, template_id, task, microbatch;
+  std::vector<uint8_t> is_host;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
     if (node->is_join) continue;
     start.push_back(node->start.ps());
@@ -138,19 +155,21 @@ py::dict path_arrays(const std::vector<PathNode>& nodes) {
     template_id.push_back(node->template_id);
     task.push_back(node->task);
     microbatch.push_back(node->microbatch);
+    is_host.push_back(node->is_host ? 1 : 0);
   }
   using namespace py::literals;
   return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
                   "template"_a = to_array(template_id), "task"_a = to_array(task),
-                  "microbatch"_a = to_array(microbatch));
+                  "microbatch"_a = to_array(microbatch), "is_host"_a = to_array(is_host));
 }
 
 py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
-  std::vector<int64_t> start, end;
+  std::vector<int64_t> start, end, host_wait;
   std::vector<int32_t> device, stream, template_id, task, microbatch, iteration;
   for (const TimelineEntry& entry : entries) {
     start.push_back(entry.start.ps());
     end.push_back(entry.end.ps());
+    host_wait.push_back(entry.host_wait.ps());
     device.push_back(entry.device);
     stream.push_back(entry.stream);
     template_id.push_back(entry.template_id);
@@ -161,7 +180,8 @@ py::dict timeline_arrays(const std::vector<TimelineEntry>& entries) {
   using namespace py::literals;
   return py::dict("start_ps"_a = to_array(start), "end_ps"_a = to_array(end), "device"_a = to_array(device),
                   "stream"_a = to_array(stream), "template"_a = to_array(template_id), "task"_a = to_array(task),
-                  "microbatch"_a = to_array(microbatch), "iteration"_a = to_array(iteration));
+                  "microbatch"_a = to_array(microbatch), "iteration"_a = to_array(iteration),
+                  "host_wait_ps"_a = to_array(host_wait));
 }
 
 // Rows: categories, then iterations; columns: count, total_ps, longest_ps, sent_bytes.
@@ -219,12 +239,14 @@ py::dict result_dict(const SessionResult& result) {
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
-                     int64_t launch_latency_ps, int64_t min_collective_ps, double comm_compute_fraction,
-                     int32_t min_iterations, int32_t max_iterations, double steady_tolerance, uint64_t seed, bool fold,
-                     bool shortcuts, bool park, const std::string& fidelity, const ControllerList& controllers,
+                     int64_t launch_latency_ps, int64_t host_launch_ps, int64_t min_collective_ps,
+                     double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
+                     double steady_tolerance, uint64_t seed, bool fold, bool shortcuts, bool park,
+                     const std::string& fidelity, const ControllerList& controllers,
                      const std::vector<int32_t>& timeline_devices) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
+  options.host_launch = SimTime::from_ps(host_launch_ps);
   options.min_collective_time = SimTime::from_ps(min_collective_ps);
   options.comm_compute_fraction = comm_compute_fraction;
   options.min_iterations = min_iterations;
@@ -296,7 +318,10 @@ void bind_runtime(py::module_& module) {
           "Returns the schedule's index; arguments as those of Schedule.")
       .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
-           "One entry a task; dependencies in CSR form. Returns the template's index.")
+           py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),
+           py::arg("is_awaited_by_host") = Array<bool>(),
+           "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
+           "without them. Returns the template's index.")
       .def("add_program", &add_program, py::arg("template"), py::arg("microbatch"),
            py::arg("stride") = Array<int32_t>(), py::arg("block_offset") = Array<int64_t>(),
            py::arg("count") = Array<int64_t>(),
@@ -324,9 +349,10 @@ void bind_runtime(py::module_& module) {
              py::arg("fidelity") = runtime::FlowOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
   module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
-             py::arg("launch_latency_ps") = 0, py::arg("min_collective_ps") = 0, py::arg("comm_compute_fraction") = 0.0,
-             py::arg("min_iterations") = 1, py::arg("max_iterations") = 1, py::arg("steady_tolerance") = 1e-3,
-             py::arg("seed") = 0, py::arg("fold") = true, py::arg("shortcuts") = true, py::arg("park") = false,
+             py::arg("launch_latency_ps") = 0, py::arg("host_launch_ps") = 0, py::arg("min_collective_ps") = 0,
+             py::arg("comm_compute_fraction") = 0.0, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
+             py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
+             py::arg("shortcuts") = true, py::arg("park") = false,
              py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
              py::arg("timeline_devices") = std::vector<int32_t>{},
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");

@@ -8,6 +8,7 @@ namespace rostam::runtime {
 using workload::kBubbleBucket;
 using workload::kComputeBucket;
 using workload::kFirstCategoryBucket;
+using workload::kHostBucket;
 using workload::kLaunchBucket;
 
 Breakdown::Breakdown(const WeightedSystem& system, const Jobs& jobs, const Participations& participations)
@@ -43,16 +44,17 @@ void Breakdown::account(int32_t d, int32_t bucket, SimTime from, SimTime to) {
 
 void Breakdown::account_compute(int32_t d, SimTime start, SimTime end) { account(d, kComputeBucket, start, end); }
 
-// Until `ready` it waited for the dependency that ended last; after that, for its launch.
-void Breakdown::account_idle(int32_t d, SimTime from, const TaskState& task, SimTime start) {
+// Until `ready` it waited for the dependency that ended last; after that, for its launch, then for the host.
+void Breakdown::account_idle(int32_t d, SimTime from, const TaskState& task, SimTime launched, SimTime start) {
   const SimTime ready = task.cause.is_empty() ? from : std::max(from, std::min(task.ready, start));
   account_waits(d, from, ready, task.wait);
-  account(d, kLaunchBucket, ready, start);
+  account(d, kLaunchBucket, ready, launched);
+  account(d, kHostBucket, std::max(ready, launched), start);
   ended_[d].clear();
 }
 
-// From the end backwards: a collective is exposed from its launch on, a message from the moment it was sent. Before
-// that the stream waited for what the collective waited for.
+// From the end backwards: a collective is exposed from its launch on (from when its host issued it, if that came
+// later), a message from the moment it was sent. Before that the stream waited for what the collective waited for.
 void Breakdown::account_waits(int32_t d, SimTime from, SimTime to, int64_t awaited) {
   const Ended& ended = ended_[d];
   SimTime cursor = to;
@@ -61,7 +63,9 @@ void Breakdown::account_waits(int32_t d, SimTime from, SimTime to, int64_t await
     const SimTime end = std::max(from, std::min(one.end, cursor));
     const SimTime since = std::max(from, std::min(one.since, end));
     account_unsent(d, end, cursor);
-    account(d, kFirstCategoryBucket + one.category, since, end);
+    const SimTime issued = std::max(since, std::min(one.issued, end));
+    account(d, kFirstCategoryBucket + one.category, issued, end);
+    account(d, kHostBucket, since, issued);
     cursor = since;
     awaited = one.awaited;
   }

@@ -16,13 +16,15 @@ class Breakdown {
 
   void account_compute(int32_t device, SimTime start, SimTime end);
 
-  // The compute stream idled from `from` until `start`, which is now; `task` says what it waited for.
-  void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime start);
+  // The compute stream idled from `from` until `start`, which is now; `task` says what it waited for, up to `launched`,
+  // when its launch ended. From then on it waited for the host.
+  void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime launched, SimTime start);
 
   // A communication task that ended. A message's time is its transit: both begins are when it was sent.
   struct Communication {
     SimTime since;         // its launch began: what it waited for on this device had ended
     SimTime start;         // the rank joined
+    SimTime issued;        // its host came to it, if that was what it waited for last
     SimTime end;           // now, or before it for a message that came before its receive was made
     int64_t awaited = -1;  // the communication that it waited for itself, or -1
     int32_t category = 0;

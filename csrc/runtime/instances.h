@@ -27,6 +27,15 @@ struct TaskState {
   CriticalPath::Ref cause;
 };
 
+// A stretch of what a host issues without a stop: its clock in front of the first kernel, since when it has not
+// stopped, and what ended then.
+struct HostSpan {
+  SimTime clock = SimTime::never();
+  SimTime since;
+  CriticalPath::Ref cause;
+  bool is_known() const { return clock != SimTime::never(); }
+};
+
 struct Instance {
   int32_t template_id = 0;
   int32_t microbatch = 0;
@@ -34,6 +43,7 @@ struct Instance {
   int32_t num_left = 0;
   bool has_begun = false;  // kept where phases are told
   std::vector<TaskState> tasks;
+  std::vector<HostSpan> host;  // where hosts limit: the spans that its stops part it into
 };
 
 class Instances {

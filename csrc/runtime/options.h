@@ -11,6 +11,7 @@ namespace rostam::runtime {
 
 struct SessionOptions {
   SimTime launch_latency;
+  SimTime host_launch;               // of a host for each kernel, collective and message; 0: it never limits
   SimTime min_collective_time;       // a collective's least duration; never per step
   double comm_compute_fraction = 0;  // of a device's compute that its running collectives take (MODEL B8)
   int32_t min_iterations = 2;

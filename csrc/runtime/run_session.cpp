@@ -14,6 +14,9 @@ void check_options(const workload::TaskGraph& graph, const routing::RouteTable& 
   if (!(options.comm_compute_fraction >= 0 && options.comm_compute_fraction < 1)) {
     ROSTAM_THROW(ConfigError, "comm_compute_fraction is " << options.comm_compute_fraction << "; it must be in [0, 1)");
   }
+  if (options.host_launch < SimTime::zero()) {
+    ROSTAM_THROW(ConfigError, "host_launch is " << options.host_launch.ps() << " ps; it must be >= 0");
+  }
   if (options.min_iterations < 1 || options.max_iterations < options.min_iterations) {
     ROSTAM_THROW(ConfigError, "iterations " << options.min_iterations << " to " << options.max_iterations
                                             << "; both must be >= 1 and in order");

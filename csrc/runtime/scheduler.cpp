@@ -10,6 +10,7 @@ using workload::TaskKind;
 Scheduler::Scheduler(const Parts& parts)
     : parts_(parts),
       kernels_(parts.system, parts.options.comm_compute_fraction, parts.queue, *this),
+      hosts_(parts.system, parts.options.host_launch, parts.instances, parts.path),
       device_starts_(*this, &Scheduler::start_device),
       begins_(*this, &Scheduler::on_begin),
       streams_(parts.system, parts.instances),
@@ -40,6 +41,7 @@ void Scheduler::cut(int32_t d) {
 
 void Scheduler::restart(int32_t d, SimTime when) {
   streams_.reset(d, when);
+  hosts_.reset(d, when);
   parts_.queue.schedule(when, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
 }
 
@@ -47,6 +49,7 @@ void Scheduler::restart(int32_t d, SimTime when) {
 void Scheduler::make_instance(int32_t d) {
   const Instance* made = parts_.instances.make(d, parts_.queue.now());
   if (made == nullptr) return;
+  hosts_.add_newest(d);
   const int64_t sequence = parts_.instances.next(d) - 1;
   const Template& body = parts_.instances.body(*made);
   for (size_t t = 0; t < body.tasks.size(); ++t) {
@@ -67,16 +70,43 @@ void Scheduler::try_stream(int32_t d, int32_t s) {
   if (next.instance == nullptr) return;
   const TaskState& waiting = next.instance->tasks[next.task];
   if (waiting.num_waiting > 0) return;
-  stream.is_busy = true;
   current_device_ = d;
   current_stream_ = s;
+  const TaskRef ref = {d, stream.instance, next.task};
+  const bool is_released = next.body->tasks[next.task].is_awaited_by_host && release_host(ref, next, stream);
   const SimTime now = parts_.queue.now();
-  const SimTime start = std::max({waiting.ready + parts_.options.launch_latency, stream.free_since, now});
+  SimTime start = std::max({released_at(next), stream.free_since, now});
+  if (hosts_.is_limiting()) {
+    const SimTime issued = hosts_.earliest(ref);
+    if (issued == SimTime::never()) return;  // looked at again when its host goes on
+    start = std::max(start, issued);
+  }
+  stream.is_busy = true;
   if (start == now) {
     begin_task(d, s);
   } else {
     parts_.queue.schedule(start, Priority::kNormal, &begins_, pack(d, s, epoch_of(d)));
   }
+  if (is_released) try_all_streams(d);
+}
+
+// Of a task that nothing waits for its host would launch anyway, a launch is no wait of the device.
+SimTime Scheduler::released_at(const Streams::Next& next) const {
+  if (hosts_.is_limiting() && next.body->num_deps[next.task] == 0) return SimTime::zero();
+  return next.instance->tasks[next.task].ready + parts_.options.launch_latency;
+}
+
+// The host has waited for what a task that may start now waited for. Returns whether it goes on now.
+bool Scheduler::release_host(const TaskRef& ref, const Streams::Next& next, const Stream& stream) {
+  if (!hosts_.is_limiting()) return false;
+  const TaskState& waited = next.instance->tasks[next.task];
+  const bool is_last = next.body->num_deps[next.task] > 0 && waited.ready > stream.free_since;
+  return is_last ? hosts_.release(ref, waited.ready, waited.cause)
+                 : hosts_.release(ref, stream.free_since, stream.last);
+}
+
+void Scheduler::try_all_streams(int32_t d) {
+  for (int32_t s = 0; s < streams_.num_streams(d); ++s) try_stream(d, s);
 }
 
 void Scheduler::on_begin(uint64_t payload) {
@@ -98,14 +128,20 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
     parts_.client.on_phase_start(d, *next.instance);
   }
   // What decided the start: the last dependency if its end plus the launch is later than the stream's release.
-  const bool is_held_by_stream = stream.free_since >= waited.ready + parts_.options.launch_latency;
+  const SimTime released = released_at(next);
+  const bool is_held_by_stream = stream.free_since >= released;
   CriticalPath::Ref cause = is_held_by_stream || waited.cause.is_empty() ? stream.last : waited.cause;
+  const SimTime launched = std::max(released, stream.free_since);
+  const bool is_held_by_host = hosts_.is_limiting() && launched < stream.task_start;
+  stream.host_wait = is_held_by_host ? stream.task_start - launched : SimTime::zero();
+  if (is_held_by_host) cause = hosts_.add_to_path(ref, stream.task_start);
   if (is_held_by_stream && s > 0) {  // it waited for what its stream did before
     waited.ready = stream.free_since;
     waited.wait = stream.last_wait;
   }
   if (task.kind == TaskKind::kCompute) {
-    parts_.breakdown.account_idle(d, stream.free_since, waited, parts_.queue.now());
+    parts_.breakdown.account_idle(d, stream.free_since, waited, is_held_by_host ? launched : stream.task_start,
+                                  stream.task_start);
     waited.cause = std::move(cause);
     kernels_.start(d, task.duration);
     if (ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
@@ -146,7 +182,8 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   note_communication(d, task, state, start, end);
   if (is_recorded_[d]) {
     timeline_.push_back({d, s, instance.template_id, ref.task, instance.microbatch, instance.iteration,
-                         holds_stream ? streams_.at(d, s).task_start : start, end});
+                         holds_stream ? streams_.at(d, s).task_start : start, end,
+                         holds_stream ? streams_.at(d, s).host_wait : SimTime::zero()});
   }
   if (holds_stream) {
     Stream& stream = streams_.at(d, s);
@@ -170,10 +207,13 @@ void Scheduler::note_communication(int32_t d, const Task& task, TaskState& state
     state.wait = -1;
     return;
   }
-  Breakdown::Communication done = {start, start, end, -1, task.category, task.kind == TaskKind::kCollective};
+  Breakdown::Communication done = {
+      start, start, SimTime::zero(), end, -1, task.category, task.kind == TaskKind::kCollective};
   if (task.kind != TaskKind::kRecv) {
     done.since = state.ready;
-    done.start = streams_.at(d, task.slot + 1).task_start;
+    const Stream& stream = streams_.at(d, task.slot + 1);
+    done.start = stream.task_start;
+    if (stream.host_wait > SimTime::zero()) done.issued = stream.task_start;
     done.awaited = state.wait;
   }
   state.wait = parts_.breakdown.end_communication(d, done);

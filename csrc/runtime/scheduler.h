@@ -1,5 +1,6 @@
 // Scheduler: every device's streams, first-in first-out. A kernel or collective starts at max(ready + launch latency,
-// stream free), ready being the end of what it waits for on other streams (MODEL B7, B8). A program's next instance is
+// stream free), ready being the end of what it waits for on other streams (MODEL B7, B8), and not before its host has
+// launched it. A program's next instance is
 // made when the compute stream enters the one before, so communication streams may look one instance ahead.
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "runtime/breakdown.h"
+#include "runtime/hosts.h"
 #include "runtime/instances.h"
 #include "runtime/jobs.h"
 #include "runtime/kernels.h"
@@ -63,6 +65,10 @@ class Scheduler : public TaskSink, public KernelClient {
 
  private:
   void make_instance(int32_t device);
+  // When a task whose dependencies have ended may start on a free stream, the host apart.
+  SimTime released_at(const Streams::Next& next) const;
+  bool release_host(const TaskRef& task, const Streams::Next& next, const Stream& stream);
+  void try_all_streams(int32_t device);
   void start_device(uint64_t device_and_epoch);
   void try_stream(int32_t device, int32_t stream);
   void on_begin(uint64_t device_and_stream_and_epoch);
@@ -74,6 +80,7 @@ class Scheduler : public TaskSink, public KernelClient {
 
   Parts parts_;
   Kernels kernels_;
+  Hosts hosts_;
   MemberEvent<Scheduler> device_starts_, begins_;
   Streams streams_;
   std::vector<uint8_t> is_recorded_;

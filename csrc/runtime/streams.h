@@ -15,6 +15,7 @@ struct Stream {
   int32_t position = 0;    // index in that template's list for this stream
   bool is_busy = false;    // its next task waits for its launch or runs
   bool has_begun = false;  // it runs
+  SimTime host_wait;       // of its last task that has begun: how long it waited for the host alone
   SimTime free_since;
   SimTime task_start;
   int64_t last_wait = -1;  // number of its last task in the breakdown, if that was communication
@@ -37,6 +38,7 @@ class Streams {
   }
 
   Stream& at(int32_t device, int32_t stream) { return devices_[device][stream]; }
+  int32_t num_streams(int32_t device) const { return static_cast<int32_t>(devices_[device].size()); }
   int32_t num_devices() const { return static_cast<int32_t>(devices_.size()); }
 
   // Moves the stream past instances whose part on it is done. Returns its next task, if a live one has one.

@@ -29,6 +29,12 @@ void check_task(const TaskGraph& graph, size_t number, size_t index) {
     fail("has " + std::to_string(task.bytes) + " bytes and " + std::to_string(task.duration.ps()) +
          " ps; both must be >= 0");
   }
+  for (const SimTime kernel : task.kernels) {
+    if (kernel < SimTime::zero()) fail("has a kernel of " + std::to_string(kernel.ps()) + " ps; it must be >= 0");
+  }
+  if (task.is_awaited_by_host && task.kind != TaskKind::kCompute) {
+    fail("is awaited by its host, but only compute tasks may be");
+  }
   if (task.kind == TaskKind::kCompute) {
     if (task.slot != -1) fail("computes on slot " + std::to_string(task.slot) + "; compute tasks have slot -1");
     return;

@@ -19,6 +19,7 @@ struct PathNode {
   int32_t template_id = -1;
   int32_t task = -1;
   int32_t microbatch = -1;
+  bool is_host = false;  // a host launched kernels all the while, the task's as the last
   bool is_join = false;  // the moment a rank entered a collective or send: no duration, not reported
 };
 
@@ -31,10 +32,17 @@ struct TimelineEntry {
   int32_t iteration = 0;
   SimTime start;
   SimTime end;
+  SimTime host_wait;  // until the start, for the host alone
 };
 
-// Buckets of the breakdown: compute, launch, bubble, then exposed communication by category.
-enum Bucket : int32_t { kComputeBucket = 0, kLaunchBucket = 1, kBubbleBucket = 2, kFirstCategoryBucket = 3 };
+// Buckets of the breakdown: compute, launch, bubble, waits for the host, then exposed communication by category.
+enum Bucket : int32_t {
+  kComputeBucket = 0,
+  kLaunchBucket = 1,
+  kBubbleBucket = 2,
+  kHostBucket = 3,
+  kFirstCategoryBucket = 4
+};
 
 // The collectives that a job's ranks took part in, of one category in one iteration; a rank's time is from its join to
 // its end. Over all ranks: how many times one took part, their times and the longest, the bytes that they sent. The sum

@@ -21,13 +21,15 @@ enum class TaskKind : uint8_t { kCompute = 0, kCollective = 1, kSend = 2, kRecv 
 
 struct Task {
   TaskKind kind = TaskKind::kCompute;
-  int32_t slot = -1;          // communication: index into the device's slots
-  int32_t category = 0;       // communication: index into TaskGraph::categories, for the breakdown
-  int32_t schedule = -1;      // collective: index into TaskGraph::schedules
-  int32_t channel = -1;       // send / recv: a recv takes the message of its channel and micro-batch
-  int64_t bytes = 0;          // collective: S of MODEL A4; send: message size
-  SimTime duration;           // compute
-  std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it
+  int32_t slot = -1;                // communication: index into the device's slots
+  int32_t category = 0;             // communication: index into TaskGraph::categories, for the breakdown
+  int32_t schedule = -1;            // collective: index into TaskGraph::schedules
+  int32_t channel = -1;             // send / recv: a recv takes the message of its channel and micro-batch
+  int64_t bytes = 0;                // collective: S of MODEL A4; send: message size
+  SimTime duration;                 // compute
+  std::vector<SimTime> kernels;     // compute: what the duration is the sum of; each is launched
+  bool is_awaited_by_host = false;  // compute: the host launches it and what follows when it could start
+  std::vector<int32_t> deps;        // earlier tasks of the template; compute also follows the compute task before it
 };
 
 struct Template {

@@ -20,7 +20,7 @@ LIST_KINDS = {
     "experiments": "whole set-ups by name", "accelerators": "data sheets", "costs": "cost models with their keys",
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
-    "controllers": "what acts on a running network",
+    "controllers": "what acts on a running network", "hosts": "how kernels are launched",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",

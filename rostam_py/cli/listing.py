@@ -29,7 +29,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
     listers: dict[str, Callable[[], list[Row]]] = {
         "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
-        "fidelities": _fidelities, "controllers": _controllers, "strategies": _strategies,
+        "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
         "placers": _placers,
         "groups": _groups, "convergence": _convergence,
     }  # fmt: skip
@@ -172,6 +172,15 @@ def _controllers() -> list[Row]:
     from rostam_py.simulation import controllers
 
     return [{"controller": name, "what": what} for name, what in controllers().items()]
+
+
+def _hosts() -> list[Row]:
+    from rostam_py.plan.host import HOSTS
+
+    return [
+        {"machine.host": name, "what": one.what, "of each launch": one.launch, "source": one.source}
+        for name, one in HOSTS.items()
+    ]
 
 
 def _placers() -> list[Row]:

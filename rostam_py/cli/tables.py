@@ -14,7 +14,12 @@ from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import COLUMNS, message_rows
 from rostam_py.units import format_count, format_size, format_time
 
-_KIND_NAMES = {"compute": "compute", "launch": "launch latency", "bubble": "pipeline bubble"}
+_KIND_NAMES = {
+    "compute": "compute",
+    "launch": "launch latency",
+    "bubble": "pipeline bubble",
+    "host": "waiting for the host",
+}
 
 
 def print_result(console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None) -> None:

@@ -8,10 +8,13 @@ from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
+from rostam_py.plan.host import HOST_SYNCS, HOSTS, check_host, host_launch_s
 from rostam_py.units import check_simulated, format_bandwidth, format_count, format_size, parse_time
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
 PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
+# Fields about the hosts that launch its kernels, taken likewise.
+HOST = ("host", "host_launch", "host_sync")
 # Fields that say what it takes to run it, taken likewise; None where that is not known.
 UPKEEP = ("watts", "usd")
 
@@ -26,6 +29,9 @@ class Machine:
     launch_latency: from the end of what a kernel or collective waits for to its start (MODEL B7) [s or text].
     min_kernel_time: least duration of a kernel or collective [s or text].
     comm_compute_fraction: share of compute that a running collective takes away (MODEL B8), in [0, 1).
+    host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
+    host_launch: of each kernel, collective and message, in place of the host's own [s or text].
+    host_sync: where hosts wait for their devices: none, optimizer or messages.
     watts: what all of it draws at most [W]. usd: what it costs without its network [US dollars]; None: not known.
     """
 
@@ -35,6 +41,9 @@ class Machine:
     launch_latency: str | float = field(default="1 us", metadata={"unit": "time"})
     min_kernel_time: str | float = field(default="1 us", metadata={"unit": "time"})
     comm_compute_fraction: float = 0.0
+    host: str = field(default="graphs", metadata={"choices": HOSTS})
+    host_launch: str | float | None = field(default=None, metadata={"unit": "time"})
+    host_sync: str = field(default="optimizer", metadata={"choices": HOST_SYNCS})
     watts: float | None = None
     usd: float | None = None
 
@@ -50,7 +59,7 @@ class Machine:
         for accelerator, factor in self.slow.items():
             if not 0 < factor < float("inf"):
                 raise ConfigError(f"machine.slow[{accelerator}] is {factor}; a speed factor must be > 0 and finite")
-        check_physics({key: getattr(self, key) for key in (*PHYSICS, *UPKEEP)})
+        check_physics({key: getattr(self, key) for key in (*PHYSICS, *HOST, *UPKEEP)})
 
     @property
     def device(self) -> Accelerator:
@@ -80,10 +89,16 @@ class Machine:
         return parse_time(self.min_kernel_time, "machine.min_kernel_time")
 
     @property
-    def physics(self) -> dict[str, float]:
-        """What decides how work starts, times in seconds, by key of PHYSICS."""
+    def host_launch_s(self) -> float:
+        """What a kernel, collective or message costs its device's host [s]; 0 where hosts never limit."""
+        return host_launch_s(self.host, self.host_launch)
+
+    @property
+    def physics(self) -> dict[str, float | str]:
+        """What decides how work starts, times in seconds, by key."""
         values = (self.launch_latency_s, self.min_kernel_s, float(self.comm_compute_fraction))
-        return dict(zip(PHYSICS, values, strict=True))
+        hosts = {"host_launch": self.host_launch_s, "host_sync": self.host_sync} if self.host_launch_s else {}
+        return dict(zip(PHYSICS, values, strict=True)) | hosts
 
     def with_failures(self, **parts: Any) -> "Machine":
         """Return this machine with failed parts. Args: as ``fabric.with_failures`` takes them."""
@@ -110,13 +125,14 @@ class Machine:
 def check_physics(given: Mapping[str, Any]) -> None:
     """Raise ConfigError for settings of a machine's launches that are no times or no share, of its power or price.
 
-    Args: given: some of PHYSICS and UPKEEP, by name.
+    Args: given: some of PHYSICS, HOST and UPKEEP, by name.
     """
     for key in UPKEEP:
         value = given.get(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 <= value < float("inf")):
             raise ConfigError(f"machine.{key} is {value!r}; it must be a number >= 0, or null where it is not known")
+    check_host(given)
     for key in ("launch_latency", "min_kernel_time"):
         if key in given:
             check_simulated(parse_time(given[key], f"machine.{key}"), f"machine.{key}")

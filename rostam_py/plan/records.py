@@ -18,7 +18,7 @@ from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.fabric import Fabric, Failures
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.groups import GroupSet
-from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine
+from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine
 from rostam_py.plan.program import Program, Segment
 from rostam_py.plan.tasks import TASK_KINDS, KernelTime, Task
 
@@ -60,6 +60,7 @@ def machine_record(machine: Machine) -> dict[str, Any]:
         "accelerator": dataclasses.asdict(machine.device),
         "slow": [[accelerator, factor] for accelerator, factor in sorted(machine.slow.items())],
         **{key: getattr(machine, key) for key in PHYSICS},
+        **({key: getattr(machine, key) for key in HOST} if machine.host_launch_s else {}),
         **{key: getattr(machine, key) for key in UPKEEP if getattr(machine, key) is not None},
     }
 
@@ -137,7 +138,8 @@ def read_machine(reader: Reader) -> Machine:
     for one in reader.item("slow").entries():
         place, factor = one.entries(2)
         slow[place.integer()] = factor.number()
-    physics = {key: reader.item(key).value for key in (*PHYSICS, *(one for one in UPKEEP if one in reader.names()))}
+    known = (*PHYSICS, *(one for one in (*HOST, *UPKEEP) if one in reader.names()))
+    physics = {key: reader.item(key).value for key in known}
     try:
         return Machine(fabric=fabric, accelerator=accelerator, slow=slow, **physics)
     except RostamError as error:

@@ -49,6 +49,18 @@ def seconds_by_family(templates: Mapping[str, Sequence[Task]], program: Program)
     return {family: seconds for family, seconds in found.most_common() if seconds > 0}
 
 
+def launch_bound_s(stages: Sequence[Stage], launch_s: float) -> float:
+    """Return what the busiest host takes to launch an iteration, at ``launch_s`` for each kernel and communication."""
+    counts = []
+    for stage in stages:
+        each = {
+            name: sum(len(t.kernels) if t.kind == "compute" else 1 for t in stage.templates[name])
+            for name in stage.program.counts()
+        }
+        counts.append(sum(each[name] * count for name, count in stage.program.counts().items()))
+    return launch_s * max(counts, default=0)
+
+
 def work_spread(stages: Sequence[Stage], num_devices: Sequence[int]) -> WorkSpread:
     """Return how work is spread over stages, each run by so many devices.
 

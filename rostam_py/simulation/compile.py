@@ -39,7 +39,7 @@ class GraphNames:
 
     categories: kinds of groups that bytes and exposed time are listed by. kind_of: (job, group label) -> kind.
     streams: of each job, what its devices' communication streams are called. accelerators: accelerator of each
-    device, int array (num_devices,). stage_of, job_of: of each device.
+    device, int array (num_devices,). stage_of, job_of: of each device. has_hosts: hosts take time to launch kernels.
     """
 
     templates: list[TemplateInfo]
@@ -49,6 +49,7 @@ class GraphNames:
     accelerators: np.ndarray
     stage_of: np.ndarray
     job_of: np.ndarray
+    has_hosts: bool = False
 
     def kind(self, template: int, task: Task) -> str:
         """Return the kind of a task: compute, or that of the groups it communicates in."""
@@ -63,6 +64,7 @@ def compile_graph(graph: TaskGraph, *, fuse: bool = True) -> tuple[Any, GraphNam
 class _Compiler:
     def __init__(self, graph: TaskGraph, fuse: bool) -> None:
         self.jobs, self.slow = graph.jobs, graph.machine.slow
+        self.has_hosts, self.host_sync = graph.machine.host_launch_s > 0, graph.machine.host_sync
         self.fuse = fuse
         self.categories = listed_kinds(one.kind for job in graph.jobs for one in job.groups)
         self.category_of = [
@@ -86,6 +88,7 @@ class _Compiler:
             np.concatenate([job.devices for job in self.jobs]),
             np.concatenate([job.stage_of for job in self.jobs]),
             np.concatenate([np.full(job.num_devices, number) for number, job in enumerate(self.jobs)]),
+            self.has_hosts,
         )  # fmt: skip
 
     def _add_devices(self, number: int, job: GraphJob, offset: int) -> None:
@@ -144,7 +147,24 @@ class _Compiler:
         deps = [dep for task in tasks for dep in task.deps]
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
-        return self.core.add_template(*columns, offsets, np.array(deps, np.int32))
+        launches = self._launches(tasks) if self.has_hosts else ()
+        return self.core.add_template(*columns, offsets, np.array(deps, np.int32), *launches)
+
+    def _launches(self, tasks: Sequence[Task]) -> tuple[np.ndarray, ...]:
+        """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""
+        kernels = [[seconds_to_ps(k.duration_s) for k in task.kernels] for task in tasks]
+        offsets = np.cumsum([0, *map(len, kernels)])
+        waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
+        return offsets, np.array([one for row in kernels for one in row], np.int64), np.array(waits, bool)
+
+    def _is_awaited(self, tasks: Sequence[Task], index: int) -> bool:
+        """Tell whether a host waits for what a task needs before it launches it (machine.host_sync)."""
+        task = tasks[index]
+        if task.kind != "compute" or self.host_sync == "none":
+            return False
+        if self.host_sync == "messages" and any(tasks[dep].kind == "recv" for dep in task.deps):
+            return True
+        return task.is_optimizer and not any(one.is_optimizer for one in tasks[:index])
 
     def _row(
         self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]

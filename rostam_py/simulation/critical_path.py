@@ -13,7 +13,8 @@ _NUM_SHOWN = 8
 class Segment:
     """One stretch of the critical path.
 
-    kind: "compute", a kind of process groups ("tp", "dp", ...) or "launch" (latency, waiting for a stream).
+    kind: "compute", a kind of process groups ("tp", "dp", ...), "launch" (latency, waiting for a stream) or "host"
+        (which launched kernels without a stop, up to the one that it names).
     device: accelerator id. start_s: from the start of the iteration [s]. duration_s: [s].
     """
 

@@ -64,8 +64,9 @@ class JobResult:
 
     iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
     first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
-    breakdown: mean over devices [s] of "compute", "launch", "bubble" and exposed communication by kind of groups
-        ("tp", "dp", ...); sums to iteration_time_s. compute_by_family divides its "compute" further.
+    breakdown: mean over devices [s] of "compute", "launch", "bubble", waits for the "host" (where hosts take time to
+        launch kernels) and exposed communication by kind of groups ("tp", "dp", ...); sums to iteration_time_s.
+        compute_by_family divides its "compute" further.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
     collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
@@ -158,9 +159,9 @@ class JobResult:
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
         segments: list[Segment] = []
         cursor = begin
-        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch")
+        keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch", "is_host")
         columns = [self._path[key].tolist() for key in keys]
-        for start, stop, device, template, task, microbatch in zip(*columns, strict=True):
+        for start, stop, device, template, task, microbatch, is_host in zip(*columns, strict=True):
             if stop <= cursor:
                 continue
             start = max(start, cursor)
@@ -169,8 +170,9 @@ class JobResult:
             where = (info.stage, int(self._names.accelerators[device]), microbatch)
             if start > cursor:
                 segments.append(Segment("launch", "launch", *where, (cursor - begin) * PS, (start - cursor) * PS))
-            kind = self._names.kind(template, entry)
-            segments.append(Segment(kind, entry.name, *where, (start - begin) * PS, (stop - start) * PS))
+            kind = "host" if is_host else self._names.kind(template, entry)
+            name = f"launches up to {entry.name}" if is_host else entry.name
+            segments.append(Segment(kind, name, *where, (start - begin) * PS, (stop - start) * PS))
             cursor = stop
         if cursor != end:
             raise InternalError(f"the critical path ends at {cursor} ps, the iteration at {end} ps")

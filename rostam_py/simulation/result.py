@@ -36,14 +36,16 @@ class RunResult(JobResult):
     def stage_microbatch_s(self) -> dict[str, float] | None:
         """What a device of a pipeline spends on one micro-batch [s], mean over devices; None without a pipeline.
 
-        "compute" (no optimizer step), "launch" and exposed "tp"; sends between stages, the bubble and what comes once
-        an iteration are left out. The sum is the time per micro-batch and stage that papers print for deep pipelines.
+        "compute" (no optimizer step), "launch", "host" and exposed "tp"; sends between stages, the bubble and what
+        comes once an iteration are left out. The sum is the time per micro-batch and stage that papers print for deep
+        pipelines.
         """
         plan = self.plan
         if plan.strategy.pp == 1:
             return None
         steps = [task.duration_s for stage in plan.stages for task in _optimizer_tasks(stage)]
-        spent = {kind: self.breakdown.get(kind, 0.0) for kind in ("compute", "launch", "tp")}
+        kinds = ("compute", "launch", *(["host"] if "host" in self.breakdown else []), "tp")
+        spent = {kind: self.breakdown.get(kind, 0.0) for kind in kinds}
         spent["compute"] -= sum(steps) / len(plan.stages)
         return {kind: seconds / plan.num_microbatches for kind, seconds in spent.items()}
 

@@ -29,7 +29,7 @@ STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
 # Forwards and backwards of all stages in one iteration. Each takes about 10 microseconds and 500 bytes, since results
 # hold the critical path whole (measured: ResNet-50, 524,288 of them on one stage): 4 million are a minute and 2 GB.
 MAX_STEPS = 4_000_000
-_UNEXPOSED = ("compute", "launch", "bubble")
+_UNEXPOSED = ("compute", "launch", "bubble", "host")  # the core's buckets in front of the categories
 
 
 @takes_options
@@ -53,7 +53,8 @@ def simulate(
     """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
 
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
-        nothing. While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
+        nothing. Where hosts limit (machine.host), a kernel also waits until its host has launched it.
+        While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
     Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of
         circuits, 0 to 2^64 - 1.
         fold: simulate devices that must behave alike once; shortcuts (by default as fold): compute rings whose links
@@ -99,6 +100,7 @@ def simulate(
         core,
         router,
         launch_latency_ps=seconds_to_ps(machine.launch_latency_s),
+        host_launch_ps=seconds_to_ps(machine.host_launch_s),
         min_collective_ps=seconds_to_ps(machine.min_kernel_s),
         comm_compute_fraction=machine.comm_compute_fraction,
         min_iterations=min_iterations,
@@ -171,7 +173,7 @@ def _result(
     ends = found["iteration_ends_ps"]
     intervals = np.diff(ends)
     own = names.job_of == number
-    by_device = raw["breakdown_ps"][own] * PS
+    kinds, by_device = _breakdown(raw["breakdown_ps"][own], names)
     _check_sums(raw["breakdown_ps"][own], int(intervals[-1]))
     _check_path(found["critical_path"], int(ends[-1]))
     num_links = len(common["fabric"].links)
@@ -181,7 +183,7 @@ def _result(
         **common,
         iteration_times_s=tuple(float(t) * PS for t in intervals),
         is_steady=bool(found["is_steady"]),
-        breakdown=dict(zip((*_UNEXPOSED, *names.categories), by_device.mean(axis=0).tolist(), strict=True)),
+        breakdown=dict(zip(kinds, by_device.mean(axis=0).tolist(), strict=True)),
         breakdown_by_device=by_device,
         devices=names.accelerators[own],
         bytes_sent=_by_kind(raw["sent_bytes"], names.categories, number),
@@ -207,6 +209,13 @@ def _result(
         return JobResult(**fields)
     mfu, hfu = _utilization(plan, iteration_s)
     return RunResult(plan=plan, mfu=mfu, hfu=hfu, **fields)
+
+
+def _breakdown(table_ps: np.ndarray, names: GraphNames) -> tuple[list[str], np.ndarray]:
+    """Return the kinds of a breakdown and its times by device [s]; waits for hosts only where hosts limit."""
+    kinds = [*_UNEXPOSED, *names.categories]
+    kept = [k for k, kind in enumerate(kinds) if kind != "host" or names.has_hosts]
+    return [kinds[k] for k in kept], table_ps[:, kept] * PS
 
 
 def _by_kind(values: np.ndarray, kinds: Sequence[str], job: int) -> dict[str, int]:

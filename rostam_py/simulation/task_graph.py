@@ -122,7 +122,8 @@ def _fabric_of(plans: Sequence[Plan], seed: int) -> Any:
 
 def _check_agreement(plans: Sequence[Plan]) -> None:
     """Raise ConfigError where the machines of one simulation differ in what the session has once."""
-    for key, value in plans[0].machine.physics.items():
-        values = [plan.machine.physics[key] for plan in plans]
+    for key in dict.fromkeys(key for plan in plans for key in plan.machine.physics):
+        values = [plan.machine.physics.get(key, 0.0) for plan in plans]
+        value = values[0]
         if any(other != value for other in values):
             raise ConfigError(f"machine.{key} differs between the plans of one simulation: {values}; set one value")

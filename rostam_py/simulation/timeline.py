@@ -21,17 +21,17 @@ def write_perfetto(
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
     One process per device, one thread per stream; on the compute thread tasks lie below a slice that names their phase,
-    micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. What begins before or
-    ends after the iteration is cut there; its argument "whole_us" is its full length. Memory is a counter of its
-    device, in bytes.
+    micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. Waits for the host are
+    slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
+    there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
-    keys = ("device", "stream", "template", "task", "microbatch", "start_ps", "end_ps")
-    for device, stream, template, index, microbatch, start, end in zip(
+    keys = ("device", "stream", "template", "task", "microbatch", "start_ps", "end_ps", "host_wait_ps")
+    for device, stream, template, index, microbatch, start, end, host_wait in zip(
         *(timeline[key].tolist() for key in keys), strict=True
     ):
-        if end <= begin_ps or start >= end_ps:
+        if end <= begin_ps or start - host_wait >= end_ps:
             continue
         info = names.templates[template]
         task = info.tasks[index]
@@ -43,6 +43,10 @@ def write_perfetto(
         arguments = {"template": info.name, "micro_batch": microbatch, "bytes": task.num_bytes}
         slices = [_slice(task.name, accelerator, thread, start - begin_ps, end - start, arguments)]
         slices += _kernel_slices(task, accelerator, thread, start - begin_ps, end - start)
+        if host_wait:
+            slices.append(
+                _slice("waits for the host", accelerator, thread, start - host_wait - begin_ps, host_wait, {})
+            )
         events += _cut(slices, (end_ps - begin_ps) / 1e6)
     for span in phase_spans(names, timeline):
         if span.end_ps > begin_ps and span.start_ps < end_ps:

@@ -28,7 +28,7 @@ from rostam_py.fabrics.routings import routings
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
-from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.units import parse_time
 
@@ -62,7 +62,7 @@ def _check_machine(keys: Any) -> None:
 
 MachineKeys: Any = dataclasses.make_dataclass(
     "MachineKeys",
-    [_of_machine(name) for name in (*PHYSICS, *UPKEEP)],
+    [_of_machine(name) for name in (*PHYSICS, *HOST, *UPKEEP)],
     kw_only=True,
     namespace={"__post_init__": _check_machine},
 )
@@ -70,8 +70,11 @@ MachineKeys.__module__ = __name__  # so that workers can unpickle it
 MachineKeys.__doc__ = """How the machine starts work, and what it takes to run it.
 
 launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
-of compute that a running collective takes away. watts: what all of it draws at most, for the energy of a run. usd: what
-it costs without its network; null where that is not known, as for watts.
+of compute that a running collective takes away. host: how training code runs, eager, compiled or graphs (rostam list
+hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
+own; null takes that. host_sync: where hosts wait for their devices, none, optimizer or messages. watts: what all of it
+draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known, as for
+watts.
 """
 
 

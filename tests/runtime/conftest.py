@@ -7,7 +7,7 @@ import rostam_py as rostam
 from rostam_py import _core
 
 KINDS = {"compute": 0, "collective": 1, "send": 2, "recv": 3}
-BUCKETS = ("compute", "launch", "bubble", "x", "y")
+BUCKETS = ("compute", "launch", "bubble", "host", "x", "y")
 
 
 class GraphBuilder:
@@ -34,10 +34,17 @@ class GraphBuilder:
     def recv(self, channel, deps=(), slot=1, category=0):
         return "recv", slot, category, -1, channel, 0, 0, deps
 
-    def template(self, *tasks):
+    def template(self, *tasks, kernels=None, awaited=()):
+        """kernels: of each task [ps], by default one a compute task. awaited: tasks that their host waits for."""
         columns = [[KINDS[task[0]] if k == 0 else task[k] for task in tasks] for k in range(7)]
         offsets = np.concatenate([[0], np.cumsum([len(task[7]) for task in tasks])])
-        return self.core.add_template(*columns, offsets, [dep for task in tasks for dep in task[7]])
+        launches = {}
+        if kernels is not None:
+            launches["kernel_offset"] = np.cumsum([0, *map(len, kernels)])
+            launches["kernel_ps"] = [one for row in kernels for one in row]
+        if awaited:
+            launches["is_awaited_by_host"] = [k in awaited for k in range(len(tasks))]
+        return self.core.add_template(*columns, offsets, [dep for task in tasks for dep in task[7]], **launches)
 
     def program(self, *entries):
         """entries: templates, or (template, micro-batch)."""
@@ -73,6 +80,8 @@ class GraphBuilder:
         routes = _core.make_routes("spray", [(self.fabric.core, options.pop("num_planes", 1))])
         raw = _core.run_session(self.core, routes, **options)
         raw["breakdown"] = [dict(zip(BUCKETS, row, strict=True)) for row in raw["breakdown_ps"].tolist()]
+        for row in raw["breakdown"] if not options.get("host_launch_ps") else ():
+            assert row.pop("host") == 0
         raw["ends"] = raw["jobs"][0]["iteration_ends_ps"].tolist()
         raw["path"] = raw["jobs"][0]["critical_path"]
         return raw

@@ -10,7 +10,7 @@ from rostam_py.cli.schema import command_schema
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.plan import PLACERS, Strategy
-from rostam_py.plan.machine import PHYSICS, UPKEEP, Machine
+from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine
 from rostam_py.searching import Searcher
 from rostam_py.spec.keys import MODES, MachineKeys, MixOptions, SearchOptions, all_keys, keys_of
 from rostam_py.spec.lookup import choices_of, inner_keys, unit_of
@@ -56,10 +56,10 @@ def test_keywords_of_python_have_the_defaults_of_the_keys():
         }, function
 
 
-def test_the_machine_s_keys_are_its_physics_power_and_price():
+def test_the_machine_s_keys_are_its_physics_hosts_power_and_price():
     known = {entry.name: entry.default for entry in dataclasses.fields(Machine)}
     assert {entry.name: entry.default for entry in dataclasses.fields(MachineKeys)} == {
-        key: known[key] for key in (*PHYSICS, *UPKEEP)
+        key: known[key] for key in (*PHYSICS, *HOST, *UPKEEP)
     }
 
 

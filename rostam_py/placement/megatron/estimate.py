@@ -18,6 +18,7 @@ from rostam_py.placement.placer import Estimate
 from rostam_py.placement.schedule import stage_program
 from rostam_py.plan import Plan, Program, Stage, Task
 from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, is_first, is_last, phase_of, template_name
+from rostam_py.plan.work import launch_bound_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _row(task: Task, streams: dict[str, int]) -> _Row:
 
 
 def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | None = None) -> Estimate:
-    """Return the estimated steady-state iteration time.
+    """Return the estimated steady-state iteration time: at least what the busiest host takes to launch it.
 
     Args: costs: of the plan on its fabric. stages: what ``compile_stages`` returned, to be shared between fabrics.
     Cost: tasks of all templates, plus the instances that ``Pipeline`` plays.
@@ -100,8 +101,9 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     strategy = plan.strategy
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
+    launched_s = launch_bound_s(plan.stages, plan.machine.host_launch_s) if plan.machine.host_launch_s else 0.0
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
-        return Estimate(clock.play_program(plan.stages[0].program, compiled[0], slow[0]), compute)
+        return Estimate(max(launched_s, clock.play_program(plan.stages[0].program, compiled[0], slow[0])), compute)
 
     def program(stage: int, num_microbatches: int) -> Program:
         made = stage_program(strategy.schedule, stage, len(compiled), num_microbatches, strategy.virtual_stages)
@@ -111,7 +113,7 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
 
     timings = clock.play_stages(compiled, slow)
     seconds = Pipeline(program, timings, costs).iteration_s(plan.num_microbatches)
-    return Estimate(seconds, compute)
+    return Estimate(max(launched_s, seconds), compute)
 
 
 def micro_batch_s(plan: Plan, costs: AxisCosts | None, stages: list[CompiledStage]) -> float:

@@ -27,6 +27,7 @@ from rostam_py.placement.sip_ml.partition import ALL
 from rostam_py.placement.sip_ml.sub_op_templates import is_handed_round, ring_chunk_bytes, runs_in_ring
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, Flow, SubOps
 from rostam_py.plan import Plan
+from rostam_py.plan.work import launch_bound_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +233,16 @@ class SipMlEstimator:
 
 
 def estimate_sip_ml(plan: Plan, fabric: Fabric, costs: AxisCosts, group: CompiledGroup | None = None) -> Estimate:
-    """Return the estimated iteration of a plan with sub-ops spread over model-parallel groups.
+    """Return the estimated iteration of a plan with sub-ops spread over model-parallel groups, its launches at least.
 
     Args: fabric: with circuits set where it is circuit-switched. costs: of the data-parallel rings on it.
         group: what ``compile_group`` returned, to be shared between fabrics.
     Cost: about 30 us a read of one node by another.
     """
     compiled = compile_group(plan) if group is None else group
-    return Estimate(_Clock(plan, fabric, costs, compiled).iteration_s(), compiled.compute_s)
+    launch_s = plan.machine.host_launch_s
+    launched_s = launch_bound_s(plan.stages, launch_s) if launch_s else 0.0
+    return Estimate(max(launched_s, _Clock(plan, fabric, costs, compiled).iteration_s()), compiled.compute_s)
 
 
 class _Clock:

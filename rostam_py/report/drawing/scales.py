@@ -30,6 +30,7 @@ _UNEXPOSED = {
     "compute_s": ("compute", "#0072B2"),
     "launch_s": ("launch latency", "#56B4E9"),
     "bubble_s": ("pipeline bubble", "#B8B8B8"),
+    "host_s": ("waiting for the host", "#5B6C8F"),
 }
 
 
@@ -37,6 +38,11 @@ def breakdown_looks() -> dict[str, tuple[str, str]]:
     """Return column of a point -> (words, colour) of every part of an iteration, in the order of legends."""
     kinds = {name: group_kind(name) for name in counted_kinds()}
     return _UNEXPOSED | {f"exposed_{name}_s": (f"exposed {kind.words}", kind.colour) for name, kind in kinds.items()}
+
+
+def is_communication(kind: str) -> bool:
+    """Tell whether a kind of a breakdown is communication."""
+    return f"{kind}_s" not in _UNEXPOSED
 
 
 def kind_looks() -> dict[str, tuple[str, str]]:

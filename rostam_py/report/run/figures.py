@@ -16,6 +16,7 @@ from rostam_py.report.drawing.scales import (
     COLOURS,
     SMALL_MEMORY,
     Scale,
+    is_communication,
     kind_looks,
     label,
     number,
@@ -126,7 +127,7 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
 def _exposed(kind: str) -> tuple[str, str]:
     """Return words and colour of a kind in a breakdown, where communication is what nothing hides."""
     words, colour = kind_looks().get(kind, (kind, "#7F7F7F"))
-    return (words if kind in ("compute", "launch", "bubble") else f"exposed {words}"), colour
+    return (f"exposed {words}" if is_communication(kind) else words), colour
 
 
 def _places_word(detail: Mapping[str, Any]) -> str:

@@ -1,0 +1,112 @@
+#include "runtime/hosts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rostam::runtime {
+
+using workload::TaskKind;
+
+Hosts::Hosts(const WeightedSystem& system, SimTime launch, Instances& instances, CriticalPath& path)
+    : system_(system), launch_(launch), instances_(instances), path_(path) {
+  if (!is_limiting()) return;
+  std::vector<double> slowdowns;
+  for (const workload::Device& device : system.devices) {
+    const auto found = std::find(slowdowns.begin(), slowdowns.end(), device.slowdown);
+    speed_of_.push_back(static_cast<int32_t>(found - slowdowns.begin()));
+    if (found == slowdowns.end()) slowdowns.push_back(device.slowdown);
+    ends_.push_back({device.start, device.start, CriticalPath::Ref()});
+  }
+  for (const Template& body : system.graph->templates) list_template(body, slowdowns);
+}
+
+void Hosts::list_template(const Template& body, const std::vector<double>& slowdowns) {
+  Issues issues;
+  issues.counts.push_back(0);
+  for (const Task& task : body.tasks) {
+    if (task.is_awaited_by_host) issues.counts.push_back(0);
+    issues.places.push_back({static_cast<int32_t>(issues.counts.size()) - 1, issues.counts.back()});
+    issues.counts.back() += task.kind == TaskKind::kCompute ? static_cast<int64_t>(task.kernels.size()) : 1;
+  }
+  for (const double slowdown : slowdowns) {
+    std::vector<SimTime> leads;
+    for (const Task& task : body.tasks) leads.push_back(lead_of(task, slowdown));
+    issues.leads.push_back(std::move(leads));
+  }
+  issues_.push_back(std::move(issues));
+}
+
+SimTime Hosts::lead_of(const Task& task, double slowdown) const {
+  if (task.kind != TaskKind::kCompute) return launch_;
+  SimTime lead, issued, done;
+  for (const SimTime kernel : task.kernels) {
+    issued += launch_;
+    lead = std::max(lead, issued - done);
+    done += SimTime::from_whole_ps(std::ceil(static_cast<double>(kernel.ps()) * slowdown));
+  }
+  return lead;
+}
+
+void Hosts::reset(int32_t device, SimTime when) {
+  if (is_limiting()) ends_[device] = {when, when, CriticalPath::Ref()};
+}
+
+// The host's state behind a span of an instance; unknown if it has not come to that yet.
+HostSpan Hosts::behind(const Instance& instance, size_t span) const {
+  HostSpan state = instance.host[span];
+  if (state.is_known()) state.clock += launch_.times(issues_of(instance).counts[span]);
+  return state;
+}
+
+void Hosts::add_newest(int32_t d) {
+  if (!is_limiting()) return;
+  Instance& made = instances_.at(d, instances_.next(d) - 1);
+  made.host.resize(issues_of(made).counts.size());
+  made.host.front() = ends_[d];
+  ends_[d] = behind(made, made.host.size() - 1);
+}
+
+SimTime Hosts::earliest(const TaskRef& ref) const {
+  const Instance& instance = instances_.at(ref.device, ref.sequence);
+  const Issues& issues = issues_of(instance);
+  const Place& place = issues.places[ref.task];
+  const HostSpan& span = instance.host[static_cast<size_t>(place.span)];
+  if (!span.is_known()) return SimTime::never();
+  return span.clock + launch_.times(place.before) + issues.leads[speed_of_[ref.device]][ref.task];
+}
+
+bool Hosts::release(const TaskRef& ref, SimTime when, const CriticalPath::Ref& cause) {
+  Instance& instance = instances_.at(ref.device, ref.sequence);
+  const auto span = static_cast<size_t>(issues_of(instance).places[ref.task].span);
+  if (instance.host[span].is_known()) return false;
+  const HostSpan before = behind(instance, span - 1);
+  ROSTAM_CHECK(before.is_known(), "a host waits in front of a task before it has come to it");
+  instance.host[span] = before.clock < when ? HostSpan{when, when, cause} : before;
+  if (span + 1 < instance.host.size()) return true;
+  // It goes on to the instances that were made meanwhile, up to where it waits again.
+  HostSpan end = behind(instance, span);
+  for (int64_t sequence = ref.sequence + 1; sequence < instances_.next(ref.device); ++sequence) {
+    Instance& later = instances_.at(ref.device, sequence);
+    later.host.front() = end;
+    end = behind(later, later.host.size() - 1);
+    if (!end.is_known()) break;
+  }
+  ends_[ref.device] = end;
+  return true;
+}
+
+CriticalPath::Ref Hosts::add_to_path(const TaskRef& ref, SimTime now) const {
+  const Instance& instance = instances_.at(ref.device, ref.sequence);
+  const HostSpan& span = instance.host[static_cast<size_t>(issues_of(instance).places[ref.task].span)];
+  PathNode node;
+  node.start = span.since;
+  node.end = now;
+  node.device = ref.device;
+  node.template_id = instance.template_id;
+  node.task = ref.task;
+  node.microbatch = instance.microbatch;
+  node.is_host = true;
+  return path_.add(node, span.cause);
+}
+
+}  // namespace rostam::runtime

@@ -1,0 +1,123 @@
+"""Hosts of a placed GPT: limits, folding and fusion change nothing, what is reported, what is refused.
+
+The core's times are checked kernel by kernel in tests/runtime/test_hosts.py.
+"""
+
+import json
+
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.plan.host import HOST_SYNCS, HOSTS
+
+US = 1e-6
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return rostam.trace("gpt_125m")
+
+
+def plan_of(graph, num=4, batch=8, cost="roofline", **options):
+    strategy = options.pop("strategy", {"dp": num})
+    fabric = rostam.fabric("electrical_flat", num_accelerators=num, link_bandwidth="400 Gb/s")
+    machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb", **options)
+    return rostam.place(graph, machine, global_batch=batch, strategy=rostam.Strategy(**strategy), cost=cost)
+
+
+def launches(plan, stage=0):
+    one = plan.stages[stage]
+    return sum(
+        count * sum(len(t.kernels) if t.kind == "compute" else 1 for t in one.templates[name])
+        for name, count in one.program.counts().items()
+    )
+
+
+def test_graphs_are_the_default_and_take_no_time(graph):
+    plain, graphs = (rostam.simulate(plan_of(graph, **o)) for o in ({}, {"host": "graphs", "host_sync": "none"}))
+    assert plain.to_dict() == graphs.to_dict()
+    assert "host" not in plain.breakdown
+
+
+def test_a_host_that_limits_takes_launches_times_their_cost(graph):
+    plan = plan_of(graph, host="eager", host_launch="1 ms", host_sync="none")
+    result = rostam.simulate(plan)
+    assert result.iteration_time_s == pytest.approx(launches(plan) * 1e-3, rel=1e-9)
+    # With a stop the last launches before it and the work behind them are not hidden.
+    stopped = rostam.simulate(plan_of(graph, host="eager", host_launch="1 ms"))
+    assert stopped.iteration_time_s == pytest.approx(launches(plan) * 1e-3, rel=0.02)
+    assert stopped.iteration_time_s > result.iteration_time_s
+    assert sum(stopped.breakdown.values()) == pytest.approx(stopped.iteration_time_s, rel=1e-12)
+    assert stopped.breakdown["host"] > 0.9 * stopped.iteration_time_s
+    assert stopped.critical_path_by_kind()["host"] > 0.9 * stopped.iteration_time_s
+
+
+@pytest.mark.parametrize("strategy", [{"dp": 2, "tp": 2}, {"pp": 2, "dp": 2}, {"dp": 4, "shard": 3}])
+@pytest.mark.parametrize("sync", HOST_SYNCS)
+def test_folding_and_fusing_kernels_change_no_time(graph, strategy, sync):
+    plan = plan_of(graph, strategy=strategy, host="eager", host_launch="25 us", host_sync=sync)
+    one = rostam.simulate(plan)
+    for options in ({"fold": False}, {"fuse": False}):
+        other = rostam.simulate(plan, **options)
+        assert other.iteration_times_s == one.iteration_times_s
+        assert other.breakdown == pytest.approx(one.breakdown, abs=1e-15)
+
+
+def test_waiting_at_messages_takes_no_less(graph):
+    strategy = {"pp": 4, "micro_batch": 1}
+    times = [
+        rostam.simulate(plan_of(graph, strategy=strategy, host="eager", host_sync=sync)).iteration_time_s
+        for sync in HOST_SYNCS
+    ]
+    assert times == sorted(times)
+    assert times[2] > times[1]
+
+
+def test_estimates_are_no_shorter_than_their_launches(graph):
+    found = rostam.search(
+        graph, plan_of(graph, host="eager", host_launch="1 ms").machine, batches=[8], num_simulated=1,
+        placers=["megatron"], cost="roofline",
+    )  # fmt: skip
+    best = found.candidates[0]
+    assert abs(best.estimate_error) < 0.1
+
+
+def test_the_timeline_shows_waits_for_hosts(graph, tmp_path):
+    result = rostam.simulate(plan_of(graph, host="eager", host_launch="50 us"), timeline=True)
+    result.save_timeline(str(tmp_path / "t.json"))
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    waits = [e for e in events if e["name"] == "waits for the host" and e["tid"] == 0]
+    assert sum(e["dur"] for e in waits) * US == pytest.approx(result.breakdown["host"], rel=0.02)
+
+
+def test_a_saved_graph_keeps_its_hosts(graph, tmp_path):
+    plan = plan_of(graph, host="compiled", host_sync="none")
+    path = tmp_path / "graph.json"
+    rostam.TaskGraph.of(plan).save(path)
+    again = rostam.simulate(rostam.TaskGraph.load(path))
+    assert again.iteration_times_s == rostam.simulate(plan).iteration_times_s
+    assert rostam.TaskGraph.load(path).machine.host_sync == "none"
+
+
+def test_plans_of_one_simulation_must_launch_alike(graph):
+    plan = plan_of(graph)
+    eager = plan.on(rostam.Machine(fabric=plan.machine.fabric, accelerator="h100_80gb", host="eager"))
+    with pytest.raises(ConfigError, match="host_launch differs"):
+        rostam.TaskGraph.of([plan, eager])
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager"),
+    ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, messages"),
+    ({"host_launch": "-1 us"}, "machine.host_launch"),
+    ({"host_launch": "fast"}, "machine.host_launch"),
+])  # fmt: skip
+def test_bad_hosts_are_refused(given, message):
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s")
+    with pytest.raises(ConfigError, match=message):
+        rostam.Machine(fabric=fabric, **given)
+
+
+def test_every_kind_of_host_says_where_its_figure_is_from():
+    assert all(one.what and one.source and one.launch for one in HOSTS.values())
