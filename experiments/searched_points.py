@@ -63,6 +63,7 @@ class Space:
         )
 
 
+COST = "roofline"  # of the papers' machines, data sheets alone
 TRANSFORMER = Job("transformer_350m", "transformer_sip_ml")
 # As the paper: Algorithm 1 on every fabric (3.2, step 4), one ring all-reduce among counterparts (step 3).
 PAPER = Space("paper", ("sip_ml",), "ring")
@@ -123,7 +124,9 @@ class SearchedPoints:
         if traced not in self._graphs:
             self._graphs[traced] = rostam.trace(_model(job))
         if (traced, space) not in self._searchers:
-            self._searchers[traced, space] = Searcher(self._graphs[traced], base=space.base(), placers=space.placers)
+            self._searchers[traced, space] = Searcher(
+                self._graphs[traced], base=space.base(), placers=space.placers, cost=COST
+            )
         return self._searchers[traced, space]
 
     def _write(self) -> None:

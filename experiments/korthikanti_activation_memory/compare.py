@@ -74,7 +74,7 @@ def placed(name: str, shape: dict[str, Any], options: dict[str, Any]) -> rostam.
     fabric = rostam.fabric("electrical_cluster", num_accelerators=TP * pp)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
     batch = options["micro_batch"] * (2 * pp if pp > 1 else 1)
-    return rostam.place(rostam.trace(name, **shape), machine, global_batch=batch, strategy=strategy)
+    return rostam.place(rostam.trace(name, **shape), machine, global_batch=batch, strategy=strategy, cost="roofline")
 
 
 def main() -> None:

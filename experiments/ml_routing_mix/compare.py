@@ -10,7 +10,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import Point, SearchedPoints, print_table
+from searched_points import COST, Point, SearchedPoints, print_table
 
 import rostam_py as rostam
 from rostam_py.fleet import Baselines, Job, JobOutcome
@@ -83,7 +83,13 @@ class Mixes:
             num_accelerators=machine.num_accelerators,
         )  # fmt: skip
         plans = rostam.place_mix(
-            jobs, machine, allocation="random", host_size=self.fabric["server_size"], seed=seed, placed=self.placed
+            jobs,
+            machine,
+            allocation="random",
+            host_size=self.fabric["server_size"],
+            seed=seed,
+            cost=COST,
+            placed=self.placed,
         )
         return jobs, plans
 
@@ -121,7 +127,7 @@ class Mixes:
     def all_reduce(self, num_hosts: int = 8) -> Point:
         """Return the all-reduce of the gradients of a BLOOM copy's devices, one in each of these hosts, sprayed."""
         (job,) = (one for one in self.templates() if one.name == f"bloom_dp{num_hosts}")
-        (plan,) = rostam.place_mix([job], self.machine, allocation="random", placed=self.placed)
+        (plan,) = rostam.place_mix([job], self.machine, allocation="random", cost=COST, placed=self.placed)
         sizes = [
             sum(m.num_bytes * m.count for m in plan.messages() if m.group == "dp" and m.stages == (s.index,))
             for s in plan.stages

@@ -15,6 +15,7 @@ from rostam_py.costs import ACCELERATORS
 from rostam_py.costs.precision import get_precision
 from rostam_py.models import MODELS
 
+COST = "roofline"
 EXPECTED = Path(__file__).with_name("expected.csv")
 
 
@@ -30,7 +31,7 @@ def compare(names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
 
 def _compared(name: str, quantity: str, printed: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        if rostam(["run", f"experiment={name}", f"out={folder}"]):
+        if rostam(["run", f"experiment={name}", f"cost={COST}", f"out={folder}"]):
             raise RuntimeError(f"experiment={name} did not run")
         result = json.loads(Path(folder, "result.json").read_text(encoding="utf-8"))
     own = QUANTITIES[quantity](result)

@@ -28,6 +28,7 @@ SMALL_AXES: dict[str, list[Any]] = {
     "virtual_stages": [1, 2], "micro_batch": [1, 2], "recompute": ["none", "full"], "shard": [0, 1, 3],
 }  # fmt: skip
 NUM_SIMULATED = 8
+COST = "roofline"
 
 
 def machine(size: int) -> rostam.Machine:
@@ -46,7 +47,7 @@ def base() -> rostam.Strategy:
 
 def large(model: str) -> dict[str, Any]:
     """Search all axes on 1,024 accelerators. Returns: the best, what was left out, and the CPU seconds it took."""
-    searcher = Searcher(rostam.trace(model), base=base(), placers=["megatron"])
+    searcher = Searcher(rostam.trace(model), base=base(), placers=["megatron"], cost=COST)
     found = searcher.search(machine(1_024), batches=[BATCH], axes="all", num_simulated=NUM_SIMULATED)
     return {
         "best": found.best.describe(), "micro_batch": found.best.micro_batch, "best_s": found.best.simulated_s,
@@ -60,7 +61,7 @@ def small(model: str) -> dict[str, Any]:
     """Search on 32 accelerators, and simulate every strategy of the same space. Returns: both bests, and their gap."""
     graph, where = rostam.trace(model, num_layers=SMALL_LAYERS), machine(SMALL_SIZE)
     axes = {name: values for name, values in SMALL_AXES.items() if name != "ep" or facts_of(graph).num_experts}
-    searcher = Searcher(graph, base=base(), placers=["megatron"])
+    searcher = Searcher(graph, base=base(), placers=["megatron"], cost=COST)
     found = searcher.search(where, batches=[SMALL_BATCH], axes=axes, num_simulated=NUM_SIMULATED)
     times = simulate_all(graph, where, axes)
     best = min(times, key=lambda name: times[name])
@@ -80,7 +81,7 @@ def simulate_all(graph: rostam.OperatorGraph, where: rostam.Machine, axes: dict[
     site = Site(SMALL_SIZE, SMALL_BATCH, facts_of(graph))
     for strategy in Space.of(base(), axes).strategies(without_axes(base()), site):
         try:
-            plan = PLACERS.get("megatron")(strategy, "roofline", {}, shared).place(graph, where, SMALL_BATCH)
+            plan = PLACERS.get("megatron")(strategy, COST, {}, shared).place(graph, where, SMALL_BATCH)
             times[repr(strategy)] = rostam.simulate(plan).iteration_time_s
         except ConfigError:
             continue

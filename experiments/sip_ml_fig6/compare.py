@@ -7,7 +7,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import ALL, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
+from searched_points import ALL, COST, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
 
 import rostam_py as rostam
 
@@ -62,7 +62,7 @@ def breakdown(points: SearchedPoints, mp: int, optimizer: str) -> dict[str, floa
     def compute() -> dict[str, float]:
         strategy = replace(PAPER.base(), dp=NUM_ACCELERATORS // mp, mp=mp, placer="sip_ml", optimizer=optimizer)
         where = machine("electrical_flat", f"{BANDWIDTHS[-1]} Gb/s", num_accelerators=NUM_ACCELERATORS)
-        plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy)
+        plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy, cost=COST)
         result = rostam.simulate(plan)
         spent = dict(result.breakdown)
         steps = [task.duration_s for stage in plan.stages for task in stage.templates["iteration"] if task.is_optimizer]

@@ -9,7 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import PAPER, TRANSFORMER, Point, SearchedPoints, machine, print_table
+from searched_points import COST, PAPER, TRANSFORMER, Point, SearchedPoints, machine, print_table
 
 import rostam_py as rostam
 
@@ -47,7 +47,7 @@ def measure(case: Case) -> Point:
         algorithms={"all_reduce": PAPER.all_reduce},
     )  # fmt: skip
     (batch,) = TRANSFORMER.batches or (1_024,)
-    plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=batch, strategy=strategy)
+    plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=batch, strategy=strategy, cost=COST)
     traffic = plan.traffic
     src, dst, num_bytes = traffic.src, traffic.dst, traffic.num_bytes
     total = num_bytes.sum()

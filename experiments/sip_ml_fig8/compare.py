@@ -7,7 +7,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import ALL, PAPER, TRANSFORMER, Point, SearchedPoints, Space, machine, print_table
+from searched_points import ALL, COST, PAPER, TRANSFORMER, Point, SearchedPoints, Space, machine, print_table
 
 import rostam_py as rostam
 
@@ -35,7 +35,7 @@ def allocation(points: SearchedPoints, num_ocs: int) -> dict[str, float]:
     def compute() -> dict[str, float]:
         where = machine("sip_ocs", "1024 Gb/s", num_accelerators=NUM_ACCELERATORS, num_ocs=num_ocs)
         strategy = replace(PAPER.base(), dp=128, mp=8, placer="sip_ml")
-        plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy)
+        plan = rostam.place(rostam.trace(TRANSFORMER.model), where, global_batch=1_024, strategy=strategy, cost=COST)
         traffic, circuits = plan.traffic, plan.fabric_with_circuits().circuits
         is_ring = traffic.src // 8 != traffic.dst // 8
         seconds = traffic.num_bytes / circuits.bandwidth_bytes_per_s

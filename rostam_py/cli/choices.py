@@ -26,8 +26,16 @@ LIST_KINDS = {
     "convergence": "iterations to accuracy over the batch",
 }  # fmt: skip
 CACHE_ACTIONS = {"list": "what is kept, and what of it is out of date", "clear": "delete all of it"}
+DEFAULT_FABRIC = "tree_64"
 DEFAULT_STRATEGY = "default"
 CONFIGS_VARIABLE = "ROSTAM_CONFIGS"  # folders with presets of one's own
+
+
+def default_choices() -> dict[str, str]:
+    """Return what a command takes of each group where nothing is given."""
+    from rostam_py.costs import DEFAULT_COST
+
+    return {"fabric": DEFAULT_FABRIC, "strategy": DEFAULT_STRATEGY, "cost": DEFAULT_COST}
 
 
 def group_choices(group: str) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 from hydra.core.config_store import ConfigNode, ConfigStore
 from omegaconf import OmegaConf
 
-from rostam_py.cli.choices import DEFAULT_STRATEGY
-from rostam_py.cli.schema import COMMAND_SCHEMAS
+from rostam_py.cli.choices import DEFAULT_STRATEGY, default_choices
+from rostam_py.cli.schema import COMMAND_SCHEMAS, groups_of
 from rostam_py.costs import COST_MODELS
 from rostam_py.fabrics import FABRICS
 from rostam_py.plan.strategy import Strategy
@@ -31,16 +31,29 @@ class SchemaNode(ConfigNode):
         return self.node
 
 
+class PrimaryNode(ConfigNode):
+    """The primary configuration of a command: its schema, the default choice of each of its groups, no experiment."""
+
+    def __init__(self, command: str, groups: list[str]) -> None:
+        chosen = [{group: choice} for group, choice in default_choices().items() if group in groups]
+        last: list[Any] = [{"experiment": None}] if "experiment" in groups else []  # its keys go before the command's
+        node = OmegaConf.create({"defaults": [f"{command}_schema", *chosen, "_self_", *last]})
+        super().__init__(f"{command}.yaml", node, None, None, None)
+
+
 def store_schemas() -> None:
     """Fill Hydra's ConfigStore; what stands there stays."""
     nodes = [
-        # Commands with groups have a primary configuration of their own, which chooses of each.
-        SchemaNode(f"{command}_schema" if hasattr(schema, "fabric") else command, partial(COMMAND_SCHEMAS.get, command))
+        # Commands with groups have a primary configuration above their schema, which chooses of each.
+        SchemaNode(f"{command}_schema" if groups_of(schema) else command, partial(COMMAND_SCHEMAS.get, command))
         for command, schema in COMMAND_SCHEMAS.items()
     ]
     nodes += [SchemaNode(name, partial(FABRICS.get, name), "fabric") for name in FABRICS]
     nodes += [SchemaNode(name, partial(_cost_schema, name), "cost") for name in COST_MODELS]
     nodes.append(SchemaNode(DEFAULT_STRATEGY, lambda: Strategy, "strategy"))
+    nodes += [
+        PrimaryNode(command, groups_of(schema)) for command, schema in COMMAND_SCHEMAS.items() if groups_of(schema)
+    ]
     repo = ConfigStore.instance().repo
     for node in nodes:
         folder = repo if node.group is None else repo.setdefault(node.group, {})

@@ -9,9 +9,9 @@ from typing import Any
 
 from rostam_py.cli.choices import (
     CACHE_ACTIONS,
-    DEFAULT_STRATEGY,
     LIST_KINDS,
     check_choice,
+    default_choices,
     group_choices,
     preset_base,
     preset_values,
@@ -198,8 +198,8 @@ def _group_schema(group: str, name: str) -> Any:
 
 
 def _chosen(overrides: list[str]) -> dict[str, str]:
-    """Return the choice of every group: as given, else the primary configuration's."""
-    given = {"fabric": "tree_64", "strategy": DEFAULT_STRATEGY, "cost": "roofline"}
+    """Return the choice of every group: as given, else the default."""
+    given = default_choices()
     for override in overrides:
         key, _, value = override.partition("=")
         if key in given:

@@ -18,10 +18,12 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.registry import Registry
 
 __all__ = [
-    "ACCELERATORS", "COST_MODELS", "PRECISIONS", "Accelerator", "CostModel", "KernelCall", "get_accelerator",
-    "gradient_bytes", "make_cost_model", "optimizer_call", "optimizer_state_bytes", "parameter_bytes",
-    "tensor_bytes_factor",
+    "ACCELERATORS", "COST_MODELS", "DEFAULT_COST", "PRECISIONS", "Accelerator", "CostModel", "KernelCall",
+    "get_accelerator", "gradient_bytes", "make_cost_model", "optimizer_call", "optimizer_state_bytes",
+    "parameter_bytes", "tensor_bytes_factor",
 ]  # fmt: skip
+
+DEFAULT_COST = "calibrated"  # of runs, searches, sweeps, mixes and the Python API: the one place that says so
 
 COST_MODELS = Registry("cost model")
 COST_MODELS.add("calibrated", "rostam_py.costs.calibrated:CalibratedCost")

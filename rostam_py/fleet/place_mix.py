@@ -4,6 +4,7 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError
 from rostam_py.fleet.allocation import allocate
 from rostam_py.fleet.job import Job
@@ -22,7 +23,7 @@ def place_mix(
     allocation: str = "linear",
     host_size: int = 8,
     seed: int = 0,
-    cost: str = "roofline",
+    cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
     placed: MutableMapping[Any, tuple[OperatorGraph, Plan]] | None = None,
 ) -> list[Plan]:

@@ -3,6 +3,7 @@
 import warnings
 from typing import Any
 
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
@@ -17,12 +18,13 @@ def place(
     *,
     global_batch: int,
     strategy: Strategy,
-    cost: str = "roofline",
+    cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
 ) -> Plan:
     """Place one training iteration of a model on a machine.
 
-    Args: global_batch: samples of one iteration. cost: a name in COST_MODELS. cost_config: its settings.
+    Args: global_batch: samples of one iteration. cost: a name in COST_MODELS, by default DEFAULT_COST.
+        cost_config: its settings.
     Returns: the plan, with every device's tasks, messages and memory.
     Raises: DegreeError if degrees or batch do not fit; MemoryCapacityError if the model does not; ConfigError for
         arguments that are something else.

@@ -51,6 +51,7 @@ class PlanData:
     algorithms: collective name -> algorithm name, as resolved from the strategy.
     notes: replicated ops, unprofiled splits, assumed presets, fused and vanished op counts.
     precision, optimizer: as resolved from the strategy and the model.
+    cost: the cost model that timed the kernels; "given" for a plan whose times come with it.
     max_circuit_degree: peers that an accelerator may have beyond what the fabric allows; None for no such limit.
     details: what the placer knows beyond the plan (its estimator may use it); not saved.
     """
@@ -65,7 +66,7 @@ class PlanData:
     groups: tuple[GroupSet, ...]
     algorithms: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    cost: str = "roofline"
+    cost: str = "given"
     precision: str = "fp32"
     optimizer: str = "sgd"
     max_circuit_degree: int | None = None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rostam_py.convergence import Curve
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Machine, Strategy
 from rostam_py.searching.result import SearchResult
@@ -25,7 +26,7 @@ def search(
     max_circuit_degree: int | None = None,
     num_simulated: int = 8,
     extrapolate: bool = False,
-    cost: str = "roofline",
+    cost: str = DEFAULT_COST,
     cost_config: dict[str, Any] | None = None,
     routing: str = "spray",
     fidelity: str = "flow",

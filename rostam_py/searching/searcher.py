@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rostam_py.convergence import Curve, get_curve, notes_for
+from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
 from rostam_py.graph import OperatorGraph
@@ -79,7 +80,7 @@ class Searcher:
         *,
         base: Strategy | None = None,
         placers: Sequence[str] | None = None,
-        cost: str = "roofline",
+        cost: str = DEFAULT_COST,
         cost_config: dict[str, Any] | None = None,
         routing: str = "spray",
         fidelity: str = "flow",

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.convergence import CURVES
-from rostam_py.costs import ACCELERATORS, COST_MODELS
+from rostam_py.costs import ACCELERATORS, COST_MODELS, DEFAULT_COST
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer
@@ -232,7 +232,7 @@ class SiteKeys(NetworkKeys):
         default=MISSING,
         metadata={
             "schemas": lambda: [COST_MODELS.get(name).Config for name in COST_MODELS],
-            "default": {"name": "roofline"},
+            "default": {"name": DEFAULT_COST},
         },
     )
     controllers: list[Any] = field(default_factory=list, metadata={"choices": _controllers})

@@ -27,12 +27,12 @@ def test_what_cannot_be_profiled_is_refused_before_the_trace(arguments, said, ca
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["cost.ramp_time=5.0"], "cost.ramp_time is '5.0', a number without a unit"),
+        (["cost=roofline", "cost.ramp_time=5.0"], "cost.ramp_time is '5.0', a number without a unit"),
         (["cost.min_kernel_time=2"], "cost.min_kernel_time is '2', a number without a unit"),
-        (["cost.compute_efficiency=0.5"], "for example cost.compute_efficiency.matmul=0.8"),
+        (["cost=roofline", "cost.compute_efficiency=0.5"], "for example cost.compute_efficiency.matmul=0.8"),
         (["cost=constant", "cost.forward_s=10"], None),
         (["cost=constant", "cost.forward_s=10 ms"], None),
-        (["cost.ramp_time=0", "cost.compute_efficiency.matmul=0.5"], None),
+        (["cost=roofline", "cost.ramp_time=0", "cost.compute_efficiency.matmul=0.5"], None),
     ],
 )
 def test_times_of_a_cost_model_need_a_unit_unless_their_name_has_it(overrides, said):

@@ -99,7 +99,7 @@ def test_jobs_alike_are_placed_once_and_equal_plans_placed_by_themselves(gpt, mo
     assert len(made) == 2
     assert moved[0].machine.num_accelerators == 64
     # Another batch or cost setting is another placement.
-    place_mix([job(gpt, "a")], where, host_size=4, placed=placed, cost_config={"ramp_time": "2 us"})
+    place_mix([job(gpt, "a")], where, host_size=4, placed=placed, cost_config={"min_kernel_time": "2 us"})
     assert len(made) == 3
 
 

@@ -1,6 +1,7 @@
 """The golden cases, as data: what runs on what. golden_runs.py runs them, regenerate.py records their results.
 
-Every case names its algorithms, so that a new default changes none of them. Inputs are drawn with fixed seeds.
+Every case has its algorithms and its cost model, so that a new default changes none of them. Inputs are drawn with
+fixed seeds.
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Case:
     strategy: dict[str, Any] = field(default_factory=dict)
     batch: int = 0
     machine: dict[str, Any] = field(default_factory=dict)
+    cost: str = "roofline"
     job: dict[str, Any] = field(default_factory=dict)
 
 
@@ -165,11 +167,11 @@ def plan_cases() -> list[Case]:
 
     def add(
         name: str, fabric: str, model: str, batch: int, strategy: dict[str, Any], *, all_reduce: str = "ring",
-        failed: dict[str, Any] | None = None, machine: dict[str, Any] | None = None, **run: Any,
+        failed: dict[str, Any] | None = None, machine: dict[str, Any] | None = None, cost: str = "roofline", **run: Any,
     ) -> None:  # fmt: skip
         strategy = {"algorithms": with_all_reduce(all_reduce), **strategy}
         cases.append(
-            Case("plans", f"{fabric} {name}", fabric, run, failed or {}, model, strategy, batch, machine or {})
+            Case("plans", f"{fabric} {name}", fabric, run, failed or {}, model, strategy, batch, machine or {}, cost)
         )
 
     three = {"dp": 4, "tp": 2, "pp": 2}
@@ -277,6 +279,14 @@ def plan_cases() -> list[Case]:
         routing="hash",
     )
     add("resnet dp 2 mp 8 unfolded", "tree16", "resnet", 64, groups, machine=v100, fold=False)
+    # Measured kernels: own tables, another's in 16 bits, another's backward of attention, no table at all.
+    bf16, measured = {**three, "precision": "bf16_mixed"}, {"cost": "calibrated"}
+    for device in ("a100_80gb", "h100_80gb", "b200_180gb"):
+        add(f"gpt {device} calibrated", "tree16", "gpt", 32, bf16, machine={"accelerator": device}, **measured)
+    add("gpt v100 calibrated", "flat16", "gpt", 32, {**three, "precision": "fp16_mixed"}, machine=v100, **measured)
+    add("transformer calibrated", "torus4x4", "transformer", 64, three, **measured)
+    add("resnet calibrated", "cluster16", "resnet", 64, {"dp": 4, "tp": 4, "precision": "tf32"}, **measured)
+    add("resnet dp 2 mp 8 calibrated", "ocs16", "resnet", 64, groups, machine=v100, **measured)
     return cases
 
 

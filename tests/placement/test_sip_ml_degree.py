@@ -3,12 +3,15 @@
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import DegreeError
 from rostam_py.plan import Machine, Strategy
+
+place = partial(rostam.place, cost="roofline")  # quanta and windows here are set for data-sheet times
 
 
 def optical(count, fabric="sip_ocs", **params):
@@ -39,7 +42,7 @@ def test_resnet_50_on_sixteen_devices_slows_little_with_fewer_circuits(cached_tr
     unlimited_s = 0.0
     for (num_ocs, window), most in limits.items():
         strategy = sip(dp=4, mp=16, window=window)
-        plan = rostam.place(graph, optical(64, num_ocs=num_ocs), global_batch=1024, strategy=strategy)
+        plan = place(graph, optical(64, num_ocs=num_ocs), global_batch=1024, strategy=strategy)
         result = rostam.simulate(plan)
         unlimited_s = unlimited_s or result.iteration_time_s
         assert result.iteration_time_s <= most * unlimited_s, (num_ocs, window)
@@ -55,7 +58,7 @@ def test_a_ring_of_neighbours_sums_gradients_of_sample_splits(conv_net):
     # statistics are passed on; gradients go round: k - 1 steps to sum, as many to hand the sums round, of 1 / k each.
     strategy = sip(dp=2, mp=8, quantum="1 us", max_circuit_degree=3, check_memory=False)
     machine = replace(optical(16), min_kernel_time="0 s")
-    plan = rostam.place(conv_net, machine, global_batch=128, strategy=strategy)
+    plan = place(conv_net, machine, global_batch=128, strategy=strategy)
     size = sum(4 * t.num_elements(1) for t in conv_net.parameters)
     for stage in plan.stages:
         tasks = stage.templates["iteration"]
@@ -70,13 +73,13 @@ def test_a_ring_of_neighbours_sums_gradients_of_sample_splits(conv_net):
 def test_without_a_data_parallel_ring_no_circuit_is_kept_for_one(small_graphs):
     # Eight devices and seven circuits: enough for one group, not for several.
     for dp, is_limited in ((1, False), (2, True)):
-        plan = rostam.place(
+        plan = place(
             small_graphs["transformer_350m"], optical(8 * dp, num_ocs=7), global_batch=16 * dp,
             strategy=sip(dp=dp, mp=8),
         )  # fmt: skip
         assert plan.circuit_degree <= 7
         assert any("window applies" in note for note in plan.notes) == is_limited
-    ring = rostam.place(small_graphs["transformer_350m"], optical(8, "sip_ring"), global_batch=16, strategy=sip(mp=8))
+    ring = place(small_graphs["transformer_350m"], optical(8, "sip_ring"), global_batch=16, strategy=sip(mp=8))
     assert not any("window applies" in note for note in ring.notes)
 
 
@@ -88,13 +91,13 @@ def test_groups_beyond_the_reach_of_a_ring_are_refused_before_any_work(count, mp
     begin = time.process_time()
     machine, strategy = optical(count, "sip_ring"), sip(dp=count // mp, mp=mp)
     with pytest.raises(DegreeError, match=rf"strategy\.mp is {mp}.* out of each other's reach.* as many is {works}$"):
-        rostam.place(None, machine, global_batch=count, strategy=strategy)  # the graph is not looked at
+        place(None, machine, global_batch=count, strategy=strategy)  # the graph is not looked at
     assert time.process_time() - begin < 1
 
 
 def test_one_group_all_round_the_ring_keeps_to_its_reach(small_graphs):
     machine = optical(32, "sip_ring")
-    plan = rostam.place(small_graphs["transformer_350m"], machine, global_batch=64, strategy=sip(mp=32, quantum="1 us"))
+    plan = place(small_graphs["transformer_350m"], machine, global_batch=64, strategy=sip(mp=32, quantum="1 us"))
     result = rostam.simulate(plan)
     assert result.iteration_time_s > 0
     assert peers_of(result, plan) <= 16
@@ -111,14 +114,12 @@ def test_plans_say_how_work_is_spread_and_which_devices_idle(small_graphs, perce
         accelerator="v100_32gb",
     )
     # A quantum above every op: one device does everything.
-    alone = rostam.place(perceptron, flat, global_batch=8, strategy=sip(mp=8, quantum="1 s"))
+    alone = place(perceptron, flat, global_batch=8, strategy=sip(mp=8, quantum="1 s"))
     spread = alone.work_spread
     assert (spread.num_devices, spread.num_idle, spread.imbalance) == (8, 7, pytest.approx(8))
     assert any("7 of them compute nothing" in note for note in alone.notes)
     # Megatron's pipelines and replicas are counted device by device.
-    pipeline = rostam.place(
-        small_graphs["gpt_125m"], flat, global_batch=8, strategy=Strategy(dp=2, pp=2, tp=2, micro_batch=1)
-    )
+    pipeline = place(small_graphs["gpt_125m"], flat, global_batch=8, strategy=Strategy(dp=2, pp=2, tp=2, micro_batch=1))
     seconds = [sum(count * sum(t.duration_s for t in stage.templates[name])
                    for name, count in stage.program.counts().items()) for stage in pipeline.stages]  # fmt: skip
     spread = pipeline.work_spread

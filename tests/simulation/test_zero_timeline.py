@@ -41,7 +41,7 @@ def planned(graph, bandwidth, **settings):
     fabric = rostam.fabric("electrical_flat", num_accelerators=D, link_bandwidth=bandwidth, latency=0.0)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb", launch_latency=0.0, min_kernel_time=0.0)
     strategy = Strategy(dp=D, precision="fp32", optimizer="adam", algorithms=RING, bucket_size="4 MB", **settings)
-    return rostam.place(graph, machine, global_batch=D * BATCH, strategy=strategy)
+    return rostam.place(graph, machine, global_batch=D * BATCH, strategy=strategy, cost="roofline")
 
 
 def seconds_of(plan):
