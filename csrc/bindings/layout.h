@@ -15,6 +15,10 @@ namespace rostam::bindings {
 // Ranks of every server, or of each one.
 using GroupSizes = std::variant<int32_t, std::vector<int32_t>>;
 
-collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces);
+// Orders of a server's ranks, one of each channel.
+using Rings = std::vector<std::vector<int32_t>>;
+
+collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces,
+                                Rings rings);
 
 }  // namespace rostam::bindings

@@ -4,7 +4,10 @@
 // g channels, c = ceil(S/gp): in every step a rank sends the chunks of g - 1 channels to the next rank of its server
 // and one through its NIC, so all_reduce takes
 //   2 (p-1) max(alpha_nic + c/B_nic, alpha_server + (g-1) c/B_server); the others half of it.
+// Given orders of ranks (Layout::rings) are the channels instead, of bidirectional_ring too: between them they use both
+// directions of every link (rank_rings.h).
 // bidirectional_ring: the same rings both ways on half the buffer each: 2 (p-1) (alpha + ceil(S/2p) / B_if).
+#include "collectives/rank_rings.h"
 #include "collectives/ring_channels.h"
 #include "collectives/ring_chunks.h"
 #include "collectives/schedule.h"
@@ -12,8 +15,6 @@
 namespace rostam::collectives {
 
 namespace {
-
-using ChunkRule = RingChunk (*)(int32_t position, int32_t step, int32_t n);
 
 Shape ring_shape(int32_t p, const RingChannels& channels, int32_t num_passes, int32_t num_ways) {
   Shape shape;
@@ -91,6 +92,9 @@ class Ring : public Schedule {
 
 std::unique_ptr<Schedule> make_ring(int32_t p, const Layout& layout, int32_t num_passes, int32_t num_ways,
                                     ChunkRule rule) {
+  if (!layout.rings.empty()) {
+    return std::make_unique<RankRings>(orders_over_servers(p, layout.rings), num_passes, rule);
+  }
   return std::make_unique<Ring>(p, RingChannels(p, layout.group_sizes), num_passes, num_ways, rule);
 }
 

@@ -52,6 +52,9 @@ struct Layout {
   std::vector<int32_t> group_sizes = {1};
   Grid grid;               // what torus algorithms run on (a single rank is a grid of its own)
   int32_t num_pieces = 1;  // of the buffer, which `hierarchical` works on one behind the other
+  // Orders of one server's ranks, a channel of a ring each, where direct links between them decide the channels; a
+  // server comes after the other, and rings then ask for no group_sizes.
+  std::vector<std::vector<int32_t>> rings = {};
 };
 
 class Schedule {

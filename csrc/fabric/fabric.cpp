@@ -29,8 +29,10 @@ Fabric::Fabric(Blueprint blueprint) : blueprint_(std::move(blueprint)) {
 }
 
 bool Fabric::is_inside_server(const Link& link) const {
-  return std::max(link.src, link.dst) >= num_accelerators() + num_switches() &&
-         std::min(link.src, link.dst) < num_accelerators();
+  const bool is_of_accelerator = std::min(link.src, link.dst) < num_accelerators();
+  const int32_t other = std::max(link.src, link.dst);
+  if (other >= num_accelerators() + num_switches()) return is_of_accelerator;
+  return blueprint_.num_server_parts > 0 && other < num_accelerators();
 }
 
 void Fabric::validate() const {

@@ -66,7 +66,8 @@ struct Blueprint {
   std::string name;
   int32_t num_accelerators = 0;
   int32_t num_switches = 0;
-  int32_t num_server_parts = 0;  // their cables to accelerators come after all others
+  // Their cables to accelerators come after all others, and so do those that join two accelerators of such a server.
+  int32_t num_server_parts = 0;
   std::vector<Link> links;
   bool accelerators_forward = false;
   bool bundles_collapse = false;

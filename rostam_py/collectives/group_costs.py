@@ -70,6 +70,7 @@ def group_costs(
     unit: int | tuple[int, ...] = 1,
     grid: tuple[int, int] = (0, 0),
     num_pieces: int = 1,
+    rings: tuple[tuple[int, ...], ...] = (),
     routing: str = "spray",
 ) -> GroupCosts:
     """Route the distinct steps of an algorithm on all groups at once.
@@ -77,7 +78,7 @@ def group_costs(
     Model: a message takes alpha of its route + the bytes that all groups' messages of the step put on the route's
         fullest link / its capacity; a step takes its slowest message, an eager ring as ``GroupCosts`` says. Groups
         that are not in step would share less.
-    Args: groups: accelerators in rank order, int array (G, p). unit, grid, num_pieces: as in ``ScheduleKey``.
+    Args: groups: accelerators in rank order, int array (G, p). unit, grid, num_pieces, rings: as in ``ScheduleKey``.
     Raises: ConfigError for unknown names; NoRouteError for a cut pair.
     Cost: one route a message of each distinct step.
     Source: MODEL A3 and A5; tests/collectives/test_group_costs.py compares with closed forms and simulations.
@@ -85,7 +86,7 @@ def group_costs(
     num_groups, num_ranks = groups.shape
     if num_ranks == 1:
         return GroupCosts(1, False, ())
-    key = ScheduleKey(collective, algorithm, num_ranks, unit, grid, num_pieces)
+    key = ScheduleKey(collective, algorithm, num_ranks, unit, grid, num_pieces, rings)
     phases = phase_costs(fabric, key, groups, routing) if num_pieces > 1 else None
     if phases is not None:
         return GroupCosts(num_ranks * num_pieces, False, (), fabric.planes, phases, num_pieces)

@@ -1,9 +1,10 @@
 """Algorithms that take the buffer in pieces through phases inside and between groups: what they cost in K pieces.
 
-Legend: K = pieces, g = ranks of a group, m = groups, L = steps of one piece.
+Legend: K = pieces, g = ranks of a group, m = groups, L = steps of one piece, P = phases of one piece.
 """
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -20,13 +21,13 @@ _NUM_SAMPLES = 2**12
 class PhaseCosts:
     """What a step of the phases inside and between groups costs, and of both together.
 
-    num_ranks, group_size: p and g. alpha_s: (inside, between). inside, between: of every link that messages of the
-    phase use, the seconds that it needs for a byte a chunk of the messages (inside, between), float arrays (links, 2),
-    distinct ones that no other exceeds in both.
+    num_ranks: p. phases: what a piece goes through, (is it between groups, steps) of each. alpha_s: (inside, between).
+    inside, between: of every link that messages of the phase use, the seconds that it needs for a byte a chunk of the
+    messages (inside, between), float arrays (links, 2), distinct ones that no other exceeds in both.
     """
 
     num_ranks: int
-    group_size: int
+    phases: tuple[tuple[bool, int], ...]
     alpha_s: tuple[float, float]
     inside: np.ndarray
     between: np.ndarray
@@ -34,7 +35,7 @@ class PhaseCosts:
     def time_s(self, num_bytes: float, num_pieces: int) -> float:
         """Return the time in K pieces: the sum over L + K - 1 steps of the slowest message of each.
 
-        Model: csrc/collectives/hierarchical.cpp; the messages of a step start together.
+        Model: csrc/collectives/hierarchical.cpp and rail_aligned.cpp; the messages of a step start together.
         """
         chunk = np.ceil(num_bytes / (num_pieces * self.num_ranks))
         pieces, counts = self._pieces_of_steps(num_pieces)
@@ -54,16 +55,16 @@ class PhaseCosts:
 
     def _pieces_of_steps(self, num_pieces: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the distinct (pieces inside, pieces between) of a step, and how many steps each."""
-        g, m = self.group_size, self.num_ranks // self.group_size
-        num_scatter, num_reduce = g - 1, 2 * (m - 1)
-        ends = np.cumsum([0, num_scatter, num_reduce, num_scatter])
+        ends = np.cumsum([0, *(num_steps for _, num_steps in self.phases)])
         steps = np.arange(ends[-1] + num_pieces - 1)
         # In step t piece k is in its step t - k; a phase of steps [first, last) has those of t - last < k <= t - first.
         under_way = [
             np.maximum(0, np.minimum(num_pieces - 1, steps - first) - np.maximum(-1, steps - last))
             for first, last in zip(ends[:-1], ends[1:], strict=True)
         ]
-        both = np.stack([under_way[0] + under_way[2], under_way[1]], axis=1)
+        both = np.zeros((len(steps), 2), np.int64)
+        for (is_between, _), pieces in zip(self.phases, under_way, strict=True):
+            both[:, int(is_between)] += pieces
         return np.unique(both, axis=0, return_counts=True)
 
 
@@ -76,10 +77,10 @@ def phase_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: s
     size = int(key.group_size)  # type: ignore[arg-type]
     if not 1 < size < key.num_ranks:
         return None
-    phases = key._replace(num_pieces=1).schedule().distinct_steps()
+    schedule = key._replace(num_pieces=1).schedule()
     router, alphas, columns = fabric.router(routing), [], []
     capacity = np.asarray(router.capacities)
-    for _, src, dst, chunks in phases:
+    for _, src, dst, chunks in schedule.distinct_steps():
         ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
         few = slice(None, None, max(1, len(sizes) // _NUM_SAMPLES))
@@ -89,7 +90,13 @@ def phase_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: s
         columns.append(np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0))
     seconds = np.stack(columns, axis=1)
     inside, between = (_fullest(seconds[seconds[:, phase] > 0]) for phase in (0, 1))
-    return PhaseCosts(key.num_ranks, size, (alphas[0], alphas[1]), inside, between)
+    return PhaseCosts(key.num_ranks, _phases(schedule, size), (alphas[0], alphas[1]), inside, between)
+
+
+def _phases(schedule: "_core.Schedule", group_size: int) -> tuple[tuple[bool, int], ...]:
+    """Return (is it between groups, steps) of every phase of a schedule in one piece, as rank 0 goes through them."""
+    is_between = [schedule.sends(0, step)[0].peer >= group_size for step in range(schedule.num_steps)]
+    return tuple((between, len(list(steps))) for between, steps in groupby(is_between))
 
 
 def _fullest(seconds: np.ndarray) -> np.ndarray:

@@ -196,7 +196,8 @@ def choose_algorithm(
     """Return the algorithm with the least predicted time; the first registered one of equals.
 
     Algorithms that need a grid take part where there is one; they then run on ``place_on_grid(fabric, ranks, grid)``.
-    all_to_all is always "direct": it loads each link with the sum of what balanced_shift's steps do, and waits once.
+    Of all_to_all "direct" takes part, which loads each link with the sum of what balanced_shift's steps do and waits
+    once, and on servers with a NIC for each accelerator what works inside and between them in pieces.
 
     Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all.
     Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or
@@ -209,7 +210,10 @@ def choose_algorithm(
     grid = how.get("grid")
     check_shapes(len(members_of(fabric, ranks)), grid, how.get("group"))
     if collective == "all_to_all":
-        return names[0]
+        has_rails = fabric.config.nics_per_server > 1
+        names = names[:1] + [name for name in names[1:] if has_rails and _core.works_in_pieces(collective, name)]
+        if len(names) == 1:
+            return names[0]
     times: dict[str, float] = {}
     refusal: NoRouteError | ConfigError | None = None
     for name in names:

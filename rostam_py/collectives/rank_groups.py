@@ -20,7 +20,8 @@ class ScheduleKey(NamedTuple):
 
     group_size: of rings the ranks on every server, or on each, where a server has a NIC for each of them; of
         hierarchical the ranks that are close. grid: (rows, columns) of the ranks, (0, 0) for none. num_pieces: of the
-        buffer, that go through the phases of hierarchical one behind the other.
+        buffer, that go through the phases of hierarchical one behind the other. rings: orders of the ranks of a
+        server, the channels of a ring where direct links decide them.
     """
 
     collective: str
@@ -29,6 +30,7 @@ class ScheduleKey(NamedTuple):
     group_size: int | tuple[int, ...] = 1
     grid: tuple[int, int] = (0, 0)
     num_pieces: int = 1
+    rings: tuple[tuple[int, ...], ...] = ()
 
     @property
     def least_ranks(self) -> int:
@@ -41,7 +43,7 @@ class ScheduleKey(NamedTuple):
 
     def traffic(self, num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sending ranks, receiving ranks and bytes of every pair."""
-        return schedule_traffic(*self[:4], num_bytes, self.grid, self.num_pieces)
+        return schedule_traffic(*self[:4], num_bytes, self.grid, self.num_pieces, self.rings)
 
 
 class RankShape(TypedDict, total=False):
@@ -91,6 +93,24 @@ def by_server(fabric: Fabric, members: np.ndarray) -> tuple[np.ndarray, int | tu
     if len(sizes) == 1:
         return order, 1
     return order, int(sizes[0]) if sizes[0] == sizes[-1] else tuple(sizes.tolist())
+
+
+def ring_channels(fabric: Fabric, members: np.ndarray) -> tuple[tuple[int, ...], ...]:
+    """Return the orders of a server's ranks in which rings run as channels; none where direct links decide nothing.
+
+    Model: those of the fabric's Config, where the ranks stand at the same places of all their servers in one order.
+    Args: members: accelerators in the order of ``by_server``.
+    """
+    if not fabric.config.has_direct_links or len(members) < 2:
+        return ()
+    size = fabric.config.nics_per_server
+    servers = np.unique(members // size)
+    if len(members) % len(servers):
+        return ()
+    places = (members % size).reshape(len(servers), -1)
+    if (places != places[0]).any():
+        return ()
+    return fabric.config.ring_channels(places[0].tolist(), len(servers))
 
 
 def in_server_order(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
@@ -206,13 +226,15 @@ def arrange(
         shape = (int(placed.shape[0]), int(placed.shape[1]))
         return placed.reshape(-1).astype(np.int32), ScheduleKey(collective, algorithm, len(members), 1, shape)
     size: int | tuple[int, ...] = 1
+    rings: tuple[tuple[int, ...], ...] = ()
     if _core.uses_servers(collective, algorithm):
         order, size = by_server(fabric, members)
         members = members[order]
+        rings = ring_channels(fabric, members)
     elif _core.works_in_pieces(collective, algorithm):
         members = members if group is not None else members[by_server(fabric, members)[0]]
         size = group if group is not None else close_ranks(fabric, members)
-    return members, ScheduleKey(collective, algorithm, len(members), size)
+    return members, ScheduleKey(collective, algorithm, len(members), size, rings=rings)
 
 
 def members_of(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None) -> np.ndarray:

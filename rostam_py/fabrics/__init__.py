@@ -19,6 +19,7 @@ FABRICS.add("electrical_cluster", "rostam_py.fabrics.electrical_cluster:Electric
 FABRICS.add("electrical_flat", "rostam_py.fabrics.electrical_flat:ElectricalFlatConfig")
 FABRICS.add("fat_tree", "rostam_py.fabrics.fat_tree:FatTreeConfig")
 FABRICS.add("hammingmesh", "rostam_py.fabrics.hammingmesh:HammingMeshConfig")
+FABRICS.add("hybrid_cube_mesh", "rostam_py.fabrics.hybrid_cube_mesh:HybridCubeMeshConfig")
 FABRICS.add("sip_ocs", "rostam_py.fabrics.sip_ocs:SipOcsConfig")
 FABRICS.add("sip_ring", "rostam_py.fabrics.sip_ring:SipRingConfig")
 FABRICS.add("torus", "rostam_py.fabrics.torus:TorusConfig")

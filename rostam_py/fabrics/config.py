@@ -1,6 +1,6 @@
 """What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -72,6 +72,8 @@ class FabricConfig:
 
     # Whether the price list has every switch of the fabric, so that its price may be compared with others'.
     is_fully_priced: ClassVar[bool] = True
+    # Whether direct links between a server's accelerators decide the channels of rings (``ring_channels``).
+    has_direct_links: ClassVar[bool] = False
 
     link_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
     accelerator_bandwidth: Any = field(default=None, metadata={"unit": "bandwidth"})
@@ -175,6 +177,14 @@ class FabricConfig:
         Rings and hierarchical collectives then use the ports of all ranks on a server (MODEL 6a).
         """
         return 1
+
+    def ring_channels(self, places: Sequence[int], num_servers: int) -> tuple[tuple[int, ...], ...]:
+        """Return orders of a server's ranks for the channels of a ring, where direct links decide them; else none.
+
+        Args: places: of the ranks in their server, in rank order. num_servers: with ranks at these places; of several,
+            a channel enters each at the first rank of its order and leaves it at the last.
+        """
+        return ()
 
     def max_circuit_degree(self, failures: Any) -> int | None:
         """Return how many peers an accelerator can have, with these failed parts; None without a limit."""

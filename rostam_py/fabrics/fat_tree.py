@@ -17,7 +17,7 @@ _TIERS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 
 @dataclass(kw_only=True, slots=True)
 class FatTreeConfig(FabricConfig):
-    """A folded Clos network; accelerators fill leaves consecutively.
+    """A folded Clos network; accelerators fill leaves consecutively, or each rail has leaves of its own.
 
     Model: two levels: the uplinks of all leaves go round-robin to the fewest spines that hold them. Three
         levels: at most radix / 2 leaves a pod; each leaf has one link to each of the leaf_up switches of its
@@ -26,6 +26,9 @@ class FatTreeConfig(FabricConfig):
         in its server; messages inside a server take that (2 links), all others NIC and leaf. B is the NIC's. A NIC
         adds no latency, so paths between servers are as long as without servers. Parts of servers are not counted as
         switches or links, and fail with their accelerators only; a cut cable to the leaf leaves the server.
+        With rails accelerator i of every server is on leaf i of its unit, which is as many servers as a leaf has ports
+        down. Fewer servers, in the last unit, have rails that share leaves: 8 rails of 16 servers are on 4 leaves of
+        32 ports down, those of 4 servers on one.
         Switches are numbered leaves first, then spines (pod by pod on three levels), then cores: the 32 spines above
         64 leaves are switches 64 to 95.
     Args:
@@ -36,12 +39,14 @@ class FatTreeConfig(FabricConfig):
             rest (nonblocking). The paper's cost section tapers with 42 / 22 and 51 / 13.
         num_spines: of two levels, from the fewest that hold all uplinks (None) to leaf_up.
         server_size: accelerators of one server; 1 means no servers. The last server may stay part full.
+        rails: accelerator i of every server is on leaf i of its unit, as in rail-optimised networks; needs servers.
         server_bandwidth: of an accelerator's link inside its server, in each direction, over all planes; 300 GB/s,
             half of the 600 GB/s (both directions) of NVLink 3.
         link_latency: of every cable, those inside servers included; 20 ns in the paper.
         switch_latency: of every switch on a path; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
-        accelerators with a NIC each below 32-port leaves: Cohen et al., "Routing for Large ML Models", evaluation.
+        accelerators with a NIC each below 32-port leaves: Cohen et al., "Routing for Large ML Models", evaluation;
+        rails: NVIDIA DGX SuperPOD reference architecture RA-11333-001, compute fabric.
     """
 
     num_accelerators: int
@@ -51,6 +56,7 @@ class FatTreeConfig(FabricConfig):
     leaf_up: int | None = None
     num_spines: int | None = None
     server_size: int = 1
+    rails: bool = False
     server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
@@ -59,6 +65,10 @@ class FatTreeConfig(FabricConfig):
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.radix = check_integer("fabric.radix", self.radix, 2)
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
+        if not isinstance(self.rails, bool):
+            raise ConfigError(f"fabric.rails is {self.rails!r}; allowed: true, false")
+        if self.rails and self.server_size == 1:
+            raise ConfigError("fabric.rails is true, but fabric.server_size is 1; a rail joins accelerators of servers")
         for key in ("leaf_down", "leaf_up", "num_spines"):
             if getattr(self, key) is not None:
                 setattr(self, key, check_integer(f"fabric.{key}", getattr(self, key), 1))
@@ -99,7 +109,12 @@ class FatTreeConfig(FabricConfig):
     @property
     def num_leaves(self) -> int:
         """Switches that accelerators are on."""
-        return -(-self.num_accelerators // self.leaf_ports[0])
+        down = self.leaf_ports[0]
+        if not self.rails:
+            return -(-self.num_accelerators // down)
+        num_units, rest = divmod(-(-self.num_accelerators // self.server_size), down)
+        leaves_of_rest = -(-self.server_size // min(self.server_size, down // rest)) if rest else 0
+        return num_units * self.server_size + leaves_of_rest
 
     @property
     def leaf_ports(self) -> tuple[int, int]:
@@ -140,6 +155,7 @@ class FatTreeConfig(FabricConfig):
             "leaf_up": up,
             "num_spines": self.num_spines or 0,
             "server_size": self.server_size,
+            "rails": int(self.rails),
             "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) / self.planes,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),

@@ -128,17 +128,19 @@ def schedule_traffic(
     num_bytes: int,
     grid: tuple[int, int] | None = None,
     num_pieces: int = 1,
+    rings: tuple[tuple[int, ...], ...] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what one run of a collective algorithm sends from rank to rank.
 
     Args: group_size: ranks that are close, or on a server (see ``ScheduleKey``). grid: (rows, columns) of the ranks
         where the algorithm runs on one. num_bytes: S of MODEL A4. num_pieces: of the buffer (hierarchical).
+        rings: channels of a ring.
     Returns: source ranks, destination ranks, bytes: int64 arrays (pairs,), ordered by pair.
     Raises: ConfigError for an unknown collective or algorithm, or sizes that do not fit it.
     Cost: messages of the schedule the first time (about 10 ns each), pairs afterwards.
     """
     shape = (0, 0) if grid is None else (int(grid[0]), int(grid[1]))
-    key = (collective, algorithm, int(num_ranks), group_size, shape, num_pieces)
+    key = (collective, algorithm, int(num_ranks), group_size, shape, num_pieces, rings)
     src, dst, num_chunks, in_buffer = _schedule_chunks(*key)
     chunk = -(-int(num_bytes) // max(1, in_buffer))
     return src, dst, num_chunks * chunk
@@ -152,8 +154,9 @@ def _schedule_chunks(
     group_size: int | tuple[int, ...],
     grid: tuple[int, int],
     num_pieces: int,
+    rings: tuple[tuple[int, ...], ...],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    schedule = _core.Schedule(collective, algorithm, num_ranks, group_size, grid, num_pieces)
+    schedule = _core.Schedule(collective, algorithm, num_ranks, group_size, grid, num_pieces, rings)
     src, dst, num_chunks = _core.pair_chunks(schedule)
     columns = [np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(num_chunks, np.int64)]
     for column in columns:

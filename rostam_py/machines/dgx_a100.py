@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rostam_py.machines.config import Figure
-from rostam_py.machines.servers import ServersConfig
+from rostam_py.machines.servers import SwitchedServersConfig
 
 _SHEET = "NVIDIA DGX A100 data sheet, "
 
 
 @dataclass(kw_only=True, slots=True)
-class DgxA100Config(ServersConfig):
+class DgxA100Config(SwitchedServersConfig):
     """DGX A100 servers: eight A100 80 GB on NVSwitch, a 200 Gb/s NIC each, 40-port HDR switches.
 
     Source: NVIDIA DGX A100 data sheet; DGX SuperPOD reference architecture RA-09950-001.

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rostam_py.machines.config import Figure
-from rostam_py.machines.servers import ServersConfig
+from rostam_py.machines.servers import SwitchedServersConfig
 
 _GUIDE = "NVIDIA DGX B200 user guide, hardware overview: "
 
 
 @dataclass(kw_only=True, slots=True)
-class DgxB200Config(ServersConfig):
+class DgxB200Config(SwitchedServersConfig):
     """DGX B200 servers: eight B200 180 GB on NVSwitch, a 400 Gb/s NIC each, 64-port NDR switches.
 
     Source: NVIDIA DGX B200 user guide; DGX SuperPOD reference architecture with DGX B200, table of component counts.

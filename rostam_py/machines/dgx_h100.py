@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rostam_py.machines.config import Figure
-from rostam_py.machines.servers import ServersConfig
+from rostam_py.machines.servers import SwitchedServersConfig
 
 _SHEET = "NVIDIA DGX H100 data sheet, "
 
 
 @dataclass(kw_only=True, slots=True)
-class DgxH100Config(ServersConfig):
+class DgxH100Config(SwitchedServersConfig):
     """DGX H100 servers: eight H100 80 GB on NVSwitch, a 400 Gb/s NIC each, 64-port NDR switches.
 
     Source: NVIDIA DGX H100 data sheet; DGX SuperPOD reference architecture RA-11333-001.

@@ -1,4 +1,4 @@
-"""Machines of servers: accelerators on a switch inside, a NIC for each, leaves and spines between servers."""
+"""Machines of servers: accelerators joined inside, NICs, leaves and spines between servers."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -7,17 +7,12 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.machines.config import MachineConfig, Site
 
-_FABRIC = "fat_tree"
-
 
 @dataclass(kw_only=True, slots=True)
 class ServersConfig(MachineConfig):
     """Servers below leaf and spine switches.
 
-    Model: the fabric is a ``fat_tree`` with ``server_size``. Approximated: the servers of a leaf are consecutive ones,
-        where a rail-optimised network has accelerator i of all servers of a unit on leaf i; without taper both are
-        nonblocking and what differs is the hops between accelerators of one rail. Links run at the data sheet's rate,
-        latencies are the fabric's.
+    Model: power and price are those of all servers; fabric and NICs are each kind's own.
     Args:
         servers: >= 1.
         taper: bandwidth of a leaf's ports to servers over that of its ports to spines, 1 to the radix less 1; 1 is
@@ -25,7 +20,7 @@ class ServersConfig(MachineConfig):
     """
 
     server_size: ClassVar[int]
-    sizes: ClassVar[tuple[str, ...]] = ("num_accelerators", "server_size")
+    sizes: ClassVar[tuple[str, ...]] = ("num_accelerators",)
 
     servers: int = 1
     taper: float = 1.0
@@ -36,23 +31,55 @@ class ServersConfig(MachineConfig):
         if isinstance(self.taper, bool) or not isinstance(self.taper, int | float) or not 1 <= self.taper <= most:
             raise ConfigError(f"machine.taper is {self.taper!r}; it must be a number from 1 to {most}")
 
-    def site(self) -> Site:
-        """Return the tree of these servers."""
+    def _site(self, fabric: str, parameters: dict[str, Any]) -> Site:
+        """Return these servers below the switches of a fabric. Args: parameters: of the fabric, apart from its size."""
         usd = self.figure("server_usd")
         return Site(
-            _FABRIC, self._parameters(), self.accelerator, float(self.figure("server_watts") * self.servers),
+            fabric,
+            {"num_accelerators": self.servers * self.server_size, "radix": self.figure("radix"), **parameters},
+            self.accelerator,
+            float(self.figure("server_watts") * self.servers),
             None if usd is None else float(usd * self.servers),
-        )  # fmt: skip
+        )
 
-    def _parameters(self) -> dict[str, Any]:
+    def _leaf_ports(self, unit: int = 1) -> tuple[int, int]:
+        """Return the ports of a leaf down, a multiple of ``unit``, and up, by the taper."""
         radix = self.figure("radix")
-        down = min(radix - 1, round(radix * self.taper / (1 + self.taper)))
-        return {
-            "num_accelerators": self.servers * self.server_size,
+        down = min(radix - 1, round(radix * self.taper / (1 + self.taper))) // unit * unit
+        if down == 0:
+            raise ConfigError(f"machine.taper is {self.taper!r}; a leaf of {radix} ports then has none for a server")
+        return down, radix - down
+
+
+@dataclass(kw_only=True, slots=True)
+class SwitchedServersConfig(ServersConfig):
+    """Servers with a switch inside and a NIC for each accelerator.
+
+    Model: the fabric is a ``fat_tree`` with ``server_size``. Links run at the data sheet's rate, latencies are the
+        fabric's.
+    Args:
+        rails: accelerator i of all servers of a unit is on leaf i, as in the reference architectures of DGX SuperPODs;
+            false fills leaves with consecutive servers.
+    """
+
+    sizes: ClassVar[tuple[str, ...]] = ("num_accelerators", "server_size")
+
+    rails: bool = True
+
+    def __post_init__(self) -> None:
+        ServersConfig.__post_init__(self)
+        if not isinstance(self.rails, bool):
+            raise ConfigError(f"machine.rails is {self.rails!r}; allowed: true, false")
+
+    def site(self) -> Site:
+        """Return the tree of these servers."""
+        down, up = self._leaf_ports()
+        parameters = {
             "server_size": self.server_size,
             "server_bandwidth": self.figure("server_bandwidth"),
             "accelerator_bandwidth": self.figure("nic_bandwidth"),
-            "radix": radix,
             "leaf_down": down,
-            "leaf_up": radix - down,
+            "leaf_up": up,
+            "rails": self.rails,
         }
+        return self._site("fat_tree", parameters)

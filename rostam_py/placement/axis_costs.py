@@ -98,10 +98,10 @@ class AxisCosts:
             groups = self._group(*key)
             name = (schedule, groups.shape, groups.tobytes())
             if name not in self._shared:
-                collective, algorithm, _, unit, grid, pieces = schedule
+                collective, algorithm, _, unit, grid, pieces, rings = schedule
                 self._shared[name] = group_costs(
                     self._fabric, collective, algorithm, groups, unit=unit, grid=grid, num_pieces=pieces,
-                    routing=self._routing,
+                    rings=rings, routing=self._routing,
                 )  # fmt: skip
             self._collectives[key] = self._shared[name]
         return self._collectives[key]

@@ -25,7 +25,8 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
 
     Model: the strategy's algorithm; "auto" takes the one with the least predicted time for these bytes over the
         first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring. Of groups
-        that stand on servers in different ways all run the schedule of the one with the fewest ranks on a server.
+        that stand on servers in different ways all run the schedule of the one with the fewest ranks on a server, or
+        the fewest rings over direct links.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
@@ -42,17 +43,23 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
         )
     # One channel (group size 1) serves groups inside a server as well, so those that span servers decide.
     several = [shape for shape in shapes if shape.group_size != 1] or list(shapes)
-    least = min(several, key=lambda shape: shape.least_ranks)
+    least = min(several, key=lambda shape: (shape.least_ranks, len(shape.rings)))
     return schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
 
 
 def _unlike(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
-    """Return groups of which no two stand alike on servers, the first one last."""
+    """Return groups of which no two stand alike on servers, the first one last.
+
+    Model: with direct links inside servers the places of the ranks count, elsewhere only which of them share a server.
+    """
     nics = fabric.config.nics_per_server
     if nics == 1:
         return groups[:1]
     servers = groups // nics
-    first = np.unique(servers - servers[:, :1], axis=0, return_index=True)[1]
+    stand = servers - servers[:, :1]
+    if fabric.config.has_direct_links:
+        stand = np.concatenate([stand, groups % nics], axis=1)
+    first = np.unique(stand, axis=0, return_index=True)[1]
     return groups[np.sort(first)[::-1]]
 
 

@@ -86,7 +86,7 @@ def _schedule_record(label: str, collective: str, num_bytes: int, schedule: Sche
         "group_size": size if isinstance(size, int) else list(size),
         "grid": list(schedule.grid),
         "num_pieces": schedule.num_pieces,
-    }
+    } | ({"rings": [list(order) for order in schedule.rings]} if schedule.rings else {})
 
 
 def _job(reader: Reader, machine: Machine, kernels: list[KernelTime]) -> GraphJob:
@@ -130,6 +130,7 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             tuple(sizes) if sizes else size.integer(1, _MOST_RANKS),
             (rows, columns),
             one.item("num_pieces").integer(1, MAX_PIECES),
+            _rings(one),
         )
         if schedule.num_ranks != sets[label.text()].num_ranks:
             ranks = sets[label.text()].num_ranks
@@ -140,6 +141,15 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             raise one.error(f"is refused: {error}") from error
         found[label.text(), schedule.collective, one.item("num_bytes").integer()] = schedule
     return found
+
+
+def _rings(reader: Reader) -> tuple[tuple[int, ...], ...]:
+    """Return the channels of a ring, which only a schedule with some says."""
+    if "rings" not in reader.names():
+        return ()
+    return tuple(
+        tuple(rank.integer(0, _MOST_RANKS) for rank in order.entries()) for order in reader.item("rings").entries()
+    )
 
 
 def _check_schedules(reader: Reader, stages: Sequence[StageTasks], schedules: dict[Any, ScheduleKey]) -> None:

@@ -44,7 +44,7 @@ SERVERS = [
 def cases():
     """All (collective, algorithm, ranks, group size, grid, pieces).
 
-    Group sizes and pieces for hierarchical, servers for rings, grids for those on one.
+    Group sizes and pieces for what works in those, servers for rings, grids for those on one.
     """
     for collective, algorithm in NAMES:
         if _core.needs_grid(collective, algorithm):
@@ -54,8 +54,9 @@ def cases():
                     yield pytest.param(collective, algorithm, rows * columns, 1, (rows, columns), 1, id=name)
             continue
         for p in COUNTS:
-            for g in divisors(p) if algorithm == "hierarchical" else [1]:
-                for pieces in (1, 2, 5) if algorithm == "hierarchical" and p <= 16 else [1]:
+            has_pieces = _core.works_in_pieces(collective, algorithm)
+            for g in divisors(p) if has_pieces else [1]:
+                for pieces in (1, 2, 5) if has_pieces and p <= 16 else [1]:
                     name = f"{collective}-{algorithm}-{p}-{g}-{pieces}"
                     yield pytest.param(collective, algorithm, p, g, (0, 0), pieces, id=name)
         if _core.uses_servers(collective, algorithm):
@@ -126,7 +127,7 @@ def expected_chunks(collective, inputs, rank):
     if collective == "all_gather":
         return {c: inputs[c // own][c] for c in range(chunks)}
     if collective == "all_to_all":
-        return {c: inputs[c][rank] for c in range(p)}
+        return {c: inputs[c % p][c - c % p + rank] for c in range(chunks)}  # piece by piece
     if collective in ("halo", "halo_up", "halo_down"):  # the first chunk from the rank before, the last from after it
         before = {0: inputs[rank - 1][0]} if rank > 0 and collective != "halo_down" else {}
         after = {chunks - 1: inputs[rank + 1][-1]} if rank < p - 1 and collective != "halo_up" else {}
@@ -203,6 +204,33 @@ def test_channels_of_a_ring_spread_over_the_nics_of_every_server(algorithm, size
             assert of_server == [ways * min(sizes)] * len(sizes)
 
 
+@pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("algorithm", ["ring", "bidirectional_ring"])
+@pytest.mark.parametrize("num_servers", [1, 2, 3])
+@pytest.mark.parametrize("rings", [((0, 1, 2),), ((0, 1, 2), (0, 2, 1)), ((2, 0, 1), (0, 2, 1), (1, 0, 2), (0, 1, 2))])
+def test_rings_in_given_orders_do_what_they_promise_along_those_orders(collective, algorithm, num_servers, rings):
+    if (collective, algorithm) not in NAMES:
+        pytest.skip("not registered")
+    p = 3 * num_servers
+    schedule = _core.Schedule(collective, algorithm, p, rings=rings)
+    rng = random.Random(f"{collective} {rings}")
+    inputs = inputs_of(schedule, rng)
+    outputs = execute(schedule, [list(row) for row in inputs], rng)
+    for rank in range(p):
+        wanted = expected_chunks(collective, inputs, rank)
+        assert {c: outputs[rank][c] for c in wanted} == wanted
+    pairs = {(r, one.peer) for r in range(p) for one in schedule.sends(r, 0)}
+    orders = [[3 * server + place for server in range(num_servers) for place in ring] for ring in rings]
+    assert pairs == {(order[k - 1], order[k]) for order in orders for k in range(p)}
+    assert schedule.total_chunks_sent == (2 if collective == "all_reduce" else 1) * (p - 1) * p * len(rings)
+
+
+@pytest.mark.parametrize("rings", [((0, 1, 1),), ((0, 1, 2, 3),), ((),), ((1, 2, 3),)])
+def test_orders_that_are_not_of_a_servers_ranks_are_refused(rings):
+    with pytest.raises(ConfigError, match="must hold each rank of a server once"):
+        _core.Schedule("all_reduce", "ring", 6, rings=rings)
+
+
 def test_servers_that_do_not_make_up_the_ranks_are_refused():
     for sizes in (3, [4, 3], [8, 0], [-1, 9], []):
         with pytest.raises(ConfigError, match="servers that do not make up the 8 ranks of a ring"):
@@ -235,6 +263,9 @@ def test_bytes_sent_by_a_rank_are_the_textbook_amounts(p):
     assert buffers("all_reduce", "ring") == buffers("all_reduce", "bidirectional_ring") == 2 * (p - 1)
     assert buffers("reduce_scatter", "ring") == buffers("all_gather", "ring") == p - 1
     assert buffers("all_to_all", "direct") == buffers("all_to_all", "balanced_shift") == p - 1
+    # Inside groups of g a rank sends (g-1) m of p chunks, between them (m-1) g.
+    for g in divisors(p):
+        assert buffers("all_to_all", "rail_aligned", g) * p == p * ((g - 1) * (p // g) + (p // g - 1) * g)
     assert buffers("all_reduce", "binomial_tree") == 2 * (p - 1)
     assert buffers("broadcast", "binomial_tree") == p - 1
     # A halo goes over each of p - 1 borders, half of it in either direction, or all of it in one.
@@ -262,6 +293,8 @@ def test_unknown_names_list_the_known_ones_and_group_sizes_must_divide():
         _core.Schedule("gather", "ring", 4)
     with pytest.raises(ConfigError, match="8 ranks with group_size 3"):
         _core.Schedule("all_reduce", "hierarchical", 8, 3)
+    with pytest.raises(ConfigError, match="rail_aligned all_to_all over 8 ranks with group_size 3"):
+        _core.Schedule("all_to_all", "rail_aligned", 8, 3)
     with pytest.raises(ConfigError, match="all_reduce by torus_2d over 8 ranks needs a 2D grid"):
         _core.Schedule("all_reduce", "torus_2d", 8)
     with pytest.raises(ConfigError, match="a grid of 3 x 3 for 8 ranks"):

@@ -14,11 +14,10 @@ from rostam_py.units import parse_bandwidth
 
 # Accelerators of a server, bytes/s of one inside the server and of its NIC, kilowatts of a server: data sheets.
 SERVERS = {
-    "dgx1_v100": ("v100_32gb", 8, 150e9, 6.25e9, 3.5),
     "dgx_a100": ("a100_80gb", 8, 300e9, 25e9, 6.5),
     "dgx_h100": ("h100_80gb", 8, 450e9, 50e9, 10.2),
     "dgx_b200": ("b200_180gb", 8, 900e9, 50e9, 14.3),
-    "gb200_nvl72": ("gb200_186gb", 72, 900e9, 50e9, 120.0),
+    "gb200_nvl72": ("gb200_186gb", 72, 900e9, 50e9, 18 * 6.667),
 }
 
 
@@ -47,16 +46,45 @@ def test_servers_have_their_data_sheets_rates(name):
     assert machine.watts == pytest.approx(4e3 * kilowatts)
 
 
+def test_dgx_1_is_a_hybrid_cube_mesh_of_six_links_and_half_a_nic_each():
+    machine = rostam.machine("dgx1_v100", servers=4)
+    assert (machine.device.name, machine.fabric.name, machine.num_accelerators) == ("v100_32gb", "hybrid_cube_mesh", 32)
+    assert machine.fabric.injection_bandwidth_bytes_per_s == 6 * 25e9
+    assert machine.fabric.config.nic_bandwidth_bytes_per_s == 12.5e9
+    assert machine.watts == 4 * 3500
+    # 16 NICs on one leaf of 16 ports down; nine servers need three leaves, of 16 ports up, and two spines of 36.
+    assert (machine.fabric.num_switches, machine.fabric.num_links) == (1, 16)
+    nine = rostam.machine("dgx1_v100", servers=9).fabric
+    assert (nine.num_switches, nine.num_links) == (3 + 2, 36 + 3 * 16)
+    assert rostam.machine("dgx1_v100", servers=9, taper=2).fabric.config.leaf_down == 24
+
+
 def test_16_dgx_h100_have_the_switches_of_half_a_scalable_unit():
     # 128 accelerators: 4 leaves of 32 ports down, their 128 uplinks fill 2 spines of 64 ports.
     fabric = rostam.machine("dgx_h100", servers=16).fabric
     assert (fabric.num_switches, fabric.num_links) == (6, 128 + 128)
 
 
-def test_128_servers_have_as_many_switches_as_the_superpod_of_the_reference_architecture():
-    # Reference architecture of DGX B200, 4 scalable units: 32 leaves, 16 spines, 1,024 cables on either tier.
-    fabric = rostam.machine("dgx_b200", servers=128).fabric
-    assert (fabric.num_switches, fabric.num_links) == (32 + 16, 1024 + 1024)
+@pytest.mark.parametrize("rails", [True, False])
+@pytest.mark.parametrize(
+    ("servers", "switches", "cables"),
+    [(64, 16 + 8, 2 * 512), (128, 32 + 16, 2 * 1024), (256, 64 + 32, 2 * 2048), (512, 128 + 128 + 64, 3 * 4096)],
+)
+def test_whole_scalable_units_have_the_switches_and_cables_of_the_reference_architecture(
+    servers, switches, cables, rails
+):
+    # DGX SuperPOD reference architecture with DGX B200, larger component counts: 2, 4, 8 and 16 units of 32 servers.
+    fabric = rostam.machine("dgx_b200", servers=servers, rails=rails).fabric
+    assert (fabric.num_switches, fabric.num_links) == (switches, cables)
+
+
+def test_servers_of_a_unit_reach_each_other_on_a_rail_in_one_hop_and_across_rails_over_spines():
+    machine = rostam.machine("dgx_h100", servers=64)
+    pairs = [(3, 8 * 31 + 3), (3, 8 * 31 + 4), (3, 8 * 32 + 3)]
+    hops = {(src, dst): int(machine.fabric.core.search_distances(dst)[src]) for src, dst in pairs}
+    assert list(hops.values()) == [4, 6, 6]  # accelerator, NIC, leaf, NIC, accelerator; across, two links more
+    plain = rostam.machine("dgx_h100", servers=64, rails=False).fabric.core
+    assert [int(plain.search_distances(dst)[src]) for src, dst in hops] == [6, 6, 6]
 
 
 def test_taper_divides_the_ports_of_a_leaf():
@@ -100,6 +128,9 @@ def test_prices_are_of_all_servers_where_one_is_known():
         ("dgx_h100", {"servers": 0}, "machine.servers is 0"),
         ("dgx_h100", {"taper": 0.5}, "machine.taper is 0.5"),
         ("dgx_h100", {"taper": True}, "machine.taper is True"),
+        ("dgx_h100", {"rails": 1}, "machine.rails is 1; allowed: true, false"),
+        ("dgx1_v100", {"rails": True}, "unknown key 'machine.rails'"),
+        ("dgx1_v100", {"taper": 0.1}, "machine.taper is 0.1"),
         ("dgx_h100", {"dims": [4, 4, 4]}, "unknown key 'machine.dims'"),
         ("tpu_v4_pod", {"dims": [4, 4]}, "three dimensions"),
         ("tpu_v4_pod", {"dims": [64, 64, 2]}, "2 to 4096 chips"),

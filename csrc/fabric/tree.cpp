@@ -1,0 +1,123 @@
+#include "fabric/tree.h"
+
+#include <algorithm>
+
+namespace rostam::fabric {
+
+namespace {
+
+int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Tree::Tree(const Params& params, int32_t first_switch, int32_t num_ports, int32_t num_rails)
+    : num_ports(num_ports),
+      num_rails(num_rails),
+      leaf_down(params.integer("leaf_down")),
+      leaf_up(params.integer("leaf_up")),
+      radix(params.integer("radix")) {
+  count_leaves();
+  const bool has_pods = params.integer("levels") == 3;
+  num_pods = has_pods ? divide_up(num_leaves, radix / 2) : 1;
+  leaves_per_pod = divide_up(num_leaves, num_pods);
+  const int32_t num_spines = params.integer("num_spines");
+  const int32_t num_upper = num_spines > 0 ? num_spines : divide_up(num_leaves * leaf_up, radix);
+  pod_switches = num_leaves == 1 ? 0 : (has_pods ? leaf_up : num_upper);
+  if (num_pods > 1) {
+    middle_up = leaves_per_pod;
+    cores_per_group = divide_up(num_pods * middle_up, radix);
+  }
+  if (!has_pods && pod_switches > leaf_up) {
+    ROSTAM_THROW(ConfigError, "fabric.levels is 2, but " << num_leaves << " leaves with fabric.leaf_up=" << leaf_up
+                                                         << " need " << pod_switches
+                                                         << " spines and a leaf reaches only leaf_up of them; use 3");
+  }
+  if (cores_per_group > middle_up) {
+    ROSTAM_THROW(ConfigError, "fabric.num_accelerators is " << num_ports << "; three levels of radix " << radix
+                                                            << " join at most " << radix << " pods, not " << num_pods);
+  }
+  first_leaf = first_switch;
+  first_middle = first_leaf + num_leaves;
+  first_core = first_middle + num_pods * pod_switches;
+  end = first_core + pod_switches * cores_per_group;
+}
+
+void Tree::count_leaves() {
+  num_leaves = divide_up(num_ports, leaf_down);
+  if (num_rails == 1) return;
+  const int32_t num_servers = divide_up(num_ports, num_rails);
+  const int32_t rest = num_servers % leaf_down;
+  num_full_units = num_servers / leaf_down;
+  num_leaves = num_full_units * num_rails;
+  if (rest == 0) return;
+  last_rails_per_leaf = std::min(num_rails, leaf_down / rest);
+  num_leaves += divide_up(num_rails, last_rails_per_leaf);
+}
+
+int32_t Tree::leaf_of(int32_t port) const {
+  if (num_rails == 1) return port / leaf_down;
+  const int32_t unit = port / num_rails / leaf_down, rail = port % num_rails;
+  return unit * num_rails + (unit < num_full_units ? rail : rail / last_rails_per_leaf);
+}
+
+int32_t Tree::hops_between(int32_t leaf, int32_t other) const {
+  if (leaf == other) return 0;
+  return pod_of_leaf(leaf) == pod_of_leaf(other) ? 2 : 4;
+}
+
+int32_t Tree::port_distance(int32_t from, int32_t port) const {
+  return from == port ? 0 : 2 + hops_between(leaf_of(from), leaf_of(port));
+}
+
+int32_t Tree::switch_distance(int32_t vertex, int32_t port) const {
+  const int32_t leaf = leaf_of(port);
+  if (vertex >= first_core) return 3;
+  if (vertex >= first_middle) return middle_pod(vertex) == pod_of_leaf(leaf) ? 2 : 4;
+  return 1 + hops_between(vertex - first_leaf, leaf);
+}
+
+int32_t Tree::diameter() const {
+  if (num_ports == 1) return 0;
+  return num_pods > 1 ? 6 : (num_leaves > 1 ? 4 : 2);
+}
+
+void Tree::next_range(int32_t vertex, int32_t port, int32_t port_vertex, int32_t& first, int32_t& last) const {
+  const int32_t leaf = leaf_of(port), pod = pod_of_leaf(leaf);
+  last = -1;
+  if (vertex >= first_core) {
+    first = first_middle + pod * pod_switches;
+    last = first + pod_switches;
+  } else if (vertex >= first_middle) {
+    const bool is_below = middle_pod(vertex) == pod;
+    first = is_below ? first_leaf + leaf : first_core;
+    if (!is_below) last = end;
+  } else {
+    const bool is_below = vertex - first_leaf == leaf;
+    first = is_below ? port_vertex : first_middle;
+    if (!is_below) last = first_core;
+  }
+  if (last < 0) last = first + 1;
+}
+
+void Tree::add_cables(double capacity_bytes_per_s, SimTime latency, Blueprint& plan) const {
+  for (int32_t leaf = 0; leaf < num_leaves && pod_switches > 0; ++leaf) {
+    const int32_t pod = pod_of_leaf(leaf);
+    for (int32_t u = 0; u < leaf_up; ++u) {
+      const int32_t slot = num_pods == 1 ? (leaf * leaf_up + u) % pod_switches : u;
+      plan.add_cable(first_leaf + leaf, first_middle + pod * pod_switches + slot, capacity_bytes_per_s, latency, leaf,
+                     are_leaves_even() ? num_leaves + leaf : -1);
+    }
+  }
+  const int32_t first_bundle = 2 * num_leaves;
+  for (int32_t pod = 0; pod < num_pods; ++pod) {
+    for (int32_t slot = 0; slot < pod_switches; ++slot) {
+      for (int32_t u = 0; u < middle_up; ++u) {
+        const int32_t core = slot * cores_per_group + (pod * middle_up + u) % cores_per_group;
+        plan.add_cable(first_middle + pod * pod_switches + slot, first_core + core, capacity_bytes_per_s, latency,
+                       first_bundle + pod, are_pods_even() ? first_bundle + num_pods + pod : -1);
+      }
+    }
+  }
+}
+
+}  // namespace rostam::fabric
