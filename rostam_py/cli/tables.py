@@ -93,6 +93,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     if (usd := result.fabric.network_usd) is not None:
         left_out = "" if result.fabric.config.is_fully_priced else "; switches inside servers are not on the price list"
         table.add_row("network price", f"{usd:,.0f} USD of switches and cables{left_out}")
+    elif missing := result.fabric.missing_prices:
+        table.add_row("network price", f"unknown: {'; '.join(missing)}")
     machine, energy_j = plan.machine, result.energy_j
     if machine.usd is not None:
         table.add_row("machine price", f"{machine.usd:,.0f} USD without the network")

@@ -7,6 +7,7 @@ Source: HammingMesh, section III-C and appendix E, prices of April 2022; NICs, b
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rostam_py.html import html_table
 
@@ -14,6 +15,14 @@ SWITCH_USD = 14_280.0
 SWITCH_PORTS = 64
 PORT_BYTES_PER_S = 50e9  # 400 Gb/s, what a port of the priced switches and a priced cable carry
 CABLE_USD = {"DAC": 272.0, "AoC": 603.0}
+
+
+class Part(NamedTuple):
+    """Parts of one kind and price. usd: of each [US dollars]."""
+
+    name: str
+    count: int
+    usd: float
 
 
 def parts_per_port(bytes_per_s: float) -> int:
@@ -32,15 +41,52 @@ class BillOfMaterials:
     num_cables: dict[str, int]
 
     @property
+    def priced_parts(self) -> tuple[Part, ...]:
+        """Parts of one price each [US dollars of April 2022]."""
+        cables = (Part(f"{medium} cables", count, CABLE_USD[medium]) for medium, count in self.num_cables.items())
+        return Part("switches", self.num_switches, SWITCH_USD), *cables
+
+    @property
+    def missing_prices(self) -> tuple[str, ...]:
+        """What has no price, and is left out of the total."""
+        return ()
+
+    @property
+    def caption(self) -> str:
+        """What the parts are."""
+        return "bill of materials in 400 Gb/s parts"
+
+    @property
     def total_usd(self) -> float:
-        """Price of all parts [US dollars of April 2022]."""
-        cables = sum(CABLE_USD[medium] * count for medium, count in self.num_cables.items())
-        return self.num_switches * SWITCH_USD + cables
+        """Price of all parts that have one [US dollars]."""
+        return sum(part.count * part.usd for part in self.priced_parts)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: parts, prices and their sum."""
-        rows = [("switches", self.num_switches, SWITCH_USD)]
-        rows += [(f"{medium} cables", count, CABLE_USD[medium]) for medium, count in self.num_cables.items()]
-        cells = [(name, f"{n:,}", f"{usd:,.0f} USD", f"{n * usd:,.0f} USD") for name, n, usd in rows]
+        cells = [(name, f"{n:,}", f"{usd:,.0f} USD", f"{n * usd:,.0f} USD") for name, n, usd in self.priced_parts]
         cells.append(("total", "", "", f"{self.total_usd:,.0f} USD"))
-        return html_table("bill of materials in 400 Gb/s parts", cells, ("part", "count", "each", "price"))
+        cells += [(text, "", "", "") for text in self.missing_prices]
+        return html_table(self.caption, cells, ("part", "count", "each", "price"))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBill(BillOfMaterials):
+    """Parts at the user's own prices. parts: of every price. missing: what has none."""
+
+    parts: tuple[Part, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def priced_parts(self) -> tuple[Part, ...]:
+        """Parts of one price each [US dollars]."""
+        return self.parts
+
+    @property
+    def missing_prices(self) -> tuple[str, ...]:
+        """What has no price, and is left out of the total."""
+        return self.missing
+
+    @property
+    def caption(self) -> str:
+        """What the parts are."""
+        return "bill of materials at given prices"

@@ -215,6 +215,10 @@ class FabricConfig:
 
         return _core.make_fabric(name, self.core_parameters())
 
+    def vertex_names(self) -> tuple[str, ...]:
+        """Return the user's names of all vertices, accelerators first; none where there are only numbers."""
+        return ()
+
     def ring_order(self) -> list[int] | None:
         """Return all accelerators in the order of a ring over neighbours, or None where numbering serves."""
         return None

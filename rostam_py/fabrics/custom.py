@@ -1,41 +1,54 @@
 """custom: the user's own cables, from a CSV file, rows or arrays."""
 
-import csv
-from collections.abc import Iterable, Mapping
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.bill import BillOfMaterials, OwnBill, Part
 from rostam_py.fabrics.config import FabricConfig, check_integer
-from rostam_py.units import parse_bandwidth, parse_time
+from rostam_py.fabrics.link_names import LinkEnds, kind_of, number_ends
+from rostam_py.fabrics.link_tables import LinkTable, read_links
+from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
-_COLUMNS = ("src", "dst", "bandwidth", "latency")
-_MOST_DIGITS = 18  # of a vertex number; Python refuses to read thousands
+_SHOWN = 3  # of what has no price, by name
 
 
 @dataclass(kw_only=True, slots=True)
 class CustomConfig(FabricConfig):
     """A fabric given link by link; distances come from breadth-first searches.
 
-    Model: ends are named a0, a1, ... (accelerators) and s0, s1, ... (switches), or numbered 0.. with the
-        accelerators first, which needs ``num_accelerators``. The links describe one plane.
+    Model: ends have names, of which those that end in an accelerator's word (gpu0, node3-gpu0) are accelerators and all
+        others switches (leaf0, rack1/spine0), numbered in the order of their names; or all are a0, a1, ...
+        (accelerators) and s0, s1, ... (switches); or numbers 0.. with the accelerators first, which needs
+        ``num_accelerators``. The links describe one plane. It has a price where any is given: of every cable, of every
+        cable's end at a switch, of every switch, in each plane; NICs are not counted.
     Args:
-        links: path of a CSV file with the header src,dst,bandwidth,latency (the last two may be missing), or a
-            mapping of those columns, or a list of such rows.
+        links: path of a CSV file with a header of src, dst and any of bandwidth, latency, count (parallel cables of a
+            row, each of that bandwidth), cable_usd and port_usd; or a mapping of those columns, or a list of such rows.
         num_accelerators: needed for numbered ends; else the highest a<k> decides.
+        accelerator_names: last words of accelerators' names.
         duplex: each row is a cable of two directions; false makes it one directed link.
         forwarding: accelerators forward for others, as on a torus.
         link_bandwidth, link_latency: of rows that give none; a number in a CSV needs a unit.
         switch_latency: of every vertex that a path goes through; 0, since rows carry what the user knows.
+        cable_usd, port_usd: of rows that give none: price of a cable, of its end at a switch [US dollars].
+        switch_usd: price of every switch, or {name or its last word: price} such as {leaf: 14280, spine0: 20000}.
     Source: own; tests/fabrics/test_custom.py rebuilds a tree and a torus from their links.
     """
 
     links: Any
     num_accelerators: int | None = None
+    accelerator_names: Any = ("a", "gpu")
     duplex: bool = True
     forwarding: bool = False
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
     switch_latency: Any = field(default="0 ns", metadata={"unit": "time"})
+    cable_usd: float | None = None
+    port_usd: float | None = None
+    switch_usd: Any = None
 
     def __post_init__(self) -> None:
         FabricConfig.__post_init__(self)
@@ -46,11 +59,51 @@ class CustomConfig(FabricConfig):
             )
         if self.num_accelerators is not None:
             self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
-        self.links = _read_columns(self.links)
-        bandwidths = self._accelerator_bandwidths(self.core_parameters())
-        if not all(bandwidths):
-            idle = bandwidths.index(0.0)
-            raise ConfigError(f"fabric.links gives accelerator a{idle} no link to send on; every accelerator needs one")
+        self.accelerator_names = _words(self.accelerator_names)
+        for key in ("cable_usd", "port_usd"):
+            if getattr(self, key) is not None:
+                setattr(self, key, _dollars(getattr(self, key), f"fabric.{key}"))
+        table = read_links(self.links)
+        ends = self._check(table)
+        self.links = dict(table)
+        self._check_switch_prices(ends)
+
+    def _check(self, table: LinkTable) -> LinkEnds:
+        """Check every row, with what names it at hand, and return its ends."""
+        ends = number_ends(table, set(self.accelerator_names), self.num_accelerators)
+        rows = zip(ends.vertices["src"], ends.vertices["dst"], _bandwidths(table, self.link_bandwidth), strict=True)
+        sends = set()
+        for row, (src, dst, bandwidth) in enumerate(rows):
+            if src == dst:
+                raise ConfigError(f"{table.place(row)} joins {table['src'][row]} to itself")
+            if bandwidth <= 0:
+                raise ConfigError(f"{table.place(row, 'bandwidth')} is {table['bandwidth'][row]!r}; it must be > 0")
+            sends.update((src, dst) if self.duplex else (src,))
+        _latencies(table, self.link_latency)
+        _counts(table)
+        for column in ("cable_usd", "port_usd"):
+            _prices(table, column, None)
+        idle = next((k for k in range(ends.num_accelerators) if k not in sends), None)
+        if idle is not None:
+            name = ends.names[idle] if ends.names else f"a{idle}"
+            raise ConfigError(f"fabric.links gives accelerator {name} no link to send on; every accelerator needs one")
+        return ends
+
+    def _check_switch_prices(self, ends: LinkEnds) -> None:
+        if self.switch_usd is None:
+            return
+        if not isinstance(self.switch_usd, Mapping):
+            self.switch_usd = _dollars(self.switch_usd, "fabric.switch_usd")
+            return
+        self.switch_usd = {
+            str(name): _dollars(usd, f"fabric.switch_usd.{name}") for name, usd in self.switch_usd.items()
+        }
+        switches = self._switch_names(ends)
+        known = {*switches, *map(kind_of, switches)}
+        for name in self.switch_usd:
+            if name not in known:
+                some = ", ".join(sorted(known)[:10])
+                raise ConfigError(f"fabric.switch_usd names {name!r}, which no switch has; those there are: {some}")
 
     @classmethod
     def example(cls) -> Self:
@@ -68,122 +121,156 @@ class CustomConfig(FabricConfig):
     @property
     def injection_bandwidth_bytes_per_s(self) -> float:
         """B: the least that any accelerator can send over all planes [bytes/s]."""
-        return self.planes * min(self._accelerator_bandwidths(self.core_parameters()))
-
-    def core_parameters(self) -> dict[str, Any]:
-        """Return the core's plain arguments in SI units."""
-        rows = len(self.links["src"])
-        src, dst = (self._ends(column) for column in ("src", "dst"))
-        num_accelerators = self.num_accelerators
-        if num_accelerators is None:
-            num_accelerators = 1 + max((number for kind, number in src + dst if kind == "a"), default=-1)
-        vertices = [
-            [num_accelerators + number if kind == "s" else number for kind, number in ends] for ends in (src, dst)
-        ]
-        for kind, number in src + dst:
-            if kind == "a" and number >= num_accelerators:
-                raise ConfigError(f"fabric.links names a{number}; fabric.num_accelerators is {num_accelerators}")
-        return {
-            "num_accelerators": num_accelerators,
-            "num_switches": max(0, 1 + max(vertices[0] + vertices[1], default=0) - num_accelerators),
-            "accelerators_forward": int(self.forwarding),
-            "duplex": int(self.duplex),
-            "src": vertices[0],
-            "dst": vertices[1],
-            "bandwidth_bytes_per_s": self._quantities("bandwidth", self.link_bandwidth, rows),
-            "latency_s": self._quantities("latency", self.link_latency, rows),
-            "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
-        }
-
-    def _accelerator_bandwidths(self, parameters: dict[str, Any]) -> list[float]:
-        """Return what every accelerator can send in one plane [bytes/s]."""
+        parameters = self.core_parameters()
         sent = [0.0] * parameters["num_accelerators"]
         for column in ("src", "dst") if self.duplex else ("src",):
             for end, bandwidth in zip(parameters[column], parameters["bandwidth_bytes_per_s"], strict=True):
                 if end < len(sent):
                     sent[end] += bandwidth
-        return sent
+        return self.planes * min(sent)
 
-    def _ends(self, column: str) -> list[tuple[str, int]]:
-        """Return (kind, number) of every entry: kind "a", "s", or "" for a plain vertex number."""
-        ends = []
-        for i, name in enumerate(self.links[column]):
-            text = str(name).strip()
-            kind, number = (text[:1], text[1:]) if text[:1] in ("a", "s") else ("", text)
-            if not number.isdecimal() or not number.isascii() or len(number) > _MOST_DIGITS:
-                shown = text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
-                raise ConfigError(
-                    f"fabric.links[{i}].{column} is {shown!r}; expected a<k>, s<k> or a vertex number of at most"
-                    f" {_MOST_DIGITS} digits"
-                )
-            if kind == "" and self.num_accelerators is None:
-                raise ConfigError(
-                    f"fabric.links[{i}].{column} is {name!r}; vertex numbers need fabric.num_accelerators"
-                )
-            ends.append((kind, check_integer(f"the number in fabric.links[{i}].{column}", int(number), 0)))
-        return ends
+    def vertex_names(self) -> tuple[str, ...]:
+        """Return the names of all vertices, none where they are a<k>, s<k> or numbers."""
+        return self._ends().names
 
-    def _quantities(self, column: str, default: Any, rows: int) -> list[float]:
-        parse = parse_bandwidth if column == "bandwidth" else parse_time
-        values = self.links.get(column, [None] * rows)
-        parsed = []
-        for i, given in enumerate(values):
-            value = default if given is None or given == "" else given
-            if value is None:
-                raise ConfigError(f"fabric.links[{i}] has no {column}; give it or fabric.link_{column}")
-            parsed.append(parse(value, f"fabric.links[{i}].{column}"))
-        return parsed
+    def core_parameters(self) -> dict[str, Any]:
+        """Return the core's plain arguments in SI units, an entry for each cable."""
+        table, ends = LinkTable(self.links), self._ends()
+        counts = _counts(table)
+
+        def each_cable(values: list[Any]) -> list[Any]:
+            return [value for value, count in zip(values, counts, strict=True) for _ in range(count)]
+
+        return {
+            "num_accelerators": ends.num_accelerators,
+            "num_switches": ends.num_switches,
+            "accelerators_forward": int(self.forwarding),
+            "duplex": int(self.duplex),
+            "src": each_cable(ends.vertices["src"]),
+            "dst": each_cable(ends.vertices["dst"]),
+            "bandwidth_bytes_per_s": each_cable(_bandwidths(table, self.link_bandwidth)),
+            "latency_s": each_cable(_latencies(table, self.link_latency)),
+            "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
+        }
+
+    def bill_of_materials(self) -> BillOfMaterials:
+        """Price what prices are given for, and say what has none.
+
+        Raises: ConfigError where no price is given at all.
+        """
+        table, ends = LinkTable(self.links), self._ends()
+        counts, switches = _counts(table), self._switch_names(ends)
+        cables, ports = (_prices(table, column, getattr(self, column)) for column in ("cable_usd", "port_usd"))
+        frames = [self._switch_price(name) for name in switches]
+        if all(usd is None for usd in [*cables, *ports, *frames]):
+            raise ConfigError(
+                "a custom fabric has a price where fabric.links or fabric.cable_usd, port_usd, switch_usd say"
+            )
+        rows = list(zip(ends.vertices["src"], ends.vertices["dst"], counts, strict=True))
+        at_switches = [count * sum(end >= ends.num_accelerators for end in pair) for *pair, count in rows]
+        parts = [
+            *_parts("cables", counts, cables),
+            *_parts("switch ports", at_switches, ports),
+            *_parts("switches", [1] * len(switches), frames),
+        ]
+        without_port = {
+            end - ends.num_accelerators
+            for (src, dst, _), usd in zip(rows, ports, strict=True)
+            for end in (src, dst)
+            if usd is None and end >= ends.num_accelerators
+        }
+        missing = [
+            _missing(
+                "cable", [f"{table['src'][k]} - {table['dst'][k]}" for k, usd in enumerate(cables) if usd is None]
+            ),
+            _missing("switch", [switches[k] for k, usd in enumerate(frames) if usd is None and k in without_port]),
+        ]
+        scaled = tuple(Part(one.name, self.planes * one.count, one.usd) for one in parts)
+        num_cables = {"cable": self.planes * sum(counts)}
+        return OwnBill(self.planes * len(switches), num_cables, scaled, tuple(one for one in missing if one))
+
+    def _ends(self) -> LinkEnds:
+        return number_ends(LinkTable(self.links), set(self.accelerator_names), self.num_accelerators)
+
+    def _switch_names(self, ends: LinkEnds) -> list[str]:
+        if ends.names:
+            return list(ends.names[ends.num_accelerators :])
+        return [f"s{k}" for k in range(ends.num_switches)]
+
+    def _switch_price(self, name: str) -> float | None:
+        if not isinstance(self.switch_usd, Mapping):
+            return None if self.switch_usd is None else float(self.switch_usd)
+        return self.switch_usd.get(name, self.switch_usd.get(kind_of(name)))
 
 
-def _read_columns(links: Any) -> dict[str, list[Any]]:
-    """Return the columns of a CSV file, a mapping of arrays, or a list of rows (tuples or mappings)."""
-    if isinstance(links, str):
-        columns = _read_csv(links)
-    elif isinstance(links, Mapping):
-        columns = {str(key): list(values) for key, values in links.items()}
-    elif isinstance(links, Iterable):
-        columns = _transpose(list(links))
-    else:
-        raise ConfigError(f"fabric.links is {links!r}; expected a CSV path, columns or rows")
-    unknown = sorted(set(columns) - set(_COLUMNS))
-    if unknown or not {"src", "dst"} <= set(columns):
-        raise ConfigError(
-            f"fabric.links has columns {', '.join(columns)}; allowed: {', '.join(_COLUMNS)}, src and dst needed"
-        )
-    lengths = {len(values) for values in columns.values()}
-    if len(lengths) != 1:
-        raise ConfigError(f"fabric.links has columns of {sorted(lengths)} entries; they must be equally long")
-    if lengths == {0}:
-        raise ConfigError("fabric.links is empty; it needs at least one link")
-    return columns
+def _words(names: Any) -> tuple[str, ...]:
+    words = [names] if isinstance(names, str) else list(names) if hasattr(names, "__iter__") else []
+    if not words or not all(isinstance(word, str) and word.isalpha() for word in words):
+        raise ConfigError(f"fabric.accelerator_names is {names!r}; it must be a list of words such as [gpu, tpu]")
+    return tuple(word.lower() for word in words)
 
 
-def _read_csv(path: str) -> dict[str, list[Any]]:
+def _dollars(value: Any, key: str) -> float:
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row and not row[0].startswith("#")]
-    except OSError as error:
-        raise ConfigError(f"fabric.links is {path!r}; the file cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"fabric.links is {path!r}, which is not UTF-8 text: byte {error.object[error.start]:#04x} at place"
-            f" {error.start}; save it as UTF-8"
-        ) from error
-    except csv.Error as error:
-        raise ConfigError(f"fabric.links is {path!r}; it is no CSV file: {error}") from error
-    if not rows or "src" not in rows[0]:
-        raise ConfigError(f"fabric.links is {path!r}; its first line must be a header such as {','.join(_COLUMNS)}")
-    for i, row in enumerate(rows[1:]):
-        if len(row) != len(rows[0]):
-            raise ConfigError(f"fabric.links[{i}] of {path!r} has {len(row)} cells; the header has {len(rows[0])}")
-    return {name: [row[i] for row in rows[1:]] for i, name in enumerate(rows[0])}
+        usd = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        usd = math.nan
+    if not (math.isfinite(usd) and usd >= 0):
+        raise ConfigError(f"{key} is {value!r}; it must be a number of US dollars >= 0")
+    return usd
 
 
-def _transpose(rows: list[Any]) -> dict[str, list[Any]]:
-    if all(isinstance(row, Mapping) for row in rows):
-        names = {key: None for row in rows for key in row}
-        return {str(name): [row.get(name) for row in rows] for name in names}
-    for i, row in enumerate(rows):
-        if isinstance(row, str) or not 2 <= len(row) <= len(_COLUMNS):
-            raise ConfigError(f"fabric.links[{i}] is {row!r}; expected (src, dst[, bandwidth[, latency]])")
-    return {name: [row[i] if i < len(row) else None for row in rows] for i, name in enumerate(_COLUMNS)}
+def _entries(table: LinkTable, column: str) -> list[Any]:
+    """Return a column with None for what is left empty."""
+    given = table.get(column, [None] * len(table["src"]))
+    return [None if one is None or one == "" else one for one in given]
+
+
+def _bandwidths(table: LinkTable, default: Any) -> list[float]:
+    return _quantities(table, "bandwidth", default, parse_bandwidth)
+
+
+def _latencies(table: LinkTable, default: Any) -> list[float]:
+    return _quantities(table, "latency", default, lambda value, key: check_simulated(parse_time(value, key), key))
+
+
+def _quantities(table: LinkTable, column: str, default: Any, parse: Callable[[Any, str], float]) -> list[float]:
+    parsed = []
+    for row, given in enumerate(_entries(table, column)):
+        value = default if given is None else given
+        if value is None:
+            raise ConfigError(f"{table.place(row)} has no {column}; give it or fabric.link_{column}")
+        parsed.append(parse(value, table.place(row, column)))
+    return parsed
+
+
+def _counts(table: LinkTable) -> list[int]:
+    counts = []
+    for row, given in enumerate(_entries(table, "count")):
+        value = int(given) if isinstance(given, str) and given.isascii() and given.isdecimal() else given
+        counts.append(1 if value is None else check_integer(table.place(row, "count"), value, 1))
+    return counts
+
+
+def _prices(table: LinkTable, column: str, default: float | None) -> list[float | None]:
+    return [
+        default if given is None else _dollars(given, table.place(row, column))
+        for row, given in enumerate(_entries(table, column))
+    ]
+
+
+def _parts(name: str, counts: list[int], prices: list[float | None]) -> list[Part]:
+    """Return the parts of each price, in the order in which the prices come."""
+    total: Counter[float] = Counter()
+    for count, usd in zip(counts, prices, strict=True):
+        if usd is not None and count > 0:
+            total[usd] += count
+    return [Part(name, count, usd) for usd, count in total.items()]
+
+
+def _missing(what: str, names: list[str]) -> str:
+    """Return which of the parts have no price, a few by name; "" where all have."""
+    if not names:
+        return ""
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"no price of {what} {', '.join(names[:_SHOWN])}{rest}"

@@ -63,6 +63,7 @@ class Fabric:
         self._name = name
         self._config = config
         self._intact = intact
+        self._vertex_names = config.vertex_names()
         self._planes, self._failures = _failed_planes(intact, config, failures)
         self._cores = [core for core, _ in self._planes]
         self._demand = demand
@@ -159,7 +160,12 @@ class Fabric:
         return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
     def vertex_name(self, vertex: int) -> str:
-        """Return "accelerator 3", "switch 0" (as ``with_failures`` counts them), "NIC 3" or "server 0"."""
+        """Return "accelerator 3", "switch 0" (as ``with_failures`` counts them), "NIC 3" or "server 0".
+
+        A fabric whose vertices the user named has those names.
+        """
+        if self._vertex_names:
+            return self._vertex_names[vertex]
         part = vertex - self.num_accelerators - int(self._intact.num_switches)
         if part >= self.num_accelerators:
             return f"server {part - self.num_accelerators}"
@@ -383,11 +389,20 @@ class Fabric:
 
     @property
     def network_usd(self) -> float | None:
-        """Price of switches and cables [US dollars], None where the fabric has no bill of materials."""
+        """Price of switches and cables [US dollars], None without a bill of materials or where it lacks prices."""
         try:
-            return float(self._config.bill_of_materials().total_usd)
+            bill = self._config.bill_of_materials()
         except ConfigError:
             return None
+        return None if bill.missing_prices else float(bill.total_usd)
+
+    @property
+    def missing_prices(self) -> tuple[str, ...]:
+        """What a bill of materials lacks prices of; none without a bill."""
+        try:
+            return self._config.bill_of_materials().missing_prices
+        except ConfigError:
+            return ()
 
     def describe(self) -> str:
         """Return one line for tables: name, size, bandwidth and failures."""

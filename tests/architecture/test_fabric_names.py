@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LISTS = {"rostam_py/fabrics/__init__.py"}
 USES = {
     "rostam_py/cli/demo.py": "the demonstration compares six fabrics, which are its subject",
+    "rostam_py/machines/dgx1_v100.py": "the fabric of a server's direct links",
     "rostam_py/machines/servers.py": "the fabric that servers with a NIC for each accelerator stand on",
     "rostam_py/machines/tpu_v4_pod.py": "the fabric of a pod's chips",
     "rostam_py/searching/searcher.py": "a bound is the time on an ideal switch",

@@ -95,7 +95,7 @@ def test_what_can_be_bought_of_the_shipped_fabrics_has_a_price():
         with contextlib.suppress(ConfigError):
             assert example_fabric(name).bill_of_materials().total_usd > 0
             priced.add(name)
-    assert priced == {"electrical_cluster", "fat_tree", "hammingmesh", "torus"}
+    assert priced == {"electrical_cluster", "fat_tree", "hammingmesh", "hybrid_cube_mesh", "torus"}
 
 
 def test_ideal_fabrics_have_no_bill():
