@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge docs lint format clean
+.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge docs stubs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,7 +36,7 @@ $(VENV)/bin/pip:
 $(VENV)/.installed: $(PACKAGE_FILES) | $(VENV)/bin/pip
 	$(PIP) 'setuptools>=77' 'pybind11>=3.1,<4' wheel
 	$(PIP) 'torch>=2.13,<2.14'
-	$(PIP) --no-build-isolation -e '.[test,dev]'
+	$(PIP) --no-build-isolation -e '.[all,test,dev]'
 	touch $@
 
 # The stamp is as old as the start of the build: a source saved meanwhile is built the next time.
@@ -84,6 +84,9 @@ judge: install ## Print the errors of those tables on shapes that were held out
 docs: install ## Write the API reference from the docstrings into build/docs
 	$(PIP) 'pdoc>=15,<17'
 	$(BIN)/python docs/api.py build/docs
+
+stubs: install ## Write rostam_py/_core.pyi, the core's signatures for editors and mypy, from the built core
+	$(BIN)/python csrc/bindings/stubs.py rostam_py/_core.pyi
 
 lint: install ## Check style and types: ruff, mypy, clang-format
 	$(BIN)/ruff check .

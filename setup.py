@@ -67,9 +67,10 @@ MAPPED = mapped_packages("models") | mapped_packages("configs")
 ParallelCompile("ROSTAM_BUILD_JOBS", default=os.cpu_count() or 1, needs_recompile=needs_recompile).install()
 try:
     setup(
-        packages=find_packages(include=["rostam_py", "rostam_py.*"]) + sorted(MAPPED),
+        packages=find_packages(include=["rostam", "rostam_py", "rostam_py.*"]) + sorted(MAPPED),
         package_dir=MAPPED,
-        package_data={"rostam_py.costs": ["tables/*.json"], "rostam_py.report.page": ["assets/*"]}
+        package_data={"rostam": ["py.typed"], "rostam_py": ["py.typed", "*.pyi"]}
+        | {"rostam_py.costs": ["tables/*.json"], "rostam_py.report.page": ["assets/*"]}
         | {name: ["*.yaml"] for name in MAPPED},
         # Objects outlive one installation, and needs_recompile alone says what is compiled again.
         options={"build_ext": {"build_temp": "build/core", "force": True}},

@@ -67,8 +67,6 @@ void bind_fabric(py::module_& module) {
   module.def("fabric_names", &fabric::fabric_names, "Names of the registered fabrics.");
   module.def("draw_parts", &fabric::draw_parts, "num_parts"_a, "count"_a, "seed"_a,
              "Positions of `count` parts, each at most once, drawn with `seed`.");
-  module.def("make_fabric", &make, "name"_a, "parameters"_a,
-             "Build the fabric `name` from plain arguments: {name: number or array}, in SI units.");
   py::class_<Fabric, FabricPointer>(module, "Fabric",
                                     "Accelerators, switches and directed links of one plane, frozen once built.")
       .def_property_readonly("name", &Fabric::name, "Registered name.")
@@ -104,6 +102,8 @@ void bind_fabric(py::module_& module) {
           "working_parts", &Fabric::working_parts, "kind"_a, "scope"_a,
           "Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.")
       .def("cut_off", &Fabric::cut_off, "Working accelerators that failures have cut off from the others.");
+  module.def("make_fabric", &make, "name"_a, "parameters"_a,
+             "Build the fabric `name` from plain arguments: {name: number or array}, in SI units.");
 }
 
 }  // namespace rostam::bindings

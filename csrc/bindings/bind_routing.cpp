@@ -80,8 +80,6 @@ void set_route(RouteTable& self, int32_t src, int32_t dst, uint64_t hash, const 
 void bind_routing(py::module_& module) {
   module.def("routing_names", &routing::routing_names, "Names of the registered routings.");
   module.def("routing_summary", &routing::routing_summary, "name"_a, "What a routing does, in one line.");
-  module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
-             "Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.");
   py::class_<RouteTable, std::shared_ptr<RouteTable>>(
       module, "RouteTable", "Routes of accelerator pairs over engine links (links or bundles) of all planes.")
       .def("route", &route, "src"_a, "dst"_a, "message_hash"_a = 0,
@@ -111,6 +109,8 @@ void bind_routing(py::module_& module) {
       .def_property_readonly(
           "members", [](const RouteTable& self) { return self.links().members; },
           "The fabric links behind every engine link, numbered on from one class of planes to the next.");
+  module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
+             "Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.");
 }
 
 }  // namespace rostam::bindings

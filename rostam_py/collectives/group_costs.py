@@ -113,8 +113,8 @@ def link_seconds(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, routin
     routes = fabric.router(routing, enable_bundling=False)
     for count, src, dst, chunks in schedule.distinct_steps():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).reshape(-1)
-        ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
-        busy += count * _core.link_loads(routes, *ends, sizes)
+        starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
+        busy += count * _core.link_loads(routes, starts, ends, sizes)
     capacity = fabric.links["bandwidth_bytes_per_s"] * schedule.num_chunks * fabric.planes
     return np.divide(busy, capacity, out=np.zeros_like(busy), where=busy > 0)
 

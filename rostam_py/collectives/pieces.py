@@ -81,12 +81,12 @@ def phase_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: s
     router, alphas, columns = fabric.router(routing), [], []
     capacity = np.asarray(router.capacities)
     for _, src, dst, chunks in schedule.distinct_steps():
-        ends = [groups[:, side].ravel().astype(np.int32) for side in (src, dst)]
+        starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
         few = slice(None, None, max(1, len(sizes) // _NUM_SAMPLES))
-        latency_ps, _ = _core.route_costs(router, ends[0][few], ends[1][few], sizes[few])
+        latency_ps, _ = _core.route_costs(router, starts[few], ends[few], sizes[few])
         alphas.append(float(latency_ps.max()) * 1e-12)
-        loads = _core.link_loads(router, *ends, sizes)
+        loads = _core.link_loads(router, starts, ends, sizes)
         columns.append(np.divide(loads, capacity, out=np.zeros_like(loads), where=loads > 0))
     seconds = np.stack(columns, axis=1)
     inside, between = (_fullest(seconds[seconds[:, phase] > 0]) for phase in (0, 1))

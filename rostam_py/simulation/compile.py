@@ -143,12 +143,23 @@ class _Compiler:
     def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, slots: dict[_Slot, int]) -> int:
         tasks = stage.templates[name] if self.fuse else _op_level(stage.templates[name])
         rows = [self._row(number, job, task, slots) for task in tasks]
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 7
+        kind, slot, category, schedule, channel, num_bytes, duration_ps = zip(*rows, strict=True) if rows else [()] * 7
         deps = [dep for task in tasks for dep in task.deps]
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
         launches = self._launches(tasks) if self.has_hosts else ()
-        return self.core.add_template(*columns, offsets, np.array(deps, np.int32), *launches)
+        return self.core.add_template(
+            kind,
+            slot,
+            category,
+            schedule,
+            channel,
+            num_bytes,
+            duration_ps,
+            offsets,
+            np.array(deps, np.int32),
+            *launches,
+        )
 
     def _launches(self, tasks: Sequence[Task]) -> tuple[np.ndarray, ...]:
         """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""

@@ -1,0 +1,365 @@
+"""
+C++ core of rostam: fabrics, routing, flow engine, collectives, sessions.
+"""
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import typing
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+class Fabric:
+    """
+    Accelerators, switches and directed links of one plane, frozen once built.
+    """
+    def accelerators_on(self, boards: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
+        """
+        Ids of the accelerators of these boards.
+        """
+    def closed_form_distance(self, vertex: typing.SupportsInt | typing.SupportsIndex, accelerator: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        Hops by the distance function; -1 where only search is left.
+        """
+    def cut_off(self) -> list[int]:
+        """
+        Working accelerators that failures have cut off from the others.
+        """
+    def diameter(self) -> int:
+        """
+        Longest shortest path between working accelerators, in links.
+        """
+    def healthy_accelerators(self) -> list[int]:
+        """
+        Ids of the accelerators that work.
+        """
+    def link_columns(self) -> dict:
+        """
+        Directed links as a dict of arrays, one entry per link.
+        """
+    def search_distances(self, accelerator: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int32]:
+        """
+        Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.
+        """
+    def with_failures(self, switches: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], links: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], accelerators: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> Fabric:
+        """
+        The same fabric with these switches, cables and accelerators failed in addition.
+        """
+    def working_parts(self, kind: str, scope: str) -> list[int]:
+        """
+        Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.
+        """
+    @property
+    def failed_accelerators(self) -> list[int]:
+        """
+        Sorted ids.
+        """
+    @property
+    def failed_links(self) -> list[int]:
+        """
+        Sorted cable ids.
+        """
+    @property
+    def failed_switches(self) -> list[int]:
+        """
+        Sorted ids from 0.
+        """
+    @property
+    def name(self) -> str:
+        """
+        Registered name.
+        """
+    @property
+    def num_accelerators(self) -> int:
+        """
+        Accelerators, failed ones included.
+        """
+    @property
+    def num_boards(self) -> int:
+        """
+        Boards, failed ones included; 0 without boards.
+        """
+    @property
+    def num_cables(self) -> int:
+        """
+        Cables of this plane outside servers, failed ones included.
+        """
+    @property
+    def num_switches(self) -> int:
+        """
+        Switches, failed ones included.
+        """
+    @property
+    def num_vertices(self) -> int:
+        """
+        Accelerators, switches, then NICs and switches inside servers.
+        """
+class RouteTable:
+    """
+    Routes of accelerator pairs over engine links (links or bundles) of all planes.
+    """
+    def lanes(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex = 0, num_bytes: typing.SupportsInt | typing.SupportsIndex = 0) -> list:
+        """
+        Return (first link, end, latency in ps, planes, bytes/s, bytes of num_bytes) per class of planes that differ.
+        """
+    def route(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+        """
+        Return (engine links, share of the message on each, latency in ps) of a message.
+        """
+    def set_route(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex, links: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], shares: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex], latency_ps: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Messages of the channel take these links from now on.
+        """
+    def steps(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
+        """
+        Return ([(vertex, phase, first hop, end)], [(engine link, node)]) that packets may walk, by level.
+        """
+    def unset_route(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Back to the policy's route.
+        """
+    @property
+    def capacities(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        Capacity of every engine link [bytes/s].
+        """
+    @property
+    def classes(self) -> list[int]:
+        """
+        Class of every engine link.
+        """
+    @property
+    def is_hash_free(self) -> bool:
+        """
+        True if routes depend on the pair alone.
+        """
+    @property
+    def members(self) -> list[list[int]]:
+        """
+        The fabric links behind every engine link, numbered on from one class of planes to the next.
+        """
+    @property
+    def version(self) -> int:
+        """
+        Counts changes of routes.
+        """
+class EngineTraits:
+    """
+    What sessions and shortcuts may rely on.
+    """
+    @property
+    def can_fold(self) -> bool:
+        """
+        Folded systems may run on it.
+        """
+    @property
+    def exact_when_alone(self) -> bool:
+        """
+        A transfer alone on its links runs at their rate, so that shortcuts may compute it.
+        """
+    @property
+    def summary(self) -> str:
+        """
+        One line, for lists.
+        """
+class Transfer:
+    """
+    Chunks that one rank sends to a peer in one step.
+    """
+    @property
+    def joins_last(self) -> bool:
+        ...
+    @property
+    def num_chunks(self) -> int:
+        ...
+    @property
+    def peer(self) -> int:
+        ...
+    @property
+    def reduces(self) -> bool:
+        ...
+    @property
+    def source_chunk(self) -> int:
+        ...
+    @property
+    def target_chunk(self) -> int:
+        ...
+class Schedule:
+    """
+    A collective algorithm as a generator of transfers.
+    """
+    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+        """
+        group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the buffer, of hierarchical. Throws ConfigError for an unknown pair or what does not fit the ranks.
+        """
+    def distinct_steps(self) -> list:
+        """
+        (steps alike, senders, receivers, chunks of each message) of every distinct step.
+        """
+    def num_receives(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> int:
+        ...
+    def sends(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> list[Transfer]:
+        """
+        What `rank` sends in `step`.
+        """
+    @property
+    def has_ordered_arrivals(self) -> bool:
+        ...
+    @property
+    def is_in_place(self) -> bool:
+        ...
+    @property
+    def is_synchronous(self) -> bool:
+        ...
+    @property
+    def num_chunks(self) -> int:
+        ...
+    @property
+    def num_ranks(self) -> int:
+        ...
+    @property
+    def num_steps(self) -> int:
+        ...
+    @property
+    def total_chunks_sent(self) -> int:
+        """
+        Closed form of the chunks all ranks send.
+        """
+class TaskGraph:
+    """
+    Templates, programs, groups and devices of a simulation.
+    """
+    def __init__(self, categories: collections.abc.Iterable[str], num_jobs: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+        ...
+    def add_devices(self, accelerator: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], program: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], job: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], slowdown: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], slots: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> None:
+        """
+        slots: (devices, slots, 3) with group, rank and peer device, -1 where unused.
+        """
+    def add_group(self, devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> int:
+        """
+        Devices of a process group in rank order. Returns the group's index.
+        """
+    def add_program(self, template: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], microbatch: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], stride: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., block_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., count: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ...) -> int:
+        """
+        A list of (template, micro-batch), or blocks of them that repeat: entries block_offset[b] to
+        block_offset[b + 1] run count[b] times, each with stride more in its micro-batch every time.
+        Returns the program's index.
+        """
+    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1) -> int:
+        """
+        Returns the schedule's index; arguments as those of Schedule.
+        """
+    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> int:
+        """
+        One entry a task; dependencies in CSR form. Returns the template's index.
+        """
+    def freeze(self) -> None:
+        """
+        Checks and derives; nothing may be added after it.
+        """
+def all_to_all_loads(routes: RouteTable, members: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: typing.SupportsFloat | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Bytes on every engine link when each member spreads num_bytes over all others.
+    """
+def closed_form_names() -> list[str]:
+    """
+    'collective/algorithm' of every closed form.
+    """
+def collective_time_ps(collective: str, algorithm: str, num_bytes: typing.SupportsInt | typing.SupportsIndex, num_ranks: typing.SupportsInt | typing.SupportsIndex, alpha_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0)) -> int:
+    """
+    Closed-form time of a collective [ps] (MODEL A5).
+    """
+def controller_names() -> list[str]:
+    """
+    Names of the registered controllers.
+    """
+def controller_summary(name: str) -> str:
+    """
+    One line for lists.
+    """
+def draw_parts(num_parts: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+    """
+    Positions of `count` parts, each at most once, drawn with `seed`.
+    """
+def engine_names() -> list[str]:
+    """
+    Names of the registered engines (fidelities).
+    """
+def engine_traits(fidelity: str) -> EngineTraits:
+    """
+    Traits of a registered engine.
+    """
+def fabric_names() -> list[str]:
+    """
+    Names of the registered fabrics.
+    """
+def hamiltonian_cycles(rows: typing.SupportsInt | typing.SupportsIndex, columns: typing.SupportsInt | typing.SupportsIndex) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32]]:
+    """
+    Ranks along two edge-disjoint Hamiltonian cycles of the torus.
+    """
+def headroom(routes: RouteTable, loads: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> float:
+    """
+    Largest factor by which loads (as rates) may grow until the first link is full.
+    """
+def link_loads(routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Bytes that the flows put on every engine link of one plane of each class; num_bytes of the mean plane.
+    """
+def make_circuit_fabric(name: str, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], bandwidth_bytes_per_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], latency_s: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], is_relay_enabled: bool = False) -> Fabric:
+    """
+    The routable fabric of circuits: one directed link a connected pair.
+    """
+def make_fabric(name: str, parameters: collections.abc.Mapping[str, typing.Annotated[numpy.typing.ArrayLike, numpy.float64]]) -> Fabric:
+    """
+    Build the fabric `name` from plain arguments: {name: number or array}, in SI units.
+    """
+def make_routes(name: str, planes: collections.abc.Iterable[tuple[Fabric, typing.SupportsInt | typing.SupportsIndex]], message_overhead_s: typing.SupportsFloat | typing.SupportsIndex = 0.0, enable_bundling: bool = True) -> RouteTable:
+    """
+    Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.
+    """
+def needs_grid(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that run on a 2D grid of ranks.
+    """
+def pair_chunks(schedule: Schedule) -> tuple:
+    """
+    Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).
+    """
+def route_costs(routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> tuple:
+    """
+    (latency [ps], seconds that the busiest link of the route needs) of every flow, all sent at once.
+    """
+def routing_names() -> list[str]:
+    """
+    Names of the registered routings.
+    """
+def routing_summary(name: str) -> str:
+    """
+    What a routing does, in one line.
+    """
+def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], rate_cap: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], stop_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], *, seed: typing.SupportsInt | typing.SupportsIndex = 0, park: bool = False, controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], reroutes: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = [], fidelity: str = 'flow') -> dict:
+    """
+    Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.
+    """
+def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> dict:
+    """
+    Runs a frozen task graph over a system's links without the GIL and returns arrays.
+    """
+def schedule_names() -> list[tuple[str, str]]:
+    """
+    All (collective, algorithm) pairs.
+    """
+def set_ocs_circuits(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_ocs: typing.SupportsInt | typing.SupportsIndex, is_symmetric: bool = False, is_duplex: bool = False, can_relay: bool = False) -> dict:
+    """
+    Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.
+    """
+def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+    """
+    Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.
+    """
+def uses_servers(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that use the NICs of all ranks of a server.
+    """
+def works_in_pieces(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that take the buffer in pieces through phases inside and between groups.
+    """
