@@ -1,7 +1,7 @@
 """rostam: how long a PyTorch model trains on a machine that may not exist yet, and why.
 
 Example:
-    import rostam_py as rostam
+    import rostam
     graph = rostam.trace("gpt_1_3b")
     fabric = rostam.fabric("fat_tree", num_accelerators=64, accelerator_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")

@@ -36,6 +36,10 @@ class TracingError(ConfigError):
     """A module that cannot be traced into an OperatorGraph."""
 
 
+class MissingPackageError(ConfigError):
+    """A command or key whose packages are not installed; the message names the extra of rostam that brings them."""
+
+
 class NoRouteError(RostamError):
     """Two endpoints that must communicate have no path left between them."""
 

@@ -5,6 +5,7 @@ A sweep of searches like any other: its folder resumes, holds the table, and a r
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from rostam_py.cli.compose import compose_config
 from rostam_py.cli.schema import DemoConfig
 from rostam_py.cli.sweep_progress import SweepProgress
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
 from rostam_py.fabrics.sizes import resize_parameters
+from rostam_py.report.needs import page_needs
 from rostam_py.sweep import Sweep, SweepOptions, SweepResult
 from rostam_py.sweep.run_sweep import check_folders
 from rostam_py.units import format_bandwidth, format_time, parse_bandwidth
@@ -50,6 +53,7 @@ def demo(overrides: list[str], as_json: bool) -> int:
     options = SweepOptions(
         backend="process", title=f"Two models on {config.num_accelerators} accelerators, six fabrics"
     )
+    require(*(replace(need, what="rostam demo", otherwise="") for need in options.needs()), *page_needs("rostam demo"))
     folder = Path(config.out)
     check_folders(folder, options)
     begin = time.perf_counter()

@@ -85,8 +85,8 @@ def _check_launcher(overrides: list[str]) -> None:
             import hydra_plugins.hydra_ray_launcher  # noqa: F401
         except ImportError:
             raise ConfigError(
-                "hydra/launcher is 'ray', which is not installed: pip install hydra-ray-launcher; rostam sweep needs no"
-                " launcher"
+                "hydra/launcher is 'ray', which is not installed: pip install \"rostam[launcher]\"; rostam sweep"
+                " needs no launcher"
             ) from None
 
 

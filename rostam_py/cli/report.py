@@ -7,6 +7,9 @@ from rich.console import Console
 
 from rostam_py.cli.compose import compose_config
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
+from rostam_py.report.needs import page_needs
+from rostam_py.report.sinks.static import check_formats
 from rostam_py.units import format_size
 
 
@@ -14,6 +17,8 @@ def report(arguments: list[str], as_json: bool) -> int:
     """Write the report of a folder and print where it is and how large. Returns the exit status."""
     folder, overrides = _split(arguments)
     config = compose_config("report", overrides)
+    check_formats(config.formats)
+    require(*page_needs("rostam report", config.formats))
     from rostam_py.report.report import draw_report
 
     with Console(stderr=True).status(f"drawing {folder}"):

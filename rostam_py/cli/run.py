@@ -17,7 +17,9 @@ from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
 from rostam_py.plan import Plan
+from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
@@ -35,6 +37,7 @@ _NEED_A_PLAN = ("convergence", "report", "save_plan", "save_task_graph", "plan",
 def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
+    _check_installed(config)
     if config.plan is not None:
         _check_planned(overrides, "plan")
     if config.task_graph is not None:
@@ -54,6 +57,12 @@ def run(overrides: list[str], as_json: bool) -> int:
         print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
+
+
+def _check_installed(config: RunConfig) -> None:
+    """Raise MissingPackageError for a report, or Weights & Biases, whose packages are missing."""
+    drawing = page_needs("report=true", otherwise="report=false") if config.report else []
+    require(*drawing, *wandb_needs(config.wandb))
 
 
 def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:

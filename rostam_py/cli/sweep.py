@@ -16,6 +16,8 @@ from rich.table import Table
 from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
+from rostam_py.extras import require
+from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.sweep import Sweep, SweepEstimate, SweepOptions, SweepResult, Tally
 from rostam_py.sweep.run_sweep import check_folders
@@ -33,6 +35,9 @@ def sweep(overrides: list[str], as_json: bool) -> int:
     command = read_command(overrides)
     prepared = Sweep(command.settings, axes=command.axes)
     options = command.section
+    if not is_dry:
+        drawing = page_needs("report=true", otherwise="report=false") if command.report else []
+        require(*options.needs(), *drawing, *wandb_needs(command.wandb))
     folder = Path(command.out) if command.out else Path("runs") / f"sweep-{_slug(prepared.models)}-{prepared.digest}"
     console = Console(width=max(120, Console().width))
     check_folders(folder, options)

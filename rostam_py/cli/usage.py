@@ -78,7 +78,7 @@ _ABOUT = {
 }
 _MULTIRUN = """options
   --multirun  hydra's own multirun: every combination of values given as key=a,b is one job with a run folder below out.
-              Its plugins work: hydra/launcher=ray after: pip install hydra-ray-launcher. rostam sweep is the better
+              Its plugins work: hydra/launcher=ray after: pip install "rostam[launcher]". rostam sweep is the better
               tool where it will do: one table, resumed where it stopped, and a report."""
 _KEY_WIDTH = 40
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from rostam_py import __version__
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.report.drawing.figure import Figure, Section, unique_names
 from rostam_py.report.drawing.scales import named_label, number
+from rostam_py.report.needs import page_needs
 from rostam_py.report.page.page import Page, PlainTable, render
 from rostam_py.report.run.headline import run_headline
 from rostam_py.report.run.load import load_run
@@ -40,7 +42,7 @@ def write_report(folder: str | Path, *, out: str | Path | None = None, formats: 
     Args: out: the HTML file; None takes report.html in the folder. formats: "pdf", "svg": also write
         figures/NAME.FORMAT, in the HTML file's folder.
     Raises: ConfigError if the folder holds no results, or they are damaged; for an unknown format; if ``out`` is a
-        folder, or cannot be written.
+        folder, or cannot be written; MissingPackageError without the packages of the extra "report".
     """
     return draw_report(folder, out=out, formats=formats)[0]
 
@@ -53,6 +55,7 @@ def draw_report(
     Raises: as write_report.
     """
     check_formats(formats)
+    require(*page_needs("a report", formats))
     folder = Path(folder)
     path = Path(out) if out else folder / "report.html"
     is_sweep = is_sweep_folder(folder)

@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 
 from rostam_py.errors import ConfigError
+from rostam_py.extras import Need
 
-BACKENDS = ("ray", "process", "inline")
+# Backend -> the packages of the extra "sweep" that it needs.
+BACKEND_PACKAGES = {"ray": ("ray",), "process": ("loky",), "inline": ()}
+BACKENDS = tuple(BACKEND_PACKAGES)
 DEFAULT_DETAILS = 6  # at most, one per fabric
 
 
@@ -39,3 +42,11 @@ class SweepOptions:
         for key in ("retries", "details"):
             if (getattr(self, key) or 0) < 0:
                 raise ConfigError(f"sweep.{key} is {getattr(self, key)}; it must be >= 0")
+
+    def needs(self) -> list[Need]:
+        """Return what the backend needs of the extras."""
+        packages = BACKEND_PACKAGES[self.backend]
+        if not packages:
+            return []
+        without = " or ".join(f"sweep.backend={name}" for name, needed in BACKEND_PACKAGES.items() if not needed)
+        return [Need(f"sweep.backend={self.backend}", "sweep", packages, without)]

@@ -20,6 +20,7 @@ from typing import Any
 
 from rostam_py.checks import check_folder
 from rostam_py.errors import ConfigError, RostamWarning
+from rostam_py.extras import require
 from rostam_py.graph import OperatorGraph
 from rostam_py.simulation.options import SimulationOptions, chosen
 from rostam_py.spec.keys import GIVEN, MODES
@@ -157,10 +158,11 @@ class Sweep:
         """Evaluate what is not stored yet and write table, manifest and details into a folder.
 
         Args: progress: called with a Tally as points finish; report: called with what happens otherwise.
-        Raises: ConfigError if another sweep uses the folder, or it cannot be written. A point's own errors become its
-            row.
+        Raises: ConfigError if another sweep uses the folder, it cannot be written, or the backend is not installed. A
+            point's own errors become its row.
         """
         options = options or SweepOptions()
+        require(*options.needs())
         folder = Path(folder)
         check_folders(folder, options)
         folder.mkdir(parents=True, exist_ok=True)

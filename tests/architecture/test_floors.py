@@ -18,10 +18,10 @@ import rostam_py
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rostam_py"
 
-# Errors lie under units and registry, which raise them.
+# Errors lie under units, registry and extras, which raise them.
 FLOORS = [
     {"errors", "models", "configs"},
-    {"units", "registry"},
+    {"units", "registry", "extras"},
     {"checks", "digests", "documents", "html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},

@@ -30,8 +30,9 @@ def loaded_by(statement: str, which: str = "'.' not in name") -> set[str]:
     return set(json.loads(output.splitlines()[-1]))
 
 
-def test_import_rostam_py_loads_nothing_heavy():
-    assert loaded_by("import rostam_py; dir(rostam_py)") & HEAVY == set()
+@pytest.mark.parametrize("name", ["rostam", "rostam_py"])
+def test_import_loads_nothing_heavy(name):
+    assert loaded_by(f"import {name}; dir({name})") & HEAVY == set()
 
 
 @pytest.mark.parametrize(

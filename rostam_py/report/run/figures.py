@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rostam_py.extras import Need, require
 from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.report.drawing.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
@@ -71,6 +72,7 @@ def figures(run: RunResult | str | Path) -> dict[str, Figure]:
     Example: rostam.figures(rostam.simulate(plan, timeline=True))["pipeline"].plotly
     Model: "pipeline" and "memory-over-time" are there if a device of every stage was recorded.
     """
+    require(Need("rostam.figures", "report", ("plotly",)))
     from rostam_py.simulation.detail import run_detail
     from rostam_py.simulation.result import RunResult
 

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rostam_py.errors import ConfigError
+from rostam_py.extras import Need, require
 from rostam_py.report.run.load import load_run
 from rostam_py.report.sinks import wandb_content as content
 from rostam_py.report.sinks.wandb_options import OLD_MODES, WandbOptions, check_mode
@@ -152,10 +153,9 @@ def _has_credentials(settings: Any) -> bool:
 
 
 def _import_wandb() -> Any:
-    try:
-        import wandb
-    except ImportError as error:
-        raise ConfigError("wandb.enable is true, but wandb is not installed: pip install wandb") from error
+    require(Need("wandb.enable=true", "wandb"))
+    import wandb
+
     return wandb
 
 

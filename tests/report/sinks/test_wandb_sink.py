@@ -401,7 +401,7 @@ def test_unknown_variable_is_named(monkeypatch):
 
 def test_missing_wandb_names_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
-    with pytest.raises(ConfigError, match="pip install wandb"):
+    with pytest.raises(ConfigError, match=r"wandb\.enable=true needs wandb.*rostam\[wandb\]"):
         log_run(write_run_folder(tmp_path / "mine"), WandbOptions())
 
 
