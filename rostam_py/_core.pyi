@@ -247,9 +247,10 @@ class TaskGraph:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
-    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> int:
+    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ...) -> int:
         """
-        One entry a task; dependencies in CSR form. Returns the template's index.
+        One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each
+        without them. Returns the template's index.
         """
     def freeze(self) -> None:
         """
@@ -339,7 +340,7 @@ def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.
     """
     Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.
     """
-def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> dict:
+def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> dict:
     """
     Runs a frozen task graph over a system's links without the GIL and returns arrays.
     """
