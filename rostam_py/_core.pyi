@@ -186,9 +186,9 @@ class Schedule:
     """
     A collective algorithm as a generator of transfers.
     """
-    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1) -> None:
+    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         """
-        group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the buffer, of hierarchical. Throws ConfigError for an unknown pair or what does not fit the ranks.
+        group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError for an unknown pair or what does not fit the ranks.
         """
     def distinct_steps(self) -> list:
         """
@@ -243,7 +243,7 @@ class TaskGraph:
         block_offset[b + 1] run count[b] times, each with stride more in its micro-batch every time.
         Returns the program's index.
         """
-    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1) -> int:
+    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
