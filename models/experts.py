@@ -15,10 +15,10 @@ from rostam_py.models.decoder import GatedFeedForward
 class SoftmaxRouter(nn.Module):
     """The k experts of the largest logits, weighted by the softmax of those k."""
 
-    def __init__(self, width: int, num_experts: int, per_token: int) -> None:
+    def __init__(self, width: int, num_experts: int, per_token: int, has_bias: bool = False) -> None:
         super().__init__()
         self.per_token = per_token
-        self.linear = nn.Linear(width, num_experts, bias=False)
+        self.linear = nn.Linear(width, num_experts, bias=has_bias)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights (T, N), and which of them count (T, N)."""

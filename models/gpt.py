@@ -1,13 +1,14 @@
-"""GPT: a decoder-only Transformer with learned positions, a tied head and no dropout.
+"""GPT: a decoder-only Transformer with learned positions, a head that is tied or not, and no dropout.
 
 Shapes: B batch, S sequence, D width, H heads, V vocabulary.
 Source: Brown et al. 2020, Table 2.1 (head counts of 1.3B and 13B's width rounded as is usual); BLOOM: Le Scao et al.,
-arXiv 2211.05100, table 3.
+arXiv 2211.05100, table 3. megatron_core_*: the scaling table in Megatron-LM's README (Megatron-Core 0.8; sequences of
+4,096, vocabulary of 131,072), whose sizes are those of an untied head.
 """
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Config:
     num_heads: int
     sequence_length: int = 2048
     vocabulary: int = 50257
+    is_tied: bool = True
 
 
 class Attention(nn.Module):
@@ -86,7 +88,8 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(block(config.width, config.num_heads) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, config.vocabulary, bias=False)
-        self.head.weight = self.tokens.weight
+        if config.is_tied:
+            self.head.weight = self.tokens.weight
 
     def embedded(self, ids: Tensor) -> Tensor:
         return self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
@@ -104,20 +107,16 @@ def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def build(
-    name: str, config: Config, assumed: tuple[str, ...] = (), model: Callable[[Config], nn.Module] = GPT
+    name: str,
+    config: Config,
+    assumed: tuple[str, ...] = (),
+    model: Callable[[Config], nn.Module] = GPT,
+    precision: str = "fp16_mixed",
 ) -> ModelSpec:
     """Return the specification of a GPT of this shape."""
 
     def make(num_layers: Mapping[str, int]) -> nn.Module:
-        return model(
-            Config(
-                num_layers=num_layers["blocks"],
-                width=config.width,
-                num_heads=config.num_heads,
-                sequence_length=config.sequence_length,
-                vocabulary=config.vocabulary,
-            )
-        )
+        return model(replace(config, num_layers=num_layers["blocks"]))
 
     tokens = (config.sequence_length,)
     return ModelSpec(
@@ -127,7 +126,7 @@ def build(
         targets=(InputSpec("targets", tokens, "int64"),),
         loss=token_loss,
         default_optimizer="adam",
-        default_precision="fp16_mixed",
+        default_precision=precision,
         sequence_length=config.sequence_length,
         stacks={"blocks": config.num_layers},
         assumed=assumed,
@@ -146,6 +145,21 @@ build_gpt_2_7b = functools.partial(_preset, "gpt_2_7b", 32, 2560, 32)
 build_gpt_6_7b = functools.partial(_preset, "gpt_6_7b", 32, 4096, 32)
 build_gpt_13b = functools.partial(_preset, "gpt_13b", 40, 5120, 40)
 build_gpt3_175b = functools.partial(_preset, "gpt3_175b", 96, 12288, 96)
+
+
+def _megatron_core(name: str, num_layers: int, width: int) -> ModelSpec:
+    config = Config(
+        num_layers=num_layers, width=width, num_heads=width // 128, sequence_length=4096, vocabulary=131072,
+        is_tied=False,
+    )  # fmt: skip
+    return build(name, config, (f"{name}: heads of 128, of which the table tells no number",), precision="bf16_mixed")
+
+
+build_megatron_core_1_7b = functools.partial(_megatron_core, "megatron_core_1_7b", 24, 2048)
+build_megatron_core_16b = functools.partial(_megatron_core, "megatron_core_16b", 32, 6144)
+build_megatron_core_70b = functools.partial(_megatron_core, "megatron_core_70b", 84, 8192)
+build_megatron_core_177b = functools.partial(_megatron_core, "megatron_core_177b", 96, 12288)
+build_megatron_core_462b = functools.partial(_megatron_core, "megatron_core_462b", 112, 18432)
 
 
 def build_megatron_18b() -> ModelSpec:

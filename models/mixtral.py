@@ -3,7 +3,8 @@
 Source: Mixtral 8x7B: Jiang et al. 2024, arXiv 2401.04088, table 1; 8x22B: its released config.json (56 layers, width
 6,144, 48 heads on 8, hidden width 16,384, vocabulary 32,000). Qwen3-30B-A3B: its released config.json (48 layers, width
 2,048, 32 heads of 128 on 4, 8 of 128 experts of 768, vocabulary 151,936) and arXiv 2505.09388, table 2 and section 3.2
-(sequences of 4,096).
+(sequences of 4,096). Qwen3-235B-A22B: its released config.json (94 layers, width 4,096, 64 heads of 128 on 4, 8 of 128
+experts of 1,536).
 """
 
 from collections.abc import Mapping
@@ -70,10 +71,19 @@ def build_mixtral_8x22b() -> ModelSpec:
     return _mixtral("mixtral_8x22b", 56, 6144, 48, 16384)
 
 
+def _qwen3(name: str, num_layers: int, width: int, num_heads: int, hidden: int) -> ModelSpec:
+    config = Config(
+        num_layers=num_layers, width=width, num_heads=num_heads, num_key_heads=4, hidden=hidden, num_experts=128,
+        per_token=8, vocabulary=151936, has_head_norms=True,
+    )  # fmt: skip
+    return build(name, config)
+
+
 def build_qwen3_30b_a3b() -> ModelSpec:
     """Return Qwen3-30B-A3B."""
-    config = Config(
-        num_layers=48, width=2048, num_heads=32, num_key_heads=4, hidden=768, num_experts=128, per_token=8,
-        vocabulary=151936, has_head_norms=True,
-    )  # fmt: skip
-    return build("qwen3_30b_a3b", config)
+    return _qwen3("qwen3_30b_a3b", 48, 2048, 32, 768)
+
+
+def build_qwen3_235b_a22b() -> ModelSpec:
+    """Return Qwen3-235B-A22B."""
+    return _qwen3("qwen3_235b_a22b", 94, 4096, 64, 1536)

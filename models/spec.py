@@ -22,6 +22,7 @@ class ModelSpec:
         equal blocks to the number of blocks wanted (used to trace few layers of a deep model).
     inputs, targets: what ``module(*inputs)`` and ``loss(output, *targets)`` take.
     stacks: path of each stack of equal blocks (a ModuleList) -> its number of blocks.
+    periods: of stacks in which kinds of blocks alternate, path -> number of kinds.
     assumed: what the source leaves open and this model settles (MODEL J).
     """
 
@@ -34,6 +35,7 @@ class ModelSpec:
     default_precision: str = "fp32"
     sequence_length: int = 0
     stacks: Mapping[str, int] = field(default_factory=dict)
+    periods: Mapping[str, int] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
 
     def build(self, num_layers: Mapping[str, int] | None = None) -> Any:

@@ -1,6 +1,7 @@
 """FLOPs of one ATen call: torch's own formulas, and the gaps they leave.
 
-Model: a multiply-add counts as two. Attention is counted in full, causal or not, as torch does.
+Model: a multiply-add counts as two. Attention is counted in full, causal or not, as torch does; of a window only the
+scores inside.
 Element-wise ops cost 1 an output element, norms 4 (backward 6), softmax 5, data movement 0.
 """
 
@@ -36,6 +37,9 @@ _PER_ELEMENT = {
     "floor_divide": 1, "histc": 1, "bincount": 1, "_conj": 1, "cumprod": 1, "renorm": 3, "trace": 1, "polar": 2,
     "leaky_relu_backward": 1, "embedding_dense_backward": 0, "nll_loss_forward": 0, "nll_loss_backward": 0,
 }  # fmt: skip
+
+# Where the window of fused attention stands among its arguments (neutral.py).
+_WINDOW_PLACE, _BACKWARD_WINDOW_PLACE = 7, 10
 
 # Ops that move, create or look at data.
 _FREE = _names(
@@ -104,13 +108,22 @@ def _convolution_backward(args: tuple[Any, ...], result: Any) -> Any:
 
 def _attention(args: tuple[Any, ...], result: Any) -> Any:
     query, key, value = args[:3]  # as many rows of scores as the query has, whatever the key's number of heads
-    return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+    window = args[_WINDOW_PLACE] if len(args) > _WINDOW_PLACE else None
+    return 2 * _num_scores(query, key, window) * (query.shape[-1] + value.shape[-1])
 
 
 def _attention_backward(args: tuple[Any, ...], result: Any) -> Any:
     query, key, value = args[1:4]
     widths, _ = attention_backward_widths(query.shape[-1], value.shape[-1])
-    return 2 * math.prod(query.shape[:-1]) * key.shape[-2] * widths
+    window = args[_BACKWARD_WINDOW_PLACE] if len(args) > _BACKWARD_WINDOW_PLACE else None
+    return 2 * _num_scores(query, key, window) * widths
+
+
+def _num_scores(query: torch.Tensor, key: torch.Tensor, window: int | None) -> int:
+    """Return the scores that attention computes: all, or of each query those of the last ``window`` positions."""
+    rows = query.shape[-2]
+    each = rows * key.shape[-2] if window is None else rows * window - window * (window - 1) // 2
+    return math.prod(query.shape[:-2]) * each
 
 
 def _embedding_bag(args: tuple[Any, ...], result: Any) -> Any:

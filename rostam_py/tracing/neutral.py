@@ -3,7 +3,8 @@
 Fake CPU tensors would take the CPU's attention kernel or, with dropout, unequal head sizes or a mask that is trained,
 an explicit softmax; here every call of torch's ``scaled_dot_product_attention`` is one op forward and one backward:
 it saves query, key, value, output and one log-sum-exp for each row of scores, not the scores (MODEL D15). FlexAttention
-is the same op. Autocast regions of any device run by the GPUs' lists of ops (autocast.py).
+is the same op, whose ``window`` is that of a mask of the last so many positions (masks.py). Autocast regions of any
+device run by the GPUs' lists of ops (autocast.py).
 """
 
 import contextlib
@@ -16,18 +17,19 @@ import torch
 
 from rostam_py.errors import TracingError
 from rostam_py.tracing.autocast import follow_gpus
+from rostam_py.tracing.masks import kept_positions
 
 _FORWARD = "scaled_dot_product_attention"
 _BACKWARD = "scaled_dot_product_attention_backward"
 _MASK_BACKWARD = "scaled_dot_product_attention_mask_backward"  # of a mask that takes a gradient
 _LIBRARY = torch.library.Library("rostam", "DEF")
 _LIBRARY.define(
-    f"{_FORWARD}(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, float? scale)"
-    " -> (Tensor, Tensor)"
+    f"{_FORWARD}(Tensor query, Tensor key, Tensor value, Tensor? mask, float dropout_p, bool is_causal, float? scale,"
+    " int? window=None) -> (Tensor, Tensor)"
 )
 _BACKWARD_INPUTS = (
     "(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    " float dropout_p, bool is_causal, float? scale)"
+    " float dropout_p, bool is_causal, float? scale, int? window=None)"
 )
 _LIBRARY.define(f"{_BACKWARD}{_BACKWARD_INPUTS} -> (Tensor, Tensor, Tensor)")
 _LIBRARY.define(f"{_MASK_BACKWARD}{_BACKWARD_INPUTS} -> (Tensor, Tensor, Tensor, Tensor)")
@@ -65,7 +67,7 @@ def _mask_backward_shapes(
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    query, key, value, mask, ctx.dropout_p, ctx.is_causal, ctx.scale = inputs
+    query, key, value, mask, *ctx.places = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(query, key, value, mask, *output)
 
@@ -74,9 +76,8 @@ def _differentiate(ctx: Any, gradient: Any, _: Any) -> tuple[Any, ...]:
     query, key, value, mask, output, sums = ctx.saved_tensors
     needs_mask = mask is not None and ctx.needs_input_grad[3]
     backward = attention_mask_backward if needs_mask else attention_backward
-    tensors = (gradient, query, key, value, mask, output, sums)
-    grads = backward(*tensors, ctx.dropout_p, ctx.is_causal, ctx.scale)
-    return *grads[:3], grads[3] if needs_mask else None, None, None, None
+    grads = backward(gradient, query, key, value, mask, output, sums, *ctx.places)
+    return *grads[:3], grads[3] if needs_mask else None, *(None for _ in ctx.places)
 
 
 torch.library.register_fake(f"rostam::{_FORWARD}", _forward_shapes)
@@ -142,7 +143,7 @@ def _dropout(x: Any, p: float, train: bool) -> Any:
 
 
 def _flex_attention(query: Any, key: Any, value: Any, score_mod: Any, mask: Any, scale: Any, *others: Any) -> Any:
-    """Stand in for FlexAttention's operator: counted in full, whatever blocks its mask leaves out.
+    """Stand in for FlexAttention's operator: masks other than causal ones and windows are counted in full.
 
     Raises: TracingError if ``score_mod`` reads what takes a gradient: the stand-in gives it none.
     """
@@ -155,7 +156,10 @@ def _flex_attention(query: Any, key: Any, value: Any, score_mod: Any, mask: Any,
             "attn_mask of scaled_dot_product_attention, or put a module that does in its place by "
             "rostam.register_module(Class, stand_in)"
         )
-    output, sums = attention(query, key, value, None, 0.0, False, scale)
+    kept = kept_positions(mask[-1], query.shape[-2], key.shape[-2])
+    is_window = kept is not None and kept < key.shape[-2]
+    places = (None, 0.0, kept is not None and not is_window, scale, *((kept,) if is_window else ()))
+    output, sums = attention(query, key, value, *places)
     return output, sums, sums
 
 

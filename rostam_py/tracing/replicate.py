@@ -1,8 +1,9 @@
 """Grow a stack of equal blocks from a trace of four of them.
 
 Blocks 0, 1, 2, 3 are traced; 1 and 2 must be equal up to a shift by one block, and copies of block 1
-go between them. Anything else (skips over blocks, uneven structure) makes ``replicate`` give up, and
-the caller traces the whole stack. tests/tracing/test_replicate.py compares grown and whole traces.
+go between them. Where kinds of blocks alternate, a block here is one of each. Anything else (skips over blocks, uneven
+structure) makes ``replicate`` give up, and the caller traces the whole stack. tests/tracing/test_replicate.py compares
+grown and whole traces.
 """
 
 from collections import Counter
@@ -18,14 +19,18 @@ Role = tuple[Any, ...]
 Home = tuple[int, Role]  # (block, what it is there)
 
 
-def replicate(draft: Draft, path: str, count: int) -> Draft | None:
-    """Return the draft with the stack at ``path`` grown from four blocks to ``count``.
+def replicate(draft: Draft, path: str, count: int, period: int = 1) -> Draft | None:
+    """Return the draft with the stack at ``path`` grown from four times ``period`` blocks to ``count``.
 
+    Args:
+        path: of the stack, whose blocks are numbered.
+        count: a multiple of ``period``.
+        period: kinds of blocks that alternate.
     Returns: None if the blocks cannot be grown safely.
     Cost: proportional to the ops of the result.
     """
     try:
-        grown = _Stack(draft, path, count).grow()
+        grown = _Stack(draft, path, count, period).grow()
     except _Uneven:
         return None
     return grown if is_ordered(grown) else None
@@ -47,9 +52,9 @@ def is_ordered(draft: Draft) -> bool:
 
 
 class _Stack:
-    def __init__(self, draft: Draft, path: str, count: int) -> None:
-        self.draft, self.prefix, self.count = draft, f"{path}.", count
-        self.shift = count - NUM_TRACED
+    def __init__(self, draft: Draft, path: str, count: int, period: int) -> None:
+        self.draft, self.prefix, self.period, self.count = draft, f"{path}.", period, count // period
+        self.shift = self.count - NUM_TRACED
         self.next_value = max(draft.tensors) + 1
         self.next_op = max(op.id for op in draft.ops) + 1
         self.blocks: list[list[Op]] = [[] for _ in range(NUM_TRACED)]
@@ -80,11 +85,12 @@ class _Stack:
         return Draft(self._grow_ops(), self.tensors, self.draft.notes)
 
     def _block(self, path: str) -> tuple[int, str]:
-        """Return (block index, path inside the block), or (-1, "")."""
+        """Return (block index, number of its kind and path inside it), or (-1, "")."""
         if not path.startswith(self.prefix):
             return -1, ""
-        index, _, rest = path[len(self.prefix) :].partition(".")
-        return int(index), rest
+        index, dot, rest = path[len(self.prefix) :].partition(".")
+        block, kind = divmod(int(index), self.period)
+        return block, f"{kind}{dot}{rest}"
 
     def _find_homes(self) -> None:
         seen: Counter[Role] = Counter()
@@ -154,7 +160,8 @@ class _Stack:
 
     def _renamed(self, name: str, new: int) -> str:
         block, inner = self._block(name)
-        return name if block < 0 else f"{self.prefix}{new}" + (f".{inner}" if inner else "")
+        kind, dot, rest = inner.partition(".")
+        return name if block < 0 else f"{self.prefix}{new * self.period + int(kind)}{dot}{rest}"
 
     def _grow_tensors(self, template: list[int]) -> None:
         fresh: dict[int, int] = {}  # value -> its own new storage

@@ -108,14 +108,18 @@ def _trace_spec(
 ) -> OperatorGraph:
     """Trace a registered model, deep stacks from few blocks if that is safe."""
     depth = _depth(spec, num_layers)
-    short = {path: min(count, NUM_TRACED) for path, count in depth.items()}
+    periods = {path: spec.periods.get(path, 1) for path in depth}
+    short = {
+        path: min(count, NUM_TRACED * periods[path]) if count % periods[path] == 0 else count
+        for path, count in depth.items()
+    }
     groups = [[f"{path}.{i}" for i in range(count)] for path, count in depth.items() if count > 1]
     if replicate_blocks and short != depth:
         draft, used, notes = _draft(Subject.of_spec(spec, short, experts=experts), route)
         grown: Draft | None = draft
         for path, count in depth.items():
-            if grown is not None and count > NUM_TRACED:
-                grown = replicate(grown, path, count)
+            if grown is not None and count > short[path]:
+                grown = replicate(grown, path, count, periods[path])
         if grown is not None:
             return _graph(Subject.of_spec(spec, depth, build=False, experts=experts), grown, used, notes, groups)
     subject = Subject.of_spec(spec, depth, experts=experts)

@@ -63,6 +63,11 @@ SHAPES = {
     "llama3_8b": Shape(32, 4096, 32, 8, 14336, 128256, 8192, 8_030_261_248),
     "llama3_70b": Shape(80, 8192, 64, 8, 28672, 128256, 8192, 70_553_706_496),
     "llama3_405b": Shape(126, 16384, 128, 8, 53248, 128256, 8192, 405_853_388_800),
+    "llama3_8b_32k": Shape(32, 4096, 32, 8, 14336, 128256, 32768, 8_030_261_248),
+    "llama3_8b_64k": Shape(32, 4096, 32, 8, 14336, 128256, 65536, 8_030_261_248),
+    "llama3_8b_256k": Shape(32, 4096, 32, 8, 14336, 128256, 262144, 8_030_261_248),
+    "llama3_405b_32k": Shape(126, 16384, 128, 8, 53248, 128256, 32768, 405_853_388_800),
+    "llama3_405b_256k": Shape(126, 16384, 128, 8, 53248, 128256, 262144, 405_853_388_800),
     "llama3_405b_128k": Shape(126, 16384, 128, 8, 53248, 128256, 131072, 405_853_388_800),
 }
 
@@ -126,3 +131,26 @@ def test_parameters_and_flops_are_those_of_hugging_faces_class(name: str) -> Non
     theirs, ours = trace(two, {"input_ids": ids, "labels": ids}), trace(name, num_layers=2, cache=False)
     for phase in ("forward", "backward"):
         assert flops(theirs, phase) == flops(ours, phase)
+
+
+def test_adapters_are_all_that_is_trained_and_frozen_weights_have_no_gradients() -> None:
+    layers, rank = 2, 16
+    graph, shape = trace("llama2_70b_lora", num_layers=layers, cache=False), SHAPES["llama2_70b"]
+    qkv = shape.D + 2 * shape.D * shape.K // shape.H
+    adapters = rank * (shape.D + qkv) + rank * (shape.D + shape.D)
+    assert 80 * adapters == 44_564_480  # what the registry says of it
+    assert graph.num_parameters == layers * adapters
+    frozen = 2 * shape.V * shape.D + shape.D + layers * (shape.products + 2 * shape.D)
+    assert graph.num_frozen_parameters == frozen
+    tokens = 8192
+    attention, head = layers * 4 * tokens**2 * shape.D, shape.V * shape.D
+    assert (
+        flops(graph, "forward") == 2 * tokens * (shape.V * shape.D + layers * (shape.products + adapters)) + attention
+    )
+    # Backward: frozen products have an input gradient alone, adapters both; nothing wants the gradient of what enters
+    # the first layer's qkv, where its adapter's weight gradients remain.
+    first = 2 * tokens * (shape.D * qkv + rank * shape.D)
+    by_hand = 2 * tokens * (head + layers * (shape.products + 2 * adapters)) - first + 2.5 * attention
+    assert flops(graph, "backward") == by_hand
+    gradients = {t.name for t in graph.tensors if t.kind == "gradient"}
+    assert len(gradients) == layers * 4

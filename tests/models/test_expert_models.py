@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from rostam_py.models import deepseek, get_spec, mixtral
+from rostam_py.models import deepseek, get_spec, gpt_oss, mixtral
+from rostam_py.models.decoder import rotated, rotation
 from rostam_py.tracing import trace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tracing"))
@@ -92,13 +93,26 @@ def deepseek_v3():
     })  # fmt: skip
 
 
+def oss(L, N, published):
+    D, H, K, E, F, k, V = 2880, 64, 8, 64, 2880, 4, 201088
+    attention = 2 * D * H * E + 2 * D * K * E
+    biases = H * E + 2 * K * E + D + N * (2 * F + D) + N
+    # Half of the layers see all S positions, the others 128; a layer's mean score stands for both.
+    window = 128 * S - 128 * 127 // 2
+    score = 4 * H * E * (S * S + window) / (2 * S * S)
+    blocks = Stack(L, attention, score, 2 * D + biases + H, dense=D * N, expert=3 * D * F, N=N, k=k)
+    return Model(published, D, V, {"blocks": blocks})
+
+
 MODELS = {
     "mixtral_8x7b": grouped(32, 4096, 32, 8, 14336, 8, 2, 32000, 46_702_792_704),
     "mixtral_8x22b": grouped(56, 6144, 48, 8, 16384, 8, 2, 32000, 140_620_634_112),
     "qwen3_30b_a3b": grouped(48, 2048, 32, 4, 768, 128, 8, 151936, 30_532_122_624, head_norms=2 * 128),
+    "qwen3_235b_a22b": grouped(94, 4096, 64, 4, 1536, 128, 8, 151936, 235_093_634_560, head_norms=2 * 128),
     "deepseek_v3": deepseek_v3(),
 }
-HEADS = {"mixtral_8x7b": 32, "mixtral_8x22b": 48, "qwen3_30b_a3b": 32, "deepseek_v3": 128}
+HEADS = {"mixtral_8x7b": 32, "mixtral_8x22b": 48, "qwen3_30b_a3b": 32, "qwen3_235b_a22b": 64, "deepseek_v3": 128}
+GPT_OSS = {"gpt_oss_20b": oss(24, 32, 20_914_757_184), "gpt_oss_120b": oss(36, 128, 116_829_156_672)}
 SLOWLY = [pytest.param(name, marks=() if name == "deepseek_v3" else pytest.mark.slow) for name in MODELS]
 
 
@@ -109,7 +123,7 @@ def flops(graph, phase, batch=1):
 
 
 def test_parameters_are_those_of_the_published_checkpoints():
-    for name, model in MODELS.items():
+    for name, model in (MODELS | GPT_OSS).items():
         with torch.device("meta"):
             module = get_spec(name).build()
         assert sum(p.numel() for p in module.parameters()) == model.parameters == model.published, name
@@ -117,10 +131,14 @@ def test_parameters_are_those_of_the_published_checkpoints():
 
 def test_active_parameters_are_those_that_papers_name():
     # with the embedding, as Mixtral counts (arXiv 2401.04088: 13B; 8x22B: 39B) and Qwen3 (3.3B); DeepSeek-V3: 37B
-    with_embedding = {name: (model.active + model.V * model.D) / 1e9 for name, model in MODELS.items()}
+    with_embedding = {name: (m.active + m.V * m.D) / 1e9 for name, m in (MODELS | GPT_OSS).items()}
     assert with_embedding["mixtral_8x7b"] == pytest.approx(13, rel=0.02)
     assert with_embedding["mixtral_8x22b"] == pytest.approx(39, rel=0.01)
     assert with_embedding["qwen3_30b_a3b"] == pytest.approx(3.3, rel=0.02)
+    assert with_embedding["qwen3_235b_a22b"] == pytest.approx(22, rel=0.02)
+    # OpenAI's table 1 counts 3.61 and 5.13 G with the head and without the embedding
+    assert GPT_OSS["gpt_oss_20b"].active == pytest.approx(3.61e9, rel=0.003)
+    assert GPT_OSS["gpt_oss_120b"].active == pytest.approx(5.13e9, rel=0.003)
     assert with_embedding["deepseek_v3"] == pytest.approx(37, rel=0.02)
 
 
@@ -133,6 +151,13 @@ def test_one_layer_of_each_kind_computes_the_closed_form(name):
     # backward: twice the products; of attention both operands' gradients, and the scores once more
     assert flops(graph, "backward") == 2 * model.forward(1) + (scores - values)
     assert graph.forward_flops(1) == pytest.approx(model.forward(1), rel=0.02)
+
+
+def test_two_layers_of_gpt_oss_compute_the_closed_form():
+    graph, model = trace("gpt_oss_20b", num_layers=2, cache=False), GPT_OSS["gpt_oss_20b"]
+    assert flops(graph, "forward") == model.forward(2)
+    scores = 2 * S * S * model.stacks["blocks"].score
+    assert flops(graph, "backward") == 2 * model.forward(2) + scores / 2  # the scores once more
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.25])
@@ -217,8 +242,52 @@ def test_experts_give_the_weighted_sum_of_the_chosen_ones():
     assert torch.allclose(moe(x), by_hand, atol=0.05, rtol=0.05)
 
 
+def test_gpt_oss_attends_as_explicit_sinks_and_masks_do():
+    torch.manual_seed(0)
+    config = gpt_oss.Config(
+        num_layers=1, num_experts=4, width=32, num_heads=4, num_key_heads=2, head_size=16, hidden=16, window=100
+    )
+    attention = gpt_oss.SinkAttention(config, window=100)
+    torch.nn.init.normal_(attention.sinks)
+    x, waves = torch.randn(2, 256, 32), rotation(256, 16, config.theta, torch.device("cpu"))
+    query = rotated(attention._heads(attention.query(x)), waves)
+    key, value = attention._heads(attention.key(x)), attention._heads(attention.value(x))
+    key, value = rotated(key, waves).repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+    places = torch.arange(256)
+    seen = (places <= places[:, None]) & (places > places[:, None] - 100)
+    scores = (query @ key.transpose(2, 3) / 4).masked_fill(~seen, -torch.inf)
+    sinks = attention.sinks[None, :, None, None].expand(2, -1, 256, 1)
+    weights = torch.softmax(torch.cat((scores, sinks), -1), -1)[..., :-1]
+    by_hand = attention.proj((weights @ value).transpose(1, 2).flatten(2))
+    with torch.no_grad():
+        assert torch.allclose(attention(x, waves), by_hand, atol=1e-5)
+
+
+def test_the_tiles_of_a_window_are_those_that_hold_any_of_its_positions():
+    for window in (1, 100, 128, 129, 300, 512):
+        mask = gpt_oss.causal_mask(512, window, torch.device("cpu"))
+        seen = [[any(q - window < k <= q for q in range(i * 128, i * 128 + 128) for k in range(j * 128, j * 128 + 128))
+                 for j in range(4)] for i in range(4)]  # fmt: skip
+        counts, indices = mask.kv_num_blocks[0, 0], mask.kv_indices[0, 0]
+        assert [sorted(indices[i, : counts[i]].tolist()) for i in range(4)] == [
+            [j for j in range(4) if seen[i][j]] for i in range(4)
+        ]
+
+
 def public(name: str) -> Any:
     import transformers
+
+    if name in GPT_OSS:
+        layers, experts = (24, 32) if name == "gpt_oss_20b" else (36, 128)
+        return transformers.GptOssForCausalLM(
+            transformers.GptOssConfig(num_hidden_layers=layers, num_local_experts=experts)
+        )
+    if name == "qwen3_235b_a22b":
+        config = transformers.Qwen3MoeConfig(
+            vocab_size=151936, hidden_size=4096, num_hidden_layers=94, num_attention_heads=64, num_key_value_heads=4,
+            head_dim=128, num_experts=128, num_experts_per_tok=8, moe_intermediate_size=1536, decoder_sparse_step=1,
+        )  # fmt: skip
+        return transformers.Qwen3MoeForCausalLM(config)
 
     if name == "deepseek_v3":
         return transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config())  # its defaults are this model
@@ -237,10 +306,10 @@ def public(name: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *GPT_OSS])
 def test_parameters_are_those_of_hugging_faces_class(name):
     pytest.importorskip("transformers", reason="pip install rostam[test-models]")
     declare_torchvision()
     with torch.device("meta"):
         module = public(name)
-    assert sum(p.numel() for p in module.parameters()) == MODELS[name].published
+    assert sum(p.numel() for p in module.parameters()) == (MODELS | GPT_OSS)[name].published

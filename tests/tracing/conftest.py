@@ -5,7 +5,19 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from rostam_py.graph import OperatorGraph
-from rostam_py.models import cosmoflow, deepseek, dlrm, gpt, llama, mixtral, resnet, t5, transformer
+from rostam_py.models import (
+    cosmoflow,
+    deepseek,
+    dlrm,
+    gpt,
+    gpt_oss,
+    llama,
+    lora,
+    mixtral,
+    resnet,
+    t5,
+    transformer,
+)  # fmt: skip
 from rostam_py.models.spec import ModelSpec
 from rostam_py.tracing import trace
 
@@ -32,7 +44,16 @@ def small_specs() -> dict[str, ModelSpec]:
         rotary_size=8, value_size=16, dense_hidden=128, hidden=32, num_experts=8, per_token=2, num_groups=4,
         groups_per_token=2, vocabulary=128, sequence_length=32,
     )  # fmt: skip
+    tiny_gpt_oss = gpt_oss.Config(
+        num_layers=2, num_experts=4, width=64, num_heads=4, num_key_heads=2, head_size=16, hidden=32, per_token=2,
+        window=16, vocabulary=128, sequence_length=128,
+    )  # fmt: skip
+    tiny_lora = lora.Config(
+        num_layers=2, width=64, num_heads=4, num_key_heads=2, hidden=128, vocabulary=128, sequence_length=32, rank=4
+    )
     return {
+        "gpt_oss": gpt_oss.build("tiny_gpt_oss", tiny_gpt_oss),
+        "lora": lora.build("tiny_lora", tiny_lora),
         "mixtral": mixtral.build("tiny_mixtral", tiny_mixtral),
         "deepseek": deepseek.build("tiny_deepseek", tiny_deepseek),
         "t5": t5.build("tiny_t5", tiny_t5),

@@ -1,9 +1,12 @@
 """16-bit programs cost what they are: bf16 modules, autocast regions of any device, mixed parameter types."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from rostam_py.costs.precision import op_precision
 from rostam_py.errors import TracingError
@@ -77,6 +80,35 @@ def test_flex_attention_is_fused_attention(route: str) -> None:
     graph = trace(Flex(), torch.zeros(2, 128, 64), route=route)
     flops = [op.flops for op in graph.ops if op.role == "attention"]
     assert flops == [Affine(0, 2 * 4 * 128**2 * 2 * 16), Affine(0, 2 * 4 * 128**2 * 5 * 16)]
+
+
+@pytest.mark.parametrize(
+    ("keeps", "window", "is_causal", "scores"),
+    [
+        (lambda b, h, i, j: i >= j, None, True, 128**2),
+        (lambda b, h, i, j: (i >= j) & (i - j < 32), 32, False, sum(min(i + 1, 32) for i in range(128))),
+        (lambda b, h, i, j: i - j < 32, None, False, 128**2),  # the future too
+        (lambda b, h, i, j: (i >= j) & (i // 64 == j // 64), None, False, 128**2),  # two documents
+    ],
+)
+def test_a_window_of_flex_attention_computes_the_scores_inside(
+    keeps: Callable[..., Any], window: int | None, is_causal: bool, scores: int
+) -> None:
+    class Flex(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(64, 192)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 16).permute(2, 0, 3, 1, 4)
+            mask = create_block_mask(keeps, None, None, 128, 128, device=x.device)
+            return flex_attention(q, k, v, block_mask=mask)
+
+    forward, backward = (op for op in trace(Flex(), torch.zeros(2, 128, 64)).ops if op.role == "attention")
+    assert forward.flops == Affine(0, 2 * 4 * scores * 2 * 16)
+    assert backward.flops == Affine(0, 2 * 4 * scores * 5 * 16)
+    assert forward.arguments["args"][5] is is_causal
+    assert forward.arguments["args"][7:] == ([] if window is None else [window])
 
 
 @pytest.mark.parametrize("is_learned", [True, False])

@@ -18,6 +18,8 @@ from rostam_py.tracing import trace
         ("transformer", {"encoder": 1, "decoder": 5}),
         pytest.param("t5", {"encoder": 6, "decoder": 5}, marks=pytest.mark.slow),
         ("mixtral", 5),
+        ("lora", 5),
+        ("gpt_oss", 10),
         pytest.param("deepseek", {"dense_blocks": 2, "blocks": 5}, marks=pytest.mark.slow),
     ],
 )
@@ -35,6 +37,16 @@ def test_grown_dispatch_graph_equals_the_whole_trace(small_specs: dict[str, Mode
     grown = trace(small_specs["gpt"], num_layers=6, route="dispatch")
     whole = trace(small_specs["gpt"], num_layers=6, route="dispatch", replicate_blocks=False)
     assert grown == whole
+
+
+def test_alternating_blocks_grow_by_one_of_each(small_specs: dict[str, ModelSpec]) -> None:
+    spec = small_specs["gpt_oss"]
+    graph = trace(spec, num_layers=10)
+    scores = [op.flops.at(1) for op in graph.ops if op.role == "attention" and op.phase == "forward"]
+    # 2 products of 4 heads of 16 for each score: of 128 positions windows of 16 see 16 x 128 - 16 x 15 / 2
+    assert scores == [2 * 4 * 2 * 16 * n for n in (16 * 128 - 120, 128 * 128)] * 5
+    odd = trace(spec, num_layers=9)  # no whole number of periods
+    assert odd == trace(spec, num_layers=9, replicate_blocks=False)
 
 
 def test_uneven_stack_is_traced_whole(small_specs: dict[str, ModelSpec]) -> None:
