@@ -36,6 +36,7 @@ COMMANDS = {
     "sweep": Command("rostam_py.cli.sweep:sweep", {"--dry-run": ""}),
     "collective": Command("rostam_py.cli.collective:collective_command"),
     "compare": Command("rostam_py.cli.compare:compare"),
+    "validate": Command("rostam_py.cli.validate:validate_command"),
     "report": Command("rostam_py.cli.report:report"),
     "list": Command("rostam_py.cli.listing:list_kinds"),
     "profile": Command("rostam_py.cli.profile:profile_model"),

@@ -24,6 +24,7 @@ commands
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
   compare    two runs side by side: configuration, time by kind, critical path, memory and price
+  validate   published measurements of training steps, or your own, next to what rostam predicts of them
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
   list       list what can be named, of one kind or several:
 {kinds}
@@ -44,6 +45,7 @@ examples
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
   rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
   rostam compare strategy.tp=2 strategy.tp=8 model=gpt_1_3b global_batch=64
+  rostam validate tables=V1,V2
   rostam report runs/my_sweep formats=[pdf,svg]
   rostam list fabrics
 

@@ -29,6 +29,7 @@ from rostam_py.spec.keys import (
     SearchOptions,
 )
 from rostam_py.spec.sweep_options import SweepOptions
+from rostam_py.validation.names import table_names
 
 
 @dataclass(kw_only=True)
@@ -214,9 +215,31 @@ class ReportConfig:
     out: str | None = None
 
 
+@dataclass(kw_only=True)
+class ValidateConfig:
+    """Published measurements of training steps next to what rostam predicts of each, from model, machine and strategy
+    alone: signed errors of times and memories, what every iteration consists of, and which rows are not modelled.
+
+    tables: of those shipped, for example tables=V1,V2; null takes all. rows: patterns of their names, for example
+    rows=*70B*,V1/*. file: a CSV file of your own measurements instead: its first line names columns: model, machine,
+    any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and what was measured (time_s,
+    samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib). cost_model: null takes the default one
+    (rostam list costs). alternatives: also run the other ways to fill what a source leaves open, and print the spread.
+    report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
+    """
+
+    tables: list[str] | None = field(default=None, metadata={"choices": table_names})
+    rows: list[str] | None = None
+    file: str | None = None
+    cost_model: str | None = field(default=None, metadata={"choices": COST_MODELS})
+    alternatives: bool = False
+    report: bool = False
+    out: str | None = None
+
+
 COMMAND_SCHEMAS: dict[str, type] = {
     "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "collective": CollectiveConfig,
-    "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig,
+    "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig, "validate": ValidateConfig,
 }  # fmt: skip
 
 

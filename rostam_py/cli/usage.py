@@ -50,6 +50,12 @@ EXAMPLES = {
         "rostam compare runs/first 'fabric=torus_8x8 fabric.accelerator_bandwidth=800 Gb/s' model=gpt_125m",
         "rostam compare '' machine.launch_latency=0 model=resnet50 --json",
     ),
+    "validate": (
+        "rostam validate                              all tables: minutes, the first rows in seconds",
+        "rostam validate tables=V1,V2 alternatives=true",
+        "rostam validate rows=*70B*,V1/* cost_model=roofline --json",
+        "rostam validate file=mine.csv report=true",
+    ),
     "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
     "cache": ("rostam cache list", "rostam cache clear"),

@@ -91,6 +91,8 @@ _V100 = "NVIDIA V100 data sheet, SXM2 column; checked against a public catalogue
 _V100_TENSOR = "NVIDIA, Programming Tensor Cores in CUDA 9 (developer.nvidia.com): 125 tensor TFLOPS"
 _A100 = "NVIDIA A100 data sheet (SXM4), as quoted by glennklockwood.com/garden/processors/A100"
 _H100 = "NVIDIA H100 architecture white paper (SXM5), as quoted by glennklockwood.com/garden/processors/h100"
+_TITAN = "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: H100 with 96 GB of HBM2e, 2.4 TB/s, at most 500 W"
+_AS_H100 = f"as the H100's of 700 W, {UNVERIFIED} at 500 W"
 _H200 = "NVIDIA H200 data sheet, as quoted by aiwiki.ai/wiki/nvidia_h200; same GH100 die as H100"
 _B200 = "NVIDIA Blackwell data sheet, HGX B200 at 1,000 W, as quoted by glennklockwood.com/garden/processors/B200"
 _B200_MEMORY = "180 GB per GPU: server-parts.eu B200 comparison; docs.vultr.com reads 179 GB from the driver"
@@ -119,6 +121,11 @@ ACCELERATORS = {
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
+        ),
+        _accelerator(
+            "h100_96gb", (95 * 2**30, f"96 GB of HBM2e as {_TITAN}; driver figure {UNVERIFIED}"), (2400e9, _TITAN),
+            fp32=(66.9e12, _AS_H100), tf32=(494.7e12, _AS_H100), bf16=(989.4e12, _AS_H100), fp16=(989.4e12, _AS_H100),
+            fp8=(1978.9e12, _AS_H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),

@@ -4,7 +4,7 @@ Example:
     plan.work_spread.describe()    # "work on 16 devices: busiest 11.3 ms of compute, 1.07 x the mean"
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,12 +41,12 @@ def seconds_by_family(templates: Mapping[str, Sequence[Task]], program: Program)
 
     Model: replays of recomputation count with their families; slow parts of a machine are not counted.
     """
-    found: Counter[str] = Counter()
+    found: defaultdict[str, float] = defaultdict(float)
     for name, count in program.counts().items():
         for task in templates[name]:
             for kernel in task.kernels:
                 found[kernel.family] += count * kernel.duration_s
-    return {family: seconds for family, seconds in found.most_common() if seconds > 0}
+    return {family: seconds for family, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}
 
 
 def launch_bound_s(stages: Sequence[Stage], launch_s: float) -> float:

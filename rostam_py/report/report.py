@@ -5,7 +5,7 @@ write_report("runs/my-sweep", formats=("pdf", "svg"))
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from rostam_py.report.sweep.figures import sweep_sections
 from rostam_py.report.sweep.headline import sweep_headline
 from rostam_py.report.sweep.load import SweepData, is_sweep_folder, load_sweep
 from rostam_py.report.sweep.reading import has_values
+from rostam_py.report.validation.load import is_validation_folder, load_validation
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
@@ -58,9 +59,9 @@ def draw_report(
     require(*page_needs("a report", formats))
     folder = Path(folder)
     path = Path(out) if out else folder / "report.html"
-    is_sweep = is_sweep_folder(folder)
+    page_of = _page_maker(folder)
     _check_writable(path)
-    page = sweep_page(load_sweep(folder)) if is_sweep else run_page(load_run(folder))
+    page = page_of(folder)
     with _writing(path):
         path.write_text(render(page), encoding="utf-8")
     figures = [one for section in page.sections for one in section.figures]
@@ -68,6 +69,15 @@ def draw_report(
         return path, []
     with _writing(path.parent / "figures"):
         return path, write_static(figures, path.parent / "figures", formats)
+
+
+def _page_maker(folder: Path) -> Callable[[Path], Page]:
+    """Return what makes the page of a folder. Raises: ConfigError if it holds no results."""
+    if is_validation_folder(folder):
+        return lambda found: validation_page(load_validation(found))
+    if is_sweep_folder(folder):
+        return lambda found: sweep_page(load_sweep(found))
+    return lambda found: run_page(load_run(found))
 
 
 def _check_writable(path: Path) -> None:
@@ -121,6 +131,20 @@ def run_page(detail: dict[str, Any]) -> Page:
     sections = [Section("Figures", run_figures(detail))]
     title = str(detail.get("title") or "run")
     return Page(title, "One simulated run", run_headline(detail), facts, _unique(sections), tables=_tables(detail))
+
+
+def validation_page(document: dict[str, Any]) -> Page:
+    """Return the page of a validation."""
+    from rostam_py.report.validation.figures import validation_figures
+    from rostam_py.report.validation.tables import validation_headline, validation_tables
+
+    names = ", ".join(table["name"] for table in document["tables"])
+    facts = {
+        "tables": names, "predicted by": f"rostam {document['rostam_version']}", "drawn by": f"rostam {__version__}"
+    }  # fmt: skip
+    sections = _unique([Section("Errors", validation_figures(document))])
+    headline, tables = validation_headline(document), validation_tables(document)
+    return Page("Measured against predicted", "A validation", headline, facts, sections, tables=tables)
 
 
 def _tables(detail: dict[str, Any]) -> list[PlainTable]:

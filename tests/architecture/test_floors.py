@@ -32,7 +32,7 @@ FLOORS = [
     {"searching"},
     {"fleet"},
     {"spec"},
-    {"sweep", "report"},
+    {"sweep", "report", "validation"},
     {"cli"},
 ]
 LEVEL = {name: level for level, floor in enumerate(FLOORS) for name in floor}

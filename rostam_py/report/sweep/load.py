@@ -110,7 +110,8 @@ def is_sweep_folder(folder: str | Path) -> bool:
     if (folder / "detail.json.gz").exists():
         return False
     raise ConfigError(
-        f"{folder} is no folder of results: it has neither sweep.json (rostam sweep) nor detail.json.gz (rostam run)"
+        f"{folder} is no folder of results: it has no sweep.json (rostam sweep), detail.json.gz (rostam run) or"
+        " validation.json (rostam validate)"
     )
 
 

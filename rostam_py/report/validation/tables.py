@@ -1,0 +1,70 @@
+"""Tables and first sentences of a validation's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rostam_py.report.drawing.drawing import file_safe
+from rostam_py.report.page.page import PlainTable
+from rostam_py.report.validation.figures import parts_of, said
+
+
+def validation_headline(document: Mapping[str, Any]) -> list[str]:
+    """Return a sentence on each kind of measurement: how many rows, and how far predictions are off."""
+    sentences = []
+    for measures in ("time", "memory"):
+        errors = [
+            row["compared"][measures]["error"]
+            for table in document["tables"] for row in table["rows"] if measures in row["compared"]
+        ]  # fmt: skip
+        if errors:
+            mean = sum(map(abs, errors)) / len(errors)
+            sentences.append(
+                f"{measures.capitalize()}: {len(errors)} measured rows, predicted with a mean absolute error of"
+                f" {mean:.1f}%, the worst of {max(errors, key=abs):+.1f}%."
+            )
+    left = sum(len(table["not_modelled"]) for table in document["tables"])
+    return [*sentences, *([f"{left} more rows need what is not modelled; they are listed."] if left else [])]
+
+
+def validation_tables(document: Mapping[str, Any]) -> list[PlainTable]:
+    """Return a summary of all tables, the rows of each, and which are not modelled."""
+    return [_summary(document), *(_rows(table) for table in document["tables"] if table["rows"]), *_left_out(document)]
+
+
+def _summary(document: Mapping[str, Any]) -> PlainTable:
+    rows = [
+        [table["name"], measures, str(one["num_rows"]), f"{one['mean_absolute']:.1f}", f"{one['mean_signed']:+.1f}",
+         f"{one['worst']:+.1f}"]
+        for table in document["tables"] for measures, one in table["summary"].items()
+    ]  # fmt: skip
+    columns = ["table", "of", "rows", "mean absolute [%]", "mean signed [%]", "worst [%]"]
+    caption = "Signed errors: + is a time, or a memory, predicted larger than it was measured."
+    return PlainTable("summary", "Errors by table", columns, rows, caption)
+
+
+def _rows(table: Mapping[str, Any]) -> PlainTable:
+    rows = []
+    for row in table["rows"]:
+        shares = {name: seconds / row["iteration_s"] for name, seconds in parts_of(row).items()}
+        where = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share >= 0.005)
+        for measures, one in row["compared"].items():
+            rows.append([
+                row["name"], said(measures, one["measured"]), said(measures, one["predicted"]), f"{one['error']:+.1f}",
+                f"{row['mfu']:.1%}", f"{row['hfu']:.1%}", row["chosen"], where if measures == "time" else "",
+            ])  # fmt: skip
+    columns = ["row", "measured", "predicted", "error [%]", "MFU", "HFU", "chosen", "where the predicted time goes"]
+    caption = f"Source: {table['source']}. Rule: {table['rule']}"
+    return PlainTable(file_safe("rows", table["name"]), f"{table['name']}: rows", columns, rows, caption)
+
+
+def _left_out(document: Mapping[str, Any]) -> list[PlainTable]:
+    rows = [
+        [table["name"], one["name"], one["reason"]]
+        for table in document["tables"] for one in (*table["not_modelled"], *table["failed"])
+    ]  # fmt: skip
+    if not rows:
+        return []
+    columns = ["table", "row", "why"]
+    return [PlainTable("not-modelled", "Rows that are not predicted", columns, rows, "What they need is not modelled.")]

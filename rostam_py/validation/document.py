@@ -1,0 +1,92 @@
+"""The document of a validation: JSON-ready errors of every row, their summaries, and what was left out and why."""
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rostam_py import __version__
+from rostam_py.documents import write_whole
+from rostam_py.validation.outcome import Outcome
+from rostam_py.validation.rows import Table, overrides_of
+
+FILE, VERSION = "validation.json", 1
+MEASURES = ("time", "memory")
+
+
+def document_of(found: Iterable[tuple[Table, Outcome]]) -> dict[str, Any]:
+    """Return the document of predicted rows, tables in the order in which they come."""
+    outcomes: dict[str, tuple[Table, list[Outcome]]] = {}
+    for table, outcome in found:
+        outcomes.setdefault(table.name, (table, []))[1].append(outcome)
+    return {
+        "version": VERSION,
+        "rostam_version": __version__,
+        "tables": [table_document(table, rows) for table, rows in outcomes.values()],
+    }
+
+
+def table_document(table: Table, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return a table's rows and the summary of its errors."""
+    return {
+        "name": table.name,
+        "title": table.title,
+        "source": table.source,
+        "rule": table.rule,
+        "bounds": table.bounds,
+        "summary": {what: summary(errors) for what in MEASURES if (errors := errors_of(outcomes, what))},
+        "rows": [row_document(one) for one in outcomes if one.compared],
+        "failed": [{"name": one.row.name, "reason": one.failed} for one in outcomes if one.failed],
+        "not_modelled": [{"name": one.row.name, "reason": one.row.why_not} for one in outcomes if one.row.why_not],
+    }
+
+
+def document_text(document: dict[str, Any]) -> str:
+    """Return a document as JSON; equal documents give equal text."""
+    return json.dumps(document, indent=2) + "\n"
+
+
+def write_document(folder: Path, document: dict[str, Any]) -> None:
+    """Write a folder's validation.json, which ``rostam report`` draws."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / FILE, document_text(document).encode())
+
+
+def errors_of(outcomes: Iterable[Outcome], measures: str) -> list[float]:
+    """Return the signed errors of times, or of memories [%]."""
+    return [one.compared[measures].error for one in outcomes if measures in one.compared]
+
+
+def summary(errors: Sequence[float]) -> dict[str, float]:
+    """Return mean absolute, mean signed and worst error [%], and how many there are."""
+    return {
+        "num_rows": len(errors),
+        "mean_absolute": statistics.fmean(map(abs, errors)),
+        "mean_signed": statistics.fmean(errors),
+        "worst": max(errors, key=abs),
+    }
+
+
+def row_document(outcome: Outcome) -> dict[str, Any]:
+    """Return one predicted row."""
+    row = outcome.row
+    return {
+        "name": row.name,
+        "line": row.line,
+        "assumed": row.assumed,
+        "chosen": outcome.chosen,
+        "compared": {
+            measures: dataclasses.asdict(one) | {"error": one.error} for measures, one in outcome.compared.items()
+        },
+        "spread": outcome.spread,
+        "mfu": outcome.mfu,
+        "hfu": outcome.hfu,
+        "iteration_s": outcome.iteration_s,
+        "compute_by_family_s": outcome.families,
+        "exposed_s": outcome.exposed,
+        "bubble_s": outcome.bubble,
+        "host_s": outcome.host,
+        "overrides": overrides_of(row.keys),
+    }

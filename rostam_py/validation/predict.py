@@ -1,0 +1,134 @@
+"""Predict rows: each as ``rostam run`` would simulate it; equal runs of several rows are simulated once."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from rostam_py.errors import ConfigError, MemoryCapacityError, RostamError
+from rostam_py.graph import OperatorGraph
+from rostam_py.simulation import RunResult, simulate
+from rostam_py.spec.build import build_machine, place_settings, simulation_options
+from rostam_py.validation.outcome import BUBBLE, HOST, Compared, Outcome
+from rostam_py.validation.quantities import QUANTITIES
+from rostam_py.validation.rows import Keys, Row, Table, Variant, merged, run_settings
+
+Progress = Callable[[str], None]
+
+
+def _silent(text: str) -> None:
+    pass
+
+
+class Predictor:
+    """Simulate runs of rows, one after another.
+
+    Args: changes: settings put on top of every row's, for example another cost model. progress: called with a line of
+        text at each stage.
+    """
+
+    def __init__(self, changes: Keys | None = None, progress: Progress = _silent) -> None:
+        self._changes = changes or {}
+        self._progress = progress
+        self._graphs: dict[str, OperatorGraph] = {}
+        self._results: dict[str, RunResult | RostamError] = {}
+
+    def outcome(self, table: Table, row: Row, *, with_alternatives: bool = True) -> Outcome:
+        """Return a row's prediction; a run that is refused becomes its ``failed``."""
+        if row.why_not:
+            return Outcome(row)
+        try:
+            keys, chosen, result = self._first_that_fits(table, row)
+        except RostamError as error:
+            return Outcome(row, failed=str(error))
+        compared = {}
+        for name, printed in row.measured.items():
+            quantity = QUANTITIES[name]
+            measured = quantity.of(result, printed, row.shape)
+            compared[quantity.measures] = Compared(name, printed, measured, quantity.predicted(result))
+        exposed = {kind: seconds for kind, seconds in result.exposed.items() if seconds > 0}
+        breakdown = result.breakdown
+        return Outcome(
+            row,
+            compared,
+            mfu=result.mfu,
+            hfu=result.hfu,
+            families=result.compute_by_family,
+            exposed=exposed,
+            bubble=breakdown[BUBBLE],
+            host=sum(breakdown.get(kind, 0.0) for kind in HOST),
+            iteration_s=result.iteration_time_s,
+            spread=self._spread(table, keys, compared) if with_alternatives else {},
+            chosen=chosen,
+            notes=tuple(result.notes),
+        )
+
+    def _first_that_fits(self, table: Table, row: Row) -> tuple[Keys, str, RunResult]:
+        """Return the settings, the label and the result of the first of the rule's choices that fits."""
+        choices = table.first_that_fits or (Variant("", {}),)
+        for place, choice in enumerate(choices):
+            keys = merged(row.keys, choice.keys)
+            try:
+                return keys, choice.label, self.run(keys)
+            except MemoryCapacityError:
+                if place == len(choices) - 1:
+                    raise
+        raise ConfigError(f"table {table.name!r} has no choices")
+
+    def _spread(self, table: Table, keys: Keys, compared: dict[str, Compared]) -> dict[str, float]:
+        """Return the errors of time [%] of the feasible alternatives, by label."""
+        if "time" not in compared:
+            return {}
+        found = {}
+        for one in table.alternatives:
+            try:
+                seconds = self.run(merged(keys, one.keys)).iteration_time_s
+            except ConfigError:
+                continue  # infeasible: it does not fit, or does not divide
+            found[one.label] = 100 * (seconds / compared["time"].measured - 1)
+        return found
+
+    def run(self, keys: Keys) -> RunResult:
+        """Return the result of a row's run, of what is kept if an equal one was simulated before.
+
+        Raises: as ``complete_settings``, ``place`` and ``simulate``.
+        """
+        settings = run_settings(merged(keys, self._changes))
+        key = json.dumps(settings, sort_keys=True, default=str)
+        if key not in self._results:
+            try:
+                self._results[key] = self._simulated(settings)
+            except RostamError as error:
+                self._results[key] = error
+        found = self._results[key]
+        if isinstance(found, RostamError):
+            raise found
+        return found
+
+    def _simulated(self, settings: dict[str, Any]) -> RunResult:
+        name = settings["model"]
+        if name not in self._graphs:
+            from rostam_py.tracing import trace
+
+            self._progress(f"tracing {name}")
+            self._graphs[name] = trace(name)
+        machine = build_machine(settings)
+        self._progress(f"placing {name} on {machine.fabric.describe()}")
+        plan = place_settings(self._graphs[name], machine, settings)
+        self._progress(f"simulating {plan.num_devices:,} accelerators")
+        result: RunResult = simulate(plan, options=simulation_options(settings))
+        return result
+
+
+def validate(
+    tables: Iterable[Table], *, changes: Keys | None = None, with_alternatives: bool = True,
+    progress: Progress = _silent,
+) -> Iterator[tuple[Table, Outcome]]:  # fmt: skip
+    """Yield each row's prediction, in order.
+
+    Args: changes: settings put on top of every row's. with_alternatives: also run what fills open settings otherwise.
+        progress: called with a line of text at each stage.
+    """
+    predictor = Predictor(changes, progress)
+    for table in tables:
+        for row in table.rows:
+            yield table, predictor.outcome(table, row, with_alternatives=with_alternatives)

@@ -1,0 +1,102 @@
+"""Quantities: what a published row says of a run, and the time or memory that it stands for.
+
+Example:
+    QUANTITIES["tokens_per_s_per_gpu"].of(outcome, 14_000.0)    # (measured seconds, predicted seconds)
+
+Every figure of speed is turned into the time of an iteration, so that errors of all rows mean the same: +5% is an
+iteration predicted 5% longer than it was measured.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rostam_py.errors import ConfigError
+from rostam_py.models import MODELS
+from rostam_py.simulation import RunResult
+from rostam_py.units import format_size, format_time
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A published quantity.
+
+    what: in words. measures: "time" or "memory". of: (result, published value, row's shape) -> the time [s], or the
+    memory [bytes], that the value stands for.
+    """
+
+    name: str
+    what: str
+    measures: str
+    of: Callable[[RunResult, float, Mapping[str, Any]], float]
+
+    def predicted(self, result: RunResult) -> float:
+        """Return what is predicted of the same."""
+        return float(result.plan.memory_bytes if self.measures == "memory" else result.iteration_time_s)
+
+
+def _tokens(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
+    model = MODELS.get(result.plan.graph_name)
+    tokens = shape.get("sequence") or (model.tokens if model is not None else 0)
+    if not tokens:
+        raise ConfigError(
+            f"tokens_per_s_per_gpu is given for {result.plan.graph_name}, whose samples have no known tokens; give"
+            " samples_per_s or time_s"
+        )
+    return result.plan.global_batch * tokens / (value * result.plan.num_devices)
+
+
+def _own_flops(field: str) -> Callable[[RunResult, float, Mapping[str, Any]], float]:
+    def seconds(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
+        plan = result.plan
+        flops = sum(getattr(stage, field) * len(plan.devices_of(stage.index)) for stage in plan.stages)
+        return float(flops) / (value * 1e12 * plan.num_devices)
+
+    return seconds
+
+
+def gpt_flops(shape: Mapping[str, Any], batch: int, *, is_recomputed: bool) -> float:
+    """Return the FLOPs of a GPT's iteration as Megatron's authors count them, the whole score matrix included.
+
+    Args: shape: layers, width, sequence and vocabulary.
+    Source: Narayanan et al. 2021 (arXiv 2104.04473), equation 3; without recomputation three quarters of the layers'.
+    """
+    layers, width, sequence, vocabulary = (shape[key] for key in ("layers", "width", "sequence", "vocabulary"))
+    blocks = (96 if is_recomputed else 72) * layers * width**2 * (1 + sequence / (6 * width))
+    return float(batch * sequence * (blocks + 6 * width * vocabulary))
+
+
+def _gpt(is_recomputed: bool) -> Callable[[RunResult, float, Mapping[str, Any]], float]:
+    def seconds(result: RunResult, value: float, shape: Mapping[str, Any]) -> float:
+        flops = gpt_flops(shape, result.plan.global_batch, is_recomputed=is_recomputed)
+        return flops / (value * 1e12 * result.plan.num_devices)
+
+    return seconds
+
+
+QUANTITIES = {
+    one.name: one
+    for one in (
+        Quantity("time_s", "seconds of an iteration", "time", lambda result, value, shape: value),
+        Quantity("samples_per_s", "samples trained each second by all accelerators", "time",
+                 lambda result, value, shape: result.plan.global_batch / value),
+        Quantity("tokens_per_s_per_gpu", "tokens trained each second by one accelerator", "time", _tokens),
+        Quantity("model_tflops_per_gpu", "TFLOP/s of one accelerator by the model's own work", "time",
+                 _own_flops("flops")),
+        Quantity("gpt_hardware_tflops_per_gpu", "TFLOP/s of one accelerator by Megatron's formula, full recomputation"
+                 " counted", "time", _gpt(True)),
+        Quantity("gpt_model_tflops_per_gpu", "TFLOP/s of one accelerator by Megatron's formula, without recomputation",
+                 "time", _gpt(False)),
+        Quantity("gpu_hours_per_trillion_tokens", "accelerator hours for 10^12 tokens", "time",
+                 lambda result, value, shape: value * 3600 / result.plan.num_devices / 1e12
+                 * result.plan.global_batch * MODELS[result.plan.graph_name].tokens),
+        Quantity("memory_gib", "GiB of the fullest accelerator", "memory", lambda result, value, shape: value * _GIB),
+    )
+}  # fmt: skip
+
+
+def said(measures: str, value: float) -> str:
+    """Return a time or a memory in words."""
+    return format_time(value) if measures == "time" else format_size(int(value))

@@ -1,0 +1,125 @@
+"""Rows and tables: what was measured, as data, and the settings of the run that predicts it.
+
+Example:
+    table = Table("V1", rows=(Row("1.7B", {"model": "megatron_1_7b", "machine": {"name": "dgx_a100", "servers": 4}},
+                                  {"time_s": 6.1}),))
+    run_settings(table.rows[0].keys)["strategy"]["tp"]     # complete settings, as a point of a sweep has them
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.machines import MACHINES
+from rostam_py.machines.config import make_machine
+from rostam_py.spec.keys import MachineKeys
+from rostam_py.spec.settings import Settings, complete_settings
+from rostam_py.validation.quantities import QUANTITIES
+
+Keys = dict[str, Any]  # nested settings of a run, as a row gives them
+_MACHINE = "machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement.
+
+    keys: settings of the run; "machine" holds a machine's name and own keys, and the physics of any. measured: quantity
+    -> value as printed. shape: what formulas of a quantity need (layers, width, ...). why_not: what the run would need
+    that is not modelled, "" for rows that are predicted. assumed: what fills the row beyond its table's rule. line: in
+    the source's table or the user's file, 0 where there is none.
+    """
+
+    name: str
+    keys: Keys
+    measured: dict[str, float] = field(default_factory=dict)
+    shape: dict[str, Any] = field(default_factory=dict)
+    why_not: str = ""
+    assumed: str = ""
+    line: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.measured:
+            if name not in QUANTITIES:
+                raise UnknownNameError(f"row {self.name!r} measures {name!r}; quantities: {', '.join(QUANTITIES)}")
+        if not self.measured and not self.why_not:
+            raise ConfigError(f"row {self.name!r} measures nothing; give one of: {', '.join(QUANTITIES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another way to fill what a table leaves open. keys: settings that replace the row's."""
+
+    label: str
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one source.
+
+    rule: how what the source leaves open is filled, the same for all rows. first_that_fits: the rule's choices where it
+    depends on memory, tried in order. alternatives: what the source leaves open as well; the spread of a row is over
+    those that are feasible. bounds: largest mean and worst absolute error [%], by "time" and "memory".
+    """
+
+    name: str
+    title: str = ""
+    source: str = ""
+    rule: str = ""
+    rows: tuple[Row, ...] = ()
+    first_that_fits: tuple[Variant, ...] = ()
+    alternatives: tuple[Variant, ...] = ()
+    bounds: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def merged(keys: Mapping[str, Any], more: Mapping[str, Any]) -> Keys:
+    """Return settings with others on top, sections key by key."""
+    found: Keys = copy.deepcopy(dict(keys))
+    for key, value in more.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(key), Mapping)
+        found[key] = merged(found[key], value) if both else copy.deepcopy(value)
+    return found
+
+
+def run_settings(keys: Mapping[str, Any]) -> Settings:
+    """Return the complete settings of a row's run, its machine written out.
+
+    Raises: ConfigError naming key, value and what is allowed.
+    """
+    given = {key: value for key, value in keys.items() if key != _MACHINE}
+    named = dict(keys.get(_MACHINE) or {})
+    physics = {key: named.pop(key) for key in list(named) if key in MachineKeys.__dataclass_fields__}
+    if named:
+        if "name" not in named:
+            raise ConfigError(f"machine.name is missing; choices: {', '.join(MACHINES)}")
+        name = named.pop("name")
+        site = make_machine(name, MACHINES.get(name), named).site()
+        physics = {"watts": site.watts, "usd": site.usd} | physics
+        written = {"fabric": {"name": site.fabric, **site.parameters}, "accelerator": site.accelerator}
+        given = merged(written, given)
+    return complete_settings({"mode": "run", **given, "machine": physics})
+
+
+def overrides_of(keys: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a row's settings as overrides of ``rostam run``."""
+    found: list[str] = []
+    for key, value in keys.items():
+        where = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            name = [f"{where}={value['name']}"] if "name" in value else []
+            found += name + overrides_of({k: v for k, v in value.items() if k != "name"}, f"{where}.")
+        else:
+            found.append(f"{where}={_text(value)}")
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, bool) or value is None:
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    return f"'{text}'" if " " in text or "," in text else text

@@ -1,0 +1,24 @@
+"""All published rows: errors of every table stay within its bounds; minutes of CPU."""
+
+import pytest
+
+from rostam_py.validation.document import document_of
+from rostam_py.validation.names import table_names
+from rostam_py.validation.predict import validate
+from rostam_py.validation.tables import select
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", table_names())
+def test_errors_of_a_table_stay_within_its_bounds(name):
+    (table,) = select([name])
+    (document,) = document_of(validate([table], with_alternatives=False))["tables"]
+    assert document["failed"] == []
+    assert set(table.bounds) == set(document["summary"])
+    for measures, one in document["summary"].items():
+        bounds = table.bounds[measures]
+        assert one["mean_absolute"] <= bounds["mean"], measures
+        assert abs(one["worst"]) <= bounds["worst"], measures
+        # No bound is slack: what is reached is never below two thirds of it.
+        assert bounds["mean"] <= max(1.5 * one["mean_absolute"], 2), measures
