@@ -29,21 +29,20 @@ RingChannels::RingChannels(int32_t num_ranks, const std::vector<int32_t>& sizes)
 
 int32_t RingChannels::position(int32_t rank, int32_t channel) const {
   const auto server = static_cast<size_t>(server_of_[static_cast<size_t>(rank)]);
-  return first_[server] + wrap(rank - first_[server] - channel, first_[server + 1] - first_[server]);
+  const int32_t place = rank - first_[server];
+  return first_[server] + wrap(is_reversed(server) ? channel - 1 - place : place - channel, server_size(server));
 }
 
 int32_t RingChannels::rank_at(int32_t position, int32_t channel) const {
-  return RingChannels::position(position, -channel);
+  const auto server = static_cast<size_t>(server_of_[static_cast<size_t>(position)]);
+  const int32_t nth = position - first_[server];
+  return first_[server] + wrap(is_reversed(server) ? channel - 1 - nth : nth + channel, server_size(server));
 }
 
-int32_t RingChannels::entering(int32_t rank) const {
-  const int32_t place = rank - first_[static_cast<size_t>(server_of_[static_cast<size_t>(rank)])];
-  return first_.size() > 2 && place < num_channels_ ? place : -1;
-}
-
-int32_t RingChannels::leaving(int32_t rank) const {
+int32_t RingChannels::channel_at(int32_t rank, bool is_entering) const {
   const auto server = static_cast<size_t>(server_of_[static_cast<size_t>(rank)]);
-  const int32_t channel = wrap(rank - first_[server] + 1, first_[server + 1] - first_[server]);
+  const int32_t place = rank - first_[server];
+  const int32_t channel = is_entering != is_reversed(server) ? place : wrap(place + 1, server_size(server));
   return first_.size() > 2 && channel < num_channels_ ? channel : -1;
 }
 

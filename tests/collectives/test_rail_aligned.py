@@ -93,6 +93,24 @@ def test_auto_takes_the_rails_where_spines_are_thin_and_direct_messages_where_th
     assert choose_algorithm(plain, "all_to_all", size) == "direct"
 
 
+def test_rings_stay_on_their_rails_and_load_no_spine():
+    # Servers take turns in going round: of an even number every channel enters a server on the rail it left the last.
+    fabric = rails(4, 4, leaf_up=1)
+    result = rostam.run_collective(fabric, "all_reduce", num_bytes=2**26, algorithm="ring")
+    links, p = fabric.links, 16
+    is_uplink = (links["src"] >= p) & (links["src"] < p + 4) & (links["dst"] >= p + 4) & (links["dst"] < p + 5)
+    assert is_uplink.sum() == 4
+    assert not result.link_bytes[is_uplink].any()
+    # 2 (p-1) steps of S / 64 on every NIC at once.
+    assert result.time_ps == 30 * (ALPHA_RAIL_PS + ps(2**20, NIC))
+    # An odd number has one border, from the last server to the first, where channels change rails.
+    odd = rails(3, 4, leaf_up=1)
+    loads = rostam.run_collective(odd, "all_reduce", num_bytes=48 * 2**10, algorithm="ring").link_bytes
+    links, p = odd.links, 12
+    is_uplink = (links["src"] >= p) & (links["src"] < p + 4) & (links["dst"] >= p + 4) & (links["dst"] < p + 5)
+    assert loads[is_uplink].sum() == 4 * 22 * 2**10
+
+
 def test_a_ring_over_rails_and_a_cluster_of_several_units_fold_to_the_same_times():
     fabric = rails(6, 4)  # a unit of four servers and one of two, whose rails share leaves in pairs
     assert fabric.num_switches == 4 + 2 + 3
