@@ -7,7 +7,6 @@ Source: HammingMesh, section III-C and appendix E, prices of April 2022; NICs, b
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rostam_py.html import html_table
 
@@ -17,7 +16,8 @@ PORT_BYTES_PER_S = 50e9  # 400 Gb/s, what a port of the priced switches and a pr
 CABLE_USD = {"DAC": 272.0, "AoC": 603.0}
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Part:
     """Parts of one kind and price. usd: of each [US dollars]."""
 
     name: str
@@ -63,7 +63,10 @@ class BillOfMaterials:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: parts, prices and their sum."""
-        cells = [(name, f"{n:,}", f"{usd:,.0f} USD", f"{n * usd:,.0f} USD") for name, n, usd in self.priced_parts]
+        cells = [
+            (part.name, f"{part.count:,}", f"{part.usd:,.0f} USD", f"{part.count * part.usd:,.0f} USD")
+            for part in self.priced_parts
+        ]
         cells.append(("total", "", "", f"{self.total_usd:,.0f} USD"))
         cells += [(text, "", "", "") for text in self.missing_prices]
         return html_table(self.caption, cells, ("part", "count", "each", "price"))

@@ -72,7 +72,7 @@ class CustomConfig(FabricConfig):
         """Check every row, with what names it at hand, and return its ends."""
         ends = number_ends(table, set(self.accelerator_names), self.num_accelerators)
         rows = zip(ends.vertices["src"], ends.vertices["dst"], _bandwidths(table, self.link_bandwidth), strict=True)
-        sends = set()
+        sends: set[int] = set()
         for row, (src, dst, bandwidth) in enumerate(rows):
             if src == dst:
                 raise ConfigError(f"{table.place(row)} joins {table['src'][row]} to itself")

@@ -26,7 +26,7 @@ _SIZE = 8
 _PORTS = 6
 _PER_NIC = 2
 _NICS = _SIZE // _PER_NIC
-_NVLINK = "25 GB/s"
+_NVLINK = "150 GB/s"  # over six links of 25 GB/s
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,7 +41,8 @@ class HybridCubeMeshConfig(FabricConfig):
         the ranks are on several servers. B is that of the six direct links.
     Args:
         num_accelerators: a multiple of 8.
-        link_bandwidth: of a direct link, in each direction; 25 GB/s, NVLink 2.
+        accelerator_bandwidth: of an accelerator's six direct links, in each direction, over all planes; 150 GB/s,
+            NVLink 2 of 25 GB/s a link.
         nic_bandwidth: of a NIC, which two accelerators share; 100 Gb/s, EDR InfiniBand.
         pcie_bandwidth: between an accelerator and its NIC; 15.75 GB/s, PCI Express 3.0 x16 after 128b/130b coding.
         radix, leaf_down, leaf_up, levels: of the switches between servers, as of ``fat_tree``; leaf_down is a multiple
@@ -65,7 +66,7 @@ class HybridCubeMeshConfig(FabricConfig):
 
     def __post_init__(self) -> None:
         if self.link_bandwidth is None and self.accelerator_bandwidth is None:
-            self.link_bandwidth = _NVLINK
+            self.accelerator_bandwidth = _NVLINK
         FabricConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, _SIZE)
         if self.num_accelerators % _SIZE:

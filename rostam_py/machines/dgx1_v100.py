@@ -23,7 +23,7 @@ class Dgx1V100Config(ServersConfig):
     accelerator: ClassVar[str] = "v100_32gb"
     server_size: ClassVar[int] = 8
     figures: ClassVar[Mapping[str, Figure]] = {
-        "link_bandwidth": Figure("25 GB/s", _PAPER + "NVLink: six links of 25 GB/s in each direction"),
+        "server_bandwidth": Figure("150 GB/s", _PAPER + "NVLink: six links of 25 GB/s in each direction"),
         "nic_bandwidth": Figure("100 Gb/s", _PAPER + "networking: four 100 Gb/s InfiniBand EDR ports for eight"),
         "radix": Figure(36, "assumed: 36-port EDR switches, as Mellanox SB7800"),
         "server_watts": Figure(3500, "NVIDIA DGX-1 data sheet (V100): 3,500 W at most"),
@@ -34,7 +34,7 @@ class Dgx1V100Config(ServersConfig):
         """Return the meshes of these servers and the tree above their NICs."""
         down, up = self._leaf_ports(_NICS)
         parameters = {
-            "link_bandwidth": self.figure("link_bandwidth"),
+            "accelerator_bandwidth": self.figure("server_bandwidth"),
             "nic_bandwidth": self.figure("nic_bandwidth"),
             "leaf_down": down,
             "leaf_up": up if self.taper > 1 else down,

@@ -62,6 +62,16 @@ def test_rings_of_several_servers_use_all_their_nics(servers):
     assert result.bus_bandwidth_bytes_per_s == pytest.approx(NIC, rel=2e-3)
 
 
+def test_planes_share_links_and_nics():
+    # 14 chunks of S / 48 over half of 25 GB/s in either plane, and 30 of S / 64 over half of 12.5 GB/s.
+    for servers in (1, 2):
+        one, two = (
+            rostam.run_collective(mesh(servers, planes=planes), "all_reduce", num_bytes=384 * 10**6, algorithm="ring")
+            for planes in (1, 2)
+        )
+        assert one.time_ps == two.time_ps
+
+
 def test_ranks_at_unlike_places_keep_the_channels_of_their_servers():
     members, key = arrange(mesh(2), "all_reduce", "ring", [0, 1, 2, 12, 13, 14])
     assert (key.rings, key.group_size) == ((), 3)
