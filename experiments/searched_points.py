@@ -57,6 +57,8 @@ class Space:
         """Return what all its strategies share; fp32, as the paper."""
         return rostam.Strategy(
             precision="fp32",
+            fusion="producer",
+            accumulation="free",
             algorithms={"all_reduce": self.all_reduce},
             bucket_size=self.bucket_size,
             quantum=self.quantum,

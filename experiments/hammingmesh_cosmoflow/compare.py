@@ -13,7 +13,7 @@ import rostam_py as rostam
 EXPECTED = Path(__file__).with_name("expected.csv")
 COMPUTE_S = 44.3e-3  # of an iteration, section V-B
 OPERATORS, BATCH = 4, 8192  # D = 256 groups of four, 32 samples each
-STRATEGY = rostam.Strategy(dp=256, tp=OPERATORS, precision="fp32")
+STRATEGY = rostam.Strategy(dp=256, tp=OPERATORS, precision="fp32", fusion="producer", accumulation="free")
 STRATEGIES = {
     "rostam": STRATEGY,
     "every kernel waits": replace(STRATEGY, asynchronous_tp=False),

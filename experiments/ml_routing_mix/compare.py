@@ -30,6 +30,7 @@ RINGS = (2, 4, 8)  # dp
 # One bucket, as in the paper: compute, then one ring all-reduce among the GPUs that hold the same parameters.
 SETTINGS = {
     "precision": "tf32", "micro_batch": 1, "recompute": "full", "bucket_size": "100 GB",
+    "fusion": "producer", "accumulation": "free",
     "algorithms": {"all_reduce": "ring"},
 }  # fmt: skip
 MICROBATCHES = 8  # of a replica; assumed

@@ -31,7 +31,9 @@ BANDWIDTH = "400 Gb/s"
 
 def compare(models: Sequence[tuple[str, dict[str, Any], int]] = MODELS) -> list[dict[str, Any]]:
     """Return for every model and fabric the best found, the best there is, and how the estimates did."""
-    base = rostam.Strategy(precision="bf16_mixed", algorithms={"all_reduce": "ring"})
+    base = rostam.Strategy(
+        precision="bf16_mixed", fusion="producer", accumulation="free", algorithms={"all_reduce": "ring"}
+    )
     rows = []
     for name, options, batch in models:
         searcher = Searcher(rostam.trace(name, **options), base=base, cost=COST)

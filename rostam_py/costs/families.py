@@ -2,6 +2,8 @@
 
 import functools
 
+from rostam_py.graph.fusion import APART, POINTWISE, REDUCTION, ROWS, WHOLE_NORM
+
 FAMILIES = ("matmul", "convolution", "attention", "normalization", "embedding", "reduction", "elementwise", "optimizer")
 MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 
@@ -43,6 +45,38 @@ _BY_ROLE = {
     "product": "matmul", "batched_product": "matmul", "convolution": "convolution", "attention": "attention",
     "softmax": "reduction", "embedding": "embedding", "gather": "embedding",
 }  # fmt: skip
+
+
+# How an op shares a kernel with its neighbours, by parts of its type (graph.fusion); first match wins. Pooling, lookups
+# and sorts share none.
+_FUSED = (
+    ("layer_norm", ROWS),
+    ("rms_norm", ROWS),
+    ("softmax", ROWS),
+    ("nll_loss", REDUCTION),
+    ("batch_norm", WHOLE_NORM),
+    ("group_norm", WHOLE_NORM),
+    (".sum.", REDUCTION),
+    (".mean.", REDUCTION),
+    (".amax", REDUCTION),
+    (".var", REDUCTION),
+    ("logsumexp", REDUCTION),
+    ("slice_backward", POINTWISE),
+    ("select_backward", POINTWISE),
+    ("constant_pad", POINTWISE),
+)
+_POINTWISE_ROLES = ("copy", "join", "sum", "scale")
+
+
+@functools.cache
+def fused_kind(op_type: str, role: str, is_elementwise: bool) -> str:
+    """Return how an op shares a kernel with its neighbours: a kind of ``graph.fusion``."""
+    if is_elementwise:
+        return POINTWISE
+    for pattern, kind in _FUSED:
+        if pattern in op_type:
+            return kind
+    return POINTWISE if role in _POINTWISE_ROLES else APART
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Clean-up before costing (MODEL B7): metadata ops vanish, element-wise chains fuse into their producer.
+"""Clean-up before costing (MODEL B7): metadata ops vanish, ops fuse into kernels, of which the traffic is known.
 
 Example:
     fusion = fuse(graph, barriers)                # barriers: tensors that are communicated
@@ -40,7 +40,7 @@ class KernelTraffic:
 
 
 def fuse(graph: OperatorGraph, barriers: Collection[int] = frozenset(), ops: Collection[int] | None = None) -> Fusion:
-    """Return the kernels of ``graph``.
+    """Return the kernels of ``graph`` where element-wise ops join those that make their inputs, products among them.
 
     Model: an element-wise op joins the kernel, created last, of those that make its inputs, if phase
         and block are the same and none of its inputs is reached through a barrier. Kernels run in the
@@ -51,7 +51,7 @@ def fuse(graph: OperatorGraph, barriers: Collection[int] = frozenset(), ops: Col
     """
     barriers = frozenset(barriers)
     roots = graph.view_roots
-    crossing = _behind_barrier(graph, barriers)
+    crossing = behind_barrier(graph, barriers)
     kernels: list[list[int]] = []
     made_by: dict[int, int] = {}  # root tensor -> kernel
     num_metadata = num_fused = 0
@@ -92,7 +92,7 @@ def _host(
     return place if (last.phase, last.block) == (op.phase, op.block) else None
 
 
-def _behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset[int]:
+def behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset[int]:
     """Return barriers and all views of them."""
     crossing = set(barriers)
     for op in graph.ops:
@@ -102,13 +102,15 @@ def _behind_barrier(graph: OperatorGraph, barriers: frozenset[int]) -> frozenset
 
 
 def kernel_traffic(
-    graph: OperatorGraph, fusion: Fusion, kept: Collection[int] = frozenset(), derived: Derived | None = None
-) -> tuple[KernelTraffic, ...]:
+    graph: OperatorGraph, fusion: Fusion, kept: Collection[int] = frozenset(), derived: Derived | None = None,
+    *, joins_parts: bool = False,
+) -> tuple[KernelTraffic, ...]:  # fmt: skip
     """Return each kernel's traffic, in the order of ``fusion.kernels``.
 
     Args:
         kept: tensors that must reach memory even if only this kernel reads them (communicated ones).
         derived: tensors that backward kernels compute again, and what they read for it.
+        joins_parts: a kernel reads what it reads as a whole and in parts (slices of it) once.
     """
     again = derived or {}
     roots, readers = graph.view_roots, graph.readers
@@ -122,6 +124,7 @@ def kernel_traffic(
         made = {output for index in kernel for output in graph.ops[index].outputs}
         outside = {t for t in made if t in needed or t not in users or not users[t].issubset(kernel)}
         reads, gathered = _kernel_reads(graph, kernel, made, again)
+        reads = _joined(graph, reads) if joins_parts else reads
         traffics.append(KernelTraffic(reads, tuple(sorted(outside)), gathered))
     return tuple(traffics)
 
@@ -145,6 +148,22 @@ def _kernel_reads(
             for read in again.get(roots[tensor], (tensor,)) if op.phase == "backward" else (tensor,):
                 reads.setdefault(regions[read], read)
     return tuple(reads.values()), tuple(gathered)
+
+
+def _joined(graph: OperatorGraph, reads: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the tensors without parts of others among them; parts that make up more than a whole are that whole."""
+    parts: dict[int, list[int]] = {}
+    for t in reads:
+        parts.setdefault(graph.view_roots[t], []).append(t)
+    joined = []
+    for root, listed in parts.items():
+        sizes = [graph.tensors[t].num_bytes(2) for t in listed]
+        whole = next(
+            (t for t, size in zip(listed, sizes, strict=True) if size >= graph.tensors[root].num_bytes(2)), None
+        )
+        is_all = len(listed) > 1 and sum(sizes) >= graph.tensors[root].num_bytes(2)
+        joined += [whole] if whole is not None else [root] if is_all else listed
+    return tuple(joined)
 
 
 def kernel_bytes(graph: OperatorGraph, traffic: KernelTraffic, batch: float) -> tuple[float, float]:

@@ -1,11 +1,12 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
+from rostam_py.costs.families import fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -15,7 +16,9 @@ from rostam_py.graph import (
     Op,
     OperatorGraph,
     fuse,
+    fuse_neighbours,
     gathered_bytes,
+    in_order,
     kernel_bytes,
     kernel_traffic,
 )
@@ -24,6 +27,7 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import kept_widths
 from rostam_py.placement.sharding import Sharding
+from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -40,7 +44,8 @@ class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
-    even share of the model's own work, so that the devices of a stage sum to the model.
+    even share of the model's own work, so that the devices of a stage sum to the model. adding_time: of one that makes
+    gradients of parameters and adds them to what is there (MODEL B7), None of others.
     """
 
     ops: tuple[int, ...]
@@ -50,6 +55,7 @@ class Kernel:
     is_view: bool = False
     flops: float = 0.0
     model_flops: float = 0.0
+    adding_time: KernelTime | None = None
 
 
 class KernelBuilder:
@@ -60,6 +66,8 @@ class KernelBuilder:
         fusions: what ``fuse`` and ``kernel_traffic`` return for barriers and derived tensors, filled and used by
             builders of one graph.
         part: of whose graph the kernels are, where several ranks share each sequence.
+        fusion: which ops share a kernel (plan.fusion).
+        adds_gradients: whether adding gradients up costs traffic.
     """
 
     def __init__(
@@ -70,19 +78,23 @@ class KernelBuilder:
         batch: float,
         precision: str,
         gradient_bytes: int,
-        fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...]]] | None = None,
+        fusions: dict[Any, tuple[Fusion, tuple[KernelTraffic, ...], list[tuple[int, ...]]]] | None = None,
         experts: SpreadExperts | None = None,
         part: SequencePart | None = None,
+        fusion: str = PRODUCER,
+        adds_gradients: bool = False,
     ) -> None:
+        self.fusion, self.adds_gradients = fusion, adds_gradients
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
         self.kept_times: dict[int, float] = {}  # tensor -> how many times its bytes are kept for backward
         self.batch, self.precision, self.gradient_bytes = batch, precision, gradient_bytes
-        self.num_metadata = self.num_fused = 0
+        self.num_metadata = self.num_fused = self.num_kernels = 0
         self._known: dict[tuple[tuple[int, ...], KernelTraffic], Kernel] = {}
         self._op_seconds: list[float] | None = None
         self._fusions = {} if fusions is None else fusions
         self._full_bytes: dict[int, float] = {}
+        self._views: dict[int, Kernel] = {}
         self._tensor_bytes: dict[tuple[int, bool], float] = {}
         self._factors: dict[str, float] = {}  # dtype -> what the precision makes of its bytes
 
@@ -122,25 +134,53 @@ class KernelBuilder:
             self._op_seconds = seconds
         return self._op_seconds
 
-    def fused(self, barriers: Collection[int], derived: Derived) -> list[Kernel]:
+    def fused(
+        self, barriers: Collection[int], derived: Derived, classes: Mapping[int, Hashable] | None = None
+    ) -> list[Kernel]:
         """Return all kernels and views in execution order, fused except across the barriers.
 
-        Args: derived: what backward kernels compute again, none of it a barrier.
+        Args:
+            derived: what backward kernels compute again, none of it a barrier.
+            classes: op -> what only ops of the same may share a kernel; None for all.
         """
         barriers = frozenset(barriers)
-        key = barriers, frozenset(derived)
+        key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items())
         if key not in self._fusions:
-            fusion = fuse(self.graph, barriers)
-            self._fusions[key] = fusion, kernel_traffic(self.graph, fusion, barriers, derived)
-        fusion, traffics = self._fusions[key]
+            fusion = self._fuse(barriers, classes)
+            is_joined = self.fusion in (POINTWISE, EPILOGUE)
+            self._fusions[key] = (
+                fusion, kernel_traffic(self.graph, fusion, barriers, derived, joins_parts=is_joined),
+                in_order(self.graph, fusion.kernels),
+            )  # fmt: skip
+        fusion, traffics, order = self._fusions[key]
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
-        kernels = [self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)]
-        kernels += self._views
-        return sorted(kernels, key=lambda k: k.ops[0])
+        self.num_kernels = len(fusion.kernels)
+        kernels = {ops: self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)}
+        return [kernels.get(ops) or self._view(ops[0]) for ops in order]
+
+    def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
+        if self.fusion == PRODUCER:
+            return fuse(self.graph, barriers)
+        if self.fusion == UNFUSED:
+            kernels = tuple((op.id,) for op in self.graph.ops if not op.is_metadata)
+            return Fusion(kernels, len(self.graph.ops) - len(kernels), 0)
+        return fuse_neighbours(self.graph, self._fused_kinds, barriers, classes, has_epilogues=self.fusion == EPILOGUE)
 
     @cached_property
-    def _views(self) -> list[Kernel]:
-        return [_view(op) for op in self.graph.ops if op.is_metadata]
+    def _fused_kinds(self) -> list[str]:
+        return [fused_kind(op.op_type, op.role, op.is_elementwise) for op in self.graph.ops]
+
+    def _view(self, op: int) -> Kernel:
+        if op not in self._views:
+            self._views[op] = _view(self.graph.ops[op])
+        return self._views[op]
+
+    def _main_first(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        """Return a kernel's ops, in front that which decides its kind: a norm's or softmax's, not the first sum's."""
+        if self.fusion == PRODUCER or not ops[0].is_elementwise:
+            return ops
+        main = next((op for op in ops if not op.is_elementwise and op.role not in ("copy", "join")), ops[0])
+        return (main, *(op for op in ops if op is not main))
 
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:
         key = (op_ids, traffic)
@@ -152,6 +192,7 @@ class KernelBuilder:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
+        ops = self._main_first(ops)
         main = ops[0]
         seconds = self._seconds(ops, flops, read, written)
         time = KernelTime(main.name, main.module, main.op_type, seconds, flops, main.role)
@@ -159,7 +200,21 @@ class KernelBuilder:
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
         model_flops = sum(op.model_flops.at(self.batch) for op in self._unsplit(ops)) / self.num_members
-        return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops)
+        adding = self._adding_time(ops, traffic, time, (flops, read, written)) if self.adds_gradients else None
+        return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding)
+
+    def _adding_time(
+        self, ops: tuple[Op, ...], traffic: KernelTraffic, time: KernelTime, work: tuple[float, float, float]
+    ) -> KernelTime | None:
+        """Return a kernel's time if it reads the gradients that it writes as well, None if it writes none."""
+        flops, read, written = work
+        made = (t for t in traffic.writes if t in self._final_gradients)
+        there = sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in made)
+        return replace(time, duration_s=self._seconds(ops, flops, read + there, written)) if there else None
+
+    @cached_property
+    def _final_gradients(self) -> frozenset[int]:
+        return frozenset(self.graph.view_roots[t.id] for t in self.graph.gradients)
 
     @property
     def num_members(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
+from rostam_py.plan.fusion import PRODUCER
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.searched_axes import NO_FACTS, ModelFacts, Site, Space
@@ -76,6 +77,7 @@ class Placer(ABC):
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
     shards_state: it knows ``Strategy.shard`` (ZeRO).
     SEARCHED: axes of SEARCHED_AXES that it knows.
+    FUSIONS: values of ``Strategy.fusion`` that it knows, its default first.
 
     Args:
         strategy: with this placer's name.
@@ -89,6 +91,7 @@ class Placer(ABC):
     fits_memory: ClassVar[bool] = True
     shards_state: ClassVar[bool] = False
     SEARCHED: ClassVar[tuple[str, ...]] = ()
+    FUSIONS: ClassVar[tuple[str, ...]] = (PRODUCER,)
 
     def __init__(
         self, strategy: Strategy, cost: str, cost_config: dict | None, shared: dict[Any, Any] | None = None

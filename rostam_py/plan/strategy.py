@@ -21,6 +21,8 @@ from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
+from rostam_py.plan.fusion import AUTO as FUSION_AUTO
+from rostam_py.plan.fusion import FUSIONS
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
@@ -36,6 +38,7 @@ RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a 
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
 MAPPINGS = ("linear", "random")
+ACCUMULATIONS = ("fused", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
@@ -114,6 +117,10 @@ class Strategy:
     allow_idle: the job may leave accelerators unused. accelerators: those it may use, in order.
     algorithms: collective -> algorithm (rostam list collectives). Others take the one with the least predicted time
         for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
+    fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
+        code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
+    accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
+        the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; free costs nothing.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
@@ -154,6 +161,8 @@ class Strategy:
     allow_idle: bool = False
     accelerators: list[int] | None = None
     algorithms: dict[str, str] = field(default_factory=dict, metadata={"keys": _collectives, "choices": _algorithms})
+    fusion: str = field(default=FUSION_AUTO, metadata={"choices": FUSIONS})
+    accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
@@ -170,6 +179,8 @@ class Strategy:
         if self.max_circuit_degree is not None:
             _check_degree("max_circuit_degree", self.max_circuit_degree)
         _check_choice("window", self.window, WINDOWS)
+        self._check_fusion()
+        _check_choice("accumulation", self.accumulation, ACCUMULATIONS)
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)
         if self.micro_batch is not None:
             _check_degree("micro_batch", self.micro_batch)
@@ -192,6 +203,20 @@ class Strategy:
         self._check_mapping()
         self._check_quantities()
         self._check_algorithms()
+
+    def _check_fusion(self) -> None:
+        _check_choice("fusion", self.fusion, tuple(FUSIONS))
+        known = PLACERS.get(self.placer).FUSIONS
+        if self.fusion not in (FUSION_AUTO, *known):
+            raise ConfigError(
+                f"strategy.fusion is {self.fusion!r}; with strategy.placer={self.placer} it must be one of:"
+                f" {', '.join((FUSION_AUTO, *known))}"
+            )
+
+    @property
+    def fused_as(self) -> str:
+        """Which ops share a kernel, one of FUSIONS but auto."""
+        return PLACERS.get(self.placer).FUSIONS[0] if self.fusion == FUSION_AUTO else self.fusion
 
     def _check_recompute(self) -> None:
         _check_choice("recompute", self.recompute, RECOMPUTE)

@@ -1,7 +1,7 @@
 """The golden cases, as data: what runs on what. golden_runs.py runs them, regenerate.py records their results.
 
-Every case has its algorithms and its cost model, so that a new default changes none of them. Inputs are drawn with
-fixed seeds.
+Every case has its algorithms, its cost model, which ops fuse and what adding up gradients costs, so that a new default
+changes none of them. Inputs are drawn with fixed seeds.
 """
 
 from dataclasses import dataclass, field
@@ -169,7 +169,7 @@ def plan_cases() -> list[Case]:
         name: str, fabric: str, model: str, batch: int, strategy: dict[str, Any], *, all_reduce: str = "ring",
         failed: dict[str, Any] | None = None, machine: dict[str, Any] | None = None, cost: str = "roofline", **run: Any,
     ) -> None:  # fmt: skip
-        strategy = {"algorithms": with_all_reduce(all_reduce), **strategy}
+        strategy = {"algorithms": with_all_reduce(all_reduce), "fusion": "producer", "accumulation": "free", **strategy}
         cases.append(
             Case("plans", f"{fabric} {name}", fabric, run, failed or {}, model, strategy, batch, machine or {}, cost)
         )
@@ -287,6 +287,13 @@ def plan_cases() -> list[Case]:
     add("transformer calibrated", "torus4x4", "transformer", 64, three, **measured)
     add("resnet calibrated", "cluster16", "resnet", 64, {"dp": 4, "tp": 4, "precision": "tf32"}, **measured)
     add("resnet dp 2 mp 8 calibrated", "ocs16", "resnet", 64, groups, machine=v100, **measured)
+    today = {**three, "fusion": "pointwise", "accumulation": "fused"}
+    for fusion in ("pointwise", "epilogue", "none"):
+        add(f"gpt fusion {fusion}", "tree16", "gpt", 32, {**today, "fusion": fusion})
+    add("resnet fusion pointwise", "cluster16", "resnet", 64, {**today, "dp": 4, "tp": 4, "pp": 1})
+    add("transformer fusion pointwise", "torus4x4", "transformer", 64, {**today, "recompute": "selective"})
+    add("gpt eager hosts", "tree16", "gpt", 32, {**today, "fusion": "none"}, machine={"host": "eager"})
+    add("gpt compiled hosts wait", "tree16", "gpt", 32, today, machine={"host": "compiled", "host_sync": "messages"})
     return cases
 
 

@@ -133,7 +133,10 @@ def _mix(case: Case) -> dict[str, Any]:
     machine = rostam.Machine(fabric=_fabric(case), **case.machine)
     jobs = [
         rostam.Job(
-            job["name"], graph(job["model"]), rostam.Strategy(**job["strategy"], algorithms=RING), job["batch"],
+            job["name"],
+            graph(job["model"]),
+            rostam.Strategy(**job["strategy"], algorithms=RING, fusion="producer", accumulation="free"),
+            job["batch"],
             job.get("start_s", 0.0),
         )
         for job in case.job["jobs"]

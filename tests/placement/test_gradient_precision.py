@@ -32,7 +32,10 @@ def test_a_weights_gradient_is_written_in_its_own_precision(square, placed):
     # it reads 2 x 4,096 entries twice, of 2 bytes, and writes 4,096^2 of 4 or of 2
     plans = [
         placed(
-            square, Strategy(precision="bf16_mixed", gradient_precision=precision, micro_batch=2), 4, cost="roofline"
+            square,
+            Strategy(precision="bf16_mixed", gradient_precision=precision, micro_batch=2, accumulation="free"),
+            4,
+            cost="roofline",
         )
         for precision in ("auto", "bf16")
     ]

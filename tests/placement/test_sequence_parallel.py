@@ -137,7 +137,9 @@ def test_stages_send_parts_and_gather_what_they_read(gpt, placed):
 
 def test_bytes_and_times_equal_those_of_all_reduces_and_norms_are_divided(gpt_16, placed):
     plans = {
-        is_split: placed(gpt_16, Strategy(tp=4, sequence_parallel=is_split, precision="bf16_mixed"), 1)
+        is_split: placed(
+            gpt_16, Strategy(tp=4, sequence_parallel=is_split, precision="bf16_mixed", fusion="producer"), 1
+        )
         for is_split in (False, True)
     }
     plain, split = (plans[is_split].stages[0] for is_split in (False, True))

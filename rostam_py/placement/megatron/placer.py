@@ -48,6 +48,7 @@ from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
+from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
@@ -72,6 +73,7 @@ class MegatronPlacer(Placer):
     reads_fabric = False
     fits_memory = False
     shards_state = True
+    FUSIONS = (POINTWISE, EPILOGUE, UNFUSED, PRODUCER)
     SEARCHED = tuple(SEARCHED_AXES)
 
     def candidates(
@@ -144,6 +146,7 @@ class MegatronPlacer(Placer):
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.name,
+            strategy.fused_as, strategy.accumulation,
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -153,8 +156,9 @@ class MegatronPlacer(Placer):
             experts = self._spread(local, sharding, machine, micro_batch, numerics)
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
             self.shared[key] = KernelBuilder(
-                local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part
-            )
+                local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
+                strategy.fused_as, strategy.accumulation == "fused",
+            )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
 
@@ -235,7 +239,8 @@ class _Job:
             )
             for t in graph.parameters
         }
-        self.derived = derived_in_kernels(graph, builder, self.assignment, self._sent())
+        is_eager = strategy.fused_as == UNFUSED
+        self.derived = {} if is_eager else derived_in_kernels(graph, builder, self.assignment, self._sent())
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
@@ -261,7 +266,7 @@ class _Job:
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
-        kernels = self.builder.fused(self._barriers(), self.derived)
+        kernels = self.builder.fused(self._barriers(), self.derived, self._classes())
         kernel_of = {op: k for k, kernel in enumerate(kernels) for op in kernel.ops}
         replays: dict[int, list[int]] = {}
         for op, ops in self.recomputation.points.items():
@@ -317,7 +322,7 @@ class _Job:
         barriers = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
         barriers |= {t for t in read_from_elsewhere(self.graph, self.weight_ops) if not self._is_derived(t)}
         for op in self.graph.ops:
-            if op.is_elementwise:  # others start a kernel of their own
+            if op.is_elementwise or self.strategy.fused_as != PRODUCER:  # others start a kernel of their own
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
             if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
                 barriers.update(op.outputs)
@@ -330,6 +335,17 @@ class _Job:
             if op.id in self.assignment.skipped:
                 barriers.update(op.inputs)
         return barriers
+
+    def _classes(self) -> dict[int, tuple[int, bool, bool, bool]] | None:
+        """Return what tells ops apart that cannot share a kernel: stages, templates and replays; None for nothing."""
+        replayed = self.recomputation.replayed if self.strategy.recompute == "selective" else set()
+        if self.strategy.fused_as == PRODUCER or not (replayed or self.weight_ops or self.strategy.pp > 1):
+            return None
+        skipped, stages = self.assignment.skipped, self.assignment.op_stages
+        return {
+            op.id: (stages[op.id], op.id in self.weight_ops, op.id in replayed, op.id in skipped)
+            for op in self.graph.ops
+        }
 
     def _maker(self, tensor: int) -> int | None:
         return self.graph.tensors[self.graph.view_roots[tensor]].producer
@@ -527,7 +543,8 @@ class _Job:
             found.append(f"padded for tp={self.strategy.tp}: an axis of {size} to {padded}")
         counts = self.builder
         found.append(
-            f"{counts.num_metadata} metadata ops vanished, {counts.num_fused} element-wise ops fused into producers"
+            f"{counts.num_kernels:,} kernels for {counts.num_kernels + counts.num_fused:,} ops"
+            f" (strategy.fusion={self.strategy.fused_as}); {counts.num_metadata:,} metadata ops vanished"
         )
         found += self.builder.experts.notes()
         found += [note] if (note := get_precision(self.numerics.precision).note) else []

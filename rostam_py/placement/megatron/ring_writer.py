@@ -20,8 +20,8 @@ from rostam_py.placement.megatron.template_writer import TemplateContext, Templa
 class RingWriter(TemplateWriter):
     """A TemplateWriter that cuts products into parts."""
 
-    def __init__(self, context: TemplateContext, phase: str) -> None:
-        super().__init__(context, phase)
+    def __init__(self, context: TemplateContext, phase: str, adds_gradients: bool = False) -> None:
+        super().__init__(context, phase, adds_gradients)
         self._steps: list[int] = []  # shifts that bring the open kernel's input, part by part
         self._scattered: dict[int, int] = {}  # tensor that a cut product has made -> the last shift of its sums
         self._is_forward = False  # the open kernel is, first run or replay
@@ -71,7 +71,7 @@ class RingWriter(TemplateWriter):
         for part in range(degree):
             if part and self._steps:
                 self._await((), [self._steps[part - 1]])
-            self._segment.append(portion(kernel.time, 1 / degree, f"part {part + 1} of {degree}"))
+            self._segment.append(portion(self._time_of(kernel), 1 / degree, f"part {part + 1} of {degree}"))
             if scattered is not None and part < degree - 1:
                 self._send_sums(scattered, part + 1)
 

@@ -57,10 +57,13 @@ class TemplateContext:
 
 
 class TemplateWriter:
-    """Append kernels and messages in execution order; ``tasks`` is the template."""
+    """Append kernels and messages in execution order; ``tasks`` is the template.
 
-    def __init__(self, context: TemplateContext, phase: str) -> None:
-        self.context, self.phase = context, phase
+    Args: adds_gradients: kernels add gradients of parameters to what is there.
+    """
+
+    def __init__(self, context: TemplateContext, phase: str, adds_gradients: bool = False) -> None:
+        self.context, self.phase, self.adds_gradients = context, phase, adds_gradients
         self.tasks: list[Task] = []
         self._segment: list[KernelTime] = []
         self._segment_deps: set[int] = set()
@@ -181,15 +184,20 @@ class TemplateWriter:
         share = 1.0
         if halos and self.context.is_tp_asynchronous:
             share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
-        if share == 1 or kernel.time.duration_s * min(share, 1 - share) < self.context.min_kernel_s:
+        time = self._time_of(kernel)
+        if share == 1 or time.duration_s * min(share, 1 - share) < self.context.min_kernel_s:
             self._await(kernel.inputs, halos)
-            self._segment.append(kernel.time)
+            self._segment.append(time)
             return
-        free, waiting = portion(kernel.time, 1 - share, "without halo"), portion(kernel.time, share, "with halo")
+        free, waiting = portion(time, 1 - share, "without halo"), portion(time, share, "with halo")
         self._await(kernel.inputs, [])
         self._segment.append(free)
         self._await((), halos)
         self._segment.append(waiting)
+
+    def _time_of(self, kernel: Kernel) -> KernelTime:
+        """Return a kernel's time, with what adding gradients to those that are there takes."""
+        return kernel.adding_time if self.adds_gradients and kernel.adding_time is not None else kernel.time
 
     def _halo(self, halo: HaloExchange) -> int:
         """Exchange a halo unless that is done, and return the task that brings it: the same both ways, then the rest.

@@ -49,7 +49,9 @@ def write_stage(
     Model: as in Megatron, gradients of which a tp group's members, or several stages, hold summands are summed over the
         replicas (their bucket) first, then over the members, then over the stages. Buckets start with the last
         micro-batch's gradients, chunk by chunk, or, where ranks share them, with each micro-batch's; the other sums
-        come last, and the optimizer, which waits for all.
+        come last, and the optimizer, which waits for all. All micro-batches but the last add their gradients to what is
+        there: as often as all but the first would. Where ranks share gradients, of which each adds up its share, that
+        costs nothing.
     Args:
         device: its place in the pipeline.
         gradients: chunk -> gradients that are final when it has run. optimizer: None for a device without parameters.
@@ -61,7 +63,7 @@ def write_stage(
     for number in numbers:
         for phase in phases:
             is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
-            writer = _writer(context, phase)
+            writer = _writer(context, phase, adds_gradients=not context.state.reduces_every_microbatch)
             filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
             gathered = _fill(writer, chunks[number or 0], filled)
             if filled is not None:
@@ -135,8 +137,9 @@ def _write_first(
         result.program = result.program.with_first(often, first)
 
 
-def _writer(context: TemplateContext, phase: str) -> TemplateWriter:
-    return RingWriter(context, phase) if context.is_tp_overlapped else TemplateWriter(context, phase)
+def _writer(context: TemplateContext, phase: str, adds_gradients: bool = False) -> TemplateWriter:
+    kind = RingWriter if context.is_tp_overlapped else TemplateWriter
+    return kind(context, phase, adds_gradients)
 
 
 def _fill(

@@ -1,0 +1,11 @@
+"""Which ops share a kernel (MODEL B7), by name."""
+
+POINTWISE, EPILOGUE, UNFUSED, PRODUCER, AUTO = "pointwise", "epilogue", "none", "producer", "auto"
+FUSIONS = {
+    AUTO: "pointwise with the megatron placer, producer with sip_ml",
+    POINTWISE: "chains of element-wise ops, and a norm or softmax with its element-wise neighbours, are one kernel;"
+    " products take in a bias alone (compiled and hand-fused training code)",
+    EPILOGUE: "as pointwise, and a product or convolution takes in the activation behind it",
+    UNFUSED: "every op is a kernel (eager code)",
+    PRODUCER: "element-wise ops join whatever makes their inputs, products among them, for nothing",
+}
