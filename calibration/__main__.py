@@ -1,9 +1,9 @@
-"""``python -m calibration [tables | judge] [--out DIR]``."""
+"""``python -m calibration [tables | links | judge] [--out DIR]``."""
 
 import argparse
 from pathlib import Path
 
-from calibration import library
+from calibration import library, links
 from calibration.distil import distil, sources, table_path
 from calibration.judge import judge, table
 from rostam_py.costs.kernel_table import TABLES
@@ -14,9 +14,16 @@ MISSING = f"calibration needs {library.REQUIREMENT} (82 MB), the optional extra:
 def main() -> None:
     """Write the tables, or print the errors on their held-out halves."""
     parser = argparse.ArgumentParser(prog="python -m calibration", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("tables", "judge"), default="tables")
+    parser.add_argument("what", nargs="?", choices=("tables", "links", "judge"), default="tables")
     parser.add_argument("--out", type=Path, default=TABLES, help="folder of the tables")
     given = parser.parse_args()
+    if given.what != "judge":
+        for one in links.fit_all():
+            print(links.write(one), flush=True)
+    if given.what == "links":
+        return
+    if given.what == "judge":
+        print("\n".join(links.table()), flush=True)
     data = library.data_folder()
     if data is None:
         parser.exit(2, f"{MISSING}\n")

@@ -59,7 +59,8 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
-                     const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host) {
+                     const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host,
+                     const Array<int32_t>& protocol) {
   graph.check_open();
   const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
   if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
@@ -67,6 +68,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
   check_lengths("add_template", kind.size(),
                 {slot.size(), category.size(), schedule.size(), channel.size(), num_bytes.size(), duration_ps.size(),
                  dep_offset.size() - 1});
+  if (protocol.size() > 0) check_lengths("add_template", kind.size(), {protocol.size()});
   workload::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
     workload::Task task;
@@ -76,6 +78,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
     task.schedule = schedule.at(t);
     task.channel = channel.at(t);
     task.bytes = num_bytes.at(t);
+    if (protocol.size() > 0) task.protocol = protocol.at(t);
     task.duration = SimTime::from_ps(duration_ps.at(t));
     check_span("dependencies", t, dep_offset.at(t), dep_offset.at(t + 1), dep.size());
     for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
@@ -92,6 +95,19 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
   }
   graph.templates.push_back(std::move(body));
   return static_cast<int32_t>(graph.templates.size()) - 1;
+}
+
+int32_t add_protocol(TaskGraph& graph, double wire_overhead, int64_t server_hop_ps, int64_t network_hop_ps,
+                     double server_rate) {
+  graph.check_open();
+  if (!(wire_overhead > 0) || server_hop_ps < 0 || network_hop_ps < 0 || !(server_rate > 0)) {
+    ROSTAM_THROW(ConfigError, "a protocol with wire overhead "
+                                  << wire_overhead << ", hops of " << server_hop_ps << " and " << network_hop_ps
+                                  << " ps and a rate of " << server_rate << " bytes/s; hops must be >= 0, others > 0");
+  }
+  graph.protocols.push_back(
+      {wire_overhead, SimTime::from_ps(server_hop_ps), SimTime::from_ps(network_hop_ps), server_rate});
+  return static_cast<int32_t>(graph.protocols.size()) - 1;
 }
 
 // Without block_offset all entries are one block that runs once.
@@ -319,9 +335,17 @@ void bind_runtime(py::module_& module) {
       .def("add_template", &add_template, py::arg("kind"), py::arg("slot"), py::arg("category"), py::arg("schedule"),
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),
-           py::arg("is_awaited_by_host") = Array<bool>(),
+           py::arg("is_awaited_by_host") = Array<bool>(), py::arg("protocol") = Array<int32_t>(),
            "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
-           "without them. Returns the template's index.")
+           "without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of "
+           "add_protocol,\n"
+           "-1 for none. Returns the template's index.")
+      .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
+           py::arg("server_rate"),
+           "How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.")
+      .def_readwrite(
+          "server_size", &TaskGraph::server_size,
+          "Consecutive accelerators of a server, within which messages pay a protocol's server hop; 0: none.")
       .def("add_program", &add_program, py::arg("template"), py::arg("microbatch"),
            py::arg("stride") = Array<int32_t>(), py::arg("block_offset") = Array<int64_t>(),
            py::arg("count") = Array<int64_t>(),

@@ -40,6 +40,7 @@ uint32_t FlowNetwork::new_flow(const Transfer& transfer) {
   flow.bytes = flow.remaining = static_cast<double>(transfer.bytes);
   paces_[id].rate = 0;
   flow.rate_cap = transfer.rate_cap;
+  flow.extra_latency = transfer.extra_latency;
   flow.token = transfer.token;
   flow.updated = queue_.now();
   flow.finish = transfer.bytes > 0 ? SimTime::never() : queue_.now();
@@ -181,7 +182,7 @@ void FlowNetwork::complete(uint64_t payload) {
   }
   routes_[flow.route].bytes += flow.bytes;
   const uint64_t token = flow.token;
-  const SimTime latency = routes_[flow.route].latency;
+  const SimTime latency = routes_[flow.route].latency + flow.extra_latency;
   finish(id);
   // A delivery without latency still follows `sent`, at the same instant.
   queue_.schedule(queue_.now() + latency, Priority::kNormal, &deliveries_, token);

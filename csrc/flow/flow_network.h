@@ -74,6 +74,7 @@ class FlowNetwork : public network::Network {
     double bytes = 0;      // size on the current route: sent = bytes - remaining
     double remaining = 0;  // as of `updated`
     double rate_cap = 0;
+    SimTime extra_latency;
     double peak = 0;  // the least of its cap and what each link alone would give it
     uint64_t token = 0;
     SimTime updated;

@@ -74,7 +74,8 @@ class SystemBuilder {
     }
     const routing::Route& route = system.routes[entry->second];
     system.num_hops += route.links.size();
-    label = mix(label + mix(uint64_t(route.latency.ps())) + uint64_t(slot));
+    label =
+        mix(label + mix(uint64_t(route.latency.ps())) + uint64_t(slot) + (graph_.is_inside_server(from, to) ? 29 : 0));
     system.channels.push_back({source, destination, slot, label, entry->second});
     return system.num_hops <= kMaxHops;
   }

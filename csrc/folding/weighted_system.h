@@ -28,6 +28,11 @@ struct WeightedSystem {
   std::vector<int32_t> link_stand_in;
   std::vector<int32_t> original;  // per simulated device, the first device that it stands for
 
+  // Whether a message from a simulated device to a device of the graph stays inside a server.
+  bool is_inside_server(int32_t source, int32_t peer) const {
+    return graph->is_inside_server(devices[static_cast<size_t>(source)].accelerator, accelerator_of(peer));
+  }
+
   // Of a device of the graph. In an unfolded system a job may be restarted on other accelerators than the graph's.
   int32_t accelerator_of(int32_t device) const {
     return is_folded ? graph->devices[static_cast<size_t>(device)].accelerator

@@ -30,6 +30,7 @@ struct Transfer {
   int64_t bytes = 0;
   uint64_t token = 0;
   double rate_cap = std::numeric_limits<double>::infinity();  // [bytes/s]
+  SimTime extra_latency = SimTime::zero();                    // besides the route's
 };
 
 // Counts up to now.

@@ -42,6 +42,7 @@ TransferId StripedNetwork::new_whole(const Transfer& transfer) {
   Whole& whole = wholes_[id];
   whole.token = transfer.token;
   whole.rate_cap = transfer.rate_cap;
+  whole.extra_latency = transfer.extra_latency;
   whole.route = transfer.route;
   whole.num_unsent = whole.num_undelivered = 0;
   whole.is_active = true;
@@ -75,9 +76,10 @@ void StripedNetwork::start_parts(TransferId id, int64_t bytes) {
   const StripedRoute& striped = routes_[wholes_[id].route];
   const std::vector<Lane>& lanes = striped.route.lanes;
   const double rate_cap = wholes_[id].rate_cap;
+  const SimTime extra_latency = wholes_[id].extra_latency;
   if (lanes.empty()) {
     const uint32_t part = new_part(id, 1);
-    parts_[part].engine_id = engine_->start({striped.parts.front(), bytes, part, rate_cap});
+    parts_[part].engine_id = engine_->start({striped.parts.front(), bytes, part, rate_cap, extra_latency});
     return;
   }
   const std::vector<int64_t> shares = routing::lane_bytes(striped.route, bytes);
@@ -86,7 +88,7 @@ void StripedNetwork::start_parts(TransferId id, int64_t bytes) {
   for (size_t k = 0; k < lanes.size(); ++k) {
     const uint32_t part = new_part(id, lanes[k].num_planes);
     const double cap = rate_cap * (lanes[k].bytes_per_s / total);
-    parts_[part].engine_id = engine_->start({striped.parts[k], shares[k], part, cap});
+    parts_[part].engine_id = engine_->start({striped.parts[k], shares[k], part, cap, extra_latency});
   }
 }
 

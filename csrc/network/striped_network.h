@@ -48,6 +48,7 @@ class StripedNetwork : public Network, private NetworkClient {
   struct Whole {
     uint64_t token = 0;
     double rate_cap = 0;
+    SimTime extra_latency;
     RouteId route = 0;
     int32_t num_unsent = 0, num_undelivered = 0;
     bool is_active = false;     // not yet sent

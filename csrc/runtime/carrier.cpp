@@ -23,8 +23,9 @@ void Carrier::send(int32_t number, Parcel& parcel, network::RouteId route) {
 void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
   parcel.state = ParcelState::kSending;
   parcel.route = route;
-  const int64_t bytes = wire_bytes(parcel.bytes);
-  parcel.transfer = network_->start({route, bytes, static_cast<uint64_t>(number), parcel.rate_cap});
+  const int64_t bytes = wire_bytes(parcel.wire_bytes);
+  const auto token = static_cast<uint64_t>(number);
+  parcel.transfer = network_->start({route, bytes, token, parcel.rate_cap, parcel.extra_latency});
   parcel.carried = static_cast<double>(network_->carried_bytes(route, bytes));
   if (listener_ != nullptr) tell(control::kFlowStart, number, parcel);
 }
@@ -32,8 +33,9 @@ void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
 void Carrier::resume(int32_t number, Parcel& parcel, network::RouteId route, SimTime started) {
   parcel.state = ParcelState::kSending;
   parcel.route = route;
-  const int64_t bytes = wire_bytes(parcel.bytes);
-  parcel.transfer = network_->resume({route, bytes, static_cast<uint64_t>(number), parcel.rate_cap}, started);
+  const int64_t bytes = wire_bytes(parcel.wire_bytes);
+  const auto token = static_cast<uint64_t>(number);
+  parcel.transfer = network_->resume({route, bytes, token, parcel.rate_cap, parcel.extra_latency}, started);
   parcel.carried = static_cast<double>(bytes);
 }
 

@@ -28,7 +28,9 @@ enum class ParcelState : uint8_t {
 struct Parcel {
   int32_t source = 0, target = 0;                             // ends that its bytes on the wire are counted for
   int64_t bytes = 0;                                          // over all planes
+  int64_t wire_bytes = 0;                                     // that they put on links, a protocol's own included
   double rate_cap = std::numeric_limits<double>::infinity();  // on the simulated plane [bytes/s]
+  SimTime extra_latency;                                      // besides the route's
 
   ParcelState state = ParcelState::kNone;
   network::RouteId route = network::kNoRoute;
@@ -99,6 +101,7 @@ class Carrier : public network::NetworkClient {
 
   // What each plane carries of a message.
   int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
+  int32_t num_planes() const { return route_table_.num_alike(); }
 
   network::Network& network() { return *network_; }
   const network::Network& network() const { return *network_; }

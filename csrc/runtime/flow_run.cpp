@@ -51,7 +51,7 @@ void FlowRun::add_flow(const FlowSpec& spec, int32_t num_accelerators, uint64_t 
   Flow flow;
   flow.source = spec.src;
   flow.target = spec.dst;
-  flow.bytes = spec.bytes;
+  flow.bytes = flow.wire_bytes = spec.bytes;
   flow.rate_cap = spec.rate_cap / routes_.num_alike();
   flow.hash = mix(seed + flows_.size());
   flows_.push_back(flow);

@@ -15,11 +15,11 @@ void Mailboxes::start_send(const TaskRef& ref, const CriticalPath::Ref& cause) {
   const Instance& instance = instances_.at(ref.device, ref.sequence);
   const Task& task = instances_.task(ref);
   PathNode node;
-  node.start = node.end = queue_.now();
+  node.start = node.end = queue_.now() - task.duration;  // where its start-up began
   node.is_join = true;
   const int32_t number = messenger_.make(ref.device, task.slot, system_.devices[ref.device].slots[task.slot].peer);
   Message& message = messenger_[number];
-  message.bytes = task.bytes;
+  messenger_.load(number, task.bytes, task.protocol);
   message.is_send = true;
   message.sender = ref;
   message.mailbox = {message.target, task.channel, instance.iteration, instance.microbatch};

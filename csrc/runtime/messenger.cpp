@@ -1,5 +1,6 @@
 #include "runtime/messenger.h"
 
+#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -32,6 +33,19 @@ int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   message.state = ParcelState::kNone;
   message.is_send = message.is_synchronous = message.is_ordered = false;
   return index;
+}
+
+void Messenger::load(int32_t index, int64_t bytes, int32_t protocol) {
+  Message& message = messages_[index];
+  message.bytes = message.wire_bytes = bytes;
+  message.rate_cap = std::numeric_limits<double>::infinity();
+  message.extra_latency = SimTime::zero();
+  if (protocol < 0) return;
+  const workload::Protocol& own = system_.graph->protocols[protocol];
+  message.wire_bytes = own.wire_bytes(bytes);
+  const bool is_inside = system_.is_inside_server(message.source, message.peer);
+  if (is_inside) message.rate_cap = own.server_rate / carrier_.num_planes();
+  message.extra_latency = is_inside ? own.server_hop : own.network_hop;
 }
 
 void Messenger::send(int32_t index) {

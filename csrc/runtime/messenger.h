@@ -26,6 +26,8 @@ class Messenger : public CarrierClient {
 
   // A fresh message from a simulated device to a peer of its slot; valid until the next call.
   int32_t make(int32_t source, int32_t slot, int32_t peer);
+  // Sets what a message carries, by a protocol of the graph or none (-1).
+  void load(int32_t message, int64_t bytes, int32_t protocol);
   Message& operator[](int32_t message) { return messages_[message]; }
 
   // A message without a route waits for one, if the route table lets it.

@@ -9,7 +9,7 @@
 namespace rostam::runtime {
 
 QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint, const RingTable::RouteFunction& route)
-    : table_(system, footprint, route) {
+    : system_(system), table_(system, footprint, route) {
   for (const Ring& ring : table_.rings()) {
     rings_.emplace_back(ring);
     rings_.back().loads.resize(ring.devices.size());
@@ -39,7 +39,8 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
       const double ps = transmit_ps(static_cast<double>(exchange.wire_bytes), bytes_per_s);
       one.send_times.push_back(ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never());
     }
-    one.is_quiet = one.is_quiet && one.fits_clock(ring, now);
+    one.latencies = latencies(ring, exchange.protocol);
+    one.is_quiet = one.is_quiet && one.fits_clock(now);
   }
   if (one.exchange.num_steps != exchange.num_steps || one.exchange.bytes != exchange.bytes) {
     ROSTAM_THROW(ConfigError, "device " << ring.devices[rank.position] << " joins collective " << occurrence
@@ -54,10 +55,22 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   return is_last ? Joined::kLast : Joined::kWaiting;
 }
 
+std::vector<SimTime> QuietRings::latencies(const Ring& ring, int32_t protocol) const {
+  std::vector<SimTime> all;
+  for (size_t i = 0; i < ring.devices.size(); ++i) {
+    all.push_back(ring.routes[i].latency);
+    if (protocol < 0) continue;
+    const workload::Protocol& own = system_.graph->protocols[protocol];
+    const bool is_inside = system_.is_inside_server(ring.devices[i], ring.peers[i]);
+    all.back() = all.back() + (is_inside ? own.server_hop : own.network_hop);
+  }
+  return all;
+}
+
 const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_t occurrence) {
   RingState& ring = rings_[ring_index];
   RingCollective& one = collective(ring, occurrence);
-  RingSteps steps(ring, one, SimTime::never());
+  RingSteps steps(one, SimTime::never());
   for (int32_t step = 0; step < one.exchange.num_steps; ++step) steps.advance();
   one.end = SimTime::zero();
   ends_.clear();
@@ -98,7 +111,7 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
   one.is_quiet = false;
   Moment moment;
   moment.ranks.resize(ring.devices.size());
-  RingSteps steps(ring, one, now);
+  RingSteps steps(one, now);
   for (int32_t step = 0; step <= one.exchange.num_steps; ++step) {
     const std::vector<RingSteps::Start>& starts = steps.starts();
     for (size_t i = 0; i < starts.size(); ++i) {
@@ -107,7 +120,7 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
       rank.step = step;
       rank.origin = one.origins[starts[i].decided_by];
       if (step == one.exchange.num_steps) continue;
-      const SimTime sent = starts[i].time + one.send_times[i], arrival = sent + ring.routes[i].latency;
+      const SimTime sent = starts[i].time + one.send_times[i], arrival = sent + one.latencies[i];
       rank.is_sending = sent > now;
       rank.num_sent += sent <= now;
       rank.num_delivered += arrival <= now;

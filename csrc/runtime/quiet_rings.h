@@ -92,6 +92,9 @@ class QuietRings {
   static RingCollective& collective(RingState& ring, uint32_t occurrence);
   static void retire(RingState& ring, SimTime now);
 
+  std::vector<SimTime> latencies(const Ring& ring, int32_t protocol) const;
+
+  const WeightedSystem& system_;
   RingTable table_;
   std::vector<RingState> rings_;
   std::vector<End> ends_;

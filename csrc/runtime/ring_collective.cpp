@@ -4,10 +4,10 @@
 
 namespace rostam::runtime {
 
-bool RingCollective::fits_clock(const Ring& ring, SimTime now) const {
+bool RingCollective::fits_clock(SimTime now) const {
   double slowest_ps = 0;
   for (size_t i = 0; i < send_times.size(); ++i) {
-    const auto latency_ps = static_cast<double>(ring.routes[i].latency.ps());
+    const auto latency_ps = static_cast<double>(latencies[i].ps());
     slowest_ps = std::max(slowest_ps, static_cast<double>(send_times[i].ps()) + latency_ps);
   }
   return static_cast<double>(now.ps()) + slowest_ps * exchange.num_steps < kMaxPs;
@@ -23,7 +23,7 @@ void RingCollective::add_load(const Ring& ring, SimTime now, bool counts_unfinis
     }
     return;
   }
-  RingSteps steps(ring, *this, now);
+  RingSteps steps(*this, now);
   for (int32_t step = 0; step < exchange.num_steps; ++step) {
     const std::vector<RingSteps::Start>& starts = steps.starts();
     for (size_t i = 0; i < starts.size(); ++i) {
@@ -40,8 +40,7 @@ void RingCollective::add_load(const Ring& ring, SimTime now, bool counts_unfinis
   }
 }
 
-RingSteps::RingSteps(const Ring& ring, const RingCollective& collective, SimTime now)
-    : ring_(ring), collective_(collective), now_(now) {
+RingSteps::RingSteps(const RingCollective& collective, SimTime now) : collective_(collective), now_(now) {
   for (size_t i = 0; i < collective.joins.size(); ++i) {
     const SimTime join = collective.joins[i];
     starts_.push_back({join <= now ? join : SimTime::never(), static_cast<int32_t>(i)});
@@ -58,7 +57,7 @@ void RingSteps::advance() {
       continue;
     }
     const SimTime sent = starts_[i].time + collective_.send_times[i];
-    const SimTime arrival = before.time + collective_.send_times[k] + ring_.routes[k].latency;
+    const SimTime arrival = before.time + collective_.send_times[k] + collective_.latencies[k];
     if (arrival >= sent) starts_[i].decided_by = before.decided_by;
     starts_[i].time = std::max(sent, arrival);
     if (starts_[i].time > now_) starts_[i].time = SimTime::never();

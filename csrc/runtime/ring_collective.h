@@ -17,10 +17,11 @@ namespace rostam::runtime {
 struct RingExchange {
   int32_t num_steps = 0;
   int64_t bytes = 0;       // of a message
-  int64_t wire_bytes = 0;  // of it that the simulated plane carries
+  int64_t wire_bytes = 0;  // of it that the simulated plane carries, the protocol's own included
   int64_t num_chunks = 0;  // of a message
   int32_t iteration = 0;
   int32_t category = 0;
+  int32_t protocol = -1;
 };
 
 // What a rank has carried. Units: bytes on the wire.
@@ -35,11 +36,11 @@ struct RingCollective {
   int32_t num_joined = 0;
   std::vector<SimTime> joins;  // never() until then
   std::vector<CriticalPath::Ref> origins;
-  std::vector<SimTime> send_times;
-  SimTime end = SimTime::never();  // the last rank is through
+  std::vector<SimTime> send_times, latencies;  // of a message of each rank
+  SimTime end = SimTime::never();              // the last rank is through
 
   // Whether the collective is through before the end of simulated time, if all joined now.
-  bool fits_clock(const Ring& ring, SimTime now) const;
+  bool fits_clock(SimTime now) const;
 
   // Adds what it has carried up to `now`, per rank; bytes of messages that are still being sent on demand.
   void add_load(const Ring& ring, SimTime now, bool counts_unfinished, std::vector<RingLoad>& loads) const;
@@ -53,14 +54,13 @@ class RingSteps {
     int32_t decided_by = 0;  // the rank whose join did
   };
 
-  // At the first step. `ring` and `collective` must outlive it.
-  RingSteps(const Ring& ring, const RingCollective& collective, SimTime now);
+  // At the first step. `collective` must outlive it.
+  RingSteps(const RingCollective& collective, SimTime now);
 
   const std::vector<Start>& starts() const { return starts_; }
   void advance();
 
  private:
-  const Ring& ring_;
   const RingCollective& collective_;
   SimTime now_;
   std::vector<Start> starts_;

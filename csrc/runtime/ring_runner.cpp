@@ -55,7 +55,10 @@ RingExchange RingRunner::exchange_of(const Participation& part) {
   exchange.num_steps = parts_.system.graph->schedules[task.schedule]->shape().num_steps;
   exchange.num_chunks = message_chunks(task.schedule);
   exchange.bytes = checked_multiply(part.chunk_bytes, exchange.num_chunks);
-  exchange.wire_bytes = parts_.messenger.carrier().wire_bytes(exchange.bytes);
+  exchange.protocol = task.protocol;
+  const int64_t wire_bytes =
+      task.protocol < 0 ? exchange.bytes : parts_.system.graph->protocols[task.protocol].wire_bytes(exchange.bytes);
+  exchange.wire_bytes = parts_.messenger.carrier().wire_bytes(wire_bytes);
   exchange.iteration = part.iteration;
   exchange.category = task.category;
   return exchange;
@@ -157,7 +160,7 @@ int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t posi
   Message& message = parts_.messenger[index];
   message.step = step;
   message.occurrence = occurrence;
-  message.bytes = exchange.bytes;
+  parts_.messenger.load(index, exchange.bytes, exchange.protocol);
   message.category = exchange.category;
   message.iteration = exchange.iteration;
   message.is_ordered = true;

@@ -145,10 +145,8 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
     waited.cause = std::move(cause);
     kernels_.start(d, task.duration);
     if (ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
-  } else if (task.kind == TaskKind::kCollective) {
-    parts_.starter.start_collective(ref, cause);
   } else {
-    parts_.starter.start_send(ref, cause);
+    parts_.starter.start_communication(ref, cause);
   }
 }
 

@@ -18,6 +18,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
       scheduler_({system, options, queue_, path_, instances_, jobs_, breakdown_, *this, *this}),
       messenger_(system, routes, options, queue_, ledger_, end_points, *this),
       mailboxes_(system, queue_, path_, instances_, messenger_, scheduler_),
+      start_ups_(system, queue_, instances_, jobs_, *this),
       restarts_({system, queue_, instances_, participations_, jobs_, ledger_, breakdown_, scheduler_, messenger_,
                  mailboxes_}),
       control_(controllers, queue_, *this, messenger_.carrier(), routes, end_points) {
@@ -41,8 +42,13 @@ int32_t Session::simulated_link(int32_t link) const {
   return link >= 0 && link < num_links ? system_.link_stand_in[link] : link;  // added ones stand for themselves
 }
 
-void Session::start_collective(const TaskRef& task, const CriticalPath::Ref& cause) { runner_->join(task, cause); }
-void Session::start_send(const TaskRef& task, const CriticalPath::Ref& cause) { mailboxes_.start_send(task, cause); }
+void Session::start_up_over(const TaskRef& task, const CriticalPath::Ref& cause) {
+  if (instances_.task(task).kind == workload::TaskKind::kSend) {
+    mailboxes_.start_send(task, cause);
+  } else {
+    runner_->join(task, cause);
+  }
+}
 void Session::await_message(const TaskRef& task) { mailboxes_.await_message(task); }
 
 void Session::on_sent(const Message& message) {

@@ -8,13 +8,18 @@
 
 #include "runtime/control_host.h"
 #include "runtime/restarts.h"
+#include "runtime/start_ups.h"
 #include "runtime/stepwise_runner.h"
 
 namespace rostam::runtime {
 
 using workload::SessionResult;
 
-class Session : public MessageClient, public TaskStarter, public ProgressClient, public ControlTarget {
+class Session : public MessageClient,
+                public TaskStarter,
+                public StartUpClient,
+                public ProgressClient,
+                public ControlTarget {
  public:
   // All arguments must outlive the session; the system and the routes are its own, to change.
   Session(WeightedSystem& system, routing::RouteTable& routes, const SessionOptions& options, Controllers& controllers,
@@ -27,8 +32,10 @@ class Session : public MessageClient, public TaskStarter, public ProgressClient,
 
   void on_sent(const Message& message) override;
   void on_delivered(Message& message) override;
-  void start_collective(const TaskRef& task, const CriticalPath::Ref& cause) override;
-  void start_send(const TaskRef& task, const CriticalPath::Ref& cause) override;
+  void start_communication(const TaskRef& task, const CriticalPath::Ref& cause) override {
+    start_ups_.start(task, cause);
+  }
+  void start_up_over(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void await_message(const TaskRef& task) override;
   void on_iteration_end(int32_t job) override;
   void on_phase_start(int32_t device, const Instance& instance) override {
@@ -63,6 +70,7 @@ class Session : public MessageClient, public TaskStarter, public ProgressClient,
   Scheduler scheduler_;
   Messenger messenger_;
   Mailboxes mailboxes_;
+  StartUps start_ups_;
   std::unique_ptr<CollectiveRunner> runner_;
   Restarts restarts_;
   ControlHost control_;

@@ -26,9 +26,9 @@ uint32_t StepwiseRunner::enter(const TaskRef& ref, const CriticalPath::Ref& caus
   part.body = &task;
   part.chunk_bytes = parts_.system.graph->chunk_bytes(task);
   part.category = task.category;
-  part.joined = parts_.queue.now();
+  part.joined = parts_.queue.now() - task.duration;  // where its start-up began
   PathNode node;
-  node.start = node.end = parts_.queue.now();
+  node.start = node.end = part.joined;
   node.is_join = true;
   part.origin = parts_.path.add(node, cause);
   parts_.sink.change_collectives(ref.device, 1);
@@ -96,7 +96,7 @@ void StepwiseRunner::send_step(int32_t d, Participation& part, uint32_t occurren
     Message& message = parts_.messenger[index];
     message.step = part.step;
     message.occurrence = occurrence;
-    message.bytes = checked_multiply(part.chunk_bytes, transfer.num_chunks);
+    parts_.messenger.load(index, checked_multiply(part.chunk_bytes, transfer.num_chunks), task.protocol);
     message.origin = part.origin;
     message.category = task.category;
     message.iteration = part.iteration;

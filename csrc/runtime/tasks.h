@@ -18,8 +18,8 @@ struct TaskRef {
 class TaskStarter {
  public:
   virtual ~TaskStarter() = default;
-  virtual void start_collective(const TaskRef& task, const CriticalPath::Ref& cause) = 0;
-  virtual void start_send(const TaskRef& task, const CriticalPath::Ref& cause) = 0;
+  // A collective or a send.
+  virtual void start_communication(const TaskRef& task, const CriticalPath::Ref& cause) = 0;
   // Called when the receive's instance is made: the message may have come before.
   virtual void await_message(const TaskRef& task) = 0;
 };

@@ -46,6 +46,9 @@ void check_task(const TaskGraph& graph, size_t number, size_t index) {
     fail("names slot " + std::to_string(task.slot) + ", category " + std::to_string(task.category) + ", schedule " +
          std::to_string(task.schedule) + ", one of which does not exist");
   }
+  if (task.protocol < -1 || task.protocol >= static_cast<int32_t>(graph.protocols.size())) {
+    fail("names protocol " + std::to_string(task.protocol) + " of " + std::to_string(graph.protocols.size()));
+  }
   if (task.kind == TaskKind::kCollective) {
     // What a whole group sends must be countable.
     checked_multiply(graph.chunk_bytes(task), graph.schedules[task.schedule]->total_chunks_sent());

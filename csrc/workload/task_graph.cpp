@@ -1,8 +1,15 @@
 #include "workload/task_graph.h"
 
+#include <cmath>
+
 #include "sim/checked.h"
 
 namespace rostam::workload {
+
+int64_t Protocol::wire_bytes(int64_t bytes) const {
+  if (wire_overhead == 1) return bytes;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(bytes) * wire_overhead));
+}
 
 void TaskGraph::check_open() const {
   if (is_frozen) throw ConfigError("the task graph is frozen; nothing can be added to it any more");

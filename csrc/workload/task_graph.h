@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,17 @@ namespace rostam::workload {
 
 enum class TaskKind : uint8_t { kCompute = 0, kCollective = 1, kSend = 2, kRecv = 3 };
 
+// How messages of a communication task go, where links have start-up costs: what one of NCCL's protocols adds to the
+// fabric's own latencies. Links carry `wire_overhead` bytes for each byte of a message, whose payload stays its size.
+struct Protocol {
+  double wire_overhead = 1;
+  SimTime server_hop, network_hop;  // of a message inside a server, between servers
+  // Of a message inside a server at most, over all planes [bytes/s].
+  double server_rate = std::numeric_limits<double>::infinity();
+
+  int64_t wire_bytes(int64_t bytes) const;
+};
+
 struct Task {
   TaskKind kind = TaskKind::kCompute;
   int32_t slot = -1;                // communication: index into the device's slots
@@ -26,7 +38,8 @@ struct Task {
   int32_t schedule = -1;            // collective: index into TaskGraph::schedules
   int32_t channel = -1;             // send / recv: a recv takes the message of its channel and micro-batch
   int64_t bytes = 0;                // collective: S of MODEL A4; send: message size
-  SimTime duration;                 // compute
+  int32_t protocol = -1;            // communication: index into TaskGraph::protocols; -1 adds nothing
+  SimTime duration;                 // compute; of a collective or send, its start-up before the first message
   std::vector<SimTime> kernels;     // compute: what the duration is the sum of; each is launched
   bool is_awaited_by_host = false;  // compute: the host launches it and what follows when it could start
   std::vector<int32_t> deps;        // earlier tasks of the template; compute also follows the compute task before it
@@ -58,6 +71,8 @@ struct Device {
 struct TaskGraph {
   std::vector<std::string> categories;
   std::vector<std::shared_ptr<const collectives::Schedule>> schedules;
+  std::vector<Protocol> protocols;
+  int32_t server_size = 0;  // consecutive accelerators of a server; 0: servers are not told apart
   std::vector<Template> templates;
   std::vector<Program> programs;
   std::vector<std::vector<int32_t>> groups;  // device indices in rank order
@@ -68,6 +83,11 @@ struct TaskGraph {
 
   // Throws: ConfigError if frozen; whoever adds something calls it before.
   void check_open() const;
+
+  // Whether two accelerators are on one server.
+  bool is_inside_server(int32_t accelerator, int32_t other) const {
+    return server_size > 0 && accelerator / server_size == other / server_size;
+  }
 
   // Bytes of one chunk of a collective task: ceil(S / num_chunks).
   int64_t chunk_bytes(const Task& task) const;

@@ -39,6 +39,8 @@ class Row:
             "count": self.count,
             "type": self.type,
             "algorithm": result.algorithm,
+            "protocol": result.protocol,
+            "num_channels": result.num_channels,
             "time_s": result.time_s,
             "algorithm_bandwidth_bytes_per_s": result.algorithm_bandwidth_bytes_per_s,
             "bus_bandwidth_bytes_per_s": result.bus_bandwidth_bytes_per_s,
@@ -47,10 +49,11 @@ class Row:
     def line(self) -> str:
         """Return the line of the table: nccl-tests' columns of an out-of-place run."""
         result = self.result
+        how = " ".join(filter(None, (result.algorithm, result.protocol)))
+        how += f" x{result.num_channels}" if result.num_channels > 1 else ""
         rates = (result.algorithm_bandwidth_bytes_per_s, result.bus_bandwidth_bytes_per_s)
-        return (
-            f"{result.num_bytes:14d}{self.count:14d}{self.type:>10}  {result.algorithm:<24}{result.time_s * 1e6:12.2f}"
-            + "".join(f"{rate * 1e-9:10.2f}" for rate in rates)
+        return f"{result.num_bytes:14d}{self.count:14d}{self.type:>10}  {how:<24}{result.time_s * 1e6:12.2f}" + "".join(
+            f"{rate * 1e-9:10.2f}" for rate in rates
         )
 
 
@@ -78,7 +81,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     what = f"{config.collective} over {count:,} of {fabric.num_accelerators:,} accelerators on {fabric.describe()}"
     if not as_json:
         print(f"# {what}; algorithm {config.algorithm}, {config.fidelity}, {config.routing}")
-        print("# one collective at a time on idle links, out of place; no launch of kernels and no arithmetic")
+        print(f"# one collective at a time on idle links, out of place; {_what_counts(fabric)}")
         print(_HEAD, flush=True)
     rows = []
     for row in _rows(config, fabric, ranks, sizes, count):
@@ -107,6 +110,14 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     if config.out is not None:
         print(f"# written to {config.out}")
     return 0
+
+
+def _what_counts(fabric: Fabric) -> str:
+    inside, between = fabric.config.link_classes
+    if fabric.config.link_classes.are_ideal:
+        return "no launch of kernels and no arithmetic"
+    names = inside.name if inside == between else f"{inside.name} inside servers, {between.name} between them"
+    return f"start-up, hops and achieved rates of {names}"
 
 
 def _ranks(given: Any, fabric: Fabric) -> list[int] | None:
@@ -142,7 +153,7 @@ def _rows(
         result = run_collective(
             fabric, config.collective, num_bytes=whole, algorithm=config.algorithm, ranks=ranks,
             fidelity=config.fidelity, routing=config.routing, fold=config.fold, seed=config.seed,
-            group=config.group,
+            group=config.group, protocol=config.protocol,
         )  # fmt: skip
         yield Row(elements, config.type, result)
 

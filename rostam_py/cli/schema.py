@@ -117,7 +117,8 @@ class CollectiveConfig(NetworkKeys):
     all_to_all, else 1.
 
     collective: which (rostam list collectives). algorithm: one of its algorithms; auto takes the one with the least
-    predicted time for each size, which the table names. ranks: accelerators in rank order, [0,8,16], or how many of the
+    predicted time for each size, which the table names. protocol: LL, LL128 or Simple, where links cost something to
+    start; null takes the fastest for each size. ranks: accelerators in rank order, [0,8,16], or how many of the
     first ones; null takes all that work. type: of an element, as NCCL calls
     it; sizes are rounded down to whole ones. group: ranks in a server of hierarchical; null takes the
     fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate ranks that must behave alike
@@ -126,6 +127,7 @@ class CollectiveConfig(NetworkKeys):
 
     collective: str = field(default="all_reduce", metadata={"choices": _collectives})
     algorithm: str = field(default="auto", metadata={"choices": _algorithms})
+    protocol: str | None = None
     ranks: Any = None
     sizes: SizeOptions = field(default_factory=SizeOptions)
     type: str = field(default="float", metadata={"choices": ELEMENT_BYTES})

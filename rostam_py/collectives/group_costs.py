@@ -14,6 +14,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.pieces import PhaseCosts, phase_costs
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.transport import PLAIN, Transport
 from rostam_py.fabrics.fabric import Fabric
 
 # Beyond it messages are not routed one by one: the fullest link decides, and latencies are sampled.
@@ -23,11 +24,16 @@ _NUM_SAMPLES = 2**10
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """count: steps alike. alpha_s, beta_s_per_byte: of every message, float arrays (distinct groups, M)."""
+    """Messages of a step. count: steps alike.
+
+    alpha_s, beta_s_per_byte, is_inside (of a server), num_chunks: of every message, arrays (distinct groups, M).
+    """
 
     count: int
     alpha_s: np.ndarray
     beta_s_per_byte: np.ndarray
+    is_inside: np.ndarray
+    num_chunks: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +51,17 @@ class GroupCosts:
     phases: PhaseCosts | None = None
     num_pieces: int = 1
 
-    def time_s(self, num_bytes: float) -> float:
-        """Return the time until the slowest group is done [s]. num_bytes: S of MODEL A4."""
+    def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
+        """Return the time until the slowest group is done [s]. num_bytes: S of MODEL A4. how: its messages go."""
         if self.phases is not None:
-            return self.phases.time_s(np.ceil(num_bytes / self.planes), self.num_pieces)
+            return self.phases.time_s(np.ceil(num_bytes / self.planes), self.num_pieces, how)
         chunk = np.ceil(np.ceil(num_bytes / self.num_chunks) / self.planes)
-        return float(sum(step.count * self._step_s(step, chunk) for step in self.steps))
+        return how.startup_s + float(sum(step.count * self._step_s(step, chunk, how) for step in self.steps))
 
-    def _step_s(self, step: _Step, chunk_bytes: float) -> float:
-        serial = step.beta_s_per_byte * chunk_bytes
-        each = step.alpha_s + serial
+    def _step_s(self, step: _Step, chunk_bytes: float, how: Transport) -> float:
+        capped = step.num_chunks * step.is_inside * (chunk_bytes * self.planes / how.server_rate)
+        serial = np.maximum(step.beta_s_per_byte * (chunk_bytes * how.wire_overhead), capped)
+        each = step.alpha_s + np.where(step.is_inside, how.server_hop_s, how.network_hop_s) + serial
         if not self.is_eager:
             return float(each.max())
         # Round an eager ring only the mean hop counts, unless one port is slower than that for itself.
@@ -91,15 +98,17 @@ def group_costs(
     if phases is not None:
         return GroupCosts(num_ranks * num_pieces, False, (), fabric.planes, phases, num_pieces)
     schedule = key.schedule()
-    router = fabric.router(routing)
+    router, per_server = fabric.router(routing), fabric.config.accelerators_per_server
     steps = []
     for count, src, dst, chunks in schedule.distinct_steps():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (num_groups, len(src))).reshape(-1)
         alpha, beta = _message_costs(router, groups[:, src].ravel(), groups[:, dst].ravel(), sizes)
-        pairs = np.stack([alpha.reshape(num_groups, -1), beta.reshape(num_groups, -1)], axis=2)
-        order = np.lexsort((pairs[:, :, 0], pairs[:, :, 1]), axis=1)
-        distinct = np.unique(np.take_along_axis(pairs, order[:, :, None], axis=1), axis=0)
-        steps.append(_Step(int(count), distinct[:, :, 0], distinct[:, :, 1]))
+        inside = (groups[:, src] // per_server == groups[:, dst] // per_server).ravel().astype(float)
+        columns = np.stack([column.reshape(num_groups, -1) for column in (alpha, beta, inside, sizes)], axis=2)
+        order = np.lexsort(tuple(columns[:, :, k] for k in range(4)), axis=1)
+        distinct = np.unique(np.take_along_axis(columns, order[:, :, None], axis=1), axis=0)
+        alpha, beta, inside, sizes = (distinct[:, :, k] for k in range(4))
+        steps.append(_Step(int(count), alpha, beta, inside > 0, sizes))
     return GroupCosts(int(schedule.num_chunks), bool(schedule.has_ordered_arrivals), tuple(steps), fabric.planes)
 
 

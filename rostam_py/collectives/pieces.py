@@ -10,6 +10,7 @@ import numpy as np
 
 from rostam_py import _core
 from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.collectives.transport import PLAIN, Transport
 from rostam_py.fabrics.fabric import Fabric
 
 MAX_PIECES = 64
@@ -32,25 +33,26 @@ class PhaseCosts:
     inside: np.ndarray
     between: np.ndarray
 
-    def time_s(self, num_bytes: float, num_pieces: int) -> float:
+    def time_s(self, num_bytes: float, num_pieces: int, how: Transport = PLAIN) -> float:
         """Return the time in K pieces: the sum over L + K - 1 steps of the slowest message of each.
 
         Model: csrc/collectives/hierarchical.cpp and rail_aligned.cpp; the messages of a step start together.
         """
         chunk = np.ceil(num_bytes / (num_pieces * self.num_ranks))
         pieces, counts = self._pieces_of_steps(num_pieces)
-        loads = pieces * chunk
+        loads = pieces * (chunk * how.wire_overhead)
         slowest = np.zeros(len(pieces))
         for phase, links in enumerate((self.inside, self.between)):
-            seconds = self.alpha_s[phase] + (loads @ links.T).max(axis=1)
+            hop_s = how.network_hop_s if phase else how.server_hop_s
+            seconds = self.alpha_s[phase] + hop_s + (loads @ links.T).max(axis=1)
             slowest = np.maximum(slowest, np.where(pieces[:, phase] > 0, seconds, 0.0))
-        return float(slowest @ counts)
+        return how.startup_s + float(slowest @ counts)
 
-    def best_pieces(self, num_bytes: float) -> int:
+    def best_pieces(self, num_bytes: float, how: Transport = PLAIN) -> int:
         """Return the power of two up to 64 of least time, the smallest of equals."""
         most = max(1, min(MAX_PIECES, int(num_bytes) // self.num_ranks))
         choices = [2**k for k in range(most.bit_length())]
-        times = [self.time_s(num_bytes, choice) for choice in choices]
+        times = [self.time_s(num_bytes, choice, how) for choice in choices]
         return choices[int(np.argmin(times))]
 
     def _pieces_of_steps(self, num_pieces: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ Example:
     choose_algorithm(fabric, "all_reduce", 2**30)      # "dual_hamiltonian_rings" on a large torus
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
@@ -25,6 +26,15 @@ from rostam_py.collectives.rank_groups import (
     members_of,
     place_on_grid,
 )
+from rostam_py.collectives.transport import (
+    PLAIN,
+    Transport,
+    check_protocol,
+    is_tuned,
+    protocols_for,
+    refusal,
+    transport,
+)
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric
@@ -39,24 +49,30 @@ NUM_LATENCY_SAMPLES = 2**12
 class StepCosts:
     """Distinct costs of one step's messages.
 
-    count: steps alike. alpha_s: latency. beta_s_per_byte: for a byte of a chunk. Arrays, one entry for each distinct
-    cost. ring_means: the same two, of a mean message of each distinct ring, float array (2, rings), where ranks send
-    eagerly and no rank receives from a rank it sends to; else None.
+    count: steps alike. alpha_s: latency. beta_s_per_byte: for a byte of a chunk. inside: 1 for a message inside a
+    server, else 0. num_chunks: of the message. Arrays, one entry for each distinct cost. ring_means: the first three,
+    of a mean message of each distinct ring, float array (3, rings), where ranks send eagerly and no rank receives from
+    a rank it sends to; else None.
     """
 
     count: int
     alpha_s: np.ndarray
     beta_s_per_byte: np.ndarray
+    inside: np.ndarray
+    num_chunks: np.ndarray
     ring_means: np.ndarray | None
 
-    def time_s(self, chunk_bytes: float) -> float:
-        """Return the time of one of these steps [s]."""
-        serial = self.beta_s_per_byte * chunk_bytes
+    def time_s(self, chunk_bytes: float, how: Transport = PLAIN) -> float:
+        """Return the time of one of these steps [s]. how: messages go, its rate that of one plane."""
+        on_wire = chunk_bytes * how.wire_overhead
+        serial = self.beta_s_per_byte * on_wire
+        if how.server_rate != math.inf:
+            serial = np.maximum(serial, self.inside * self.num_chunks * (chunk_bytes / how.server_rate))
         if self.ring_means is None:
-            return float((self.alpha_s + serial).max())
+            return float((self.alpha_s + serial + _hops(self.inside, how)).max())
         # Round an eager ring only the mean hop counts, unless one port alone is slower than that.
-        alpha_s, beta_s_per_byte = self.ring_means
-        return float(max(serial.max(), (alpha_s + beta_s_per_byte * chunk_bytes).max()))
+        alpha_s, beta_s_per_byte, inside = self.ring_means
+        return float(max(serial.max(), (alpha_s + beta_s_per_byte * on_wire + _hops(inside, how)).max()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +86,22 @@ class AlgorithmCosts:
     steps: tuple[StepCosts, ...]
     phases: PhaseCosts | None = None
 
-    def time_s(self, num_bytes: float) -> float:
-        """Return the time for ``num_bytes`` in one plane [s], in as many pieces as are fastest."""
-        pieces = self.num_pieces(num_bytes)
+    def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
+        """Return the time for ``num_bytes`` in one plane [s], in as many pieces as are fastest. how: as StepCosts."""
+        pieces = self.num_pieces(num_bytes, how)
         if self.phases is not None and pieces > 1:
-            return self.phases.time_s(num_bytes, pieces)
+            return self.phases.time_s(num_bytes, pieces, how)
         chunk = self._chunk_bytes(num_bytes)
-        return sum(step.count * step.time_s(chunk) for step in self.steps)
+        return how.startup_s + sum(step.count * step.time_s(chunk, how) for step in self.steps)
 
     def serial_s(self, num_bytes: float) -> float:
         """Return what the fullest links of all steps need for their bytes [s]: the time without latency."""
         chunk = self._chunk_bytes(num_bytes)
         return sum(step.count * float(step.beta_s_per_byte.max()) * chunk for step in self.steps)
 
-    def num_pieces(self, num_bytes: float) -> int:
+    def num_pieces(self, num_bytes: float, how: Transport = PLAIN) -> int:
         """Return in how many pieces the algorithm is fastest; 1 for most algorithms."""
-        return 1 if self.phases is None else self.phases.best_pieces(num_bytes)
+        return 1 if self.phases is None else self.phases.best_pieces(num_bytes, how)
 
     def _chunk_bytes(self, num_bytes: float) -> float:
         return float(np.ceil(num_bytes / self.num_chunks)) if self.num_chunks else 0.0
@@ -126,10 +142,10 @@ def algorithm_costs(
         steps = []
         for count, src, dst, chunks in schedule.distinct_steps():
             costs = _message_costs(routed, routing, members[src], members[dst], chunks)
+            costs = np.concatenate([costs, _places(fabric, members[src], members[dst], chunks, costs.shape[1])])
             runs_ahead = schedule.num_steps > 1 and not (schedule.is_synchronous or _has_answers(src, dst))
-            means = _ring_means(costs, _rings(src, dst, chunks)) if runs_ahead else None
-            alpha_s, beta_s_per_byte = np.unique(costs, axis=1)
-            steps.append(StepCosts(count, alpha_s, beta_s_per_byte, means))
+            means = _ring_means(costs[:3], _rings(src, dst, chunks)) if runs_ahead else None
+            steps.append(StepCosts(count, *np.unique(costs, axis=1), means))
         has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
         known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
@@ -142,18 +158,39 @@ def schedule_of_ranks(
     algorithm: str,
     num_bytes: int,
     ranks: Sequence[int] | np.ndarray | None = None,
+    *,
+    protocol: str | None = None,
     **how: Unpack[RoutedShape],
 ) -> tuple[np.ndarray, ScheduleKey]:
     """Return the accelerators in the rank order of an algorithm, and its schedule for so many bytes.
 
-    Model: an algorithm that works in pieces takes the power of two up to 64 of least predicted time.
-    Args, Raises: as ``predict_collective_time``.
+    Model: an algorithm that works in pieces takes the power of two up to 64 of least predicted time, links that cost
+        something to start the protocol of least time.
+    Args: as ``predict_collective_time``. protocol: None for the fastest.
+    Raises: as ``predict_collective_time``; ConfigError for a protocol that there is not.
     """
-    members, key = arrange(fabric, collective, algorithm, ranks, grid=how.get("grid"), group=how.get("group"))
-    if not _core.works_in_pieces(collective, algorithm) or len(members) == 1:
+    shape = {"grid": how.get("grid"), "group": how.get("group")}
+    members, key = arrange(fabric, collective, algorithm, ranks, **shape)
+    check_protocol(fabric, collective, algorithm, protocol)
+    if len(members) == 1:
         return members, key
+    reason = refusal(fabric, collective, algorithm, members)
+    if reason is not None:
+        raise ConfigError(f"{collective} by {algorithm} cannot run on {fabric.describe()}: {reason}")
+    protocols = [protocol] if protocol is not None else protocols_for(fabric, collective, algorithm) or [""]
+    if len(protocols) == 1 and not _core.works_in_pieces(collective, algorithm):
+        return members, key._replace(protocol=protocols[0])
     costs = algorithm_costs(fabric, collective, algorithm, ranks, **how)
-    return members, key._replace(num_pieces=costs.num_pieces(-(-num_bytes // fabric.planes)))
+    in_plane = -(-num_bytes // fabric.planes)
+    ways = {name: transport_in_plane(fabric, key._replace(protocol=name), num_bytes) for name in protocols}
+    best = min(ways, key=lambda name: costs.time_s(in_plane, ways[name]))
+    return members, key._replace(num_pieces=costs.num_pieces(in_plane, ways[best]), protocol=best)
+
+
+def transport_in_plane(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
+    """Return how a schedule's messages go, rates being those of one plane."""
+    how = transport(fabric, key, num_bytes)
+    return how if fabric.planes == 1 else how._replace(server_rate=how.server_rate / fabric.planes)
 
 
 def predict_collective_time(
@@ -162,6 +199,8 @@ def predict_collective_time(
     algorithm: str,
     num_bytes: int | str,
     ranks: Sequence[int] | np.ndarray | None = None,
+    *,
+    protocol: str | None = None,
     **how: Unpack[RoutedShape],
 ) -> float:
     """Predict the time of a collective alone on a fabric, without simulating it.
@@ -173,15 +212,17 @@ def predict_collective_time(
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
         order on the fabric's grid where the algorithm needs one. grid: (rows, columns) of the ranks; without it
         ranks that fill rows x columns of the fabric's own grid stand there. group: ranks in a "server" of
-        hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither.
+        hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither. protocol: on links
+        that cost something to start; None takes the fastest.
     Returns: time [s].
     Raises: ConfigError for unknown names or where a grid is missing; NoRouteError for a cut pair.
     Cost: the first call routes each message of each distinct step; later ones are arithmetic.
     Source: own; MODEL A5, tests/collectives/test_predicted_time.py compares with simulations.
     """
     size = parse_size(num_bytes, "num_bytes")
+    _, key = schedule_of_ranks(fabric, collective, algorithm, size, ranks, protocol=protocol, **how)
     costs = algorithm_costs(fabric, collective, algorithm, ranks, **how)
-    return costs.time_s(-(-size // fabric.planes))
+    return costs.time_s(-(-size // fabric.planes), transport_in_plane(fabric, key, size))
 
 
 def choose_algorithm(
@@ -191,6 +232,7 @@ def choose_algorithm(
     ranks: Sequence[int] | np.ndarray | None = None,
     *,
     allowed: Sequence[str] | None = None,
+    protocol: str | None = None,
     **how: Unpack[RoutedShape],
 ) -> str:
     """Return the algorithm with the least predicted time; the first registered one of equals.
@@ -199,7 +241,9 @@ def choose_algorithm(
     Of all_to_all "direct" takes part, which loads each link with the sum of what balanced_shift's steps do and waits
     once, and on servers with a NIC for each accelerator what works inside and between them in pieces.
 
-    Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all.
+    On links that cost something to start it chooses between the algorithms that NCCL has.
+
+    Args: as ``predict_collective_time``. allowed: algorithms to choose from; default all. protocol: those that have it.
     Raises: ConfigError for an unknown collective; NoRouteError if every algorithm needs a pair that is cut, or
         ConfigError if every one needs more circuits than there are.
     Source: MODEL 6a.
@@ -208,27 +252,34 @@ def choose_algorithm(
     if not algorithm_names(collective):
         _core.Schedule(collective, "", 1)  # says which collectives there are
     grid = how.get("grid")
-    check_shapes(len(members_of(fabric, ranks)), grid, how.get("group"))
+    members = members_of(fabric, ranks)
+    check_shapes(len(members), grid, how.get("group"))
+    names = [name for name in names if is_tuned(fabric, collective, name, members)]
     if collective == "all_to_all":
         has_rails = fabric.config.nics_per_server > 1
         names = names[:1] + [name for name in names[1:] if has_rails and _core.works_in_pieces(collective, name)]
         if len(names) == 1:
             return names[0]
     times: dict[str, float] = {}
-    refusal: NoRouteError | ConfigError | None = None
+    refused: NoRouteError | ConfigError | None = None
     for name in names:
         if not _can_run(fabric, collective, name, ranks, grid):
             continue
         try:
-            times[name] = predict_collective_time(fabric, collective, name, num_bytes, ranks, **how)
+            if protocol is None or protocol in protocols_for(fabric, collective, name):
+                times[name] = predict_collective_time(
+                    fabric, collective, name, num_bytes, ranks, protocol=protocol, **how
+                )
         except NoRouteError as error:
-            refusal = error
+            refused = error
         except ConfigError as error:  # more peers than a fabric without circuits can hold circuits to
             if not fabric.is_circuit_switched:
                 raise
-            refusal = error
-    if refusal is not None and not times:
-        raise refusal
+            refused = error
+    if refused is not None and not times:
+        raise refused
+    if not times:
+        check_protocol(fabric, collective, names[0], protocol)
     return min(times, key=lambda name: times[name])
 
 
@@ -240,6 +291,7 @@ def default_algorithm(
     *,
     has_few_peers: bool = False,
     allowed: Sequence[str] | None = None,
+    protocol: str | None = None,
     **how: Unpack[RoutedShape],
 ) -> str:
     """Return what runs where no algorithm is asked for: the one with the least predicted time.
@@ -253,7 +305,7 @@ def default_algorithm(
     names = algorithm_names(collective)
     if (fabric.is_circuit_switched or has_few_peers) and names:
         return names[0]
-    return choose_algorithm(fabric, collective, num_bytes, ranks, allowed=allowed, **how)
+    return choose_algorithm(fabric, collective, num_bytes, ranks, allowed=allowed, protocol=protocol, **how)
 
 
 def _can_run(
@@ -315,13 +367,25 @@ def _rings(src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:
 
 
 def _ring_means(costs: np.ndarray, rings: np.ndarray) -> np.ndarray:
-    """Return mean latency and seconds per byte of every distinct ring, float array (2, rings)."""
+    """Return the mean of each row over the messages of every distinct ring, float array (rows, rings)."""
     if costs.shape[1] != len(rings):  # messages too many to be told apart
         return costs
     _, first, num_messages = np.unique(rings, return_index=True, return_counts=True)
     base = costs[:, first]  # so that the mean of equal costs is that cost to the last digit
     extra = [np.bincount(rings, weights=row) / num_messages for row in costs - base[:, rings]]
     return np.unique(base + np.stack(extra), axis=1)
+
+
+def _places(fabric: Fabric, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray, width: int) -> np.ndarray:
+    """Return whether messages are inside a server and their chunks, float array (2, M); (2, 1) of those of width 1."""
+    per_server = fabric.config.accelerators_per_server
+    places = np.stack([src // per_server == dst // per_server, np.broadcast_to(chunks, src.shape)]).astype(float)
+    return places if width == len(src) else np.array([[places[0].min()], [places[1].max()]])
+
+
+def _hops(inside: np.ndarray, how: Transport) -> np.ndarray:
+    """Return what each message takes besides latency and bytes [s]. inside: share of its messages inside a server."""
+    return np.asarray(how.network_hop_s + inside * (how.server_hop_s - how.network_hop_s))
 
 
 def _message_costs(fabric: Fabric, routing: str, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:

@@ -21,7 +21,8 @@ class ScheduleKey(NamedTuple):
     group_size: of rings the ranks on every server, or on each, where a server has a NIC for each of them; of
         hierarchical the ranks that are close. grid: (rows, columns) of the ranks, (0, 0) for none. num_pieces: of the
         buffer, that go through the phases of hierarchical one behind the other. rings: orders of the ranks of a
-        server, the channels of a ring where direct links decide them.
+        server, the channels of a ring where direct links decide them. protocol: how messages go on links that cost
+        something to start (transport.py), which schedules do not depend on; "" where they cost nothing.
     """
 
     collective: str
@@ -31,6 +32,19 @@ class ScheduleKey(NamedTuple):
     grid: tuple[int, int] = (0, 0)
     num_pieces: int = 1
     rings: tuple[tuple[int, ...], ...] = ()
+    protocol: str = ""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What the core's schedule is made of: all but the protocol."""
+        return self[:7]
+
+    @property
+    def num_channels(self) -> int:
+        """Rings side by side: over direct links, or one for each NIC of the smallest server; 1 without rings."""
+        if self.rings:
+            return len(self.rings)
+        return self.least_ranks if _core.uses_servers(self.collective, self.algorithm) else 1
 
     @property
     def least_ranks(self) -> int:
@@ -39,7 +53,7 @@ class ScheduleKey(NamedTuple):
 
     def schedule(self) -> "_core.Schedule":
         """Return the core's schedule."""
-        return _core.Schedule(*self)
+        return _core.Schedule(*self.shape)
 
     def traffic(self, num_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return sending ranks, receiving ranks and bytes of every pair."""

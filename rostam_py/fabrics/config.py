@@ -9,6 +9,7 @@ import numpy as np
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
+from rostam_py.fabrics.link_classes import IDEAL, LinkClasses
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -185,6 +186,26 @@ class FabricConfig:
             a channel enters each at the first rank of its order and leaves it at the last.
         """
         return ()
+
+    @property
+    def link_classes(self) -> LinkClasses:
+        """What kinds of links it has: ideal ones, where nothing is said."""
+        return LinkClasses(IDEAL, IDEAL)
+
+    @property
+    def accelerators_per_server(self) -> int:
+        """Accelerators of a server, numbered consecutively; 1 without servers."""
+        return 1
+
+    @property
+    def server_bytes_per_s(self) -> float:
+        """What an accelerator achieves inside its server over all planes, of its link classes' share [bytes/s]."""
+        return self.injection_bandwidth_bytes_per_s
+
+    @property
+    def reduces_in_network(self) -> bool:
+        """Whether the switches between servers add up what comes through them."""
+        return False
 
     def max_circuit_degree(self, failures: Any) -> int | None:
         """Return how many peers an accelerator can have, with these failed parts; None without a limit."""

@@ -7,6 +7,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import PORT_BYTES_PER_S, SWITCH_PORTS, BillOfMaterials, parts_per_port
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.fat_tree import FatTreeConfig
+from rostam_py.fabrics.link_classes import LinkClasses, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class ElectricalClusterConfig(FabricConfig):
         num_accelerators: >= 1; they fill servers consecutively, and the last may stay part full.
         server_size: accelerators of one server; 8 in the paper.
         server_bandwidth: per server and direction ["400 Gb/s", the paper's; it also tries 200].
+        server_links, network_links: classes of the links inside servers and of their uplinks (link_classes.py): what
+            share of the bandwidths is achieved, and what starting costs.
         server_latency: end to end inside a server.
         network_latency: end to end between servers, >= server_latency. Both default to the 1 us that the paper
             gives every electrical fabric, so that comparisons with electrical_flat are at equal latency.
@@ -36,12 +39,15 @@ class ElectricalClusterConfig(FabricConfig):
     num_accelerators: int
     server_size: int = 8
     server_bandwidth: Any = field(default="400 Gb/s", metadata={"unit": "bandwidth"})
+    server_links: str = "ideal"
+    network_links: str = "ideal"
     server_latency: Any = field(default="1 us", metadata={"unit": "time"})
     network_latency: Any = field(default="1 us", metadata={"unit": "time"})
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
         FabricConfig.__post_init__(self)
+        _ = self.link_classes  # registered ones
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
         if parse_time(self.network_latency) < parse_time(self.server_latency):
@@ -60,6 +66,23 @@ class ElectricalClusterConfig(FabricConfig):
         from rostam_py.fabrics.layout_tiers import draw_star
 
         return draw_star(fabric, level, "server switch", "network")
+
+    @property
+    def link_classes(self) -> LinkClasses:
+        """As named."""
+        return LinkClasses(
+            link_class(self.server_links, "fabric.server_links"), link_class(self.network_links, "fabric.network_links")
+        )
+
+    @property
+    def accelerators_per_server(self) -> int:
+        """As given."""
+        return self.server_size
+
+    @property
+    def server_bytes_per_s(self) -> float:
+        """Of an accelerator's port [bytes/s]."""
+        return self.injection_bandwidth_bytes_per_s * self.link_classes.inside.share
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the network between servers: one nonblocking network of 64-port switches a 400 Gb/s port of a server.
@@ -81,11 +104,12 @@ class ElectricalClusterConfig(FabricConfig):
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
+        inside, between = self.link_classes
         return {
             "num_accelerators": self.num_accelerators,
             "server_size": self.server_size,
-            "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
-            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) / self.planes,
+            "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * inside.share,
+            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) * between.share / self.planes,
             "server_latency_s": parse_time(self.server_latency),
             "network_latency_s": parse_time(self.network_latency),
             "link_latency_s": parse_time(self.link_latency),

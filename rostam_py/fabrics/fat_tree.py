@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.link_classes import LinkClasses, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class FatTreeConfig(FabricConfig):
         rails: accelerator i of every server is on leaf i of its unit, as in rail-optimised networks; needs servers.
         server_bandwidth: of an accelerator's link inside its server, in each direction, over all planes; 300 GB/s,
             half of the 600 GB/s (both directions) of NVLink 3.
+        server_links, network_links: classes of the links inside servers and of all others (link_classes.py): what share
+            of the bandwidths is achieved, and what starting costs.
+        in_network_reduction: switches add up what comes through them (SHARP), for the algorithm collnet.
         link_latency: of every cable, those inside servers included; 20 ns in the paper.
         switch_latency: of every switch on a path; 40 ns, the paper's buffer latency.
     Source: HammingMesh, appendices C (counts) and F (latencies); NVIDIA A100 data sheet (NVLink 3); servers of 8
@@ -58,6 +62,9 @@ class FatTreeConfig(FabricConfig):
     server_size: int = 1
     rails: bool = False
     server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
+    server_links: str = "ideal"
+    network_links: str = "ideal"
+    in_network_reduction: bool = False
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
@@ -82,6 +89,7 @@ class FatTreeConfig(FabricConfig):
             raise ConfigError(f"fabric.levels is {self.levels!r}; allowed: 2, 3")
         if self.num_spines is not None:
             self._check_spines(self.num_spines)
+        _ = self.link_classes  # registered ones
 
     def _check_spines(self, num_spines: int) -> None:
         up = self.leaf_ports[1]
@@ -140,6 +148,30 @@ class FatTreeConfig(FabricConfig):
         return self.injection_bandwidth_bytes_per_s + inside
 
     @property
+    def link_classes(self) -> LinkClasses:
+        """As named; without servers all links are of the network's class."""
+        between = link_class(self.network_links, "fabric.network_links")
+        inside = link_class(self.server_links, "fabric.server_links")
+        return LinkClasses(inside if self.server_size > 1 else between, between)
+
+    @property
+    def accelerators_per_server(self) -> int:
+        """As given."""
+        return self.server_size
+
+    @property
+    def server_bytes_per_s(self) -> float:
+        """Of a link inside its server; the NIC's without servers [bytes/s]."""
+        if self.server_size == 1:
+            return self.injection_bandwidth_bytes_per_s * self.link_classes.between.share
+        return parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth") * self.link_classes.inside.share
+
+    @property
+    def reduces_in_network(self) -> bool:
+        """As given."""
+        return self.in_network_reduction
+
+    @property
     def nics_per_server(self) -> int:
         """Accelerators of a server, each of which keeps its port on the leaf."""
         return self.server_size
@@ -147,6 +179,7 @@ class FatTreeConfig(FabricConfig):
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
         down, up = self.leaf_ports
+        inside, between = self.link_classes
         return {
             "num_accelerators": self.num_accelerators,
             "levels": self.num_levels,
@@ -156,8 +189,8 @@ class FatTreeConfig(FabricConfig):
             "num_spines": self.num_spines or 0,
             "server_size": self.server_size,
             "rails": int(self.rails),
-            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) / self.planes,
-            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) * inside.share / self.planes,
+            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * between.share,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
         }

@@ -6,6 +6,7 @@ import numpy as np
 
 from rostam_py.collectives.group_costs import GroupCosts, group_costs, link_seconds, message_costs
 from rostam_py.collectives.rank_groups import ScheduleKey, in_server_order, place_on_grid
+from rostam_py.collectives.transport import message_transport, transport
 from rostam_py.plan import Plan
 from rostam_py.plan.traffic import schedule_of
 
@@ -40,7 +41,8 @@ class AxisCosts:
         key = (axis, self._stage(axis, stage), collective, num_bytes)
         if key not in self._times:
             schedule = self._schedule(axis, collective, num_bytes)
-            self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes)
+            how = transport(self._fabric, schedule, num_bytes)
+            self._times[key] = self._costs(key[0], key[1], schedule).time_s(num_bytes, how)
         return self._times[key]
 
     def message(self, stage: int, peer: int) -> tuple[float, float]:
@@ -52,8 +54,16 @@ class AxisCosts:
             name = ("message", src.tobytes(), dst.tobytes())
             if name not in self._shared:
                 self._shared[name] = message_costs(self._fabric, src, dst, routing=self._routing)
-            self._messages[key] = self._shared[name]
+            self._messages[key] = self._started(self._shared[name], src, dst)
         return self._messages[key]
+
+    def _started(self, costs: tuple[float, float], src: np.ndarray, dst: np.ndarray) -> tuple[float, float]:
+        """Return alpha and beta with what starting a message costs; it has the fewest channels here."""
+        per_server = self._fabric.config.accelerators_per_server
+        inside = src // per_server == dst // per_server
+        how = message_transport(self._fabric, 1, self._plan.accelerators.shape[1], is_both_ways=True)
+        alpha = costs[0] + how.startup_s + (how.server_hop_s if inside.all() else how.network_hop_s)
+        return alpha, max(costs[1], 1 / how.server_rate if inside.any() else 0.0)
 
     def is_of_state(self, axis: str) -> bool:
         """Tell whether an axis' groups reduce gradients or gather weights: each lies within a stage."""
@@ -98,7 +108,7 @@ class AxisCosts:
             groups = self._group(*key)
             name = (schedule, groups.shape, groups.tobytes())
             if name not in self._shared:
-                collective, algorithm, _, unit, grid, pieces, rings = schedule
+                collective, algorithm, _, unit, grid, pieces, rings = schedule.shape
                 self._shared[name] = group_costs(
                     self._fabric, collective, algorithm, groups, unit=unit, grid=grid, num_pieces=pieces,
                     rings=rings, routing=self._routing,

@@ -17,14 +17,16 @@ def collectives_of(volumes: Volumes, schedules: Mapping[tuple[str, str, int], Sc
     """Return what every collective runs, by groups, collective and size, smallest first.
 
     Returns: dicts of group (its label), collective, num_bytes (S of MODEL A4), num_ranks, algorithm, num_pieces (of the
-        buffer, where the algorithm works in several) and count: of one iteration, each stage's once.
+        buffer, where the algorithm works in several), protocol ("" on ideal links) and count: of one iteration, each
+        stage's once.
     """
     counts: dict[tuple[str, str, int], int] = {}
     for (label, _, collective, size), count in volumes.collectives.items():
         counts[label, collective, size] = counts.get((label, collective, size), 0) + count
     return [
         {"group": label, "collective": collective, "num_bytes": size, "num_ranks": schedules[key].num_ranks,
-         "algorithm": schedules[key].algorithm, "num_pieces": schedules[key].num_pieces, "count": counts[key]}
+         "algorithm": schedules[key].algorithm, "num_pieces": schedules[key].num_pieces,
+         "protocol": schedules[key].protocol, "count": counts[key]}
         for key in sorted(counts) for label, collective, size in [key]
     ]  # fmt: skip
 

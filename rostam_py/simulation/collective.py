@@ -17,12 +17,14 @@ from rostam_py.collectives.predicted_time import (
     schedule_of_ranks,
 )
 from rostam_py.collectives.rank_groups import check_shapes
+from rostam_py.collectives.transport import add_protocol, transport
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.html import html_pairs
 from rostam_py.simulation.engines import ANALYTIC, check_fidelity
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, time_ps
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.simulation.options import takes_options
+from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.simulation.restarts import Restart, restarts_of
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
@@ -43,8 +45,10 @@ class CollectiveResult:
     algorithm_bandwidth_bytes_per_s: num_bytes / time. bus_bandwidth_bytes_per_s: times 2 (p-1)/p for all_reduce,
     (p-1)/p for reduce_scatter, all_gather, all_to_all, 1 otherwise.
     bytes_sent, bytes_received, num_messages: over all ranks and planes. link_bytes: per directed link of one
-    plane. num_simulated_ranks: fewer than the ranks where folding applied. checks: conservation checks that ran, all
-    passed. restarts: where controllers cut and restarted it; the bytes above are those of the last start.
+    plane, a protocol's own bytes included. protocol: "" where links cost nothing to start. num_channels: rings side by
+    side, one for each NIC of a server. num_simulated_ranks: fewer than the ranks where folding applied. checks:
+    conservation checks that ran, all passed. restarts: where controllers cut and restarted it; the bytes above are
+    those of the last start.
     """
 
     collective: str
@@ -58,6 +62,8 @@ class CollectiveResult:
     bytes_received: int
     link_bytes: np.ndarray
     num_simulated_ranks: int
+    protocol: str = ""
+    num_channels: int = 1
     checks: tuple[str, ...] = ()
     restarts: tuple[Restart, ...] = ()
 
@@ -86,7 +92,8 @@ class CollectiveResult:
             "messages": f"{self.num_messages:,}, {format_size(self.bytes_sent)} sent" if self.num_messages else None,
         }
         size = f"{format_size(self.num_bytes)}, {self.num_ranks:,} ranks"
-        return html_pairs(f"{self.collective} ({self.algorithm}) of {size}", pairs)
+        how = " ".join(filter(None, (self.algorithm, self.protocol)))
+        return html_pairs(f"{self.collective} ({how}) of {size}", pairs)
 
 
 @takes_options
@@ -96,6 +103,7 @@ def run_collective(
     *,
     num_bytes: int | str,
     algorithm: str | None = None,
+    protocol: str | None = None,
     ranks: Sequence[int] | None = None,
     fidelity: str = "flow",
     routing: str = "spray",
@@ -114,9 +122,11 @@ def run_collective(
     Model: real steps of the algorithm, messages share links max-min; no launch latency, no reduction cost. A ring
         sends eagerly (its receive slots are taken as deep enough); the other algorithms go step by step: a send
         waits for its receiver to reach the step and holds its sender until it is delivered. Where a server has a NIC
-        for each of its accelerators, rings run in channels through those of all ranks, server by server.
+        for each of its accelerators, rings run in channels through those of all ranks, server by server. On links that
+        cost something to start (link_classes.py) a protocol adds start-up, hops and bytes on the wire.
     Args: collective, algorithm: see ``rostam list collectives``; "auto" takes the one with the least predicted time,
         which the result names, and is the default except where circuits are set once, which keeps a ring.
+        protocol: "LL", "LL128" or "Simple" on links that cost something to start; the fastest by default.
         num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all
         healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
         the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: an engine, or
@@ -142,8 +152,12 @@ def run_collective(
     if name is None or name == "auto":
         choose = default_algorithm if name is None else choose_algorithm
         known = _with_closed_form(collective) if fidelity == ANALYTIC else None
-        name = choose(fabric, collective, size, given, grid=grid, group=group, routing=routing, allowed=known)
-    placed, key = schedule_of_ranks(fabric, collective, name, size, given, grid=grid, group=group, routing=routing)
+        name = choose(
+            fabric, collective, size, given, grid=grid, group=group, routing=routing, allowed=known, protocol=protocol
+        )
+    placed, key = schedule_of_ranks(
+        fabric, collective, name, size, given, grid=grid, group=group, routing=routing, protocol=protocol
+    )
     # Ranks are numbered as given, by default on the grid where the algorithm has one.
     numbered = placed if ranks is None and key.grid != (0, 0) else members
     order = np.argsort(numbered, kind="stable")[np.searchsorted(np.sort(numbered), placed)]
@@ -157,8 +171,11 @@ def run_collective(
             )
         return _closed_form(fabric, collective, name, size, members, shape)
     graph = _core.TaskGraph([collective])
-    schedule = graph.add_schedule(*key)
-    template = graph.add_template([1], [0], [0], [schedule], [-1], [size], [0], [0, 0], [])
+    graph.server_size = fabric.config.accelerators_per_server
+    schedule = graph.add_schedule(*key.shape)
+    how = transport(fabric, key, size)
+    start_up, own = seconds_to_ps(how.startup_s), add_protocol(graph, how)
+    template = graph.add_template([1], [0], [0], [schedule], [-1], [size], [start_up], [0, 0], [], protocol=[own])
     program = graph.add_program([template], [0])
     slots = np.full((count, 1, 3), -1, np.int32)
     slots[:, 0, 0] = graph.add_group(list(range(count)))
@@ -179,7 +196,8 @@ def run_collective(
         num_messages=int(raw["num_messages"][0]), bytes_sent=int(raw["sent_bytes"][0]),
         bytes_received=int(raw["received_bytes"][0]),
         link_bytes=expand_links(raw["link_bytes"], router, len(fabric.links)),
-        num_simulated_ranks=raw["num_simulated_devices"], checks=tuple(raw["checks"]),
+        num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
+        checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
     )  # fmt: skip
 
@@ -230,6 +248,8 @@ def _closed_form(
 ) -> CollectiveResult:
     """Return MODEL A5's time where all messages have one latency and the routed steps the time the form gives them."""
     count, num_bytes = len(members), -(-size // fabric.planes)
+    if not fabric.config.link_classes.are_ideal:
+        raise ConfigError("fidelity='analytic' knows ideal links only; on these use an engine, fidelity='flow' say")
 
     def form_ps(num_bytes: int, latency_s: float, bandwidth: float) -> int:
         return collective_time_ps(

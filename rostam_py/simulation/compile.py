@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.collectives.transport import PLAIN, Transport, add_protocol, message_transport, transport
 from rostam_py.errors import ConfigError
 from rostam_py.plan.group_kinds import counted_kind, listed_kinds
 from rostam_py.plan.tasks import KernelTime, Task
@@ -72,7 +73,10 @@ class _Compiler:
         ]
         self.core = _core.TaskGraph(list(self.categories), len(graph.jobs))
         self.templates: list[TemplateInfo] = []
+        self.fabric = graph.machine.fabric
+        self.core.server_size = self.fabric.config.accelerators_per_server
         self.schedules: dict[ScheduleKey, int] = {}
+        self.protocols: dict[Transport, int] = {}
         self.channels: dict[tuple[int, str, int, str], int] = {}
         self.streams: list[list[str]] = []
 
@@ -143,7 +147,9 @@ class _Compiler:
     def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, slots: dict[_Slot, int]) -> int:
         tasks = stage.templates[name] if self.fuse else _op_level(stage.templates[name])
         rows = [self._row(number, job, task, slots) for task in tasks]
-        kind, slot, category, schedule, channel, num_bytes, duration_ps = zip(*rows, strict=True) if rows else [()] * 7
+        kind, slot, category, schedule, channel, num_bytes, duration_ps, protocol = (
+            zip(*rows, strict=True) if rows else [()] * 8
+        )
         deps = [dep for task in tasks for dep in task.deps]
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
@@ -159,6 +165,7 @@ class _Compiler:
             offsets,
             np.array(deps, np.int32),
             *launches,
+            protocol=np.array(protocol, np.int32),
         )
 
     def _launches(self, tasks: Sequence[Task]) -> tuple[np.ndarray, ...]:
@@ -179,26 +186,43 @@ class _Compiler:
 
     def _row(
         self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]
-    ) -> tuple[int, int, int, int, int, int, int]:
-        """Return kind, slot, category, schedule, channel, bytes and duration of a task."""
+    ) -> tuple[int, int, int, int, int, int, int, int]:
+        """Return kind, slot, category, schedule, channel, bytes, duration or start-up, and protocol of a task."""
         kind = _KINDS[task.kind]
         if task.kind == "compute":
             duration = sum(seconds_to_ps(k.duration_s) for k in task.kernels)
-            return kind, -1, 0, -1, -1, 0, duration
+            return kind, -1, 0, -1, -1, 0, duration, -1
         slot = slots[_slot_key(task)]
         category = self.category_of[number][task.group]
         if task.kind == "collective":
-            return kind, slot, category, self._schedule(job, task), -1, task.num_bytes, 0
+            how = transport(self.fabric, job.schedules[task.group, task.collective, task.num_bytes], task.num_bytes)
+            start_up = seconds_to_ps(how.startup_s)
+            return kind, slot, category, self._schedule(job, task), -1, task.num_bytes, start_up, self._protocol(how)
         # Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
         key = (number, task.group, task.peer if task.kind == "send" else -task.peer, task.channel)
         channel = self.channels.setdefault(key, len(self.channels))
-        return kind, slot, category, -1, channel, task.num_bytes, 0
+        if task.kind == "recv":
+            return kind, slot, category, -1, channel, task.num_bytes, 0, -1
+        how = message_transport(
+            self.fabric, task.num_bytes, job.group_set(task.group).members.shape[1], is_both_ways=True
+        )
+        start_up = seconds_to_ps(how.startup_s)
+        return kind, slot, category, -1, channel, task.num_bytes, start_up, self._protocol(how)
 
     def _schedule(self, job: GraphJob, task: Task) -> int:
         key = job.schedules[task.group, task.collective, task.num_bytes]
         if key not in self.schedules:
-            self.schedules[key] = self.core.add_schedule(*key)
+            self.schedules[key] = self.core.add_schedule(*key.shape)
         return self.schedules[key]
+
+    def _protocol(self, how: Transport) -> int:
+        """Return the core's protocol of messages that go so; -1 where nothing is added."""
+        own = how._replace(startup_s=0.0)
+        if own == PLAIN:
+            return -1
+        if own not in self.protocols:
+            self.protocols[own] = add_protocol(self.core, own)
+        return self.protocols[own]
 
 
 def _slot_key(task: Task) -> _Slot:

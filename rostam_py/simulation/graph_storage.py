@@ -86,6 +86,7 @@ def _schedule_record(label: str, collective: str, num_bytes: int, schedule: Sche
         "group_size": size if isinstance(size, int) else list(size),
         "grid": list(schedule.grid),
         "num_pieces": schedule.num_pieces,
+        "protocol": schedule.protocol,
     } | ({"rings": [list(order) for order in schedule.rings]} if schedule.rings else {})
 
 
@@ -131,6 +132,7 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             (rows, columns),
             one.item("num_pieces").integer(1, MAX_PIECES),
             _rings(one),
+            one.item("protocol").text(),
         )
         if schedule.num_ranks != sets[label.text()].num_ranks:
             ranks = sets[label.text()].num_ranks

@@ -79,7 +79,7 @@ def critical_path_without_bytes(tasks, durations, alpha, launch):
             starts.append(max(ready + launch, free[d].get(slot, 0)))
         ends[t] = [start + int(durations[d][t]) for d, start in enumerate(starts)]
         if kind == COLLECTIVE:
-            ends[t] = ring_ends(starts, alpha)
+            ends[t] = ring_ends(ends[t], alpha)  # its duration is a start-up before the first message
         for d in range(num_devices):
             free[d][slot] = ends[t][d]
     return max(max(row) for row in ends)

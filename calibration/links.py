@@ -1,0 +1,321 @@
+"""Constants of link classes, fitted on measured collectives (docs/collectives.md).
+
+Model: rostam_py.fabrics.link_classes, on one server whose ranks share no link. Sizes of each collective and number of
+    ranks, in file order, are numbered: the odd ones are fitted, the even ones judged, and one number of ranks is held
+    out wholly. Least squares of nothing: the mean absolute logarithm of predicted over measured time, by coordinate
+    steps from a fixed start, so that the result is the same bit for bit.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from calibration.published import read
+from rostam_py.fabrics.link_classes import LINKS, LinkClass, protocols_of, read_link_class
+from rostam_py.fabrics.link_classes import PROTOCOLS as OVERHEADS
+
+MIN_BYTES, MAX_BYTES = 2**20, 2**33  # below, tables of XLA are noise (calibration/README.md)
+_XLA = {
+    "all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all", "collective-permute": "permute",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured time. world: ranks of the communicator; pattern: of a permute."""
+
+    file: str
+    collective: str
+    num_ranks: int
+    num_bytes: int
+    seconds: float
+    pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a link class is fitted on. rate: of the data sheet, what a rank has inside its server [bytes/s];
+    links_of: how many links rings of so many ranks use, where that differs; held_out: a number of ranks."""
+
+    name: str
+    accelerator: str
+    rate: float
+    files: tuple[str, ...]
+    held_out: int
+    has_nvls: bool = False
+    links_of: dict[int, float] | None = None
+
+    def rate_of(self, num_ranks: int) -> float:
+        """Return the data sheet's rate for a ring of so many ranks [bytes/s]."""
+        return self.rate if self.links_of is None else self.rate * self.links_of[num_ranks]
+
+
+# Rings of NVLink 2 on a DGX-1: links that edge-disjoint rings of the ranks use (each a 25 GB/s link in each direction);
+# the ranks are the first ones of the server. Source: DGX-1 white paper, figure 4: its hybrid cube mesh.
+_DGX1_LINKS = {2: 1.0, 3: 2.0, 4: 4.0, 5: 5 / 3, 6: 2.0, 7: 4.0, 8: 6.0}
+BENCHES = (
+    Bench("nvlink2", "V100", 25e9, ("allreduce_v100_dgx1.csv",), 6, links_of=_DGX1_LINKS),
+    Bench("nvlink3", "A100", 300e9, ("allreduce_a100_nvswitch.csv",), 5),
+    Bench("nvlink4", "H100", 450e9, ("collectives_h100.csv", "nccl_tests_8gpu_simumax.csv"), 4, has_nvls=True),
+    Bench("nvlink5", "B200", 900e9, ("collectives_b200.csv",), 4),
+)
+
+
+def rows_of(bench: Bench) -> list[Row]:
+    """Return the rows of a class's tables from 1 MiB on, in file order."""
+    rows = [row for file in bench.files for row in _read(file)]
+    return [row for row in rows if MIN_BYTES <= row.num_bytes <= MAX_BYTES]
+
+
+def _read(file: str) -> Iterator[Row]:
+    for one in read(file):
+        if "num_elements" in one:  # XLA: rates are tensor bytes / time
+            size = int(one["tensor_bytes"])
+            seconds = size / float(one["bytes_per_s"])
+            kind = _XLA[one["collective"]]
+            yield Row(file, kind, int(one["num_devices"]), size, seconds, one["pattern"])
+        else:
+            kind = one.get("collective", "all_reduce").replace("alltoall", "all_to_all")
+            yield Row(file, kind, int(one["num_gpus"]), int(one["bytes"]), float(one["time_us"]) * 1e-6)
+
+
+def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return the rows to fit, to judge, and of the number of ranks that is held out."""
+    seen: dict[tuple[str, str, int, str], int] = {}
+    fitted: list[Row] = []
+    judged: list[Row] = []
+    held_out: list[Row] = []
+    for row in rows:
+        key = (row.file, row.collective, row.num_ranks, row.pattern)
+        seen[key] = seen.get(key, 0) + 1
+        if row.num_ranks == bench.held_out:
+            held_out.append(row)
+        else:
+            (fitted if seen[key] % 2 else judged).append(row)
+    return fitted, judged, held_out
+
+
+def predict(bench: Bench, links: LinkClass, row: Row) -> tuple[float, str]:
+    """Return the predicted time [s], and by what."""
+    p, rate = row.num_ranks, bench.rate_of(row.num_ranks) * links.share
+    chunk = row.num_bytes / p
+    if row.collective == "all_to_all":
+        cap = links.message_rate(math.ceil(chunk), p, is_both_ways=True)
+        seconds = links.exchange_launch_us * 1e-6 + links.own_end * chunk / rate
+        return seconds + max((p - 1) * chunk / rate, chunk / cap), "direct"
+    if row.collective == "permute":
+        cap = links.message_rate(row.num_bytes, p, is_both_ways=row.pattern != "one_way_half")
+        return links.message_launch_us * 1e-6 + row.num_bytes / min(rate, cap), row.pattern
+    passes = 2 if row.collective == "all_reduce" else 1
+    ends = {"all_reduce": links.copy_end + links.reduce_end, "all_gather": links.copy_end,
+            "reduce_scatter": links.reduce_end}[row.collective]  # fmt: skip
+    choices = {}
+    for protocol in protocols_of("ring"):
+        step = links.hop_s("ring", protocol, is_inside=True) + chunk * OVERHEADS[protocol] / rate
+        own = links.start_up_s("ring", protocol) + ends * chunk / rate
+        choices[f"ring {protocol}"] = own + passes * (p - 1) * step
+    if row.collective == "all_reduce" and links.nvls_overhead is not None:
+        hop = links.start_up_s("nvls", "Simple") + links.hop_s("nvls", "Simple", is_inside=True)
+        choices["nvls Simple"] = hop + (p + 1) * chunk * links.nvls_overhead / rate
+    best = min(choices, key=lambda name: choices[name])
+    return choices[best], best
+
+
+def errors(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> list[float]:
+    """Return predicted / measured - 1 of every row."""
+    return [predict(bench, links, row)[0] / row.seconds - 1 for row in rows]
+
+
+def fit(bench: Bench) -> LinkClass:
+    """Return the class with the constants that fit its odd rows best, to four digits."""
+    fitted = split(bench, rows_of(bench))[0]
+    kinds = {row.collective for row in fitted}
+    links = LinkClass(
+        bench.name, launch_us=15.0, hop_factor=1.5, copy_end=0.3, reduce_end=0.4, own_end=0.3,
+        nvls_overhead=1.2 if bench.has_nvls else None, exchange_launch_us=40.0, message_launch_us=20.0,
+        channels=32 if "permute" in kinds else 0, channel_gb_per_s=25.0 if "permute" in kinds else 0.0,
+        both_ways=0.7 if "permute" in kinds else 1.0,
+    )  # fmt: skip
+    rings = [row for row in fitted if row.collective not in ("all_to_all", "permute")]
+    names = ["share", "launch_us", "hop_factor", "copy_end", "reduce_end", "nvls_overhead"]
+    if "all_gather" not in kinds:  # an all_reduce alone shows their sum only: half each
+        links, names = replace(links, reduce_end=0.0), [name for name in names if name != "reduce_end"]
+    names = [name for name in names if getattr(links, name) is not None]
+    # From several shares: a share that is too low is made up for by hops of nothing, and the other way round.
+    starts = [replace(links, share=share) for share in (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)]
+    ends = [descend(bench, start, names, rings) for start in starts]
+    links = min(ends, key=lambda one: _loss(bench, one, rings))
+    if "reduce_end" not in names:
+        links = replace(links, copy_end=links.copy_end / 2, reduce_end=links.copy_end / 2)
+    exchanges = [row for row in fitted if row.collective == "all_to_all"]
+    permutes = [row for row in fitted if row.collective == "permute"]
+    links = descend(bench, links, ["message_launch_us", "channel_gb_per_s", "both_ways"], permutes)
+    if not permutes:
+        links = replace(links, message_launch_us=links.launch_us)
+    links = descend(bench, links, ["exchange_launch_us", "own_end"], exchanges)
+    if not exchanges:
+        links = replace(links, exchange_launch_us=links.launch_us, own_end=links.copy_end)
+    sources = {
+        "ring": _source(bench, "all_reduce, all_gather, reduce_scatter" if "all_gather" in kinds else "all_reduce"),
+        "all_to_all": _source(bench, "all_to_all") if exchanges else "as ring: not measured",
+        "messages": _source(bench, "permutes") if permutes else "as ring, without a limit of channels: not measured",
+    }
+    return replace(links, sources=sources)
+
+
+def _source(bench: Bench, what: str) -> str:
+    return f"{', '.join(bench.files)}: {what}, odd sizes from 1 MiB on, all numbers of ranks but {bench.held_out}"
+
+
+def fit_network(inside: LinkClass) -> LinkClass:
+    """Return InfiniBand: the share of a 400 Gb/s NIC at which rings over 32 H100 reach the published bandwidth.
+
+    Model: 8 channels over 4 servers of 8 in step (csrc/collectives/ring.cpp): 2 (p-1) steps of the mean hop + a chunk
+        of S / 8p through each NIC. Hops are NCCL's own: no table tells start-ups between servers.
+    """
+    (row,) = (one for one in read("collectives_published.csv") if one["num_servers"] != "1")
+    size, p, m = int(row["bytes"]), int(row["num_gpus"]), int(row["num_servers"])
+    network = LinkClass("infiniband", hop_factor=1.0)
+    seconds = 2 * (p - 1) / p * size / (float(row["busbw_gb_per_s"]) * 1e9)
+    hops = [one.hop_s("ring", "Simple", is_inside=one is inside) for one in (inside, network)]
+    mean = (hops[0] * (p - m) + hops[1] * m) / p
+    own = (inside.copy_end + inside.reduce_end) * size / p / (450e9 * inside.share)
+    step = (seconds - inside.start_up_s("ring", "Simple") - own) / (2 * (p - 1)) - mean
+    share = float(f"{size * m / p / p / step / 50e9:.4g}")
+    source = "collectives_published.csv: ring over 32 H100, the share of a 400 Gb/s NIC; hops as in NCCL's tuning table"
+    return replace(
+        network, share=share, sources={"ring": source, "messages": "start-up as inside servers, hops as rings"}
+    )
+
+
+def fit_all() -> list[LinkClass]:
+    """Return every class that is fitted."""
+    classes = [fit(bench) for bench in BENCHES]
+    (nvlink4,) = (one for one in classes if one.name == "nvlink4")
+    return [*classes, fit_network(nvlink4)]
+
+
+def descend(bench: Bench, links: LinkClass, names: Sequence[str], rows: Sequence[Row]) -> LinkClass:
+    """Return the class with the named constants moved, one after the other, as long as the rows are met better."""
+    if not rows:
+        return links
+
+    return _coordinate_steps(links, names, lambda one: _loss(bench, one, rows))
+
+
+def _loss(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> float:
+    """Return the mean absolute logarithm of predicted over measured time, and a part of the mean signed one."""
+    logs = [math.log(predict(bench, links, row)[0] / row.seconds) for row in rows]
+    return (math.fsum(abs(log) for log in logs) + 0.3 * abs(math.fsum(logs))) / len(logs)
+
+
+def _coordinate_steps(links: LinkClass, names: Sequence[str], loss: Callable[[LinkClass], float]) -> LinkClass:
+    best, step = loss(links), 0.2
+    while step > 0.0005:
+        has_moved = False
+        for moves in _moves(names):
+            changed = {name: _moved(name, getattr(links, name), sign, step) for name, sign in moves}
+            if changed.get("share", 0.0) > 1.0:
+                continue
+            tried = replace(links, **changed)
+            found = loss(tried)
+            if found < best:
+                links, best, has_moved = tried, found, True
+        if not has_moved:
+            step /= 2
+    return links
+
+
+def _moved(name: str, value: float, sign: int, step: float) -> float:
+    """Return a constant times 1 + sign x step, to four digits; ends, which may be 0, plus sign x step."""
+    moved = max(0.0, value + sign * step) if name.endswith("_end") else value * (1 + sign * step)
+    return float(f"{moved:.4g}")
+
+
+def _moves(names: Sequence[str]) -> Iterator[list[tuple[str, int]]]:
+    """Yield single constants up and down, then pairs, since rate and ends, launch and hops trade off."""
+    for k, name in enumerate(names):
+        yield from ([(name, 1)], [(name, -1)])
+        for other in names[:k]:
+            yield from ([(name, a), (other, b)] for a in (1, -1) for b in (1, -1))
+
+
+RULES = {"all_reduce": (0.10, 0.25)}  # mean and largest absolute error allowed, of a table's judged and held-out rows
+OTHERS = (0.15, math.inf)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Errors of one collective in one table. judged: even sizes; held_out: of the number of ranks that was not fitted;
+    worst: the largest of both, and where."""
+
+    bench: Bench
+    file: str
+    collective: str
+    num_fitted: int
+    judged: tuple[float, ...]
+    held_out: tuple[float, ...]
+    worst: float
+    worst_row: Row
+
+    @property
+    def absolute(self) -> float:
+        """Mean absolute error of the rows that were not fitted."""
+        every = (*self.judged, *self.held_out)
+        return math.fsum(map(abs, every)) / len(every)
+
+    @property
+    def signed(self) -> float:
+        """Mean signed error of the same."""
+        every = (*self.judged, *self.held_out)
+        return math.fsum(every) / len(every)
+
+    @property
+    def is_miss(self) -> bool:
+        """Whether it breaks the rule."""
+        mean, largest = RULES.get(self.collective, OTHERS)
+        return self.absolute > mean or abs(self.worst) > largest
+
+
+def judge(bench: Bench, links: LinkClass) -> list[Verdict]:
+    """Return the errors of a class on what it was not fitted on, up to 1 GiB."""
+    rows = [row for row in rows_of(bench) if row.num_bytes <= 2**30]
+    parts = [[row for row in part if row.num_bytes <= 2**30] for part in split(bench, rows_of(bench))]
+    verdicts = []
+    for file, collective in dict.fromkeys((row.file, row.collective) for row in rows):
+        own = [[row for row in part if (row.file, row.collective) == (file, collective)] for part in parts]
+        judged, held_out = (tuple(errors(bench, links, part)) for part in own[1:])
+        found = list(zip((*judged, *held_out), own[1] + own[2], strict=True))
+        worst, worst_row = max(found, key=lambda one: abs(one[0]))
+        verdicts.append(Verdict(bench, file, collective, len(own[0]), judged, held_out, worst, worst_row))
+    return verdicts
+
+
+def table() -> Iterator[str]:
+    """Yield a Markdown table of all shipped classes, misses first."""
+    verdicts = [one for bench in BENCHES for one in judge(bench, read_link_class(bench.name))]
+    yield "| device | collective | fitted + even + held out | mean absolute | mean signed | worst | rule | table |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for one in sorted(verdicts, key=lambda one: (not one.is_miss, one.collective != "all_reduce")):
+        at = f"{one.worst_row.num_bytes / 2**20:g} MiB, {one.worst_row.num_ranks} ranks"
+        yield (
+            f"| {one.bench.accelerator} | {one.collective} | {one.num_fitted} + {len(one.judged)} +"
+            f" {len(one.held_out)} | {one.absolute:.1%} | {one.signed:+.1%} | {one.worst:+.0%} ({at}) |"
+            f" {'missed' if one.is_miss else 'held'} | {one.file} |"
+        )
+
+
+def record(links: LinkClass) -> dict[str, Any]:
+    """Return a class as its file holds it."""
+    return {key: value for key, value in vars(links).items() if key != "name"}
+
+
+def write(links: LinkClass, folder: Path = LINKS) -> Path:
+    """Write the file of a class."""
+    path = folder / f"{links.name}.json"
+    path.write_text(json.dumps(record(links), indent=2) + "\n")
+    return path

@@ -1,0 +1,163 @@
+"""Transport: how the messages of a collective or between two ranks go over links that cost something to start.
+
+Example:
+    how = transport(fabric, key, num_bytes)          # key.protocol is "LL128"
+    how.startup_s, how.server_hop_s                  # once per rank; per message inside a server
+
+On ideal links all of it is nothing.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rostam_py import _core
+from rostam_py.collectives.rank_groups import ScheduleKey
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.link_classes import PROTOCOLS, LinkClasses, protocols_of
+
+# Where NCCL has another algorithm than the one that stands for it here, or its tuning table none of that name.
+_TUNED_AS = {"binomial_tree": "tree"}
+_MESSAGES = ("send_recv", "shift", "halo", "halo_up", "halo_down")
+
+
+class Transport(NamedTuple):
+    """What a protocol adds to the fabric's own latencies and rates.
+
+    startup_s: before a rank's first message [s]. wire_overhead: bytes on links for each byte of a message.
+    server_hop_s, network_hop_s: of each message inside a server, between servers [s]. server_rate: what a message
+    inside a server reaches at most [bytes/s].
+    """
+
+    startup_s: float = 0.0
+    wire_overhead: float = 1.0
+    server_hop_s: float = 0.0
+    network_hop_s: float = 0.0
+    server_rate: float = math.inf
+
+
+PLAIN = Transport()
+
+
+def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[str]:
+    """Return the protocols to choose from; one without a name where links are ideal or messages have no protocols."""
+    if fabric.config.link_classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
+        return ("",)
+    return protocols_of(_tuned_as(algorithm))
+
+
+def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
+    """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
+    but those that need switches that reduce."""
+    classes = fabric.config.link_classes
+    if _core.reduces_in_switch(collective, algorithm):
+        return not classes.are_ideal and refusal(fabric, collective, algorithm, members) is None
+    if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
+        return True
+    return bool(protocols_of(_tuned_as(algorithm)))
+
+
+def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> str | None:
+    """Return why ranks on these accelerators cannot run an algorithm that reduces in switches, or None."""
+    if not _core.reduces_in_switch(collective, algorithm) or len(members) == 1:
+        return None
+    config = fabric.config
+    counts = np.unique(members // config.accelerators_per_server, return_counts=True)[1]
+    num_servers = len(counts)
+    if algorithm == "nvls" and num_servers > 1:
+        return f"its ranks are on {num_servers} servers; it takes those of one"
+    if algorithm == "collnet" and (num_servers == 1 or not config.reduces_in_network):
+        return "it takes ranks of several servers and a network whose switches reduce (in_network_reduction)"
+    if counts.min() != counts.max():
+        return "every server must have as many of its ranks"
+    inside = config.link_classes.inside
+    if not inside.is_ideal and inside.nvls_overhead is None:
+        return f"switches of {inside.name} do not reduce"
+    return None
+
+
+def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
+    """Return how a collective of ``num_bytes`` goes by its schedule's protocol.
+
+    Model: the start-up is that of the class with the greater one, the hops those of both, and what a rank does for
+        itself when the last chunk has come (``LinkClass``) comes before its first message, since where it stands does
+        not change the end. Rings in several channels go in step here, while a chunk of NCCL's crosses the network in
+        m of p steps: each step takes the mean hop.
+    """
+    classes = fabric.config.link_classes
+    if classes.are_ideal or key.num_ranks == 1:
+        return PLAIN
+    if key.collective in _MESSAGES:
+        return message_transport(fabric, num_bytes, key.num_ranks, is_both_ways=key.collective != "send_recv")
+    inside = classes.inside
+    chunk_s = math.ceil(num_bytes / key.num_ranks) / fabric.config.server_bytes_per_s
+    if key.collective == "all_to_all":
+        chunk = math.ceil(num_bytes / key.num_ranks)
+        launch_s = max(one.exchange_launch_us for one in classes) * 1e-6
+        rate = inside.message_rate(chunk, key.num_ranks, is_both_ways=True)
+        return Transport(launch_s + inside.own_end * chunk_s, server_rate=rate)
+    algorithm = _tuned_as(key.algorithm)
+    protocol = key.protocol or "Simple"
+    if protocol not in protocols_of(algorithm):
+        algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
+    startup_s = max(one.start_up_s(algorithm, protocol) for one in classes)
+    if algorithm == "ring":
+        ends = {"all_reduce": inside.copy_end + inside.reduce_end, "reduce_scatter": inside.reduce_end}
+        startup_s += ends.get(key.collective, inside.copy_end) * chunk_s
+    return Transport(startup_s, inside.overhead(algorithm, protocol), *_hops(classes, key, algorithm, protocol))
+
+
+def _hops(classes: LinkClasses, key: ScheduleKey, algorithm: str, protocol: str) -> tuple[float, float]:
+    inside = classes.inside.hop_s(algorithm, protocol, is_inside=True)
+    between = classes.between.hop_s(algorithm, protocol, is_inside=False)
+    if algorithm == "ring" and key.group_size != 1 and _core.uses_servers(key.collective, key.algorithm):
+        sizes = key.group_size
+        num_servers = key.num_ranks // sizes if isinstance(sizes, int) else len(sizes)
+        mean = (inside * (key.num_ranks - num_servers) + between * num_servers) / key.num_ranks
+        return mean, mean
+    return inside, between
+
+
+def message_transport(fabric: Fabric, num_bytes: int, num_ranks: int, *, is_both_ways: bool) -> Transport:
+    """Return how a point-to-point message goes.
+
+    Model: start-ups were measured inside servers, a hop included; between servers the difference of the hops is added.
+    Args: num_ranks: of the group that it is in. is_both_ways: a rank that sends receives at the same time.
+    """
+    classes = fabric.config.link_classes
+    if classes.are_ideal:
+        return PLAIN
+    rate = classes.inside.message_rate(num_bytes, num_ranks, is_both_ways=is_both_ways)
+    inside_s = classes.inside.hop_s("ring", "Simple", is_inside=True)
+    between_s = classes.between.hop_s("ring", "Simple", is_inside=False)
+    return Transport(
+        max(one.message_launch_us for one in classes) * 1e-6, network_hop_s=max(0.0, between_s - inside_s),
+        server_rate=rate,
+    )  # fmt: skip
+
+
+def add_protocol(graph: "_core.TaskGraph", how: Transport) -> int:
+    """Add a transport's protocol to the core's task graph and return its index."""
+    hops = [round(hop * 1e12) for hop in (how.server_hop_s, how.network_hop_s)]
+    return int(graph.add_protocol(how.wire_overhead, *hops, how.server_rate))
+
+
+def check_protocol(fabric: Fabric, collective: str, algorithm: str, protocol: str | None) -> None:
+    """Raise ConfigError for a protocol that an algorithm on these links does not have."""
+    if protocol is None:
+        return
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"protocol is {protocol!r}; protocols: {', '.join(PROTOCOLS)}")
+    known = protocols_for(fabric, collective, algorithm)
+    if protocol not in known:
+        allowed = ", ".join(filter(None, known)) or "none"
+        raise ConfigError(
+            f"protocol is {protocol!r}, but {collective} by {algorithm} on {fabric.describe()} has: {allowed}"
+        )
+
+
+def _tuned_as(algorithm: str) -> str:
+    return _TUNED_AS.get(algorithm, algorithm)

@@ -1,0 +1,161 @@
+"""Link classes: what kind of link a fabric has, how much of its data sheet's rate is achieved, and what starting costs.
+
+Example:
+    LINK_CLASSES.get("nvlink4").share                       # of 450 GB/s, what NCCL's rings achieve
+    LINK_CLASSES.get("nvlink4").start_up_s("ring", "LL")    # once per collective
+    LINK_CLASSES.get("nvlink4").hop_s("ring", "LL")         # per step
+
+A class is a line here and, unless it is ideal, constants in links/NAME.json, which ``make calibrate`` fits on measured
+tables (docs/collectives.md).
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rostam_py.errors import ConfigError
+from rostam_py.registry import Registry
+
+LINKS = Path(__file__).parent / "links"
+
+LINK_CLASSES = Registry("link class")
+LINK_CLASSES.add("ideal", "rostam_py.fabrics.link_classes:IDEAL")
+LINK_CLASSES.add("nvlink2", "rostam_py.fabrics.link_classes:NVLINK2")
+LINK_CLASSES.add("nvlink3", "rostam_py.fabrics.link_classes:NVLINK3")
+LINK_CLASSES.add("nvlink4", "rostam_py.fabrics.link_classes:NVLINK4")
+LINK_CLASSES.add("nvlink5", "rostam_py.fabrics.link_classes:NVLINK5")
+LINK_CLASSES.add("infiniband", "rostam_py.fabrics.link_classes:INFINIBAND")
+
+# Bytes on the wire for each byte of payload. LL sends four bytes of flag with four of data, LL128 eight with 120.
+# Source: NCCL src/device/prims_ll.h, prims_ll128.h; calibration.md: 50%, 120/128.
+PROTOCOLS = {"LL": 2.0, "LL128": 128 / 120, "Simple": 1.0}
+
+
+class _Tuned(NamedTuple):
+    """What NCCL's tuning model takes: once per collective, per step over NVLink, per step over the network [us]."""
+
+    base: float
+    inside: float
+    between: float
+
+
+# Source: NCCL src/graph/tuning.cc, tables of base and hardware latencies (2.19).
+_TUNING = {
+    "ring": {"LL": _Tuned(6.6, 0.6, 2.7), "LL128": _Tuned(14.0, 1.9, 4.0), "Simple": _Tuned(8.4, 3.4, 14.0)},
+    "tree": {"LL": _Tuned(6.8, 0.6, 5.0), "LL128": _Tuned(14.0, 1.25, 8.5), "Simple": _Tuned(8.4, 4.0, 14.0)},
+    "nvls": {"Simple": _Tuned(0.0, 25.0, 18.0)},
+    # In-switch reduction over InfiniBand: NCCL's CollNet row has 31 us over the network and NVLS inside the server.
+    "collnet": {"Simple": _Tuned(0.0, 25.0, 31.0)},
+}
+
+
+def protocols_of(algorithm: str) -> list[str]:
+    """Return the protocols that an algorithm has; none for one that NCCL's tuning table does not list."""
+    return list(_TUNING.get(algorithm, ()))
+
+
+@dataclass(frozen=True)
+class LinkClass:
+    """Constants of one kind of link; each holds for any number of ranks and bytes.
+
+    Model: a collective takes start_up_s + steps x (hop_s + chunk x overhead / (share x rate)) + ends x chunk /
+        (share x rate), where a chunk is what a rank passes on in a step, one part in p of the buffer. The last term is
+        what a rank does for itself when its last chunk has come, which no transfer hides: writing it (``copy_end``),
+        adding to it (``reduce_end``), both in an all_reduce; in an all_to_all copying its own chunk (``own_end``).
+    share: achieved by rings with the Simple protocol, of the data sheet's rate. launch_us: once per collective on top
+        of NCCL's base. hop_factor: measured hops over those of NCCL's table. nvls_overhead: bytes that in-switch
+        reduction costs for each byte that crosses a link, None where switches do not reduce. exchange_launch_us: of an
+        all_to_all. message_launch_us: of a point-to-point message. channels: of point-to-point, at most.
+        channel_gb_per_s: of one channel. both_ways: of that, what is left in each direction where a rank sends and
+        receives at once. sources: files and rows that the constants were fitted on.
+    """
+
+    name: str
+    share: float = 1.0
+    launch_us: float = 0.0
+    hop_factor: float = 0.0
+    copy_end: float = 0.0
+    reduce_end: float = 0.0
+    own_end: float = 0.0
+    nvls_overhead: float | None = None
+    exchange_launch_us: float = 0.0
+    message_launch_us: float = 0.0
+    channels: int = 0
+    channel_gb_per_s: float = 0.0
+    both_ways: float = 1.0
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether it costs nothing to start and achieves all of its rate."""
+        return self.name == "ideal"
+
+    def start_up_s(self, algorithm: str, protocol: str) -> float:
+        """Return what a collective takes before its first message [s]."""
+        return (self.launch_us + _TUNING[algorithm][protocol].base) * 1e-6
+
+    def hop_s(self, algorithm: str, protocol: str, *, is_inside: bool) -> float:
+        """Return what each step takes besides latency and bytes [s]. is_inside: of links inside servers."""
+        tuned = _TUNING[algorithm][protocol]
+        return self.hop_factor * (tuned.inside if is_inside else tuned.between) * 1e-6
+
+    def overhead(self, algorithm: str, protocol: str) -> float:
+        """Return the bytes on the wire for each byte of a message."""
+        if algorithm in ("nvls", "collnet"):
+            return self.nvls_overhead or 1.0
+        return PROTOCOLS[protocol]
+
+    def message_rate(self, num_bytes: int, num_ranks: int, *, is_both_ways: bool) -> float:
+        """Return what one point-to-point message can reach inside a server [bytes/s].
+
+        Model: NCCL gives a message channels / ranks channels, rounded down to a power of two, and doubles them while
+            each has more than 16 MiB, 32 steps of its 512 KiB buffer.
+        Args: num_ranks: of the communicator. is_both_ways: ranks that send receive at the same time.
+        Source: NCCL src/enqueue.cc, channels of point-to-point; fitted on permutes (sources).
+        """
+        if self.channels == 0:
+            return float("inf")
+        count = 1 << max(0, (self.channels // max(1, num_ranks)).bit_length() - 1)
+        while count * 2 <= self.channels and num_bytes > count * _CHANNEL_BYTES:
+            count *= 2
+        return count * self.channel_gb_per_s * 1e9 * (self.both_ways if is_both_ways else 1.0)
+
+
+_CHANNEL_BYTES = 16 * 2**20
+
+
+class LinkClasses(NamedTuple):
+    """The links of a fabric. inside: servers. between: servers, or of all links where there are no servers."""
+
+    inside: LinkClass
+    between: LinkClass
+
+    @property
+    def are_ideal(self) -> bool:
+        """Whether neither costs anything to start and both achieve all of their rate."""
+        return self.inside.is_ideal and self.between.is_ideal
+
+
+def read_link_class(name: str, folder: Path = LINKS) -> LinkClass:
+    """Return the class whose constants are in ``folder``/NAME.json."""
+    return LinkClass(name=name, **json.loads((folder / f"{name}.json").read_text()))
+
+
+def link_class(name: Any, key: str) -> LinkClass:
+    """Return the class that a parameter names.
+
+    Raises: ConfigError for a name that is not registered.
+    """
+    if name not in LINK_CLASSES:
+        raise ConfigError(f"{key} is {name!r}; link classes: {', '.join(LINK_CLASSES.names())}")
+    found: LinkClass = LINK_CLASSES.get(name)
+    return found
+
+
+IDEAL = LinkClass("ideal")
+NVLINK2 = read_link_class("nvlink2")
+NVLINK3 = read_link_class("nvlink3")
+NVLINK4 = read_link_class("nvlink4")
+NVLINK5 = read_link_class("nvlink5")
+INFINIBAND = read_link_class("infiniband")

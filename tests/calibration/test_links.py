@@ -1,0 +1,138 @@
+"""Link classes: their constants come out of the tables again, and what they reach on rows that were not fitted."""
+
+import json
+
+import pytest
+
+import rostam_py as rostam
+from calibration import links
+from calibration.published import read
+from rostam_py.fabrics.link_classes import LINK_CLASSES, LINKS, LinkClass
+
+# Figures of DGX servers, as far as a collective inside one asks for them.
+BENCHES = {bench.name: bench for bench in links.BENCHES}
+
+
+def test_constants_are_what_the_tables_give_bit_for_bit(tmp_path):
+    for one in links.fit_all():
+        assert links.write(one, tmp_path).read_bytes() == (LINKS / f"{one.name}.json").read_bytes()
+
+
+def test_every_class_names_its_tables():
+    for name in LINK_CLASSES.names():
+        found = LINK_CLASSES.get(name)
+        assert found.is_ideal or all(found.sources.values())
+        assert (LINKS / f"{name}.json").exists() != found.is_ideal
+
+
+def test_odd_sizes_are_fitted_and_one_number_of_ranks_never():
+    for bench in links.BENCHES:
+        fitted, judged, held_out = links.split(bench, links.rows_of(bench))
+        assert {row.num_ranks for row in held_out} == {bench.held_out}
+        assert bench.held_out not in {row.num_ranks for row in (*fitted, *judged)}
+        assert not set(fitted) & set(judged)
+        assert 0 <= len(fitted) - len(judged) <= 0.1 * len(fitted) + 10
+
+
+def test_a_law_is_found_again():
+    # Rows made by known constants, of rings alone: the fit must come within 2% of all of them.
+    true = LinkClass("made_up", 0.8, 20.0, 2.0, 0.3, 0.3)
+    bench = links.Bench("made_up", "X", 300e9, (), 5)
+    rows = [
+        links.Row("", "all_reduce", p, 2**k, links.predict(bench, true, links.Row("", "all_reduce", p, 2**k, 1.0))[0])
+        for p in (2, 4, 8)
+        for k in range(20, 31)
+    ]
+    assert max(map(abs, links.errors(bench, true, rows))) == 0
+    start = LinkClass("made_up", 0.7, 15.0, 1.5, 0.3, 0.3)
+    found = links.descend(bench, start, ["share", "launch_us", "hop_factor", "copy_end"], rows)
+    assert max(map(abs, links.errors(bench, found, rows))) < 0.02
+
+
+# Mean and largest error on rows that were not fitted, 1 MiB to 1 GiB, each with a little room; calibration.md's rule is
+# 10% and 25% for all_reduce, 15% for others. docs/collectives.md says why the three that miss it do.
+@pytest.mark.parametrize(
+    ("file", "collective", "mean", "largest"),
+    [
+        ("allreduce_a100_nvswitch.csv", "all_reduce", 0.04, 0.25),
+        ("allreduce_v100_dgx1.csv", "all_reduce", 0.045, 0.26),  # missed: 8 MiB on 8 ranks
+        ("collectives_b200.csv", "all_reduce", 0.07, 0.25),
+        ("collectives_h100.csv", "all_reduce", 0.12, 0.35),  # missed
+        ("nccl_tests_8gpu_simumax.csv", "all_reduce", 0.08, 0.25),
+        ("collectives_b200.csv", "all_gather", 0.10, 0.45),
+        ("collectives_b200.csv", "reduce_scatter", 0.12, 0.35),
+        ("collectives_b200.csv", "all_to_all", 0.08, 0.25),
+        ("collectives_b200.csv", "permute", 0.14, 0.60),
+        ("collectives_h100.csv", "all_gather", 0.06, 0.25),
+        ("collectives_h100.csv", "reduce_scatter", 0.09, 0.30),
+        ("collectives_h100.csv", "all_to_all", 0.21, 1.35),  # missed
+        ("collectives_h100.csv", "permute", 0.15, 0.60),
+        ("nccl_tests_8gpu_simumax.csv", "all_gather", 0.14, 0.35),
+        ("nccl_tests_8gpu_simumax.csv", "reduce_scatter", 0.16, 0.35),  # missed
+        ("nccl_tests_8gpu_simumax.csv", "all_to_all", 0.11, 0.30),
+    ],
+)
+def test_rows_that_were_not_fitted_are_met(file, collective, mean, largest):
+    (found,) = (
+        one
+        for bench in links.BENCHES
+        for one in links.judge(bench, LINK_CLASSES.get(bench.name))
+        if (one.file, one.collective) == (file, collective)
+    )
+    assert found.absolute <= mean
+    assert abs(found.worst) <= largest
+
+
+def server(bench):
+    """A server of the class: 8 accelerators on a switch without latency, which the tables' start-ups contain."""
+    return rostam.fabric(
+        "fat_tree", num_accelerators=8, server_size=8, server_bandwidth=bench.rate, server_links=bench.name,
+        network_links="infiniband", link_latency=0.0, switch_latency=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["nvlink3", "nvlink4", "nvlink5"])
+def test_simulations_are_what_the_fit_predicts(name):
+    bench = BENCHES[name]
+    fabric, constants = server(bench), LINK_CLASSES.get(name)
+    rows = [row for row in links.rows_of(bench) if not row.pattern or row.pattern == "ring"]
+    for row in rows[:: max(1, len(rows) // 60)]:
+        collective = "shift" if row.collective == "permute" else row.collective
+        result = rostam.run_collective(
+            fabric, collective, num_bytes=row.num_bytes, ranks=range(row.num_ranks),
+            algorithm="ring" if collective == "all_reduce" else None,
+        )  # fmt: skip
+        expected, by = links.predict(bench, constants, row)
+        if by.startswith("nvls"):
+            result = rostam.run_collective(
+                fabric, collective, num_bytes=row.num_bytes, ranks=range(row.num_ranks), algorithm="nvls"
+            )
+        assert result.time_s == pytest.approx(expected, rel=1e-4)
+
+
+def test_thirty_two_h100_reach_what_is_published():
+    (row,) = (one for one in read("collectives_published.csv") if one["num_servers"] != "1")
+    fabric = rostam.fabric(
+        "fat_tree", num_accelerators=32, server_size=8, server_bandwidth="450 GB/s", server_links="nvlink4",
+        accelerator_bandwidth="400 Gb/s", network_links="infiniband",
+    )  # fmt: skip
+    result = rostam.run_collective(fabric, "all_reduce", num_bytes=int(row["bytes"]), algorithm="ring")
+    assert result.bus_bandwidth_bytes_per_s == pytest.approx(float(row["busbw_gb_per_s"]) * 1e9, rel=0.01)
+
+
+def test_in_switch_reduction_follows_the_published_bandwidths():
+    # 5 to 8 ranks: 2 (p-1)/(p+1) of one rate explains all four; tables of XLA and nccl-tests lie to both sides of it.
+    fabric = server(BENCHES["nvlink4"])
+    for row in read("collectives_published.csv"):
+        if row["algorithm"] != "nvls":
+            continue
+        result = rostam.run_collective(
+            fabric, "all_reduce", num_bytes=int(row["bytes"]), ranks=range(int(row["num_gpus"])), algorithm="nvls"
+        )
+        assert result.bus_bandwidth_bytes_per_s == pytest.approx(float(row["busbw_gb_per_s"]) * 1e9, rel=0.1)
+
+
+def test_files_hold_every_constant():
+    for name in BENCHES:
+        held = json.loads((LINKS / f"{name}.json").read_text())
+        assert set(held) == set(vars(LINK_CLASSES.get(name))) - {"name"}
