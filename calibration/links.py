@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from calibration.published import read
-from rostam_py.fabrics.link_classes import LINKS, LinkClass, protocols_of, read_link_class
+from rostam_py.fabrics.hybrid_cube_mesh import HybridCubeMeshConfig
+from rostam_py.fabrics.link_classes import LINKS, MIN_NVLS_RANKS, LinkClass, protocols_of, read_link_class
 from rostam_py.fabrics.link_classes import PROTOCOLS as OVERHEADS
 
 MIN_BYTES, MAX_BYTES = 2**20, 2**33  # below, tables of XLA are noise (calibration/README.md)
@@ -47,16 +48,16 @@ class Bench:
     files: tuple[str, ...]
     held_out: int
     has_nvls: bool = False
-    links_of: dict[int, float] | None = None
+    links_of: dict[int, int] | None = None
 
     def rate_of(self, num_ranks: int) -> float:
         """Return the data sheet's rate for a ring of so many ranks [bytes/s]."""
         return self.rate if self.links_of is None else self.rate * self.links_of[num_ranks]
 
 
-# Rings of NVLink 2 on a DGX-1: links that edge-disjoint rings of the ranks use (each a 25 GB/s link in each direction);
-# the ranks are the first ones of the server. Source: DGX-1 white paper, figure 4: its hybrid cube mesh.
-_DGX1_LINKS = {2: 1.0, 3: 2.0, 4: 4.0, 5: 5 / 3, 6: 2.0, 7: 4.0, 8: 6.0}
+# A link of 25 GB/s for each of the rings that the hybrid cube mesh has over the first ranks of a DGX-1.
+_MESH = HybridCubeMeshConfig(num_accelerators=8)
+_DGX1_LINKS = {p: len(_MESH.ring_channels(range(p), 1)) for p in range(2, 9)}
 BENCHES = (
     Bench("nvlink2", "V100", 25e9, ("allreduce_v100_dgx1.csv",), 6, links_of=_DGX1_LINKS),
     Bench("nvlink3", "A100", 300e9, ("allreduce_a100_nvswitch.csv",), 5),
@@ -118,7 +119,7 @@ def predict(bench: Bench, links: LinkClass, row: Row) -> tuple[float, str]:
         step = links.hop_s("ring", protocol, is_inside=True) + chunk * OVERHEADS[protocol] / rate
         own = links.start_up_s("ring", protocol) + ends * chunk / rate
         choices[f"ring {protocol}"] = own + passes * (p - 1) * step
-    if row.collective == "all_reduce" and links.nvls_overhead is not None:
+    if row.collective == "all_reduce" and links.nvls_overhead is not None and p >= MIN_NVLS_RANKS:
         hop = links.start_up_s("nvls", "Simple") + links.hop_s("nvls", "Simple", is_inside=True)
         choices["nvls Simple"] = hop + (p + 1) * chunk * links.nvls_overhead / rate
     best = min(choices, key=lambda name: choices[name])

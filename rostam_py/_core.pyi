@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'needs_grid', 'pair_chunks', 'reduces_in_switch', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -243,19 +243,32 @@ class TaskGraph:
         block_offset[b + 1] run count[b] times, each with stride more in its micro-batch every time.
         Returns the program's index.
         """
+    def add_protocol(self, wire_overhead: typing.SupportsFloat | typing.SupportsIndex, server_hop_ps: typing.SupportsInt | typing.SupportsIndex, network_hop_ps: typing.SupportsInt | typing.SupportsIndex, server_rate: typing.SupportsFloat | typing.SupportsIndex) -> int:
+        """
+        How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.
+        """
     def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
-    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ...) -> int:
+    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ..., protocol: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ...) -> int:
         """
         One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each
-        without them. Returns the template's index.
+        without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of add_protocol,
+        -1 for none. Returns the template's index.
         """
     def freeze(self) -> None:
         """
         Checks and derives; nothing may be added after it.
         """
+    @property
+    def server_size(self) -> int:
+        """
+        Consecutive accelerators of a server, within which messages pay a protocol's server hop; 0: none.
+        """
+    @server_size.setter
+    def server_size(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
 def all_to_all_loads(routes: RouteTable, members: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: typing.SupportsFloat | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
     """
     Bytes on every engine link when each member spreads num_bytes over all others.
@@ -323,6 +336,10 @@ def needs_grid(collective: str, algorithm: str) -> bool:
 def pair_chunks(schedule: Schedule) -> tuple:
     """
     Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).
+    """
+def reduces_in_switch(collective: str, algorithm: str) -> bool:
+    """
+    True for models of bandwidth of switches that add up, whose transfers carry no data to follow.
     """
 def route_costs(routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> tuple:
     """

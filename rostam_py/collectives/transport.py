@@ -17,7 +17,7 @@ from rostam_py import _core
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.link_classes import PROTOCOLS, LinkClasses, protocols_of
+from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, LinkClasses, protocols_of
 
 # Where NCCL has another algorithm than the one that stands for it here, or its tuning table none of that name.
 _TUNED_AS = {"binomial_tree": "tree"}
@@ -54,6 +54,8 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
     but those that need switches that reduce."""
     classes = fabric.config.link_classes
     if _core.reduces_in_switch(collective, algorithm):
+        if algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
+            return False
         return not classes.are_ideal and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True
@@ -85,7 +87,8 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     Model: the start-up is that of the class with the greater one, the hops those of both, and what a rank does for
         itself when the last chunk has come (``LinkClass``) comes before its first message, since where it stands does
         not change the end. Rings in several channels go in step here, while a chunk of NCCL's crosses the network in
-        m of p steps: each step takes the mean hop.
+        m of p steps: each step takes the mean hop. NCCL's tree is a chain inside a server: its hops there, one less
+        than ranks, are spread over the levels of the binomial tree that stands for it.
     """
     classes = fabric.config.link_classes
     if classes.are_ideal or key.num_ranks == 1:
@@ -107,10 +110,14 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     if algorithm == "ring":
         ends = {"all_reduce": inside.copy_end + inside.reduce_end, "reduce_scatter": inside.reduce_end}
         startup_s += ends.get(key.collective, inside.copy_end) * chunk_s
-    return Transport(startup_s, inside.overhead(algorithm, protocol), *_hops(classes, key, algorithm, protocol))
+    per_server = min(key.num_ranks, fabric.config.accelerators_per_server)
+    hops = _hops(classes, key, algorithm, protocol, per_server)
+    return Transport(startup_s, inside.overhead(algorithm, protocol), *hops)
 
 
-def _hops(classes: LinkClasses, key: ScheduleKey, algorithm: str, protocol: str) -> tuple[float, float]:
+def _hops(
+    classes: LinkClasses, key: ScheduleKey, algorithm: str, protocol: str, per_server: int
+) -> tuple[float, float]:
     inside = classes.inside.hop_s(algorithm, protocol, is_inside=True)
     between = classes.between.hop_s(algorithm, protocol, is_inside=False)
     if algorithm == "ring" and key.group_size != 1 and _core.uses_servers(key.collective, key.algorithm):
@@ -118,6 +125,8 @@ def _hops(classes: LinkClasses, key: ScheduleKey, algorithm: str, protocol: str)
         num_servers = key.num_ranks // sizes if isinstance(sizes, int) else len(sizes)
         mean = (inside * (key.num_ranks - num_servers) + between * num_servers) / key.num_ranks
         return mean, mean
+    if algorithm == "tree" and per_server > 1:
+        inside *= (per_server - 1) / math.ceil(math.log2(per_server))
     return inside, between
 
 

@@ -11,6 +11,7 @@ from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.disjoint_rings import disjoint_paths, disjoint_rings
 from rostam_py.fabrics.fat_tree import FatTreeConfig
+from rostam_py.fabrics.link_classes import LinkClasses, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class HybridCubeMeshConfig(FabricConfig):
         accelerator_bandwidth: of an accelerator's six direct links, in each direction, over all planes; 150 GB/s,
             NVLink 2 of 25 GB/s a link.
         nic_bandwidth: of a NIC, which two accelerators share; 100 Gb/s, EDR InfiniBand.
+        server_links, network_links: classes of the direct links, and of NICs and switches (link_classes.py).
         pcie_bandwidth: between an accelerator and its NIC; 15.75 GB/s, PCI Express 3.0 x16 after 128b/130b coding.
         radix, leaf_down, leaf_up, levels: of the switches between servers, as of ``fat_tree``; leaf_down is a multiple
             of four, by default the largest up to half of the radix, and leaf_up as much.
@@ -58,6 +60,8 @@ class HybridCubeMeshConfig(FabricConfig):
     num_accelerators: int
     nic_bandwidth: Any = field(default="100 Gb/s", metadata={"unit": "bandwidth"})
     pcie_bandwidth: Any = field(default="15.75 GB/s", metadata={"unit": "bandwidth"})
+    server_links: str = "ideal"
+    network_links: str = "ideal"
     radix: int = 36
     leaf_down: int | None = None
     leaf_up: int | None = None
@@ -68,6 +72,7 @@ class HybridCubeMeshConfig(FabricConfig):
         if self.link_bandwidth is None and self.accelerator_bandwidth is None:
             self.accelerator_bandwidth = _NVLINK
         FabricConfig.__post_init__(self)
+        _ = self.link_classes  # registered ones
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, _SIZE)
         if self.num_accelerators % _SIZE:
             raise ConfigError(
@@ -131,6 +136,23 @@ class HybridCubeMeshConfig(FabricConfig):
         return self.injection_bandwidth_bytes_per_s + min(pcie, self.planes * self.nic_bandwidth_bytes_per_s)
 
     @property
+    def link_classes(self) -> LinkClasses:
+        """As named."""
+        return LinkClasses(
+            link_class(self.server_links, "fabric.server_links"), link_class(self.network_links, "fabric.network_links")
+        )
+
+    @property
+    def accelerators_per_server(self) -> int:
+        """Eight."""
+        return _SIZE
+
+    @property
+    def server_bytes_per_s(self) -> float:
+        """Of the six direct links [bytes/s]."""
+        return self.injection_bandwidth_bytes_per_s * self.link_classes.inside.share
+
+    @property
     def nics_per_server(self) -> int:
         """Accelerators of a server; two share a NIC."""
         return _SIZE
@@ -148,6 +170,7 @@ class HybridCubeMeshConfig(FabricConfig):
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
         network = self._network()
+        inside, between = self.link_classes
         down, up = network.leaf_ports
         cables = [pair for pair, count in _LINKS.items() for _ in range(count)]
         return {
@@ -161,9 +184,9 @@ class HybridCubeMeshConfig(FabricConfig):
             "leaf_down": down,
             "leaf_up": up,
             "num_spines": 0,
-            "nic_bandwidth_bytes_per_s": self.nic_bandwidth_bytes_per_s,
+            "nic_bandwidth_bytes_per_s": self.nic_bandwidth_bytes_per_s * between.share,
             "pcie_bandwidth_bytes_per_s": parse_bandwidth(self.pcie_bandwidth) / self.planes,
-            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
+            "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * inside.share,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),
         }

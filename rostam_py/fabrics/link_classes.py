@@ -50,6 +50,11 @@ _TUNING = {
 }
 
 
+# NCCL's bus bandwidths of 2 to 4 H100 are those of rings, in-switch reduction taken or not: it starts with five.
+# Source: calibration/measured/collectives_published.csv; four H100 of XLA's table are slower still.
+MIN_NVLS_RANKS = 5
+
+
 def protocols_of(algorithm: str) -> list[str]:
     """Return the protocols that an algorithm has; none for one that NCCL's tuning table does not list."""
     return list(_TUNING.get(algorithm, ()))

@@ -22,6 +22,7 @@ class Dgx1V100Config(ServersConfig):
 
     accelerator: ClassVar[str] = "v100_32gb"
     server_size: ClassVar[int] = 8
+    server_links: ClassVar[str] = "nvlink2"
     figures: ClassVar[Mapping[str, Figure]] = {
         "server_bandwidth": Figure("150 GB/s", _PAPER + "NVLink: six links of 25 GB/s in each direction"),
         "nic_bandwidth": Figure("100 Gb/s", _PAPER + "networking: four 100 Gb/s InfiniBand EDR ports for eight"),

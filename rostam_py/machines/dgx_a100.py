@@ -19,6 +19,7 @@ class DgxA100Config(SwitchedServersConfig):
 
     accelerator: ClassVar[str] = "a100_80gb"
     server_size: ClassVar[int] = 8
+    server_links: ClassVar[str] = "nvlink3"
     figures: ClassVar[Mapping[str, Figure]] = {
         "server_bandwidth": Figure("300 GB/s", "NVIDIA A100 data sheet: NVLink 600 GB/s, both directions together"),
         "nic_bandwidth": Figure("200 Gb/s", _SHEET + "networking: eight single-port ConnectX-6 of 200 Gb/s HDR"),

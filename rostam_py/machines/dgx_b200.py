@@ -19,6 +19,7 @@ class DgxB200Config(SwitchedServersConfig):
 
     accelerator: ClassVar[str] = "b200_180gb"
     server_size: ClassVar[int] = 8
+    server_links: ClassVar[str] = "nvlink5"
     figures: ClassVar[Mapping[str, Figure]] = {
         "server_bandwidth": Figure("900 GB/s", _GUIDE + "14.4 TB/s over eight, both directions together"),
         "nic_bandwidth": Figure("400 Gb/s", _GUIDE + "eight single-port ConnectX-7 of up to 400 Gb/s"),

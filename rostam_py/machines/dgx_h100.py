@@ -19,6 +19,7 @@ class DgxH100Config(SwitchedServersConfig):
 
     accelerator: ClassVar[str] = "h100_80gb"
     server_size: ClassVar[int] = 8
+    server_links: ClassVar[str] = "nvlink4"
     figures: ClassVar[Mapping[str, Figure]] = {
         "server_bandwidth": Figure("450 GB/s", "NVIDIA H100 data sheet: NVLink 900 GB/s, both directions together"),
         "nic_bandwidth": Figure("400 Gb/s", _SHEET + "networking: eight single-port ConnectX-7 of 400 Gb/s"),

@@ -17,12 +17,13 @@ class Gb200Nvl72Config(SwitchedServersConfig):
     """GB200 NVL72 racks: 72 Blackwell GPUs on NVLink switches, a 400 Gb/s NIC each; a server is a rack.
 
     Model: NVIDIA's rails join GPU i of every tray of four, of which a rack has 18; ``rails=true`` joins GPU i of every
-        rack, 72 rails, so it is off here.
+        rack, 72 rails, so it is off here. NVLink has the constants of eight B200: no table measures racks.
     Source: NVIDIA GB200 NVL72 data sheet; NVIDIA DGX GB200 user guide, hardware.
     """
 
     accelerator: ClassVar[str] = "gb200_186gb"
     server_size: ClassVar[int] = 72
+    server_links: ClassVar[str] = "nvlink5"
     figures: ClassVar[Mapping[str, Figure]] = {
         "server_bandwidth": Figure("900 GB/s", _SHEET + "NVLink: 130 TB/s over 72, both directions together"),
         "nic_bandwidth": Figure("400 Gb/s", _GUIDE + "18 compute trays of 4 GPUs and 4 ConnectX-7 of 400 Gb/s each"),

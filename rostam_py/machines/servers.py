@@ -12,7 +12,8 @@ from rostam_py.machines.config import MachineConfig, Site
 class ServersConfig(MachineConfig):
     """Servers below leaf and spine switches.
 
-    Model: power and price are those of all servers; fabric and NICs are each kind's own.
+    Model: power and price are those of all servers; fabric and NICs are each kind's own. Links achieve what their
+        classes do, of the data sheet's rate.
     Args:
         servers: >= 1.
         taper: bandwidth of a leaf's ports to servers over that of its ports to spines, 1 to the radix less 1; 1 is
@@ -20,6 +21,9 @@ class ServersConfig(MachineConfig):
     """
 
     server_size: ClassVar[int]
+    # Classes of the links inside servers, and of NICs and switches (fabrics/link_classes.py).
+    server_links: ClassVar[str]
+    network_links: ClassVar[str] = "infiniband"
     sizes: ClassVar[tuple[str, ...]] = ("num_accelerators",)
 
     servers: int = 1
@@ -36,7 +40,13 @@ class ServersConfig(MachineConfig):
         usd = self.figure("server_usd")
         return Site(
             fabric,
-            {"num_accelerators": self.servers * self.server_size, "radix": self.figure("radix"), **parameters},
+            {
+                "num_accelerators": self.servers * self.server_size,
+                "radix": self.figure("radix"),
+                "server_links": self.server_links,
+                "network_links": self.network_links,
+                **parameters,
+            },
             self.accelerator,
             float(self.figure("server_watts") * self.servers),
             None if usd is None else float(usd * self.servers),
@@ -55,9 +65,9 @@ class ServersConfig(MachineConfig):
 class SwitchedServersConfig(ServersConfig):
     """Servers with a switch inside and a NIC for each accelerator.
 
-    Model: the fabric is a ``fat_tree`` with ``server_size``. Links run at the data sheet's rate, latencies are the
-        fabric's.
+    Model: the fabric is a ``fat_tree`` with ``server_size``. Latencies are the fabric's.
     Args:
+        in_network_reduction: switches between servers add up what comes through them (SHARP).
         rails: accelerator i of all servers of a unit is on leaf i, as in the reference architectures of DGX SuperPODs;
             false fills leaves with consecutive servers.
     """
@@ -65,11 +75,13 @@ class SwitchedServersConfig(ServersConfig):
     sizes: ClassVar[tuple[str, ...]] = ("num_accelerators", "server_size")
 
     rails: bool = True
+    in_network_reduction: bool = False
 
     def __post_init__(self) -> None:
         ServersConfig.__post_init__(self)
-        if not isinstance(self.rails, bool):
-            raise ConfigError(f"machine.rails is {self.rails!r}; allowed: true, false")
+        for key in ("rails", "in_network_reduction"):
+            if not isinstance(getattr(self, key), bool):
+                raise ConfigError(f"machine.{key} is {getattr(self, key)!r}; allowed: true, false")
 
     def site(self) -> Site:
         """Return the tree of these servers."""
@@ -81,5 +93,6 @@ class SwitchedServersConfig(ServersConfig):
             "leaf_down": down,
             "leaf_up": up,
             "rails": self.rails,
+            "in_network_reduction": self.in_network_reduction,
         }
         return self._site("fat_tree", parameters)

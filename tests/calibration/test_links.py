@@ -55,9 +55,9 @@ def test_a_law_is_found_again():
     ("file", "collective", "mean", "largest"),
     [
         ("allreduce_a100_nvswitch.csv", "all_reduce", 0.04, 0.25),
-        ("allreduce_v100_dgx1.csv", "all_reduce", 0.045, 0.26),  # missed: 8 MiB on 8 ranks
+        ("allreduce_v100_dgx1.csv", "all_reduce", 0.07, 0.25),
         ("collectives_b200.csv", "all_reduce", 0.07, 0.25),
-        ("collectives_h100.csv", "all_reduce", 0.12, 0.35),  # missed
+        ("collectives_h100.csv", "all_reduce", 0.10, 0.35),  # its worst missed
         ("nccl_tests_8gpu_simumax.csv", "all_reduce", 0.08, 0.25),
         ("collectives_b200.csv", "all_gather", 0.10, 0.45),
         ("collectives_b200.csv", "reduce_scatter", 0.12, 0.35),
@@ -84,14 +84,18 @@ def test_rows_that_were_not_fitted_are_met(file, collective, mean, largest):
 
 
 def server(bench):
-    """A server of the class: 8 accelerators on a switch without latency, which the tables' start-ups contain."""
+    """A server of the class, 8 accelerators without latencies, which the tables' start-ups contain."""
+    if bench.name == "nvlink2":
+        return rostam.fabric(
+            "hybrid_cube_mesh", num_accelerators=8, server_links="nvlink2", link_latency=0.0, switch_latency=0.0
+        )
     return rostam.fabric(
         "fat_tree", num_accelerators=8, server_size=8, server_bandwidth=bench.rate, server_links=bench.name,
         network_links="infiniband", link_latency=0.0, switch_latency=0.0,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["nvlink3", "nvlink4", "nvlink5"])
+@pytest.mark.parametrize("name", list(BENCHES))
 def test_simulations_are_what_the_fit_predicts(name):
     bench = BENCHES[name]
     fabric, constants = server(bench), LINK_CLASSES.get(name)

@@ -14,6 +14,7 @@ from rostam_py.collectives.predicted_time import predict_collective_time
 from rostam_py.collectives.transport import protocols_for
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.link_classes import LINK_CLASSES
+from rostam_py.models import gpt
 
 H100 = {"server_bandwidth": "450 GB/s", "accelerator_bandwidth": "400 Gb/s", "server_links": "nvlink4"}
 A100 = {"server_bandwidth": "300 GB/s", "accelerator_bandwidth": "200 Gb/s", "server_links": "nvlink3"}
@@ -102,7 +103,7 @@ def test_switches_that_add_up_carry_the_buffer_and_one_chunk(ranks):
 def test_in_switch_reduction_gains_nothing_for_two_to_four_ranks():
     fabric = servers(1)
     chosen = [
-        rostam.run_collective(fabric, "all_reduce", num_bytes="2 GiB", ranks=range(p)).algorithm for p in (2, 3, 8)
+        rostam.run_collective(fabric, "all_reduce", num_bytes="2 GiB", ranks=range(p)).algorithm for p in (2, 4, 8)
     ]
     assert chosen == ["ring", "ring", "nvls"]
     assert rostam.run_collective(servers(1, A100), "all_reduce", num_bytes="2 GiB").algorithm == "ring"
@@ -145,7 +146,9 @@ def test_a_send_in_a_task_graph_waits_for_its_start_up_and_arrives_a_hop_later()
     own = graph.add_protocol(1.0, 3_000_000, 0, math.inf)
     send = graph.add_template([2], [0], [0], [-1], [0], [10**6], [7_000_000], [0, 0], [], protocol=[own])
     # What comes sets a kernel of 5 ps off.
-    recv = graph.add_template([3, 0], [0, -1], [0, 0], [-1, -1], [0, -1], [10**6, 0], [0, 5], [0, 0, 1], [0], protocol=[-1, -1])
+    recv = graph.add_template(
+        [3, 0], [0, -1], [0, 0], [-1, -1], [0, -1], [10**6, 0], [0, 5], [0, 0, 1], [0], protocol=[-1, -1]
+    )
     programs = [graph.add_program([one], [0]) for one in (send, recv)]
     slots = np.array([[[-1, -1, 1]], [[-1, -1, 0]]], np.int32)
     graph.add_devices([0, 1], programs, [0, 0], [1.0, 1.0], [0, 0], slots)
@@ -225,3 +228,23 @@ def test_what_cannot_be_is_refused():
         rostam.run_collective(servers(2), "all_reduce", num_bytes=1, algorithm="nvls")
     with pytest.raises(ConfigError, match="ideal links only"):
         rostam.run_collective(servers(1), "all_reduce", num_bytes=1, algorithm="ring", fidelity="analytic")
+
+
+@pytest.mark.parametrize("machine", ["dgx_h100", "dgx_a100", "dgx1_v100"])
+def test_collectives_of_plans_take_what_they_take_alone(machine):
+    # Tensor parallelism alone on one server: its collectives are one after the other on idle links.
+    fabric = rostam.machine(machine).fabric
+    site = rostam.Machine(fabric=fabric, launch_latency="0 s", min_kernel_time="0 s")
+    config = gpt.Config(num_layers=2, width=256, num_heads=8, sequence_length=128, vocabulary=512)
+    graph = rostam.trace(gpt.build("gpt", config))
+    plan = rostam.place(graph, site, global_batch=8, strategy=rostam.Strategy(tp=8), cost="roofline")
+    result = rostam.simulate(plan)
+    alone = {
+        (one["collective"], one["num_bytes"]): rostam.run_collective(
+            fabric, one["collective"], num_bytes=one["num_bytes"]
+        )
+        for one in plan.collectives
+    }
+    assert all(alone[one["collective"], one["num_bytes"]].protocol == one["protocol"] for one in plan.collectives)
+    longest = max(one.time_s for one in alone.values())
+    assert result.collective_times["tp"][-1].longest_s == pytest.approx(longest, rel=1e-9)
