@@ -22,7 +22,7 @@ from rostam_py.validation.rows import Table
 from rostam_py.validation.tables import select, user_table
 
 _LISTS = ("tables", "rows")
-_HEAD = f"{'row':<28}{'measured':>11}{'predicted':>11}{'error':>8}  {'others':<16}{'MFU':>6}{'HFU':>7}  where it goes"
+_HEAD = f"{'row':<36}{'measured':>11}{'predicted':>11}{'error':>8}  {'others':<16}{'MFU':>6}{'HFU':>7}  where it goes"
 _SHOWN = 0.005  # parts of an iteration that are named
 
 
@@ -87,11 +87,11 @@ def _print_row(console: Console, table: Table, outcome: Outcome, *, is_first: bo
     row = outcome.row
     if not outcome.compared:
         reason = f"not modelled: {row.why_not}" if row.why_not else f"failed: {outcome.failed}"
-        console.print(f"{row.name:<28}{reason}", style="dim" if row.why_not else "red", markup=False, soft_wrap=True)
+        console.print(f"{row.name:<36} {reason}", style="dim" if row.why_not else "red", markup=False, soft_wrap=True)
         return
     for place, (measures, one) in enumerate(outcome.compared.items()):
         line = (
-            f"{row.name if place == 0 else '':<28}{said(measures, one.measured):>11}{said(measures, one.predicted):>11}"
+            f"{row.name if place == 0 else '':<36}{said(measures, one.measured):>11}{said(measures, one.predicted):>11}"
         )
         line += f"{one.error:>+7.1f}%"
         if place == 0:
@@ -110,21 +110,26 @@ def _parts(outcome: Outcome) -> str:
     """Return what the iteration consists of, in shares: op families, exposed communication, bubble, host."""
     parts = outcome.families | {f"exposed {kind}": seconds for kind, seconds in outcome.exposed.items()}
     parts |= {"bubble": outcome.bubble, "host": outcome.host}
+    if not outcome.families:
+        return outcome.chosen
     shares = {name: seconds / outcome.iteration_s for name, seconds in parts.items()}
     return ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share >= _SHOWN)
 
 
 def _print_end(console: Console, document: dict[str, Any], folder: Path) -> None:
     grid = Grid(title="\nsigned errors [%]: + is a time, or a memory, predicted larger than it was measured")
-    for name in ("table", "of", "rows", "mean absolute", "mean signed", "worst", "not modelled", "failed"):
-        grid.add_column(name, justify="left" if name in ("table", "of") else "right")
+    for name in ("table", "is", "of", "rows", "mean absolute", "mean signed", "worst", "not modelled", "failed"):
+        grid.add_column(name, justify="left" if name in ("table", "is", "of") else "right")
     for table in document["tables"]:
         left = [str(len(table[key])) for key in ("not_modelled", "failed")]
         if not table["summary"]:
-            grid.add_row(table["name"], "", "0", "", "", "", *left)
+            grid.add_row(table["name"], "", "", "0", "", "", "", *left)
         for place, (measures, one) in enumerate(table["summary"].items()):
             errors = (f"{one['mean_absolute']:.1f}", f"{one['mean_signed']:+.1f}", f"{one['worst']:+.1f}")
             rest = left if place == 0 else ["", ""]
-            grid.add_row(table["name"] if place == 0 else "", measures, str(one["num_rows"]), *errors, *rest)
+            head = (
+                (table["name"], "calibrated on" if table["is_calibrated"] else "predicted") if place == 0 else ("", "")
+            )
+            grid.add_row(*head, measures, str(one["num_rows"]), *errors, *rest)
     console.print(grid)
     console.print(f"written to {folder}", markup=False)

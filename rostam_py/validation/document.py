@@ -35,6 +35,7 @@ def table_document(table: Table, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "title": table.title,
         "source": table.source,
         "rule": table.rule,
+        "is_calibrated": table.is_calibrated,
         "bounds": table.bounds,
         "summary": {what: summary(errors) for what in MEASURES if (errors := errors_of(outcomes, what))},
         "rows": [row_document(one) for one in outcomes if one.compared],

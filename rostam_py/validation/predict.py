@@ -6,11 +6,11 @@ from typing import Any
 
 from rostam_py.errors import ConfigError, MemoryCapacityError, RostamError
 from rostam_py.graph import OperatorGraph
-from rostam_py.simulation import RunResult, simulate
+from rostam_py.simulation import CollectiveResult, RunResult, run_collective, simulate
 from rostam_py.spec.build import build_machine, place_settings, simulation_options
 from rostam_py.validation.outcome import BUBBLE, HOST, Compared, Outcome
 from rostam_py.validation.quantities import QUANTITIES
-from rostam_py.validation.rows import Keys, Row, Table, Variant, merged, run_settings
+from rostam_py.validation.rows import Keys, Row, Table, Variant, is_collective, merged, run_settings
 
 Progress = Callable[[str], None]
 
@@ -36,15 +36,13 @@ class Predictor:
         """Return a row's prediction; a run that is refused becomes its ``failed``."""
         if row.why_not:
             return Outcome(row)
+        if is_collective(row.keys):
+            return self._collective(row)
         try:
             keys, chosen, result = self._first_that_fits(table, row)
         except RostamError as error:
             return Outcome(row, failed=str(error))
-        compared = {}
-        for name, printed in row.measured.items():
-            quantity = QUANTITIES[name]
-            measured = quantity.of(result, printed, row.shape)
-            compared[quantity.measures] = Compared(name, printed, measured, quantity.predicted(result))
+        compared = _compared(row, result)
         exposed = {kind: seconds for kind, seconds in result.exposed.items() if seconds > 0}
         breakdown = result.breakdown
         return Outcome(
@@ -62,17 +60,39 @@ class Predictor:
             notes=tuple(result.notes),
         )
 
+    def _collective(self, row: Row) -> Outcome:
+        """Return the prediction of a row of one collective."""
+        about = dict(row.keys["collective"])
+        try:
+            fabric = build_machine(
+                run_settings({key: row.keys[key] for key in ("machine", "fabric") if key in row.keys})
+            )
+            self._progress(f"{about['name']} of {about['num_bytes']} on {about['ranks']} accelerators")
+            result = run_collective(
+                fabric.fabric, about["name"], num_bytes=about["num_bytes"], ranks=list(range(about["ranks"])),
+                algorithm=about["algorithm"],
+            )  # fmt: skip
+        except RostamError as error:
+            return Outcome(row, failed=str(error))
+        return Outcome(row, _compared(row, result), iteration_s=result.time_s, chosen=result.algorithm)
+
     def _first_that_fits(self, table: Table, row: Row) -> tuple[Keys, str, RunResult]:
-        """Return the settings, the label and the result of the first of the rule's choices that fits."""
-        choices = table.first_that_fits or (Variant("", {}),)
-        for place, choice in enumerate(choices):
+        """Return the settings, the label and the result of the first of the rule's choices that fits.
+
+        Raises: what the first raises that is no lack of memory; MemoryCapacityError if none fits. A later choice that
+            the model does not know, such as recomputing activation functions that it has none of, is passed over.
+        """
+        said: RostamError | None = None
+        for choice in table.first_that_fits or (Variant("", {}),):
             keys = merged(row.keys, choice.keys)
             try:
                 return keys, choice.label, self.run(keys)
-            except MemoryCapacityError:
-                if place == len(choices) - 1:
+            except MemoryCapacityError as error:
+                said = error
+            except ConfigError:
+                if said is None:
                     raise
-        raise ConfigError(f"table {table.name!r} has no choices")
+        raise said or ConfigError(f"table {table.name!r} has no choices")
 
     def _spread(self, table: Table, keys: Keys, compared: dict[str, Compared]) -> dict[str, float]:
         """Return the errors of time [%] of the feasible alternatives, by label."""
@@ -117,6 +137,15 @@ class Predictor:
         self._progress(f"simulating {plan.num_devices:,} accelerators")
         result: RunResult = simulate(plan, options=simulation_options(settings))
         return result
+
+
+def _compared(row: Row, result: RunResult | CollectiveResult) -> dict[str, Compared]:
+    found = {}
+    for name, printed in row.measured.items():
+        quantity = QUANTITIES[name]
+        measured = quantity.of(result, printed, row.shape)
+        found[quantity.measures] = Compared(name, printed, measured, quantity.predicted(result))
+    return found
 
 
 def validate(

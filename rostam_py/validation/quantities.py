@@ -13,7 +13,7 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 from rostam_py.models import MODELS
-from rostam_py.simulation import RunResult
+from rostam_py.simulation import CollectiveResult, RunResult
 from rostam_py.units import format_size, format_time
 
 _GIB = 2**30
@@ -24,16 +24,18 @@ class Quantity:
     """A published quantity.
 
     what: in words. measures: "time" or "memory". of: (result, published value, row's shape) -> the time [s], or the
-    memory [bytes], that the value stands for.
+    memory [bytes], that the value stands for; the result is a run's, of the last quantity a collective's.
     """
 
     name: str
     what: str
     measures: str
-    of: Callable[[RunResult, float, Mapping[str, Any]], float]
+    of: Callable[[Any, float, Mapping[str, Any]], float]
 
-    def predicted(self, result: RunResult) -> float:
+    def predicted(self, result: RunResult | CollectiveResult) -> float:
         """Return what is predicted of the same."""
+        if isinstance(result, CollectiveResult):
+            return result.time_s
         return float(result.plan.memory_bytes if self.measures == "memory" else result.iteration_time_s)
 
 
@@ -93,6 +95,8 @@ QUANTITIES = {
                  lambda result, value, shape: value * 3600 / result.plan.num_devices / 1e12
                  * result.plan.global_batch * MODELS[result.plan.graph_name].tokens),
         Quantity("memory_gib", "GiB of the fullest accelerator", "memory", lambda result, value, shape: value * _GIB),
+        Quantity("bus_bandwidth_gb_per_s", "GB/s of bus bandwidth, as nccl-tests define it", "time",
+                 lambda result, value, shape: result.time_s * result.bus_bandwidth_bytes_per_s / (value * 1e9)),
     )
 }  # fmt: skip
 

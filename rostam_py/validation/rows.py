@@ -62,7 +62,8 @@ class Table:
 
     rule: how what the source leaves open is filled, the same for all rows. first_that_fits: the rule's choices where it
     depends on memory, tried in order. alternatives: what the source leaves open as well; the spread of a row is over
-    those that are feasible. bounds: largest mean and worst absolute error [%], by "time" and "memory".
+    those that are feasible. is_calibrated: link classes or kernels were calibrated on these rows; others are predicted.
+    bounds: largest mean and worst absolute error [%], by "time" and "memory".
     """
 
     name: str
@@ -72,6 +73,7 @@ class Table:
     rows: tuple[Row, ...] = ()
     first_that_fits: tuple[Variant, ...] = ()
     alternatives: tuple[Variant, ...] = ()
+    is_calibrated: bool = False
     bounds: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
@@ -101,6 +103,11 @@ def run_settings(keys: Mapping[str, Any]) -> Settings:
         written = {"fabric": {"name": site.fabric, **site.parameters}, "accelerator": site.accelerator}
         given = merged(written, given)
     return complete_settings({"mode": "run", **given, "machine": physics})
+
+
+def is_collective(keys: Mapping[str, Any]) -> bool:
+    """Say whether a row is of one collective: keys "collective": {name, num_bytes, ranks, algorithm} and a machine."""
+    return "collective" in keys
 
 
 def overrides_of(keys: Mapping[str, Any], prefix: str = "") -> list[str]:

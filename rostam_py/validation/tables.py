@@ -17,7 +17,7 @@ from rostam_py.models import MODELS
 from rostam_py.spec.settings import is_setting
 from rostam_py.validation.names import table_files, table_names
 from rostam_py.validation.quantities import QUANTITIES
-from rostam_py.validation.rows import Keys, Row, Table, Variant, merged, run_settings
+from rostam_py.validation.rows import Keys, Row, Table, Variant, is_collective, merged, run_settings
 
 _ROW_KEYS = ("name", "measured", "shape", "why_not", "assumed", "line")
 
@@ -36,7 +36,7 @@ def read_table(text: str, name: str, where: str) -> Table:
     Raises: ConfigError naming file and key.
     """
     data = yaml.safe_load(text)
-    known = {"title", "source", "rule", "common", "first_that_fits", "alternatives", "bounds", "rows"}
+    known = {"title", "calibrated", "source", "rule", "common", "first_that_fits", "alternatives", "bounds", "rows"}
     for key in data:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {key!r}; a table has: {', '.join(sorted(known))}")
@@ -46,7 +46,7 @@ def read_table(text: str, name: str, where: str) -> Table:
     tries, others = (
         tuple(Variant(**one) for one in data.get(key) or ()) for key in ("first_that_fits", "alternatives")
     )
-    return Table(name, title, source, rule, rows, tries, others, data.get("bounds") or {})
+    return Table(name, title, source, rule, rows, tries, others, bool(data.get("calibrated")), data.get("bounds") or {})
 
 
 def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
@@ -55,7 +55,7 @@ def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
     own["shape"] = merged(keys.pop("shape", {}), own.get("shape") or {})
     row = Row(**own | {"name": str(own["name"])}, keys=keys)
     model = str(keys.get("model", ""))
-    if not row.why_not and model not in MODELS:
+    if not row.why_not and not is_collective(keys) and model not in MODELS:
         return replace(row, why_not=f"no model {model!r}")
     return row
 

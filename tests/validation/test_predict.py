@@ -7,6 +7,7 @@ import pytest
 from rostam_py.cli.main import main
 from rostam_py.validation.document import document_of, summary
 from rostam_py.validation.predict import Predictor, validate
+from rostam_py.validation.quantities import gpt_flops
 from rostam_py.validation.rows import Row, Table, Variant, overrides_of
 from rostam_py.validation.tables import select
 
@@ -70,6 +71,35 @@ def test_the_first_choice_that_fits_is_taken_and_infeasible_alternatives_are_lef
     assert list(outcome.spread) == ["two"]
     seconds = Predictor().run(SMALL | {"strategy": {"tp": 2}}).iteration_time_s
     assert outcome.spread["two"] == pytest.approx(100 * (seconds - 1))
+
+
+def test_a_choice_that_the_model_does_not_know_is_passed_over_but_not_the_first():
+    too_large, foreign = (
+        Variant("all of it", {"model": "gpt3_175b"}),
+        Variant("experts", {"strategy": {"recompute": "selective", "recompute_modules": ["mla_up_proj"]}}),
+    )
+    row = Row("a", SMALL, {"time_s": 1.0})
+    table = Table("t", rows=(row,), first_that_fits=(too_large, foreign, Variant("small", {})))
+    assert Predictor().outcome(table, row).chosen == "small"
+    refused = Predictor().outcome(Table("t", rows=(row,), first_that_fits=(foreign, Variant("small", {}))), row)
+    assert "mla_up_proj" in refused.failed
+
+
+def test_megatrons_hardware_flops_are_those_of_its_formula():
+    """The plan's own count, of every traced product and of the replays, next to equation 3 of the source."""
+    (table,) = select(["V1"], ["7.5B"])
+    plan = Predictor().run(table.rows[0].keys).plan
+    own = sum(stage.hardware_flops * len(plan.devices_of(stage.index)) for stage in plan.stages)
+    assert own == pytest.approx(gpt_flops(table.rows[0].shape, 512, is_recomputed=True), rel=0.02)
+
+
+def test_a_collectives_row_is_its_bus_bandwidth():
+    """A ring of 8 sends 2 x 7/8 of its bytes: 4 GiB at 480 GB/s of bus bandwidth take 15.66 ms."""
+    (table,) = select(["V4"], ["8 H100, auto"])
+    outcome = Predictor().outcome(table, table.rows[0])
+    one = outcome.compared["time"]
+    assert one.measured == pytest.approx(2 * 7 / 8 * 4 * 2**30 / 480e9, rel=1e-6)
+    assert one.predicted == outcome.iteration_s > 0
 
 
 def test_equal_runs_are_simulated_once():

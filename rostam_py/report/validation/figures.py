@@ -21,7 +21,12 @@ _MEASURES = {"time": ("time of an iteration", COLOURS[0]), "memory": ("memory of
 def validation_figures(document: Mapping[str, Any]) -> list[Figure]:
     """Return for each table the errors of its rows and what their predicted iterations consist of."""
     tables = [table for table in document["tables"] if table["rows"]]
-    return [figure for table in tables for figure in (_errors_figure(table), _parts_figure(table))]
+    figures = []
+    for table in tables:
+        figures.append(_errors_figure(table))
+        if any(row["compute_by_family_s"] for row in table["rows"]):
+            figures.append(_parts_figure(table))
+    return figures
 
 
 def said(measures: str, value: float) -> str:
@@ -58,7 +63,8 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
                 "arrayminus": [row["error"] - row["low"] for row in mine],
             } if any(row["high"] > row["low"] for row in mine) else None,
         )  # fmt: skip
-    words = "Error of each prediction: to the right it is larger (slower) than measured. Nothing is fitted to a row."
+    words = "Error of each prediction: to the right it is larger (slower) than measured."
+    words += " Link classes were calibrated on such rows." if table["is_calibrated"] else " Nothing is fitted to a row."
     words += " " + " ".join(_summary(measures, one) for measures, one in table["summary"].items())
     if any(row["high"] > row["low"] for row in rows):
         words += " Thin lines span the feasible ways to fill what the source leaves open."

@@ -34,12 +34,13 @@ def validation_tables(document: Mapping[str, Any]) -> list[PlainTable]:
 
 
 def _summary(document: Mapping[str, Any]) -> PlainTable:
-    rows = [
-        [table["name"], measures, str(one["num_rows"]), f"{one['mean_absolute']:.1f}", f"{one['mean_signed']:+.1f}",
-         f"{one['worst']:+.1f}"]
-        for table in document["tables"] for measures, one in table["summary"].items()
-    ]  # fmt: skip
-    columns = ["table", "of", "rows", "mean absolute [%]", "mean signed [%]", "worst [%]"]
+    rows = []
+    for table in document["tables"]:
+        kind = "calibrated on" if table["is_calibrated"] else "predicted"
+        for measures, one in table["summary"].items():
+            errors = (f"{one['mean_absolute']:.1f}", f"{one['mean_signed']:+.1f}", f"{one['worst']:+.1f}")
+            rows.append([table["name"], kind, measures, str(one["num_rows"]), *errors])
+    columns = ["table", "is", "of", "rows", "mean absolute [%]", "mean signed [%]", "worst [%]"]
     caption = "Signed errors: + is a time, or a memory, predicted larger than it was measured."
     return PlainTable("summary", "Errors by table", columns, rows, caption)
 
