@@ -70,6 +70,8 @@ class SwitchedServersConfig(ServersConfig):
         in_network_reduction: switches between servers add up what comes through them (SHARP).
         rails: accelerator i of all servers of a unit is on leaf i, as in the reference architectures of DGX SuperPODs;
             false fills leaves with consecutive servers.
+    Source: rails: NVIDIA DGX SuperPOD reference architectures RA-09950-001 (A100) and RA-11333-001 (H100), compute
+        fabric; NVIDIA enterprise reference architecture of HGX H100, H200 and B200, compute network.
     """
 
     sizes: ClassVar[tuple[str, ...]] = ("num_accelerators", "server_size")
