@@ -179,7 +179,9 @@ class KernelBuilder:
         """Return a kernel's ops, in front that which decides its kind: a norm's or softmax's, not the first sum's."""
         if self.fusion == PRODUCER or not ops[0].is_elementwise:
             return ops
-        main = next((op for op in ops if not op.is_elementwise and op.role not in ("copy", "join")), ops[0])
+        sums = self.graph.gradient_tensors  # of biases and the like, beside what else the kernel does
+        others = (op for op in ops if not op.is_elementwise and op.role not in ("copy", "join"))
+        main = next((op for op in others if not sums.issuperset(op.outputs)), ops[0])
         return (main, *(op for op in ops if op is not main))
 
     def _kernel(self, op_ids: tuple[int, ...], traffic: KernelTraffic) -> Kernel:

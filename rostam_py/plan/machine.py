@@ -97,8 +97,10 @@ class Machine:
     def physics(self) -> dict[str, float | str]:
         """What decides how work starts, times in seconds, by key."""
         values = (self.launch_latency_s, self.min_kernel_s, float(self.comm_compute_fraction))
-        hosts = {"host_launch": self.host_launch_s, "host_sync": self.host_sync} if self.host_launch_s else {}
-        return dict(zip(PHYSICS, values, strict=True)) | hosts
+        found: dict[str, float | str] = dict(zip(PHYSICS, values, strict=True))
+        if self.host_launch_s:
+            found |= {"host_launch": self.host_launch_s, "host_sync": self.host_sync}
+        return found
 
     def with_failures(self, **parts: Any) -> "Machine":
         """Return this machine with failed parts. Args: as ``fabric.with_failures`` takes them."""

@@ -206,8 +206,10 @@ class Strategy:
 
     def _check_fusion(self) -> None:
         _check_choice("fusion", self.fusion, tuple(FUSIONS))
+        if self.fusion == FUSION_AUTO:  # placers are not loaded for it
+            return
         known = PLACERS.get(self.placer).FUSIONS
-        if self.fusion not in (FUSION_AUTO, *known):
+        if self.fusion not in known:
             raise ConfigError(
                 f"strategy.fusion is {self.fusion!r}; with strategy.placer={self.placer} it must be one of:"
                 f" {', '.join((FUSION_AUTO, *known))}"
