@@ -219,7 +219,7 @@ def _coordinate_steps(links: LinkClass, names: Sequence[str], loss: Callable[[Li
     while step > 0.0005:
         has_moved = False
         for moves in _moves(names):
-            changed = {name: _moved(name, getattr(links, name), sign, step) for name, sign in moves}
+            changed: dict[str, Any] = {name: _moved(name, getattr(links, name), sign, step) for name, sign in moves}
             if changed.get("share", 0.0) > 1.0:
                 continue
             tried = replace(links, **changed)

@@ -145,7 +145,8 @@ def algorithm_costs(
             costs = np.concatenate([costs, _places(fabric, members[src], members[dst], chunks, costs.shape[1])])
             runs_ahead = schedule.num_steps > 1 and not (schedule.is_synchronous or _has_answers(src, dst))
             means = _ring_means(costs[:3], _rings(src, dst, chunks)) if runs_ahead else None
-            steps.append(StepCosts(count, *np.unique(costs, axis=1), means))
+            alpha_s, beta_s_per_byte, inside, num_chunks = np.unique(costs, axis=1)
+            steps.append(StepCosts(count, alpha_s, beta_s_per_byte, inside, num_chunks, means))
         has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
         known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
@@ -169,8 +170,7 @@ def schedule_of_ranks(
     Args: as ``predict_collective_time``. protocol: None for the fastest.
     Raises: as ``predict_collective_time``; ConfigError for a protocol that there is not.
     """
-    shape = {"grid": how.get("grid"), "group": how.get("group")}
-    members, key = arrange(fabric, collective, algorithm, ranks, **shape)
+    members, key = arrange(fabric, collective, algorithm, ranks, grid=how.get("grid"), group=how.get("group"))
     check_protocol(fabric, collective, algorithm, protocol)
     if len(members) == 1:
         return members, key

@@ -150,8 +150,8 @@ def message_transport(fabric: Fabric, num_bytes: int, num_ranks: int, *, is_both
 
 def add_protocol(graph: "_core.TaskGraph", how: Transport) -> int:
     """Add a transport's protocol to the core's task graph and return its index."""
-    hops = [round(hop * 1e12) for hop in (how.server_hop_s, how.network_hop_s)]
-    return int(graph.add_protocol(how.wire_overhead, *hops, how.server_rate))
+    server_hop_ps, network_hop_ps = (round(hop * 1e12) for hop in (how.server_hop_s, how.network_hop_s))
+    return int(graph.add_protocol(how.wire_overhead, server_hop_ps, network_hop_ps, how.server_rate))
 
 
 def check_protocol(fabric: Fabric, collective: str, algorithm: str, protocol: str | None) -> None:

@@ -31,8 +31,13 @@ def collectives_of(volumes: Volumes, schedules: Mapping[tuple[str, str, int], Sc
     ]  # fmt: skip
 
 
+def _way(one: Mapping[str, Any]) -> str:
+    """Return the algorithm, and the protocol on links that have some."""
+    return " ".join(filter(None, (one["algorithm"], one.get("protocol", ""))))
+
+
 def algorithm_words(collectives: Iterable[Mapping[str, Any]]) -> str:
-    """Return in words which algorithms run: of several sizes, where the algorithm changes.
+    """Return in words which algorithms run, with protocols: of several sizes, where they change.
 
     Args: collectives: as ``collectives_of`` returns them, or as result.json holds them.
     """
@@ -44,8 +49,8 @@ def algorithm_words(collectives: Iterable[Mapping[str, Any]]) -> str:
     for (group, collective), sizes in runs.items():
         parts: list[str] = []
         for one, after in zip(sizes, [*sizes[1:], None], strict=True):
-            if after is None or after["algorithm"] != one["algorithm"]:
+            if after is None or _way(after) != _way(one):
                 limit = f" up to {format_size(one['num_bytes'])}" if after is not None else ""
-                parts.append(f"{one['algorithm']}{limit}")
+                parts.append(f"{_way(one)}{limit}")
         words.append(f"{group} {collective} {', '.join(parts)}")
     return "; ".join(words)

@@ -153,7 +153,7 @@ class _Compiler:
         deps = [dep for task in tasks for dep in task.deps]
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
-        launches = self._launches(tasks) if self.has_hosts else ()
+        launches = self._launches(tasks) if self.has_hosts else {}
         return self.core.add_template(
             kind,
             slot,
@@ -164,16 +164,17 @@ class _Compiler:
             duration_ps,
             offsets,
             np.array(deps, np.int32),
-            *launches,
+            **launches,
             protocol=np.array(protocol, np.int32),
         )
 
-    def _launches(self, tasks: Sequence[Task]) -> tuple[np.ndarray, ...]:
+    def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
         """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""
         kernels = [[seconds_to_ps(k.duration_s) for k in task.kernels] for task in tasks]
         offsets = np.cumsum([0, *map(len, kernels)])
         waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
-        return offsets, np.array([one for row in kernels for one in row], np.int64), np.array(waits, bool)
+        flat = np.array([one for row in kernels for one in row], np.int64)
+        return {"kernel_offset": offsets, "kernel_ps": flat, "is_awaited_by_host": np.array(waits, bool)}
 
     def _is_awaited(self, tasks: Sequence[Task], index: int) -> bool:
         """Tell whether a host waits for what a task needs before it launches it (machine.host_sync)."""

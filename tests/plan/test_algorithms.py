@@ -76,3 +76,18 @@ def test_groups_on_servers_in_different_ways_run_one_schedule_and_conserve_bytes
     folded, whole = (rostam.simulate(plan, fold=fold) for fold in (True, False))
     assert folded.iteration_time_s == pytest.approx(whole.iteration_time_s, rel=1e-9)
     assert whole.bytes_sent["tp"] == plan.traffic.total_bytes
+
+
+def test_protocols_are_named_where_links_have_some():
+    def row(size, algorithm, protocol):
+        return {"group": "tp", "collective": "all_reduce", "num_bytes": size, "num_ranks": 8, "algorithm": algorithm,
+                "protocol": protocol, "count": 1}  # fmt: skip
+
+    rows = [
+        row(10**6, "ring", "LL"),
+        row(2 * 10**6, "ring", "LL"),
+        row(10**7, "ring", "LL128"),
+        row(10**9, "nvls", "Simple"),
+    ]
+    assert algorithm_words(rows) == "tp all_reduce ring LL up to 2 MB, ring LL128 up to 10 MB, nvls Simple"
+    assert algorithm_words([row(1, "ring", "")]) == "tp all_reduce ring"
