@@ -10,8 +10,9 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py import _core
-from rostam_py.collectives.predicted_time import predict_collective_time
-from rostam_py.collectives.transport import protocols_for
+from rostam_py.collectives.group_costs import group_costs
+from rostam_py.collectives.predicted_time import predict_collective_time, schedule_of_ranks
+from rostam_py.collectives.transport import protocols_for, transport
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.link_classes import LINK_CLASSES
 from rostam_py.models import gpt
@@ -248,3 +249,17 @@ def test_collectives_of_plans_take_what_they_take_alone(machine):
     assert all(alone[one["collective"], one["num_bytes"]].protocol == one["protocol"] for one in plan.collectives)
     longest = max(one.time_s for one in alone.values())
     assert result.collective_times["tp"][-1].longest_s == pytest.approx(longest, rel=1e-9)
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "ring"), ("all_reduce", "nvls"),
+                                                       ("all_gather", "ring"), ("all_to_all", "direct")])  # fmt: skip
+@pytest.mark.parametrize("size", [2**12, 2**22, 2**29])
+def test_costs_of_groups_are_the_simulated_times(collective, algorithm, size):
+    # What searches add up for plans: one group of eight on a server, and for rings two servers.
+    for count in (1, 2) if algorithm == "ring" else (1,):
+        fabric = servers(count)
+        members, key = schedule_of_ranks(fabric, collective, algorithm, size)
+        costs = group_costs(fabric, collective, algorithm, members[None, :], unit=key.group_size)
+        result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm)
+        assert result.protocol == key.protocol
+        assert costs.time_s(size, transport(fabric, key, size)) == pytest.approx(result.time_s, rel=1e-3)
