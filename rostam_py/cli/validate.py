@@ -39,8 +39,8 @@ def validate_command(overrides: list[str], as_json: bool) -> int:
             if not as_json:
                 _print_row(console, table, outcome, is_first=not found or found[-1][0] is not table)
             found.append((table, outcome))
+            write_document(folder, document_of(found))  # what a stopped run leaves is whole
     document = document_of(found)
-    write_document(folder, document)
     if as_json:
         print(document_text(document), end="")
     else:

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("name", table_names())
 def test_errors_of_a_table_stay_within_its_bounds(name):
     (table,) = select([name])
+    if any(not row.why_not for row in table.rows) and not table.bounds:
+        pytest.skip("no bounds yet: rostam validate, then tests/validation/regenerate.py")
     (document,) = document_of(validate([table], with_alternatives=False))["tables"]
     assert document["failed"] == []
     assert set(table.bounds) == set(document["summary"])
