@@ -71,7 +71,7 @@ try:
         package_dir=MAPPED,
         package_data={"rostam": ["py.typed"], "rostam_py": ["py.typed", "*.pyi"]}
         | {"rostam_py.costs": ["tables/*.json"], "rostam_py.report.page": ["assets/*"]}
-        | {"rostam_py.validation": ["data/*.yaml"]}
+        | {"rostam_py.convergence": ["data/*.csv"], "rostam_py.validation": ["data/*.yaml"]}
         | {"rostam_py.fabrics": ["links/*.json"]}
         | {name: ["*.yaml"] for name in MAPPED},
         # Objects outlive one installation, and needs_recompile alone says what is compiled again.

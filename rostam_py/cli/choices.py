@@ -144,6 +144,10 @@ def _passes(key: str, value: str) -> bool:
 
         return is_own_model(value)
     if key == "convergence":
+        from rostam_py.convergence.points_file import is_curve_file
+
+        if is_curve_file(value):
+            return True
         from rostam_py.spec.keys import NO_CURVE
 
         return value in (NO_CURVE, "null")

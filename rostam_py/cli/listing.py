@@ -225,7 +225,8 @@ def _convergence() -> list[Row]:
         curve = CURVES.get(name)
         models = [f"{one} (default)" if DEFAULT_CURVES.get(one) == name else one for one in curve.models]
         rows.append({
-            "convergence": name, "model": ", ".join(models), "target": curve.target, "batches": curve.describe(),
+            "convergence": name, "model": ", ".join(models), "target": curve.target, "iterations": curve.basis,
+            "batches": curve.describe(),
             "source": curve.source,
         })  # fmt: skip
     return rows

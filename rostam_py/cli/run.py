@@ -14,7 +14,7 @@ from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
 from rostam_py.cli.tables import print_job, print_result
-from rostam_py.convergence import TimeToAccuracy, get_curve, time_to_accuracy
+from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
 from rostam_py.errors import ConfigError
 from rostam_py.extras import require
@@ -25,13 +25,15 @@ from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
-from rostam_py.spec.keys import MODES
-from rostam_py.spec.settings import Settings, complete_settings
+from rostam_py.spec.keys import keys_of
+from rostam_py.spec.settings import Settings, complete_settings, goal_of_settings
 
 # What a saved plan, or task graph, has decided.
 _PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
 # What only a plan's result has: batches for a curve, stages for a report's figures.
-_NEED_A_PLAN = ("convergence", "report", "save_plan", "save_task_graph", "plan", "wandb")
+_NEED_A_PLAN = (
+    "convergence", "target", "accelerator_usd_per_hour", "report", "save_plan", "save_task_graph", "plan", "wandb",
+)  # fmt: skip
 
 
 def run(overrides: list[str], as_json: bool) -> int:
@@ -78,9 +80,12 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
 
 
 def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:
-    if config.convergence is None:
+    if config.convergence is None and config.target is None:
         return None
-    return time_to_accuracy(result, config.convergence, extrapolate=config.extrapolate)
+    return time_to_accuracy(
+        result, config.convergence, target=config.target, extrapolate=config.extrapolate,
+        accelerator_usd_per_hour=config.accelerator_usd_per_hour,
+    )  # fmt: skip
 
 
 def _choices(config: RunConfig) -> dict[str, str]:
@@ -119,7 +124,7 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
 
 def point_settings(mode: str, config: RunConfig | SearchConfig) -> Settings:
     """Return what a composed configuration simulates, complete and checked, as a point of a sweep has it."""
-    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in dataclasses.fields(MODES[mode])}
+    given = {entry.name: _plain(getattr(config, entry.name), entry) for entry in keys_of(mode).values()}
     for group in ("fabric", "cost"):
         given[group] = {"name": name_of(group, getattr(config, group)), **given[group]}
     return complete_settings({"mode": mode, **given})
@@ -137,8 +142,9 @@ def _loaded(config: RunConfig, progress: Any) -> Plan:
     """Return the saved plan."""
     progress(f"reading {config.plan}")
     plan = Plan.load(str(config.plan))
-    if config.convergence is not None:
-        get_curve(config.convergence).iterations(plan.global_batch, extrapolate=config.extrapolate)
+    goal = goal_of(config.convergence, config.target, plan.graph_name)
+    if goal is not None:
+        goal.iterations(plan.global_batch, extrapolate=config.extrapolate)
     return plan
 
 
@@ -188,18 +194,22 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
 
     graph = trace(settings["model"], cache=trace_cache)
     progress(f"placing {graph.name} on {machine.fabric.describe()}")
-    if settings["convergence"] is not None:  # refuse a batch without iterations before simulating it
-        curve = get_curve(settings["convergence"])
-        notes_for(curve, graph.name)
-        batch = default_batch(settings["global_batch"], strategy)
-        curve.iterations(batch, extrapolate=settings["extrapolate"])
+    goal = goal_of_settings(settings)
+    if goal is not None:  # refuse a batch without iterations before simulating it
+        if isinstance(goal, Curve):
+            notes_for(goal, graph.name)
+        goal.iterations(default_batch(settings["global_batch"], strategy), extrapolate=settings["extrapolate"])
     return place_settings(graph, machine, settings)
 
 
 def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
     """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for."""
     write_result(folder, config, result, overrides, text)
-    write_detail(folder / "detail.json.gz", run_detail(result))
+    detail = run_detail(result)
+    answer = json.loads(text).get("time_to_accuracy")
+    if answer is not None:
+        detail["result"] |= {"time_to_accuracy": answer}
+    write_detail(folder / "detail.json.gz", detail)
     if config.save_plan:
         result.plan.save(folder / "plan.json.gz")
     if config.save_task_graph:

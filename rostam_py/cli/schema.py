@@ -33,12 +33,13 @@ from rostam_py.validation.names import table_names
 
 
 @dataclass(kw_only=True)
-class RunConfig(RunKeys):
+class RunConfig(RunKeys, PointKeys):
     """One simulation.
 
-    convergence: a curve (rostam list convergence) whose time-to-accuracy is printed as well. timeline: also write
-    timeline.json. report: also write report.html; rostam report FOLDER does so later. wandb.enable: send it to Weights
-    & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
+    convergence: a curve (rostam list convergence, or path/to/file.csv) whose time-to-accuracy is printed as well.
+    timeline: also write timeline.json. report: also write report.html; rostam report FOLDER does so later.
+    wandb.enable: send it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the
+    configuration>. save_plan: also write
     plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
     task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy. trace_cache: take
     the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
@@ -66,7 +67,7 @@ class ShownSearch(SearchOptions):
 
 
 @dataclass(kw_only=True)
-class SearchConfig(SearchKeys):
+class SearchConfig(SearchKeys, PointKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
     out: folder for search.json; null takes runs/search-<model>-<fabric>-<hash of the configuration>. trace_cache: take

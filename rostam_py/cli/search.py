@@ -14,12 +14,12 @@ from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
-from rostam_py.convergence import get_curve, notes_for
+from rostam_py.convergence import Curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
 from rostam_py.searching import Candidate, Searcher, SearchResult
 from rostam_py.spec.build import build_machine, cost_arguments
-from rostam_py.spec.keys import NO_CURVE
+from rostam_py.spec.settings import goal_of_settings
 from rostam_py.units import format_size, format_time
 
 _SHOWN_REASONS = 8
@@ -47,9 +47,9 @@ def search(overrides: list[str], as_json: bool) -> int:
 
 def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     settings = point_settings("search", config)
-    curve, options = settings["convergence"], settings["search"]
-    if curve != NO_CURVE and config.model in MODELS:
-        notes_for(get_curve(curve), config.model)  # a curve that does not fit is refused before tracing
+    goal, options = goal_of_settings(settings), settings["search"]
+    if isinstance(goal, Curve) and config.model in MODELS:
+        notes_for(goal, config.model)  # a curve that does not fit is refused before tracing
     machine = build_machine(settings)
     progress(f"tracing {config.model}", 0, None)
     from rostam_py.tracing import trace
@@ -61,7 +61,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
         controllers=settings["controllers"], **cost_arguments(settings),
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"], axes=options["axes"],
+        machine, convergence=goal, batches=options["batches"], axes=options["axes"],
         extrapolate=config.extrapolate, max_circuit_degree=options["max_circuit_degree"],
         num_simulated=options["num_simulated"], progress=progress,
     )  # fmt: skip

@@ -81,7 +81,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         table.add_row("per micro-batch and stage", f"{format_time(sum(spent.values()))} = {parts}")
     table.add_row("throughput", f"{format_count(result.samples_per_s)} samples/s")
     if answer is not None:
-        table.add_row("time to accuracy", describe_answer(answer))
+        table.add_row("time to accuracy" if answer.points else "time to target", describe_answer(answer))
+        if answer.usd is not None:
+            table.add_row("price of training", f"{answer.usd:,.0f} USD of accelerator hours")
     table.add_row("MFU / HFU", f"{result.mfu:.1%} / {result.hfu:.1%}")
     used, has = plan.memory_bytes, plan.machine.device.memory_bytes
     circuits = result.fabric.circuits
@@ -100,8 +102,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
         table.add_row("machine price", f"{machine.usd:,.0f} USD without the network")
     if machine.watts is not None and energy_j is not None:
         energy = f"{format_count(machine.watts)}W at most, {format_count(energy_j)}J an iteration"
-        if answer is not None:
-            energy += f", {machine.watts * answer.time_s / 3.6e9:.4g} MWh to the target"
+        if answer is not None and answer.energy_j is not None:
+            energy += f", {answer.energy_j / 3.6e9:.4g} MWh to the target"
         table.add_row("energy", energy)
     _add_algorithms(table, result)
     return table
@@ -109,7 +111,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
 
 def describe_answer(answer: TimeToAccuracy) -> str:
     """Return time to accuracy in words: time, iterations, target, and the band where there is one."""
-    text = f"{format_time(answer.time_s)} = {answer.iterations:,.0f} iterations to {answer.target} ({answer.curve})"
+    text = f"{format_time(answer.time_s)} = {answer.iterations:,.0f} iterations to {answer.target}"
+    if answer.points:
+        text += f" ({answer.curve}, {answer.basis})"
     low, high = answer.band_s
     if high - low > 1e-9 * high:
         text += f", {format_time(low)} to {format_time(high)}"

@@ -24,16 +24,20 @@ CRITICAL_BATCH_FACTOR = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured batch. batch: in the curve's unit. low, high: iterations; equal where one figure is published."""
+    """One measured batch. batch: in the curve's unit. low, high: iterations; equal where one figure is published.
+
+    mean: of several published runs, None where only the ends are known.
+    """
 
     batch: int
     low: float
     high: float
+    mean: float | None = None
 
     @property
     def iterations(self) -> float:
-        """The middle of the published iterations."""
-        return (self.low + self.high) / 2
+        """The mean of the published runs, or else the middle of the published iterations."""
+        return (self.low + self.high) / 2 if self.mean is None else self.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,16 @@ class Curve:
         ends = np.array([(point.low, point.high) for point in self.points])
         residual = float(np.abs(fitted[:, None] / ends - 1).max())
         return Fit(float(floor), float(slope / floor), residual)
+
+    @property
+    def residuals(self) -> list[tuple[int, float]]:
+        """(batch, fitted / published - 1) of every point of a fit, against the mean of its runs."""
+        return [(point.batch, self.fit.iterations(point.batch) / point.iterations - 1) for point in self.points]
+
+    @property
+    def basis(self) -> str:
+        """What iterations between the points are: "fitted", "interpolated", or "measured" where there is one point."""
+        return {"fit": "fitted", "log_log": "interpolated", "single": "measured"}[self.form]
 
     def describe(self) -> str:
         """Return one line: the form, its residual if it is a fit, and the measured range."""

@@ -127,6 +127,7 @@ def run_page(detail: dict[str, Any]) -> Page:
     facts = {
         _plain_name(name): _said(name, value) for name, value in detail.get("result", {}).items() if name in _RUN_FACTS
     }
+    facts |= _answer_facts(detail.get("result", {}).get("time_to_accuracy") or {})
     facts["drawn by"] = f"rostam {__version__}"
     sections = [Section("Figures", run_figures(detail))]
     title = str(detail.get("title") or "run")
@@ -145,6 +146,21 @@ def validation_page(document: dict[str, Any]) -> Page:
     sections = _unique([Section("Errors", validation_figures(document))])
     headline, tables = validation_headline(document), validation_tables(document)
     return Page("Measured against predicted", "A validation", headline, facts, sections, tables=tables)
+
+
+def _answer_facts(answer: dict[str, Any]) -> dict[str, str]:
+    """Return what a run needs to its target: time, dollars, energy; nothing where none was asked for."""
+    if not answer:
+        return {}
+    steps = f"{answer['iterations']:,.0f} iterations" + (f", {answer['basis']}" if answer.get("basis") else "")
+    facts = {"time to target": f"{format_time(answer['time_s'])} to {answer['target']} ({steps})"}
+    if answer["is_extrapolated"]:
+        facts["time to target"] += ", EXTRAPOLATED"
+    if "usd" in answer:
+        facts["price of training"] = f"{answer['usd']:,.0f} USD of accelerator hours"
+    if "energy_j" in answer:
+        facts["energy to the target"] = f"{answer['energy_j'] / 3.6e9:.4g} MWh at most"
+    return facts
 
 
 def _tables(detail: dict[str, Any]) -> list[PlainTable]:

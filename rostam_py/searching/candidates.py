@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rostam_py.convergence import Curve
+from rostam_py.convergence import Curve, Target
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS
@@ -44,7 +44,7 @@ def default_batches(curve: Curve) -> tuple[int, ...]:
     return tuple(found) or (low,)
 
 
-def check_batches(batches: tuple[int, ...], curve: Curve | None, extrapolate: bool) -> None:
+def check_batches(batches: tuple[int, ...], curve: Curve | Target | None, extrapolate: bool) -> None:
     """Raise ConfigError for batches that are no counts, or lie outside the curve unless ``extrapolate``."""
     for batch in batches:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:

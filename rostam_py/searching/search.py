@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rostam_py.convergence import Curve
+from rostam_py.convergence import Curve, Target
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Machine, Strategy
@@ -17,7 +17,8 @@ def search(
     graph: OperatorGraph,
     machine: Machine,
     *,
-    convergence: str | Curve | None = None,
+    convergence: str | Curve | Target | None = None,
+    target: str | None = None,
     batches: Sequence[int] | None = None,
     placers: Sequence[str] | None = None,
     strategies: Sequence[Strategy] | None = None,
@@ -41,7 +42,8 @@ def search(
         whose compute alone exceeds the best estimates is left out, with that reason. With ``axes`` strategies are too
         many for that: they are pruned by memory and ranked by quick estimates from probes of two and three blocks
         first, and the best 3 ``num_simulated`` of them, at least 16, are placed and estimated.
-    Args: convergence: a name in CURVES or a Curve. batches: global batches; default the powers of two inside the
+    Args: convergence: a name in CURVES, a CSV file's, or a Curve. target: an amount of data instead, "1 T tokens", with
+        batches. batches: global batches; default the powers of two inside the
         curve's measured range, or its one batch. placers: registered names; default all. strategies: consider
         these only. axes: what is varied: None for the degrees; "all"; a list of names; or a mapping of names to
         values, None for an axis's own (``SEARCHED_AXES``).
@@ -62,6 +64,6 @@ def search(
         seed=seed, controllers=controllers,
     )  # fmt: skip
     return searcher.search(
-        machine, convergence=convergence, batches=batches, strategies=strategies, axes=axes,
+        machine, convergence=convergence, target=target, batches=batches, strategies=strategies, axes=axes,
         max_circuit_degree=max_circuit_degree, num_simulated=num_simulated, extrapolate=extrapolate,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rostam_py.convergence import Curve, get_curve, notes_for
+from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
@@ -55,7 +55,7 @@ class _Placed:
 class _Goal:
     """What one search minimises, and under which limits."""
 
-    curve: Curve | None
+    curve: Curve | Target | None
     extrapolate: bool
     max_circuit_degree: int | None
     num_simulated: int
@@ -103,7 +103,8 @@ class Searcher:
         self,
         machine: Machine,
         *,
-        convergence: str | Curve | None = None,
+        convergence: str | Curve | Target | None = None,
+        target: str | None = None,
         batches: Sequence[int] | None = None,
         strategies: Sequence[Strategy] | None = None,
         axes: Any = None,
@@ -117,11 +118,11 @@ class Searcher:
         Args and Raises: as ``search``. progress: called with a text, the steps done and their number.
         """
         begin = time.process_time()
-        curve = None if convergence is None else get_curve(convergence)
-        if batches is None and curve is None:
+        curve = goal_of(convergence, target, self.graph.name)
+        if batches is None and not isinstance(curve, Curve):
             raise ConfigError("search needs batches=[...], or a convergence curve, whose measured ones are taken")
-        notes = () if curve is None else (*notes_for(curve, self.graph.name), *curve.notes)
-        chosen = default_batches(curve) if batches is None and curve is not None else tuple(batches or ())
+        notes = (*notes_for(curve, self.graph.name), *curve.notes) if isinstance(curve, Curve) else ()
+        chosen = default_batches(curve) if batches is None and isinstance(curve, Curve) else tuple(batches or ())
         check_batches(chosen, curve, extrapolate)
         if num_simulated < 0:
             raise ConfigError(f"num_simulated is {num_simulated}; it must be >= 0")

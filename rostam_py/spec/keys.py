@@ -182,13 +182,15 @@ class TrainingKeys:
     """What trains one model.
 
     model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz.
-    convergence: a curve (rostam list convergence). extrapolate: also outside the curve's measured batches. fidelity:
-    the engine (rostam list fidelities).
+    convergence: a curve (rostam list convergence), or path/to/file.csv of one's own. target: an amount of data instead,
+    '1 T tokens', '300 M samples', '3 epochs of 1281167 samples'. extrapolate: also outside the curve's measured
+    batches. fidelity: the engine (rostam list fidelities).
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
     strategy: Strategy = field(default_factory=Strategy)
     convergence: str | None = field(default=None, metadata={"choices": CURVES})
+    target: str | None = None
     extrapolate: bool = False
     fidelity: str = field(default="flow", metadata={"choices": _engines})
 
@@ -262,8 +264,9 @@ class RunKeys(SiteKeys, TrainingKeys):
 class SearchKeys(SiteKeys, TrainingKeys):
     """A search for the strategy and global batch with the least time-to-accuracy.
 
-    convergence: a curve (rostam list convergence); null takes the model's own, none minimises time per sample over
-    search.batches. strategy: precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
+    convergence: a curve (rostam list convergence), or path/to/file.csv of one's own; null takes the model's own, none
+    minimises time per sample over search.batches. target: an amount of data instead, with search.batches. strategy:
+    precision, optimizer, algorithms and so on of all candidates; its degrees are searched.
     """
 
     WORDS: ClassVar[str] = "searches for the best strategy"
@@ -290,9 +293,9 @@ MODES: dict[str, type] = {"run": RunKeys, "search": SearchKeys, "mix": MixKeys}
 
 @dataclass(kw_only=True)
 class PointKeys:
-    """What the points of a sweep have besides.
+    """What runs, searches and the points of a sweep have besides.
 
-    accelerator_usd_per_hour: for the cost of training.
+    accelerator_usd_per_hour: for the cost of training to the target.
     """
 
     accelerator_usd_per_hour: float | None = None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rostam_py.checks import check_seed
-from rostam_py.convergence import DEFAULT_CURVES, get_curve
+from rostam_py.convergence import DEFAULT_CURVES, Curve, Target, get_curve, goal_of
 from rostam_py.costs import COST_MODELS
 from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import ConfigError, UnknownNameError
@@ -170,13 +170,29 @@ def _complete_training(settings: Settings) -> None:
 
         options = settings["search"]
         options["placers"] = list(check_placers(options["placers"], "search.placers"))
-        settings["convergence"] = curve_of(
-            settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
-        )
-    elif settings["convergence"] is not None:
-        curve = get_curve(settings["convergence"])
-        if settings["global_batch"] is not None:
-            curve.iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
+        if settings["target"] is not None and not options["batches"]:
+            raise ConfigError(
+                f"search.batches is missing: target={settings['target']!r} is reached at every batch; name those to"
+                " try, for example search.batches=[256,512]"
+            )
+        if settings["target"] is None:
+            settings["convergence"] = curve_of(
+                settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
+            )
+    goal = goal_of_settings(settings)
+    if goal is not None and settings.get("global_batch") is not None:
+        goal.iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
+
+
+def goal_of_settings(settings: Settings, model: str | None = None) -> Curve | Target | None:
+    """Return what a run or a search of complete settings trains to; None minimises time per sample.
+
+    Args: model: the graph's name where the settings do not decide it, as of a saved plan.
+    Raises: ConfigError for a curve or a target that is none, and for both.
+    """
+    curve = settings["convergence"]
+    given = None if curve == NO_CURVE and settings["target"] is None else curve
+    return goal_of(given, settings["target"], model or settings["model"])
 
 
 def _text(data: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.convergence import get_curve, time_to_accuracy
+from rostam_py.convergence import time_to_accuracy
 from rostam_py.fabrics.failures import FAILURE_KINDS, count_of, share_of
 from rostam_py.plan import Plan, Strategy
 from rostam_py.plan.algorithms import algorithm_words
@@ -36,6 +36,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
 _AFTER_EXPOSED: dict[str, str] = {
     "exposed_s": "float",
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
+    "energy_to_target_j": "float",
     "estimate_s": "float", "estimate_error": "float",
     "network_usd": "float", "accelerator_hours": "float", "cost_usd": "float",
     "num_jobs": "int", "slowdown_mean": "float", "slowdown_max": "float", "all_reduce_mean_s": "float",
@@ -95,7 +96,7 @@ def failed_columns(settings: Settings, fabric: Any) -> dict[str, int]:
 
 
 def _curve(settings: Settings) -> str | None:
-    name = settings.get("convergence")
+    name = settings.get("target") or settings.get("convergence")
     return None if name in (None, NO_CURVE) else str(name)
 
 
@@ -116,10 +117,13 @@ def result_row(result: RunResult, settings: Settings, network_usd: float | None)
         "notes": list(result.notes),
     }  # fmt: skip
     if _curve(settings) is not None:
-        curve = get_curve(settings["convergence"])
-        answer = time_to_accuracy(result, curve, extrapolate=settings["extrapolate"])
+        answer = time_to_accuracy(
+            result, settings["convergence"] if settings["target"] is None else None, target=settings["target"],
+            extrapolate=settings["extrapolate"],
+        )  # fmt: skip
         row |= {
-            "convergence": curve.name, "iterations": answer.iterations, "time_to_accuracy_s": answer.time_s,
+            "convergence": answer.curve, "energy_to_target_j": answer.energy_j,
+            "iterations": answer.iterations, "time_to_accuracy_s": answer.time_s,
             "is_extrapolated": answer.is_extrapolated, "notes": [*result.notes, *answer.notes],
         }  # fmt: skip
     return row | _cost_row(row, settings)

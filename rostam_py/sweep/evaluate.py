@@ -23,7 +23,7 @@ from rostam_py.spec.build import (
     simulation_options,
 )
 from rostam_py.spec.keys import NO_CURVE
-from rostam_py.spec.settings import Settings, complete_settings
+from rostam_py.spec.settings import Settings, complete_settings, goal_of_settings
 from rostam_py.sweep.columns import failed_columns, mix_row, plan_row, result_row, settings_row
 from rostam_py.units import parse_time
 
@@ -151,9 +151,9 @@ class Evaluator:
         )  # fmt: skip
 
     def _search(self, site: _Site, settings: Settings) -> SearchResult:
-        options, curve = settings["search"], settings["convergence"]
+        options = settings["search"]
         return self._searcher(settings).search(
-            site.machine, convergence=None if curve == NO_CURVE else curve, batches=options["batches"],
+            site.machine, convergence=goal_of_settings(settings), batches=options["batches"],
             axes=options["axes"], extrapolate=settings["extrapolate"], max_circuit_degree=options["max_circuit_degree"],
             num_simulated=options["num_simulated"],
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Identity of a point: a hash of everything that its result depends on.
 
 Equal keys mean equal results: resolved settings (a list of links among them), the code that computes, torch's version,
-and the contents of the files that settings name (cost tables, a user's model or graph).
+and the contents of the files that settings name (cost tables, a user's model, graph or convergence curve).
 """
 
 import functools
@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 
 from rostam_py import __version__
+from rostam_py.convergence import is_curve_file
 from rostam_py.digests import code_digest, file_digest, installed_version
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.spec.keys import GIVEN
@@ -50,4 +51,6 @@ def _files_of(settings: Settings) -> list[str]:
     own = [model for model in models if not model.startswith(GIVEN)]
     named = [model if is_graph_file(model) else model.rpartition(":")[0] for model in own]
     table = settings["cost"].get("table")  # a list of links is among the settings themselves
-    return [name for name in [*named, table] if isinstance(name, str) and name]
+    curve = settings.get("convergence")
+    points = [curve] if curve is not None and is_curve_file(curve) else []
+    return [name for name in [*named, *points, table] if isinstance(name, str) and name]

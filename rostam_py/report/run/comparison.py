@@ -129,8 +129,9 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
         "bytes_sent": dict(result.get("bytes_sent") or {}),
         "memory_bytes": {words: memory.get(part) for part, words in MEMORY_PARTS.items()}
         | {"fullest device": result.get("memory_bytes")},
-        "usd": {"network": result.get("network_usd"), "machine": result.get("machine_usd")},
-        "energy_j": {"iteration": result.get("energy_per_iteration_j")},
+        "usd": {"network": result.get("network_usd"), "machine": result.get("machine_usd"),
+                "training": accuracy.get("usd")},
+        "energy_j": {"iteration": result.get("energy_per_iteration_j"), "to the target": accuracy.get("energy_j")},
     }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from rostam_py.report.drawing.scales import (
     time_scale,
 )
 from rostam_py.report.run.conditions import algorithms_said
+from rostam_py.report.run.curve_figure import curve_figure
 from rostam_py.report.run.fabric_figure import drawing_figures
 from rostam_py.report.run.links_figure import utilization_figure
 from rostam_py.report.run.load import load_run
@@ -63,6 +64,7 @@ def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
     figures += [memory_over_time_figure(detail, head), path_figure(detail, head)]
     figures += drawing_figures(detail, head)
     figures += [utilization_figure(detail, head), traffic_figure(detail, head), _memory_figure(detail, head)]
+    figures.append(curve_figure(detail, head))
     return [figure for figure in figures if figure is not None]
 
 

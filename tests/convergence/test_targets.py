@@ -1,0 +1,126 @@
+"""Targets that are an amount of data: tokens, samples, epochs."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+import rostam
+from rostam_py.cli.main import main
+from rostam_py.convergence import get_curve, goal_of, parse_target
+from rostam_py.errors import ConfigError
+
+
+def run_of(seconds, batch, model, devices=4, watts=None):
+    plan = SimpleNamespace(global_batch=batch, graph_name=model, num_devices=devices)
+    plan.machine = SimpleNamespace(watts=watts)
+    return SimpleNamespace(iteration_time_s=seconds, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "batch", "iterations"),
+    [
+        ("1 T tokens", "gpt3_175b", 1536, 317_892),  # 1e12 / (1536 x 2048) = 317,891.3
+        ("3145728 tokens", "gpt3_175b", 1536, 1),  # one batch exactly
+        ("3145729 tokens", "gpt3_175b", 1536, 2),
+        ("300 M samples", "resnet50", 1000, 300_000),
+        ("3 epochs of 1281167 samples", "resnet50", 1_281_167, 3),
+        ("1 epoch of 1.2 M samples", "resnet50", 1000, 1_200),
+        ("2.5 epochs of 4 M tokens at 4000 tokens a sample", "mine.py:Model", 10, 250),
+        ("10k tokens at 10 tokens per sample", "gpt3_175b", 10, 100),  # the text goes before the model's own 2,048
+    ],
+)
+def test_iterations_are_the_amount_over_the_batch_in_whole_steps(text, model, batch, iterations):
+    assert parse_target(text, model).iterations(batch) == iterations
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "message"),
+    [
+        ("1 T", "gpt3_175b", "units are samples and tokens"),
+        ("1 T words", "gpt3_175b", "in 'words'; units are samples and tokens"),
+        ("tokens", "gpt3_175b", "must be an amount of data such as '1 T tokens'"),
+        ("-1 tokens", "gpt3_175b", "must be an amount of data"),
+        ("0 tokens", "gpt3_175b", "must be more than 0 tokens"),
+        ("3 epochs", "gpt3_175b", "in .epochs.; units are samples and tokens, as in .*3 epochs of 1281167 samples"),
+        ("1 T tokens", "resnet50", "samples of resnet50 are images, without tokens; count samples"),
+        ("1 T tokens", "mine.py:Model", "not known: add it, as in '1 T tokens at 2048 tokens a sample'"),
+        ("1 T samples at 5 tokens a sample", "gpt3_175b", "only where the unit is tokens"),
+        (5, "gpt3_175b", "target is 5; it must be an amount of data"),
+    ],
+)
+def test_other_targets_are_refused_by_name(text, model, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_target(text, model)
+
+
+def test_time_dollars_and_energy_follow_from_the_iterations():
+    answer = rostam.time_to_accuracy(
+        run_of(0.5, 1000, "resnet50", devices=4, watts=2000.0), target="72 M samples", accelerator_usd_per_hour=2.0
+    )
+    assert answer.iterations == 72_000
+    assert answer.time_s == 36_000  # 10 hours
+    assert answer.usd == 4 * 10 * 2.0
+    assert answer.energy_j == 2000 * 36_000
+    assert (answer.basis, answer.band, answer.is_extrapolated) == ("stated", (72_000, 72_000), False)
+
+
+def test_without_a_price_or_watts_there_is_neither():
+    answer = rostam.time_to_accuracy(run_of(0.5, 1000, "resnet50"), target="72 M samples")
+    assert (answer.usd, answer.energy_j) == (None, None)
+    assert not {"usd", "energy_j"} & set(answer.to_dict())
+
+
+def test_a_target_next_to_a_curve_is_refused():
+    for curve in ("resnet50_mlperf", get_curve("resnet50_mlperf")):
+        with pytest.raises(ConfigError, match=r"a curve has a target of its own: give one of the two"):
+            goal_of(curve, "1 M samples", "resnet50")
+
+
+@pytest.mark.usefixtures("cached_traces")
+class TestCommands:
+    RUN = ("model=gpt_125m", "fabric=electrical_flat", "fabric.num_accelerators=2", "strategy.precision=bf16_mixed")
+
+    def test_a_run_prints_and_writes_time_price_and_energy(self, tmp_path, capsys):
+        arguments = [*self.RUN, "target=1 T tokens", "accelerator_usd_per_hour=2", "machine.watts=1000"]
+        assert main(["run", *arguments, f"out={tmp_path / 'run'}"]) == 0
+        printed = capsys.readouterr().out
+        assert "time to target" in printed
+        assert "iterations to 1 T tokens" in printed
+        result = json.loads((tmp_path / "run" / "result.json").read_text())
+        answer = result["time_to_accuracy"]
+        assert answer["iterations"] == -(-(10**12) // (result["global_batch"] * 2048))
+        assert answer["time_s"] == pytest.approx(result["iteration_time_s"] * answer["iterations"])
+        assert answer["usd"] == pytest.approx(2 * 2 * answer["time_s"] / 3600)
+        assert answer["energy_j"] == pytest.approx(1000 * answer["time_s"])
+        assert main(["report", str(tmp_path / "run")]) == 0
+        page = (tmp_path / "run" / "report.html").read_text()
+        for word in ("time to target", "price of training", "energy to the target"):
+            assert word in page
+
+    def test_compare_shows_the_price_of_training(self, capsys):
+        arguments = ["target=1 G tokens", "accelerator_usd_per_hour=2"]
+        assert main(["compare", "global_batch=16", "global_batch=32", *self.RUN, *arguments, "--json"]) == 0
+        rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["usd"]}
+        assert rows["training"]["a"] > rows["training"]["b"] > 0
+
+    def test_a_sweep_has_a_row_per_target(self, tmp_path, capsys):
+        arguments = [*self.RUN, "target=1 G tokens,2 G tokens", "sweep.backend=inline", "report=false", "--json"]
+        assert main(["sweep", *arguments, "machine.watts=500", f"out={tmp_path}"]) == 0
+        one, two = json.loads(capsys.readouterr().out)["points"]
+        assert one["convergence"] == "1 G tokens"
+        assert two["iterations"] == pytest.approx(2 * one["iterations"], abs=1)
+        assert one["energy_to_target_j"] == 500 * one["time_to_accuracy_s"]
+
+    def test_a_search_takes_a_target_and_batches(self, tmp_path, capsys):
+        arguments = [*self.RUN, "target=1 G tokens", "search.placers=[megatron]", "search.num_simulated=1"]
+        assert main(["search", *arguments, f"out={tmp_path}"]) == 2
+        assert "search.batches is missing" in capsys.readouterr().err
+        assert main(["search", *arguments, "search.batches=[16,32]", f"out={tmp_path}", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["convergence"] == "1 G tokens"
+        assert found["candidates"][0]["iterations"] == -(-(10**9) // (found["candidates"][0]["global_batch"] * 2048))
+
+    def test_both_a_target_and_a_curve_are_refused_before_tracing(self, tmp_path, capsys):
+        assert main(["run", "model=resnet50", "target=1 M samples", "convergence=resnet50_mlperf"]) == 2
+        assert "give one of the two" in capsys.readouterr().err
