@@ -41,8 +41,9 @@ def curve_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     plot = new_plot(xaxis=log_axis(f"global batch [{unit}]", across), yaxis=log_axis("iterations", up))
     if line:
         plot.add_scatter(x=line[0], y=line[1], mode="lines", name="fitted", line={"color": COLOURS[0], "width": 2})
-    ends = {"array": [h - m for h, m in zip(high, mean, strict=True)], "symmetric": False,
-            "arrayminus": [m - one for m, one in zip(mean, low, strict=True)]}  # fmt: skip
+    below = [m - one for m, one in zip(mean, low, strict=True)]
+    above = [one - m for m, one in zip(mean, high, strict=True)]
+    ends = {"array": above, "arrayminus": below, "symmetric": False}
     mode = "markers" if line else "lines+markers"
     plot.add_scatter(x=batches, y=mean, error_y=ends, mode=mode, name="published", marker={"color": COLOURS[1]})
     mark = {"symbol": "x", "size": 12, "color": COLOURS[2]}
@@ -51,7 +52,7 @@ def curve_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     def paper(axes: matplotlib.axes.Axes) -> None:
         if line:
             axes.plot(*line, color=COLOURS[0], label="fitted")
-        axes.errorbar(batches, mean, [ends["arrayminus"], ends["array"]], fmt="o" if line else "o-",
+        axes.errorbar(batches, mean, [below, above], fmt="o" if line else "o-",
                       color=COLOURS[1], label="published")  # fmt: skip
         axes.plot([here], [answer["iterations"]], "x", color=COLOURS[2], markersize=10, zorder=9, label="this run")
         paper_log(axes, "x", across, None)
