@@ -90,10 +90,24 @@ def tensor_bytes_factor(precision: str, dtype: str) -> float:
     """Return by how much ``precision`` scales the bytes of a tensor traced as ``dtype``.
 
     Model: mixed precision stores traced float32 tensors in 2 bytes; integers, booleans and other
-        floating types keep their size. Ignores what autocast keeps in fp32 (norm statistics, loss).
+        floating types keep their size. Ignores what autocast keeps in fp32 (norm statistics; the loss, except in
+        memory: loss_bytes_factor).
     """
     chosen = get_precision(precision)
     return chosen.tensor_bytes / 4 if dtype == "float32" else 1.0
+
+
+def loss_bytes_factor(precision: str, op_type: str) -> float:
+    """Return the bytes in memory of what an op makes over those of other activations: mixed precision's loss is fp32.
+
+    Source: torch's autocast list of ops that run in float32 (torch/amp documentation: log_softmax, nll_loss,
+        cross_entropy); Megatron-LM and torchtitan cast logits to fp32 for the loss.
+    """
+    is_loss = any(name in op_type for name in _LOSS_OPS)
+    return 4 / get_precision(precision).tensor_bytes if is_loss else 1.0
+
+
+_LOSS_OPS = ("log_softmax", "nll_loss")  # and their backward ops
 
 
 def op_precision(precision: str, dtypes: Iterable[str], role: str = "product") -> str:

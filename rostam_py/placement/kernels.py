@@ -8,7 +8,7 @@ from typing import Any
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.families import fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
-from rostam_py.costs.precision import op_precision, tensor_bytes_factor
+from rostam_py.costs.precision import loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
     Derived,
     Fusion,
@@ -117,7 +117,17 @@ class KernelBuilder:
         times = self.experts.kept_rows(tensor) * self.kept_times.get(tensor, 1)
         whole = self.tensor_bytes(tensor, whole=True) * times
         halo = self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
-        return (whole + halo) * self._kept_widths.get(tensor, 1.0)
+        return (whole + halo) * self._kept_widths.get(tensor, 1.0) * self._loss_factor(tensor)
+
+    def passing_bytes(self, tensor: int) -> float:
+        """Return one member's bytes of a tensor that is not kept, while it is there."""
+        return self.tensor_bytes(tensor) * self._loss_factor(tensor)
+
+    def _loss_factor(self, tensor: int) -> float:
+        t = self.graph.tensors[self.graph.view_roots[tensor]]
+        if t.producer is None or t.dtype != "float32":
+            return 1.0
+        return loss_bytes_factor(self.precision, self.graph.ops[t.producer].op_type)
 
     @cached_property
     def _kept_widths(self) -> dict[int, float]:

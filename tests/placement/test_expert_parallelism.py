@@ -378,10 +378,9 @@ def test_a_row_keeps_what_goes_into_products_its_weight_and_its_place(ep, imbala
         graph = replace(graph, metadata=graph.metadata | load)
         settings = {"recompute": "selective", "recompute_modules": recomputed} if recomputed else {}
         plan = placed(graph, Strategy(dp=4, ep=ep, precision="bf16_mixed", **settings), 4)
-        return plan.stages[0].memory.activations
+        return plan.stages[0].activation_changes["forward"][0]
 
     busy, hidden = busiest_rank(EXPERTS, ep, imbalance), 2 if recomputed else 3
-    # of the second layer: what one layer at a time makes again is in both
     found = [kept(per_token, 2) - kept(per_token, 1) for per_token in (2, 3)]
     assert found[1] - found[0] == pytest.approx(TOKENS * (busy * 2 * (WIDTH + hidden * HIDDEN + 1) + 2 * 8), abs=4)
 

@@ -54,11 +54,13 @@ def test_products_run_at_the_fp8_peak_and_nothing_else_changes(gpt, placed):
 def test_what_products_alone_read_is_kept_in_one_byte(placed):
     # backward: x and the GELU's result are read by products, its argument by the GELU, y by the loss
     graph = trace(TwoProducts(), torch.randn(4, 64), loss_fn=lambda y: (y * y).mean(), name="two_products")
-    memory = {
-        precision: placed(graph, Strategy(precision=precision), 10, **H100).stages[0].memory
+    stages = {
+        precision: placed(graph, Strategy(precision=precision), 10, **H100).stages[0]
         for precision in ("bf16_mixed", "fp8_mixed")
     }
-    assert memory["bf16_mixed"].activations - memory["fp8_mixed"].activations == 10 * 256
+    memory = {precision: stage.memory for precision, stage in stages.items()}
+    kept = {precision: stage.activation_changes["forward"][0] for precision, stage in stages.items()}
+    assert kept["bf16_mixed"] - kept["fp8_mixed"] == 10 * 256
     assert memory["bf16_mixed"].parameters == memory["fp8_mixed"].parameters == 2 * 2 * 64 * 256
     assert (parameter_bytes("fp8_mixed"), gradient_bytes("fp8_mixed"), optimizer_state_bytes("adam", "fp8_mixed")) == (
         2, 4, 12,

@@ -28,9 +28,10 @@ def layer_activations(batch, tp):
 def test_activations_of_a_gpt_equal_the_hand_count(gpt, placed):
     for batch, tp in ((1, 1), (2, 1), (2, 2)):
         words = V if tp == 1 else (V + 1) // 2
-        # behind the layers: the last norm's input, output and statistics, and the log-probabilities
+        # behind the layers: the last norm's input, output and statistics, and the log-probabilities; when backward
+        # begins their gradient and that of the logits
         tokens = batch * S
-        elements = L * layer_activations(batch, tp) + tokens * (2 * H + 2) + tokens * words
+        elements = L * layer_activations(batch, tp) + tokens * (2 * H + 2) + 3 * tokens * words
         plan = placed(gpt, Strategy(tp=tp, precision="fp32", micro_batch=batch), batch)
         # token ids and labels, positions (int64) and a scalar of the loss are the only other things kept
         extra = plan.stages[0].memory.activations - 4 * elements - 2 * 8 * tokens
@@ -80,8 +81,10 @@ def test_microbatches_in_flight_multiply_the_activations(gpt, placed):
     one = placed(gpt, Strategy(pp=2), 1).stages
     many = placed(gpt, Strategy(pp=2), 8).stages
     gpipe = placed(gpt, Strategy(pp=2, schedule="gpipe"), 8).stages
-    assert [b.memory.activations / a.memory.activations for a, b in zip(one, many, strict=True)] == [2, 1]
-    assert [b.memory.activations / a.memory.activations for a, b in zip(one, gpipe, strict=True)] == [8, 8]
+    turns = [stage.activation_changes["backward_last"][0] for stage in one]  # of one micro-batch at a time
+    kept = [[s.memory.activations - turn for s, turn in zip(run, turns, strict=True)] for run in (one, many, gpipe)]
+    assert [b / a for a, b in zip(kept[0], kept[1], strict=True)] == [2, 1]
+    assert [b / a for a, b in zip(kept[0], kept[2], strict=True)] == [8, 8]
 
 
 def test_full_recomputation_keeps_block_inputs_and_one_block(gpt, placed):
@@ -98,8 +101,27 @@ def test_full_recomputation_keeps_block_inputs_and_one_block(gpt, placed):
 def test_selective_recomputation_drops_the_softmax_statistics_of_fused_attention(gpt, placed):
     none = placed(gpt, Strategy(precision="fp32"), 1).stages[0].memory.activations
     selective = placed(gpt, Strategy(precision="fp32", recompute="selective"), 1).stages[0].memory.activations
-    # of all layers, less those that the replay of one layer makes again
-    assert none - selective == 4 * (L - 1) * S * HEADS
+    assert none - selective == 4 * L * S * HEADS  # of all layers; one layer's replay makes less than the loss hands on
+
+
+@pytest.mark.parametrize("tp", [1, 4])
+def test_the_loss_is_in_fp32_and_its_gradients_are_there_when_backward_begins(placed, tp):
+    # Llama 3's 128,256 words: log-probabilities are kept in 4 bytes; behind them the gradients of the log-probabilities
+    # and of the logits are there at once, before the head's product reads the second.
+    tokens, words = 8192, 128256 // tp
+    options = {"tp": tp, "sequence_parallel": tp > 1, "precision": "bf16_mixed", "check_memory": False}
+    graph = trace("llama3_8b", num_layers=2)
+    changes = placed(graph, Strategy(**options), 1).stages[0].activation_changes
+    handed_on = 2 * 4 * tokens * words - 4  # a scalar of the loss is read no more by then
+    assert changes["backward_last"][0] == handed_on
+    full = placed(graph, Strategy(**options, recompute="full"), 1).stages[0].activation_changes
+    assert full["backward_last"][0] == handed_on  # more than one block's activations
+    # Kept for full recomputation: two blocks' inputs; the last norm's input, output, 1 / deviation; log-probabilities;
+    # and cosines, sines, ids and targets.
+    kept = 2 * tokens * (2 * 4096 + 2 * 4096 + 1) / tp + 4 * tokens * words
+    assert 0 <= full["forward"][0] - kept <= 2 * 2 * tokens * 128 + 2 * 8 * tokens + 4
+    stages = placed(graph, Strategy(**options, pp=2), 2).stages
+    assert [stage.activation_changes["backward"][0] for stage in stages] == [0, handed_on]
 
 
 def test_plan_over_capacity_says_by_how_much_where_and_what_holds_it(gpt, placed):
@@ -223,10 +245,10 @@ def test_an_input_that_backward_reads_is_kept(placed):
     assert [t.name for t in graph.kept_inputs] == ["input_0"]
     assert graph.saved_bytes(3) == 3 * size
     for dp in (1, 2):
-        memory = placed(graph, Strategy(dp=dp, precision="fp32"), 8).stages[0].memory
-        assert memory.activations == 8 // dp * size, dp
-    half = placed(graph, Strategy(precision="bf16_mixed"), 8).stages[0].memory
-    assert half.activations == 8 * size // 2
+        changes = placed(graph, Strategy(dp=dp, precision="fp32"), 8).stages[0].activation_changes
+        assert changes["forward"][0] == 8 // dp * size, dp
+    half = placed(graph, Strategy(precision="bf16_mixed"), 8).stages[0].activation_changes
+    assert half["forward"][0] == 8 * size // 2
 
 
 def test_an_input_that_backward_does_not_read_is_not_kept(placed):
@@ -241,7 +263,9 @@ def test_an_input_that_backward_does_not_read_is_not_kept(placed):
     graph = trace(Shifted(), torch.empty(2, 64), name="shifted", loss_fn=lambda y: y.mean())
     assert graph.kept_inputs == ()
     assert graph.saved_bytes(1) == 0
-    assert placed(graph, Strategy(precision="fp32"), 8).stages[0].memory.activations == 0
+    changes = placed(graph, Strategy(precision="fp32"), 8).stages[0].activation_changes
+    assert changes["forward"][0] == 0
+    assert changes["backward_last"] == (8 * 64 * 4, -8 * 64 * 4)  # the gradient of what the mean is of
 
 
 def test_the_first_stage_keeps_an_input_for_every_microbatch_in_flight_once(placed):
@@ -253,7 +277,8 @@ def test_the_first_stage_keeps_an_input_for_every_microbatch_in_flight_once(plac
         for mode in ("none", "full")
     )
     # the input and the outputs of two ReLUs, twice; the second stage keeps what it receives and two outputs
-    assert [s.memory.activations for s in none] == [2 * 3 * row, 3 * row]
+    # of the blocks before, and the gradient that its backward begins with
+    assert [s.memory.activations for s in none] == [2 * 3 * row, 3 * row + row]
     # replayed: the inputs of two blocks, twice and once, and one block's output
     assert [s.memory.activations for s in full] == [2 * 2 * row + row, 2 * row + row]
 

@@ -171,7 +171,7 @@ def test_kept_inputs_hold_their_halos(volumes):
     halos = 2 * 4 * BATCH * (WIDTHS[1] * (SIDE // 2) ** 2 + WIDTHS[2] * (SIDE // 4) ** 2)
     voxels = 4 * BATCH * WIDTHS[0] * SIDE**2 * (SIDE // RANKS + 2)
     plan = planned(volumes)
-    assert plan.stages[0].memory.activations == sum(own.values()) + halos + voxels
+    assert plan.stages[0].activation_changes["forward"][0] == sum(own.values()) + halos + voxels
 
 
 def test_weight_gradients_run_during_the_exchange_and_the_input_gradient_behind_it(volumes):

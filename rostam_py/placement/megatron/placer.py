@@ -39,6 +39,7 @@ from rostam_py.placement.megatron.recompute_modules import attention_core, is_at
 from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
+from rostam_py.placement.megatron.turn_memory import turn_bytes
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
@@ -444,7 +445,9 @@ class _Job:
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
         is_full = self.strategy.recompute == "full"
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
-        changes = self._activation_changes(residents)
+        saved = self._saved_by_stage()
+        turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
+        changes = self._activation_changes(residents, saved, turns)
         result = []
         for s, program in enumerate(self.programs):
             chunks = self.assignment.chunks(s)
@@ -461,21 +464,27 @@ class _Job:
             result.append(stage_memory(held, most, self.numerics, untrained, gathered))
         return result
 
-    def _activation_changes(self, residents: list[Resident]) -> list[dict[str, tuple[float, float]]]:
+    def _activation_changes(
+        self, residents: list[Resident], saved: list[set[int]], turns: list[float]
+    ) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
         Model: a block that is recomputed takes its activations for as long as the backward runs, as does the largest of
-            what is replayed at once of less than blocks.
+            what is replayed at once of less than blocks; before the first block's backward, what the loss hands on.
+        Args:
+            saved: what every stage keeps.
+            turns: passing bytes of every stage between forward and backward.
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
         roots = self.graph.view_roots
-        for s, tensors in enumerate(self._saved_by_stage()):
+        for s, tensors in enumerate(saved):
             if self.strategy.recompute == "full":
                 kept, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
             else:
                 kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
             kept += residents[s].inputs
+            extra = max(extra, turns[s])
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})

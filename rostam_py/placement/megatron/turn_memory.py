@@ -1,0 +1,79 @@
+"""What the turn from forward to backward takes besides what is kept: the loss's gradients, as wide as a vocabulary.
+
+Model: of kernels' results in backward those are counted that another kernel reads, from the kernel that writes them to
+the last one that reads them, less what was kept and is read no more by then; gradients of weights count elsewhere. The
+walk ends where the first repeated block's backward begins. Ignores what forward makes there for a moment, which is
+less, and what blocks' own kernels hand to one another.
+Source: PyTorch's cross_entropy, as torchtitan calls it: log-probabilities, and their gradient and that of the logits at
+once, in fp32 (Korthikanti et al. 2022, section 4.3, keep logits in 4 bytes, too).
+"""
+
+from collections.abc import Collection, Sequence
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.megatron.pipeline import StageAssignment
+
+
+def turn_bytes(
+    graph: OperatorGraph,
+    kernels: Sequence[Kernel],
+    builder: KernelBuilder,
+    assignment: StageAssignment,
+    kept: Sequence[Collection[int]],
+) -> list[float]:
+    """Return the most passing bytes of every stage's turn from forward to backward.
+
+    Args: kept: of every stage, what it keeps for backward.
+    Cost: linear in kernels.
+    """
+    by_stage: list[list[Kernel]] = [[] for _ in range(assignment.num_stages)]
+    for kernel in kernels:
+        first = kernel.ops[0]
+        if graph.ops[first].phase == "backward" and not kernel.is_view:
+            by_stage[assignment.op_stages[first]].append(kernel)
+    return [_Turn(graph, builder, found, own).most() for found, own in zip(by_stage, kept, strict=True)]
+
+
+class _Turn:
+    def __init__(
+        self, graph: OperatorGraph, builder: KernelBuilder, kernels: list[Kernel], kept: Collection[int]
+    ) -> None:
+        self.graph, self.builder, self.kernels = graph, builder, kernels
+        self.last_read = {self._memory(t): place for place, kernel in enumerate(kernels) for t in kernel.inputs}
+        self.kept: dict[int, float] = {}
+        for t in kept:
+            memory = self._memory(t)
+            self.kept[memory] = max(self.kept.get(memory, 0.0), builder.stored_bytes(t))
+        self.freed: dict[int, float] = {}  # kernel -> kept bytes that it is the last to read
+        for memory, size in self.kept.items():
+            place = self.last_read.get(memory, len(kernels))
+            self.freed[place] = self.freed.get(place, 0.0) + size
+
+    def most(self) -> float:
+        """Return the most bytes that are there and were not when the backward began."""
+        passing: dict[int, float] = {}
+        most = freed = 0.0
+        for place, kernel in enumerate(self.kernels):
+            if self.graph.ops[kernel.ops[0]].block >= 0:
+                break
+            passing.update(self._made(kernel))
+            most = max(most, sum(passing.values()) - freed)
+            freed += self.freed.get(place, 0.0)
+            passing = {memory: size for memory, size in passing.items() if self.last_read[memory] > place}
+        return most
+
+    def _made(self, kernel: Kernel) -> dict[int, float]:
+        """Return what other kernels read of a kernel's results."""
+        graph = self.graph
+        own = {self._memory(t): t for t in kernel.outputs if t not in graph.gradient_tensors}
+        return {
+            memory: self.builder.passing_bytes(t)
+            for memory, t in own.items()
+            if memory in self.last_read and memory not in self.kept
+        }
+
+    def _memory(self, tensor: int) -> int:
+        """Return what tells tensors that lie in the same memory."""
+        storage = self.graph.tensors[tensor].storage
+        return storage if storage >= 0 else -2 - self.graph.view_roots[tensor]
