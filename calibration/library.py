@@ -64,7 +64,12 @@ def digest(files: list[Path]) -> str:
 
 def _device(accelerator: str, precision: str) -> MeasuredDevice:
     known = get_accelerator(accelerator)
-    return MeasuredDevice(accelerator, known.peak_flops_per_s.get(precision, 0.0), known.memory_bandwidth_bytes_per_s)
+    return MeasuredDevice(
+        accelerator,
+        known.peak_flops_per_s.get(precision, 0.0),
+        known.memory_bandwidth_bytes_per_s,
+        known.multiprocessors,
+    )
 
 
 def _products(accelerator: str, files: list[Path], dtype: str, precision: str, element: int) -> Measurements:

@@ -1,13 +1,13 @@
 """What a source measured: shapes and times of one kind of kernel on one device, before anything is fitted."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rostam_py.costs.kernel_fit import fitted, judged
 from rostam_py.costs.kernel_kinds import Array, kernel_kind
-from rostam_py.costs.kernel_surface import Fit, choose_fit
+from rostam_py.costs.kernel_surface import Fit
 from rostam_py.costs.kernel_table import KernelSeries, MeasuredDevice
 
 Rows = dict[tuple[float, ...], list[float]]
@@ -46,18 +46,17 @@ class Measurements:
         ratios = [max(times) / min(times) - 1 for times in self.rows.values() if len(times) > 1]
         return float(f"{np.median(ratios):.3f}") if ratios else 0.0
 
-    def series(self, chosen: NDArray[np.int_] | None = None) -> KernelSeries:
-        """Return these measurements, or those whose places are ``chosen``, fitted."""
-        places = np.arange(len(self.rows)) if chosen is None else chosen
-        shapes = self.shapes[places]
-        columns = {name: shapes[:, at] for at, name in enumerate(kernel_kind(self.kind).fields)}
-        bare = KernelSeries(
-            self.kind, self.precision, self.source, self.device, self.element_bytes, columns, self.seconds[places],
+    def unfitted(self) -> KernelSeries:
+        """Return these measurements as a series without a fit."""
+        columns = {name: self.shapes[:, at] for at, name in enumerate(kernel_kind(self.kind).fields)}
+        return KernelSeries(
+            self.kind, self.precision, self.source, self.device, self.element_bytes, columns, self.seconds,
             Fit("", (), 0.0, 0.0), self.spread,
         )  # fmt: skip
-        spaces = {name: space(columns) for name, space in kernel_kind(self.kind).spaces.items()}
-        fit = choose_fit(spaces, bare.log_ratios)
-        return replace(bare, fit=fit)
+
+    def series(self) -> KernelSeries:
+        """Return these measurements, fitted and judged."""
+        return judged(fitted(self.unfitted()))
 
 
 def collected(pairs: Iterable[tuple[tuple[float, ...], float]]) -> Rows:

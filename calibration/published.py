@@ -62,7 +62,7 @@ def _device(name: str, accelerator: str, precision: str, differs: dict[str, floa
     """Return the part that was measured; precision "": arithmetic does not matter."""
     known = get_accelerator(accelerator)
     peak = differs.get(precision, known.peak(precision)) if precision else 0.0
-    return MeasuredDevice(name, peak, differs.get("memory", known.memory_bandwidth_bytes_per_s))
+    return MeasuredDevice(name, peak, differs.get("memory", known.memory_bandwidth_bytes_per_s), known.multiprocessors)
 
 
 def _xla(file: str, accelerator: str, name: str) -> Iterator[Measurements]:

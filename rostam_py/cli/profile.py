@@ -20,6 +20,7 @@ def profile_model(arguments: list[str], as_json: bool) -> int:
         raise ConfigError(f"rostam profile {given}; give one, for example: rostam profile resnet50 batches=[2,8]")
     config = compose_config("profile", overrides)
     from rostam_py.costs.profile import ProfileOptions, check_batches, profile
+    from rostam_py.costs.profile_kernels import kernel_table
     from rostam_py.tracing import trace
 
     check_batches(config.batches)
@@ -34,10 +35,15 @@ def profile_model(arguments: list[str], as_json: bool) -> int:
     path = config.out or f"{graph.name}.costs.json"
     optimizer = config.optimizer or graph.default_optimizer
     table = profile(graph, config.batches, out=path, options=options, optimizer=optimizer)
+    if config.kernels:
+        kernel_table(table, graph).save(config.kernels)
     if as_json:
         print(json.dumps({"table": path, "provenance": table.provenance}, indent=2))
     else:
         _print(Console(), table, config.model, config.batches, path)
+        if config.kernels:
+            use = f"cost=calibrated cost.table={config.kernels}"
+            Console().print(f"kernels written to {config.kernels}; use them: {use}", highlight=False, soft_wrap=True)
     return 0
 
 

@@ -173,7 +173,8 @@ class ProfileConfig:
     model: a registered model (rostam list models), path/to/file.py:Class or a saved path/to/graph.json.gz. batches: at
     least one; two or more let the table interpolate. device: auto, cpu or cuda. threads: CPU threads, 0 = as torch is
     set. optimizer: null takes the model's own. precision: fp32, tf32, bf16_mixed or fp16_mixed. date: noted in the
-    table. out: the table; null takes <model>.costs.json.
+    table. out: the table; null takes <model>.costs.json. kernels: a file to also write the ops to as a kernel
+    table, in the format of the shipped ones, for cost=calibrated cost.table=FILE and any model.
     """
 
     model: str = field(default=DEFAULT_MODEL, metadata={"choices": MODELS})
@@ -184,6 +185,7 @@ class ProfileConfig:
     precision: str = field(default="fp32", metadata={"choices": PRECISIONS})
     date: str = ""
     out: str | None = None
+    kernels: str | None = None
 
 
 @dataclass(kw_only=True)

@@ -43,7 +43,7 @@ class PrimaryNode(ConfigNode):
 
 def store_schemas() -> None:
     """Fill Hydra's ConfigStore; what stands there stays."""
-    nodes = [
+    nodes: list[ConfigNode] = [
         # Commands with groups have a primary configuration above their schema, which chooses of each.
         SchemaNode(f"{command}_schema" if groups_of(schema) else command, partial(COMMAND_SCHEMAS.get, command))
         for command, schema in COMMAND_SCHEMAS.items()

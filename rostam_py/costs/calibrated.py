@@ -1,10 +1,15 @@
 """Calibrated: kernel times from measured efficiencies by kind, precision, shape and device.
 
-Model: duration = (ideal time + fixed time) x ratio. Ideal: the longer of useful FLOPs at the accelerator's peak and
-bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables (``make calibrate``, or one's
-own). Of several sources the median counts, of those that measured around the shape, else of the nearest. A kind that
-the accelerator's table lacks is taken from the shipped table whose ratio of peak to bandwidth is nearest (of kernels
-without arithmetic: whose bandwidth is nearest). Kernels of no measured kind take the roofline's time.
+Model: duration = (ideal time + fixed time) x ratio, never less than the ideal time. Ideal: the longer of useful FLOPs
+at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables
+(``make calibrate``, or one's own). Of several sources the median counts, of those that measured around the shape, else
+of the nearest. What the accelerator's table lacks falls back, in this order:
+* fp16 takes the rows of bf16;
+* a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
+  (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
+* a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
+* an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
+  with half of causal attention's work.
 Ignores power limits, what runs beside a kernel, caches that an earlier kernel has warmed.
 """
 
@@ -12,14 +17,15 @@ import functools
 import math
 import statistics
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 from rostam_py.costs.families import op_family
-from rostam_py.costs.kernel_kinds import kernel_kind
+from rostam_py.costs.kernel_fit import predicted_s
+from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
 from rostam_py.costs.model import KernelCall
@@ -79,7 +85,8 @@ class CalibratedCost:
         self.config, self.accelerator, self._graph = config, accelerator, graph
         self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
         self._own = _own_table(config.table, accelerator)
-        self._roofline = RooflineCost(RooflineCost.Config(min_kernel_time=config.min_kernel_time), accelerator)
+        plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
+        self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
         self._known: dict[KernelQuestion, _Answer | None] = {}
         self._tallies: dict[str, _Tally] = {}
@@ -112,6 +119,26 @@ class CalibratedCost:
             notes += self._roofline.notes()
         return notes
 
+    def uncertainty(self, kind: str, precision: str) -> tuple[float, float] | None:
+        """Return how far times of a kind of kernels may be off, as shares of the predicted time: (less, more).
+
+        Model: of the series that time it, the mean of their held-out errors and half of the spread of their repeats,
+            as independent errors, about the mean signed error; a predicted time that is too slow may be less.
+        Args: kind: a name in KERNEL_KINDS. precision: of its peak, "" where none matters.
+        Returns: None where no table has the kind, or too few rows to judge it.
+        """
+        judged = [(one.held_out, one.source_spread) for one in self._series(kind, precision)[0]]
+        parts = [
+            (max(errors.absolute**2 - errors.signed**2, 0.0) + (spread / 2) ** 2, errors.signed)
+            for errors, spread in judged
+            if errors is not None
+        ]
+        if not parts:
+            return None
+        deviation = math.sqrt(statistics.fmean(square for square, _ in parts))
+        signed = statistics.fmean(one for _, one in parts)
+        return max(deviation + signed, 0.0), max(deviation - signed, 0.0)
+
     def _answer(self, asked: KernelQuestion) -> _Answer | None:
         """Return the median over sources, None where no table has the kind."""
         if asked not in self._known:
@@ -119,29 +146,56 @@ class CalibratedCost:
         return self._known[asked]
 
     def _median(self, asked: KernelQuestion) -> _Answer | None:
-        peak = self.accelerator.peak(asked.precision) if asked.precision else 0.0
-        series, lender = self._series(asked.kind, asked.precision, peak)
+        if self._own is None and not self.accelerator.multiprocessors:
+            return None
+        series, lender = self._series(asked.kind, asked.precision)
         if not series:
             return None
-        found = []
-        for one in series:
-            columns = {
-                name: column if np.ptp(one.columns[name]) > 0 or name not in kernel_kind(asked.kind).details
-                else one.columns[name][:1] for name, column in asked.columns.items()
-            }  # fmt: skip
-            ratio, distance = one.ratio(columns)
-            ideal_s = float(ideal_time(np.float64(asked.flops), asked.traffic, peak, self.accelerator))
-            found.append((distance, ratio * (ideal_s + one.fit.fixed_s), one.source_spread))
-        nearest = min(distance for distance, _, _ in found)
+        device = self.accelerator if not lender else ACCELERATORS[lender]
+        found = [_asked_of(one, asked, self.accelerator) for one in series]
+        beside = kernel_kind(asked.kind).beside
+        own = self._series(beside, asked.precision) if beside and lender else ([], "")
+        if own[0] and not own[1]:
+            found = self._multiples(asked, beside, series, device)
+        nearest = min(distance for distance, *_ in found)
         times = [seconds for distance, seconds, _ in found if distance <= nearest]
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one for *_, one in found if one > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         how += f" from {lender}" if lender else ""
         how += " as the nearest measured kind, unverified" if asked.is_substitute else ""
-        return _Answer(math.exp(statistics.median(map(math.log, times))), how, max(spreads, default=None))
+        seconds = asked.count * math.exp(statistics.median(map(math.log, times)))
+        return _Answer(seconds, how, max(spreads, default=None))
 
-    def _series(self, kind: str, precision: str, peak: float) -> tuple[list[KernelSeries], str]:
+    def _multiples(
+        self, asked: KernelQuestion, beside: str, series: list[KernelSeries], lender: Accelerator
+    ) -> list[tuple[float, float, float]]:
+        """Return what series of a lender say where the own table has the kind ``beside``: its time, times their ratio.
+
+        Model: time = own time of ``beside`` x (lender's time of the kind / lender's time of ``beside``, same file).
+        """
+        kinds = kernel_kind(beside), kernel_kind(asked.kind)
+        flops, moved = (
+            float(work[0] / all_work[0])
+            for work, all_work in (
+                [kind.flops(asked.columns) for kind in kinds], [kind.traffic(asked.columns, 1.0) for kind in kinds]
+            )
+        )  # fmt: skip
+        other = replace(asked, kind=beside, flops=asked.flops * flops, traffic=asked.traffic * moved)
+        own = self._answer(other)
+        found = []
+        for one in series:
+            pair = [
+                other_one for other_one in _matching(_shipped(lender.name), beside, one.precision)
+                if other_one.source.split()[0] == one.source.split()[0]
+            ]  # fmt: skip
+            distance, seconds, spread = _asked_of(one, asked, lender)
+            if own is not None and pair:
+                found.append((distance, own.seconds * seconds / _asked_of(pair[0], other, lender)[1], spread))
+        return found or [_asked_of(one, asked, self.accelerator) for one in series]
+
+    def _series(self, kind: str, precision: str) -> tuple[list[KernelSeries], str]:
         """Return the series of a kind, and which accelerator lends them ("": its own table)."""
+        peak = self.accelerator.peak(precision) if precision else 0.0
         for wanted in (precision, _SAME_UNITS.get(precision)):
             if wanted is None:
                 continue
@@ -154,11 +208,26 @@ class CalibratedCost:
                 return _matching(_shipped(name), kind, wanted), name
         return [], ""
 
-    def _distance(self, name: str, precision: str, peak: float) -> float:
-        """Return how far another accelerator's balance is from this one's, as the logarithm of their ratio."""
+    def _distance(self, name: str, precision: str, peak: float) -> tuple[bool, float]:
+        """Return whether another accelerator's peak differs, and the logarithm of the ratio of their balances."""
         other, own = ACCELERATORS[name], self.accelerator
         ratio = other.memory_bandwidth_bytes_per_s / own.memory_bandwidth_bytes_per_s
-        return abs(math.log(ratio * peak / other.peak(precision))) if precision else abs(math.log(ratio))
+        if not precision:
+            return False, abs(math.log(ratio))
+        return other.peak(precision) != peak, abs(math.log(ratio * peak / other.peak(precision)))
+
+
+def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> tuple[float, float, float]:
+    """Return (octaves outside the measured sizes, time [s] on ``device``, spread of repeats) by one series."""
+    kind = kernel_kind(asked.kind)
+    columns = {
+        name: column if np.ptp(one.columns[name]) > 0 or name not in kind.details else one.columns[name][:1]
+        for name, column in asked.columns.items()
+    }
+    peak = device.peak(asked.precision) if asked.precision else 0.0
+    ideal_s = ideal_time(np.array([asked.flops]), asked.traffic, peak, device)
+    seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
+    return float(one.distances(columns)[0]), float(seconds[0]), one.source_spread
 
 
 def _own_table(path: str, accelerator: Accelerator) -> KernelTable | None:

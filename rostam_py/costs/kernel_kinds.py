@@ -24,17 +24,21 @@ class KernelKind:
     """One kind of measured kernel.
 
     fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
-        the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated;
-        which one serves a table best is chosen when the table is made. details: fields that a source may hold fixed; it
-        is silent about them then, and answers for every value.
+        the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated, on
+        a device of so many multiprocessors; which one serves a table best is chosen when the table is made. sizes: the
+        coordinates (N, D) whose box tells what was measured. details: fields that a source may hold fixed; it is silent
+        about them then, and answers for every value. beside: the kind whose own measurements, where there are some,
+        another accelerator's of this kind are taken relative to.
     """
 
     name: str
     fields: tuple[str, ...]
     flops: Callable[[Columns], Array]
     traffic: Callable[[Columns, float], Array]
-    spaces: Mapping[str, Callable[[Columns], Array]]
+    spaces: Mapping[str, Callable[[Columns, int], Array]]
+    sizes: Callable[[Columns], Array]
     details: tuple[str, ...] = ()
+    beside: str = ""
 
 
 def kernel_kind(name: str, where: str = "kind") -> KernelKind:
@@ -74,15 +78,52 @@ def _product_traffic(c: Columns, element: float) -> Array:
     return np.asarray(c["batch"] * (inputs + c["m"] * c["n"] * c["out_bytes"]))
 
 
-def _product_shape(c: Columns) -> Array:
-    return _stack(*(np.log2(c[key]) for key in ("batch", "m", "n", "k")), *_layout_columns(c))
+def _log_shape(c: Columns) -> list[Array]:
+    return [np.log2(c[key]) for key in ("batch", "m", "n", "k")]
 
 
-def _product_tiles(c: Columns) -> Array:
+def _log_tiles(c: Columns) -> list[Array]:
+    """Return a product's outputs, sides and padding, the same for its transpose."""
     short, long = np.minimum(c["m"], c["n"]), np.maximum(c["m"], c["n"])
     outputs = np.log2(c["batch"] * c["m"] * c["n"])
-    sides = (np.log2(short), np.log2(long), np.log2(c["k"]), _padding(short), _padding(long))
-    return _stack(outputs, *sides, *_layout_columns(c))
+    return [outputs, np.log2(short), np.log2(long), np.log2(c["k"]), _padding(short), _padding(long)]
+
+
+def _filled(c: Columns, units: int, rows: int, columns: int) -> Array:
+    """Return the logarithm of the share of whole waves of whole tiles that a product's outputs fill.
+
+    Model: each of ``units`` multiprocessors computes one tile of rows x columns outputs at a time.
+    Source: NVIDIA, Matrix Multiplication Background User's Guide, sections on tile and wave quantization.
+    """
+    tiles = c["batch"] * np.ceil(c["m"] / rows) * np.ceil(c["n"] / columns)
+    waves = np.ceil(tiles / max(units, 1))
+    return np.asarray(np.log2(c["batch"] * c["m"] * c["n"] / (waves * max(units, 1) * rows * columns)))
+
+
+def _waves(c: Columns, units: int) -> list[Array]:
+    """Return how well large tiles fill the device: square ones, and the better way round of oblong ones."""
+    oblong = np.maximum(_filled(c, units, TILE, 2 * TILE), _filled(c, units, 2 * TILE, TILE))
+    return [_filled(c, units, TILE, TILE), np.asarray(oblong)]
+
+
+def _product_shape(c: Columns, units: int) -> Array:
+    return _stack(*_log_shape(c), *_layout_columns(c))
+
+
+def _product_tiles(c: Columns, units: int) -> Array:
+    return _stack(*_log_tiles(c), *_layout_columns(c))
+
+
+def _product_shape_waves(c: Columns, units: int) -> Array:
+    return _stack(*_log_shape(c), *_waves(c, units), *_layout_columns(c))
+
+
+def _product_tile_waves(c: Columns, units: int) -> Array:
+    return _stack(*_log_tiles(c), *_waves(c, units), *_layout_columns(c))
+
+
+def _product_sizes(c: Columns) -> Array:
+    return _stack(*_log_tiles(c)[:4], *_layout_columns(c))
 
 
 # Grouped products, one product of m rows for each of the groups (experts). stage: GROUPED_STAGES; the weights' gradient
@@ -108,11 +149,11 @@ def _grouped_columns(c: Columns) -> list[Array]:
     return [_is_weight_gradient(c), is_input, np.log2(c["out_bytes"])]
 
 
-def _grouped_shape(c: Columns) -> Array:
+def _grouped_shape(c: Columns, units: int = 0) -> Array:
     return _stack(*(np.log2(c[key]) for key in ("groups", "m", "n", "k")), *_grouped_columns(c))
 
 
-def _grouped_tokens(c: Columns) -> Array:
+def _grouped_tokens(c: Columns, units: int = 0) -> Array:
     weights = c["n"] * c["k"]
     return _stack(
         np.log2(c["m"]), np.log2(c["groups"] * c["m"]), np.log2(weights), np.log2(c["n"] / c["k"]), *_grouped_columns(c)
@@ -140,12 +181,12 @@ def _attention_traffic(times: float) -> Callable[[Columns, float], Array]:
     return traffic
 
 
-def _attention_shape(c: Columns) -> Array:
+def _attention_shape(c: Columns, units: int = 0) -> Array:
     heads, shared = np.log2(c["batch"] * c["heads"]), np.log2(c["heads"] / c["kv_heads"])
     return _stack(np.log2(c["sequence"]), heads, shared, np.log2(c["head_size"] + c["value_size"]))
 
 
-def _attention_work(c: Columns) -> Array:
+def _attention_work(c: Columns, units: int = 0) -> Array:
     work = 2 * np.log2(c["sequence"]) + np.log2(c["batch"] * c["heads"])
     return _stack(work, np.log2(c["head_size"] + c["value_size"]))
 
@@ -163,11 +204,15 @@ def _stated_bytes(c: Columns, element: float) -> Array:
     return np.asarray(c["num_bytes"], dtype=float)
 
 
+def _log_bytes(c: Columns, units: int = 0) -> Array:
+    return _stack(np.log2(c["num_bytes"]))
+
+
 def _row_bytes(c: Columns, element: float) -> Array:
     return np.asarray(2.0 * element * c["rows"] * c["columns"])
 
 
-def _row_shape(c: Columns) -> Array:
+def _row_shape(c: Columns, units: int = 0) -> Array:
     return _stack(np.log2(c["rows"]), np.log2(c["columns"]))
 
 
@@ -177,24 +222,28 @@ KERNEL_KINDS = {
     for kind in (
         KernelKind(
             "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
-            {"shape": _product_shape, "tiles": _product_tiles}, details=("layout", "out_bytes"),
+            {"shape": _product_shape, "tiles": _product_tiles, "shape_waves": _product_shape_waves,
+             "tile_waves": _product_tile_waves},
+            _product_sizes, details=("layout", "out_bytes"),
         ),
         KernelKind(
             "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
-            {"shape": _grouped_shape, "tokens": _grouped_tokens}, details=("out_bytes",),
+            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, details=("out_bytes",),
         ),
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(
-            "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES
+            "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES,
+            _attention_shape,
         ),
         KernelKind(
-            "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES
+            "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES,
+            _attention_shape, beside="attention_forward",
         ),
         KernelKind(
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,
-            {"size": lambda c: _stack(np.log2(c["num_bytes"]))},
+            {"size": _log_bytes}, _log_bytes,
         ),
-        KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}),
-        KernelKind("softmax", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}),
+        KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
+        KernelKind("softmax", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
     )
 }  # fmt: skip

@@ -2,6 +2,11 @@
 
 Model: sizes come from the traced op's tensors at the batch; a split divides the size that its output dimension is (the
 contraction where members hold partial sums); what remains of the kernel's FLOPs is taken from the rows.
+* Attention under a causal mask does half of its FLOPs. Parts of a sequence's attention (context parallelism) are as
+  long as a square part of their work is: blocks i and 2c - 1 - i of each rank leave every part its half.
+* A convolution is the product that computes it without copies: outputs of all samples and positions by channels,
+  contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions).
+* Look-ups, their gradients, gathers, reductions and optimizer steps stream their bytes as element-wise kernels do.
 """
 
 import math
@@ -11,11 +16,13 @@ import numpy as np
 
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, Columns, kernel_kind
+from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.graph.vocabulary import PARTIAL
 
+_STREAMED = ("elementwise", "optimizer", "embedding")
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
 
 
@@ -24,6 +31,7 @@ class KernelQuestion:
     """What a table is asked: a kind, sizes by field, useful FLOPs, bytes moved.
 
     precision: key of the peak, "" where none matters. is_substitute: the kind is the nearest measured one, not its own.
+    count: equal kernels that run one after the other.
     """
 
     kind: str
@@ -32,6 +40,7 @@ class KernelQuestion:
     flops: float
     traffic: float
     is_substitute: bool = False
+    count: int = 1
 
     @property
     def columns(self) -> Columns:
@@ -47,7 +56,7 @@ def question_of(call: KernelCall, op: Op | None, graph: OperatorGraph) -> Kernel
     """
     moved = call.bytes_read + call.bytes_written
     family = op_family(call.ops[0].op_type, call.ops[0].role)
-    if family in ("elementwise", "optimizer") or (family == "reduction" and "softmax" not in call.ops[0].op_type):
+    if family in _STREAMED or (family == "reduction" and "softmax" not in call.ops[0].op_type):
         return _streamed(moved, is_substitute=family != "elementwise")
     if op is None or not op.outputs:
         return None
@@ -56,6 +65,8 @@ def question_of(call: KernelCall, op: Op | None, graph: OperatorGraph) -> Kernel
         return _product(call, op, graph) if weights is None else _grouped(call, op, graph, weights)
     if family == "attention":
         return _attention(call, op, graph)
+    if family == "convolution":
+        return _convolution(call, op, graph)
     if family == "reduction":
         return _rows("softmax", call, op, graph)
     if family == "normalization" and _is_by_rows(op):
@@ -112,6 +123,33 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
     )  # fmt: skip
 
 
+def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
+    """A convolution as its product; a backward op is two of them, for the gradients of its input and its weight."""
+    tensors = [t for t in (*op.inputs, *op.outputs) if len(graph.tensors[t].shape) >= 3]
+    result = op.outputs[0] if op.phase == "forward" or op.is_recomputed else op.inputs[0]
+    weight = next((t for t in tensors if not any(dim.per_sample for dim in graph.tensors[t].shape)), None)
+    whole = op.flops.at(call.batch)
+    if weight is None or whole <= 0 or call.flops <= 0:
+        return None
+    sizes, filters = _shape(graph, result, call.batch), _shape(graph, weight, call.batch)
+    if len(sizes) < 3 or min(*sizes, *filters) <= 0:
+        return None
+    n, k = sizes[1], math.prod(filters[1:])
+    count = max(round(whole / (2 * math.prod(sizes) * k)), 1)
+    place = _split_dim(call, op) if call.degree > 1 else None
+    if place == PARTIAL:
+        k /= call.degree
+    elif place == 1:
+        n /= call.degree
+    precision = get_precision(call.precision)
+    m = max(call.flops / (2 * count * n * k), 1.0)
+    sizes_asked = (1.0, m, n, k, float(LAYOUTS.index("TN")), float(precision.tensor_bytes))
+    moved = (call.bytes_read + call.bytes_written) / count
+    return KernelQuestion(
+        "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count
+    )
+
+
 def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
     """Return the tensor (experts, k, n) of a grouped product, None for other products."""
     if "grouped_mm" not in op.op_type:
@@ -148,12 +186,12 @@ def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion
         return None
     query, key, value = (_shape(graph, t, call.batch) for t in tensors[:3])
     heads, kv_heads = query[1], key[1]
-    if call.degree > 1 and call.split_kind == "head":
-        heads, kv_heads = max(heads / call.degree, 1.0), max(kv_heads / call.degree, 1.0)
-    sequence = math.sqrt(query[2] * key[2])
+    if call.degree > call.pieces and call.split_kind == "head":
+        members = call.degree / call.pieces
+        heads, kv_heads = max(heads / members, 1.0), max(kv_heads / members, 1.0)
+    sequence = max(math.sqrt(query[2] * key[2] / call.pieces), 1.0)
     kind = "attention_backward" if op.phase != "forward" and not op.is_recomputed else "attention_forward"
-    is_causal = any(one is True for one in op.arguments["args"]) if isinstance(op.arguments, dict) else False
-    useful = call.flops * (CAUSAL_SHARE if is_causal else 1.0)
+    useful = call.flops * (CAUSAL_SHARE if is_causal(op) else 1.0)
     sizes = (1.0, sequence, heads, kv_heads, query[3], value[3])
     columns = {name: np.array([size]) for name, size in zip(kernel_kind(kind).fields, sizes, strict=True)}
     batch = call.flops * CAUSAL_SHARE / float(kernel_kind(kind).flops(columns)[0])

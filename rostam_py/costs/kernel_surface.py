@@ -16,9 +16,9 @@ from rostam_py.costs.kernel_kinds import Array
 # What a fit chooses from: octaves over which a coordinate's influence fades, noise as a share of the variance, and a
 # fixed time in every kernel [s]. Few and far apart, so that rounding in a solver does not decide.
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-NOISES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
+NOISES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 FIXED_TIMES = (1e-6, 3e-6, 10e-6, 30e-6, 80e-6)
-_MAX_POINTS = 240  # that a fit looks at: the cost of one look grows with their cube
+_MAX_POINTS = 200  # that a fit looks at: the cost of one look grows with their cube
 _GAIN = 0.99  # a change must lower the error to this share, or it is not worth taking
 
 
@@ -32,6 +32,21 @@ class Fit:
     fixed_s: float
 
 
+class Box:
+    """The box that ``points`` (N, D) fill."""
+
+    def __init__(self, points: Array) -> None:
+        self._low, self._high = points.min(axis=0), points.max(axis=0)
+
+    def nearest(self, points: Array) -> Array:
+        """Return the box's nearest points to ``points`` (Q, D)."""
+        return np.clip(points, self._low, self._high)
+
+    def distance(self, points: Array) -> Array:
+        """Return how far outside ``points`` (Q, D) lie, summed over coordinates [octaves]."""
+        return np.asarray(np.abs(points - self.nearest(points)).sum(axis=1))
+
+
 class Surface:
     """A surface through ``values`` (N,) at ``points`` (N, D). Cost: O(N^3) once, O(N D) for each question."""
 
@@ -41,16 +56,12 @@ class Surface:
         self._centre = float(np.median(values))
         covariance = _covariance(self._points, self._points) + noise * np.eye(len(points))
         self._weights = np.linalg.solve(covariance, values - self._centre)
-        self._low, self._high = points.min(axis=0), points.max(axis=0)
+        self._box = Box(points)
 
     def at(self, points: Array) -> Array:
         """Return the values at ``points`` (Q, D), those outside the box at its nearest point."""
-        inside = np.clip(points, self._low, self._high) / self._scales
+        inside = self._box.nearest(points) / self._scales
         return np.asarray(self._centre + _covariance(inside, self._points) @ self._weights)
-
-    def distance(self, points: Array) -> Array:
-        """Return how far outside the measured box ``points`` (Q, D) lie, summed over coordinates [octaves]."""
-        return np.asarray(np.abs(points - np.clip(points, self._low, self._high)).sum(axis=1))
 
 
 def left_out_error(points: Array, values: Array, scales: tuple[float, ...], noise: float) -> float:
@@ -68,11 +79,11 @@ def choose_fit(spaces: Mapping[str, Array], values: Callable[[float], Array]) ->
     Cost: a few hundred inversions of at most _MAX_POINTS points.
     """
     count = len(next(iter(spaces.values())))
-    step = -(-count // _MAX_POINTS)
+    kept = np.arange(count) if count <= _MAX_POINTS else np.arange(_MAX_POINTS) * count // _MAX_POINTS
     found: tuple[float, Fit] | None = None
     for space, points in spaces.items():
-        thinned = points[::step]
-        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[::step], _first(space, thinned))
+        thinned = points[kept]
+        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], _first(space, thinned))
         if found is None or error < found[0] * _GAIN:
             found = error, fit
     if found is None:

@@ -1,7 +1,7 @@
 """KernelTable: measured times of an accelerator's kernels by kind and shape, as ``make calibrate`` ships them.
 
 Invariant: a row states the shape that ran and its time, so that a table depends on no model; ``fit`` says how its rows
-are interpolated, ``device`` whose peaks its efficiencies refer to.
+are interpolated and ``held_out`` how well, ``device`` whose peaks its efficiencies refer to.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from rostam_py.costs.kernel_kinds import Array, Columns, KernelKind, kernel_kind
-from rostam_py.costs.kernel_surface import Fit, Surface
+from rostam_py.costs.kernel_surface import Box, Fit, Surface
 from rostam_py.documents import parse_json, write_whole
 from rostam_py.errors import ConfigError
 
 FORMAT = "rostam kernel table"
-VERSION = 1
+VERSION = 2
 TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
 
 
@@ -30,6 +30,20 @@ class MeasuredDevice:
     name: str
     peak_flops_per_s: float
     memory_bandwidth_bytes_per_s: float
+    multiprocessors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Errors on rows that were not fitted: every second one, predicted from the others as shares of its time.
+
+    signed: mean, above 0 where predictions are too slow. absolute: mean absolute error. worst: of the largest amount.
+    """
+
+    rows: int
+    absolute: float
+    signed: float
+    worst: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class KernelSeries:
     kind: a name in KERNEL_KINDS. precision: key of ``Accelerator.peak_flops_per_s``; "" where none matters.
     element_bytes: of an operand. source: names the file and what was measured. columns: field to (N,). seconds: (N,).
     source_spread: median of (largest / smallest - 1) over shapes that several sources measured, 0 where there is one.
+    held_out: None for too few rows.
     """
 
     kind: str
@@ -50,6 +65,7 @@ class KernelSeries:
     seconds: Array
     fit: Fit
     source_spread: float = 0.0
+    held_out: HeldOut | None = None
 
     @property
     def of_kind(self) -> KernelKind:
@@ -68,13 +84,21 @@ class KernelSeries:
     @cached_property
     def surface(self) -> Surface:
         """The surface through ``log_ratios`` in the fit's space; made when first asked for."""
-        points = self.of_kind.spaces[self.fit.space](self.columns)
+        points = self.of_kind.spaces[self.fit.space](self.columns, self.device.multiprocessors)
         return Surface(points, self.log_ratios(self.fit.fixed_s), self.fit.scales, self.fit.noise)
 
-    def ratio(self, columns: Columns) -> tuple[float, float]:
-        """Return (measured over ideal time, octaves outside the measured box) of one shape, columns of shape (1,)."""
-        points = self.of_kind.spaces[self.fit.space](columns)
-        return float(np.exp(self.surface.at(points)[0])), float(self.surface.distance(points)[0])
+    @cached_property
+    def box(self) -> Box:
+        """The box of measured sizes."""
+        return Box(self.of_kind.sizes(self.columns))
+
+    def ratios(self, columns: Columns, multiprocessors: int) -> Array:
+        """Return measured over ideal time of shapes (Q,) on a device of so many multiprocessors."""
+        return np.asarray(np.exp(self.surface.at(self.of_kind.spaces[self.fit.space](columns, multiprocessors))))
+
+    def distances(self, columns: Columns) -> Array:
+        """Return how far outside the measured sizes shapes (Q,) are, summed over sizes [octaves]."""
+        return self.box.distance(self.of_kind.sizes(columns))
 
 
 def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
@@ -141,6 +165,7 @@ class _SeriesRecord:
     device: dict[str, str | float]
     element_bytes: float
     source_spread: float
+    held_out: HeldOut | None
     fit: _FitRecord
     fields: list[str]
     rows: list[list[float]]
@@ -161,7 +186,8 @@ def _block(series: KernelSeries) -> str:
     names = series.of_kind.fields
     head = {
         "kind": series.kind, "precision": series.precision, "source": series.source, "device": asdict(series.device),
-        "element_bytes": _short(series.element_bytes), "source_spread": series.source_spread, "fit": asdict(series.fit),
+        "element_bytes": _short(series.element_bytes), "source_spread": series.source_spread,
+        "held_out": None if series.held_out is None else asdict(series.held_out), "fit": asdict(series.fit),
         "fields": [*names, "microseconds"],
     }  # fmt: skip
     columns = [[_short(value) for value in series.columns[name]] for name in names]
@@ -190,14 +216,14 @@ def _series(record: _SeriesRecord, where: str) -> KernelSeries:
     if record.fit.space not in kind.spaces:
         raise ConfigError(f"{where}: fit.space is {record.fit.space!r}; it must be one of {', '.join(kind.spaces)}")
     columns = {name: rows[:, place] for place, name in enumerate(kind.fields)}
-    if kind.spaces[record.fit.space](columns).shape[1] != len(record.fit.scales) or min(record.fit.scales) <= 0:
+    if kind.spaces[record.fit.space](columns, 0).shape[1] != len(record.fit.scales) or min(record.fit.scales) <= 0:
         raise ConfigError(f"{where}: fit.scales is {record.fit.scales}; it needs one above 0 for each coordinate")
     device = MeasuredDevice(
         str(record.device["name"]), float(record.device["peak_flops_per_s"]),
-        float(record.device["memory_bandwidth_bytes_per_s"]),
+        float(record.device["memory_bandwidth_bytes_per_s"]), int(record.device["multiprocessors"]),
     )  # fmt: skip
     fit = Fit(record.fit.space, tuple(record.fit.scales), record.fit.noise, record.fit.fixed_s)
     return KernelSeries(
         record.kind, record.precision, record.source, device, record.element_bytes, columns, rows[:, -1] * 1e-6, fit,
-        record.source_spread,
+        record.source_spread, record.held_out,
     )  # fmt: skip

@@ -16,6 +16,7 @@ class KernelCall:
         tensors that pass between fused ops are not counted.
     batch: samples of the micro-batch. degree: members that share the main op (1 = not split).
     split_kind: one of graph.SPLIT_KINDS, or "" where degree is 1.
+    pieces: of the degree, the equal parts of a sequence's attention that ranks and blocks of context parallelism make.
     """
 
     ops: tuple[Op, ...]
@@ -26,6 +27,7 @@ class KernelCall:
     precision: str = "fp32"
     degree: int = 1
     split_kind: str = ""
+    pieces: int = 1
 
 
 class CostModel(Protocol):

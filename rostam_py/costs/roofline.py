@@ -11,6 +11,7 @@ from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import FAMILIES, MATRIX_FAMILIES, op_family
+from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import VECTOR_PEAK, get_precision
 from rostam_py.costs.times import cost_time
@@ -81,6 +82,8 @@ class RooflineCost:
         min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2), 0 for HammingMesh.
         ramp_time: time at peak at which a matrix kernel reaches half of its best efficiency.
         compute_efficiency, memory_efficiency: by family, replacing the module's figures in (0, 1].
+        causal_share: of attention's FLOPs that take time under a causal mask, in (0, 1]: 1 is the whole score
+            matrix, as FLOPs are counted; 0.5 is what fused kernels compute.
         """
 
         # Text, so that a bare number of the command line stays text without a unit, which is refused.
@@ -88,12 +91,15 @@ class RooflineCost:
         ramp_time: str = field(default=RAMP_TIME, metadata={"unit": "time"})
         compute_efficiency: Any = field(default_factory=dict)
         memory_efficiency: Any = field(default_factory=dict)
+        causal_share: float = 1.0
 
         def __post_init__(self) -> None:
             for key in ("min_kernel_time", "ramp_time"):
                 cost_time(getattr(self, key), key)
             for key in ("compute_efficiency", "memory_efficiency"):
                 _check_efficiencies(f"cost.{key}", getattr(self, key))
+            if not 0 < self.causal_share <= 1:
+                raise ConfigError(f"cost.causal_share is {self.causal_share!r}; it must be in (0, 1]")
 
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "RooflineCost":
             """Return the cost model for ``accelerator``; ``graph`` is not needed."""
@@ -141,9 +147,10 @@ class RooflineCost:
         return [*notes, f"roofline, {UNVERIFIED}: {', '.join([*sorted(used), 'ramp_time'])}"]
 
     def _compute_s(self, family: str, call: KernelCall) -> float:
-        if call.flops <= 0:
+        flops = call.flops * (self.config.causal_share if is_causal(call.ops[0]) else 1.0)
+        if flops <= 0:
             return 0.0
-        return call.flops / self.compute_rate(family, call.precision, call.flops)
+        return flops / self.compute_rate(family, call.precision, flops)
 
     def _best(self, family: str, kind: str) -> Efficiency:
         if family != "matmul":

@@ -241,12 +241,14 @@ class KernelBuilder:
         """Return a kernel's duration. Args: num_pieces: equal kernels that the op runs in."""
         main = ops[0]
         kind, degree = self.sharding.op_split(main.id)
+        pieces = 1
         if self.part is not None and main.id in self.part.shared:
-            kind, num_pieces = kind or "feature", num_pieces * self.part.degree
+            kind, pieces = kind or "feature", num_pieces * self.part.degree
+            num_pieces = pieces
         precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs), main.role)
         call = KernelCall(
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
-            kind or ("feature" if num_pieces > 1 else ""),
+            kind or ("feature" if num_pieces > 1 else ""), pieces,
         )  # fmt: skip
         return self.cost.duration_s(call)
 

@@ -74,7 +74,7 @@ def test_a_row_by_hand():
     # Without noise in the fit the surface goes through the point.
     exact = replace(series, fit=Fit(series.fit.space, series.fit.scales, 1e-9, series.fit.fixed_s))
     first = {key: column[:1] for key, column in series.columns.items()}
-    ratio, outside = exact.ratio(first)
+    ratio, outside = exact.ratios(first, series.device.multiprocessors)[0], exact.distances(first)[0]
     ideal = max(2 * 4096 * 1536 * 5120 / 312e12, 2 * (4096 * 1536 + 5120 * (4096 + 1536)) / 1935e9)
     assert outside == 0
     assert ratio * (ideal + series.fit.fixed_s) == pytest.approx(seconds, rel=1e-3)

@@ -8,6 +8,7 @@ EXPECTED = (
     "a100_40gb",
     "a100_80gb",
     "h100_80gb",
+    "h100_96gb",
     "h200_141gb",
     "b200_180gb",
     "b300_288gb",
@@ -27,6 +28,7 @@ def test_every_figure_has_a_source(name):
     accelerator = get_accelerator(name)
     figures = {"memory_bytes", "memory_bandwidth_bytes_per_s"}
     figures |= {f"peak_flops_per_s.{kind}" for kind in accelerator.peak_flops_per_s}
+    figures |= {"multiprocessors"} if accelerator.multiprocessors else set()
     assert set(accelerator.sources) == figures
     assert all(len(source) > 10 for source in accelerator.sources.values())
 

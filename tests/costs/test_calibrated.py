@@ -1,15 +1,16 @@
 """Calibrated costs: shapes after splits, the rule of sources, what is borrowed, and what the notes say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from rostam_py.costs import make_cost_model, optimizer_call
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS, LAYOUTS
-from rostam_py.costs.kernel_shapes import question_of
+from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_surface import Fit
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable, MeasuredDevice
+from rostam_py.costs.kernel_table import HeldOut, KernelSeries, KernelTable, MeasuredDevice
 from rostam_py.costs.model import KernelCall
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Affine, Op, OperatorGraph, Split, Tensor
@@ -28,9 +29,9 @@ def series(seconds, source, shapes=((1, 1024, 1024, 1024, 0, 2), (1, 4096, 4096,
     columns = {
         name: np.array([shape[at] for shape in shapes], float) for at, name in enumerate(KERNEL_KINDS[kind].fields)
     }
-    num_scales = KERNEL_KINDS[kind].spaces["shape"](columns).shape[1]
+    num_scales = KERNEL_KINDS[kind].spaces["shape"](columns, 132).shape[1]
     fit = Fit("shape", (8.0,) * num_scales, 1e-9, 0.0)
-    device = MeasuredDevice("h100", PEAK, BANDWIDTH)
+    device = MeasuredDevice("h100", PEAK, BANDWIDTH, 132)
     return KernelSeries(kind, "bf16", source, device, 2, columns, np.asarray(seconds), fit)
 
 
@@ -221,6 +222,15 @@ def test_shipped_h100_product_is_near_the_library_measurement():
     assert call.flops / model(graph).duration_s(call) == pytest.approx(713e12, rel=0.08)
 
 
+def test_uncertainty_is_of_held_out_errors_and_spread(tmp_path):
+    graph, _ = square(1024)
+    one = replace(series([10e-6, 300e-6], "one"), held_out=HeldOut(4, 0.05, 0.03, 0.1), source_spread=0.06)
+    # Errors about their mean: sqrt(0.05^2 - 0.03^2) = 0.04; half of the spread 0.03; together 0.05; 3% too slow.
+    less, more = model(graph, own_table(tmp_path, one)).uncertainty("product", "bf16")
+    assert (less, more) == pytest.approx((0.08, 0.02))
+    assert model(graph, own_table(tmp_path, series([10e-6, 300e-6], "one"))).uncertainty("product", "bf16") is None
+
+
 def test_other_accelerators_table_is_refused(tmp_path):
     graph, _ = square(64)
     path = own_table(tmp_path, series([20e-6, 300e-6], "one"))
@@ -247,3 +257,103 @@ def test_damaged_tables_are_refused(tmp_path, change, message):
         json.dump(document, file)
     with pytest.raises(ConfigError, match=message):
         KernelTable.load(path)
+
+
+def test_gpu_without_a_table_borrows_and_others_take_the_roofline():
+    graph, call = square(4096)
+    cost = model(graph, accelerator="h100_96gb")
+    assert cost.duration_s(call) == pytest.approx(model(graph).duration_s(call), rel=1e-9)  # same peak, bound by it
+    assert (
+        cost.notes()[0]
+        == "calibrated matmul: kernels 1 interpolated from h100_80gb; sources differ by "
+        + (cost.notes()[0].rpartition("by ")[2])
+    )
+    cost = model(graph, accelerator="tpu_v4_32gb")
+    assert cost.duration_s(call) == make_cost_model("roofline", "tpu_v4_32gb").duration_s(call)
+
+
+def test_causal_attention_without_measurements_takes_half_of_the_rooflines_arithmetic():
+    for is_causal, share in ((True, 0.5), (False, 1.0)):
+        graph = attention(is_causal)
+        call = call_of(graph.ops[0], 64)
+        plain = make_cost_model("roofline", "tpu_v4_32gb", ramp_time="0 s")
+        half = make_cost_model("roofline", "tpu_v4_32gb", ramp_time="0 s", causal_share=0.5)
+        assert half.duration_s(call) == pytest.approx(share * plain.duration_s(call), rel=1e-9)
+        # 60% of 275 TFLOP/s (roofline.COMPUTE_EFFICIENCY), by hand; calibrated adds the ramp of 5 us.
+        by_hand = share * 64 * 4.0 * 16 * 2048**2 * 128 / (0.6 * 275e12)
+        assert half.duration_s(call) == pytest.approx(by_hand, rel=1e-9)
+        ours = model(graph, accelerator="tpu_v4_32gb").duration_s(call)
+        assert ours == pytest.approx(by_hand + 5e-6 / 0.6, rel=1e-9)
+    with pytest.raises(ConfigError, match=r"cost.causal_share is 0; it must be in \(0, 1\]"):
+        make_cost_model("roofline", "tpu_v4_32gb", causal_share=0)
+
+
+def test_backward_attention_without_rows_is_its_multiple_of_the_forward_elsewhere():
+    # H100 has forward rows alone; B200 lends: SimuMax's backward over SimuMax's forward there, times H100's forward.
+    graph = attention(True)
+    own, lender = model(graph), model(graph, accelerator="b200_180gb")
+    sizes = (4.0, 8192.0, 32.0, 8.0, 128.0, 128.0)
+    asked = {}
+    for kind in ("attention_forward", "attention_backward"):
+        columns = {name: np.array([size]) for name, size in zip(KERNEL_KINDS[kind].fields, sizes, strict=True)}
+        flops = float(KERNEL_KINDS[kind].flops(columns)[0])
+        moved = float(KERNEL_KINDS[kind].traffic(columns, 2.0)[0])
+        asked[kind] = KernelQuestion(kind, sizes, "bf16", flops, moved)
+    found = own._answer(asked["attention_backward"])
+    assert found.how == "interpolated from b200_180gb"
+    there = {}
+    for kind, question in asked.items():
+        (one,) = (s for s in lender._own.series if s.kind == kind and "SimuMax" in s.source)
+        ideal = max(question.flops / 2250e12, question.traffic / 8000e9)
+        there[kind] = one.ratios(question.columns, 148)[0] * (ideal + one.fit.fixed_s)
+    expected = (
+        own._answer(asked["attention_forward"]).seconds * there["attention_backward"] / there["attention_forward"]
+    )
+    assert found.seconds == pytest.approx(expected, rel=1e-9)
+    # FlashAttention 3 on H100 (arXiv 2407.08608): up to 740 TFLOP/s forward, less than that backward.
+    assert 350e12 < asked["attention_backward"].flops / found.seconds < 561e12
+
+
+def convolution(phase, inputs, outputs, flops):
+    """Images (B, 64, 56, 56), 3 x 3 filters to 128 channels, stride 1."""
+    shapes = [
+        (Affine(0, 1), Affine(64), Affine(56), Affine(56)), (Affine(128), Affine(64), Affine(3), Affine(3)),
+        (Affine(0, 1), Affine(128), Affine(56), Affine(56)),
+    ]  # fmt: skip
+    kinds = ["activation" if at in outputs else "input" for at in range(3)]
+    tensors = tuple(
+        Tensor(at, shapes[at], "float32", kinds[at], producer=0 if at in outputs else None) for at in range(3)
+    )
+    name = "aten.convolution.default" if phase == "forward" else "aten.convolution_backward.default"
+    op = Op(
+        0, "conv", "", phase, name, inputs, outputs, flops=Affine(0, flops), role="convolution",
+        bytes_read=Affine(0, 1e6), bytes_written=Affine(0, 1e6),
+    )  # fmt: skip
+    return OperatorGraph("conv", (op,), tensors)
+
+
+def test_convolution_is_asked_for_as_its_product():
+    # 56 x 56 positions of 8 images, 128 outputs each, over 64 x 9 inputs; backward is two products of as much work.
+    whole = 2.0 * 56 * 56 * 128 * 64 * 9
+    forward = convolution("forward", (0, 1), (2,), whole)
+    asked = question_of(call_of(forward.ops[0], 8), forward.ops[0], forward)
+    assert (asked.kind, asked.sizes[:4], asked.count) == ("product", (1, 8 * 56 * 56, 128, 576), 1)
+    assert asked.is_substitute
+    backward = convolution("backward", (2, 1), (0,), 2 * whole)
+    asked = question_of(call_of(backward.ops[0], 8), backward.ops[0], backward)
+    assert (asked.sizes[:4], asked.count, asked.flops) == ((1, 8 * 56 * 56, 128, 576), 2, 8 * whole)
+    cost = model(backward)
+    two = cost.duration_s(call_of(backward.ops[0], 8))
+    assert two > model(forward).duration_s(call_of(forward.ops[0], 8))
+    assert "as the nearest measured kind, unverified" in cost.notes()[0]
+
+
+def test_parts_of_context_parallelism_are_shorter_and_do_their_share():
+    # Rings of 4: 16 blocks of the scores, each of 512 x 512 positions; half of each under the causal mask.
+    graph = attention(True)
+    op = graph.ops[0]
+    flops = op.flops.at(2) / 16
+    call = KernelCall((op,), flops, 1e6, 0.0, 2, "bf16_mixed", 16, "feature", 16)
+    asked = question_of(call, op, graph)
+    assert asked.sizes == pytest.approx((2, 512, 16, 4, 128, 128))
+    assert asked.flops == pytest.approx(flops / 2)

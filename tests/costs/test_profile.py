@@ -5,12 +5,14 @@ import pytest
 
 from rostam_py.costs import KernelCall, get_accelerator, make_cost_model, optimizer_call
 from rostam_py.costs import profile as profile_module
+from rostam_py.costs.kernel_table import KernelTable
 from rostam_py.costs.optimizers import OPTIMIZERS
 from rostam_py.costs.profile import distinct_ops, profile
 from rostam_py.costs.profile_inputs import CallBuilder
+from rostam_py.costs.profile_kernels import kernel_table
 from rostam_py.costs.profile_timing import TimingLimits
 from rostam_py.costs.profiled import ProfiledCost
-from rostam_py.costs.table import CostTable, op_key
+from rostam_py.costs.table import CostTable, Entry, op_key
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Affine, Op, OperatorGraph, Tensor
 
@@ -188,3 +190,43 @@ def test_every_known_optimizer_is_timed_as_itself(linear_graph, name):
     table = profile(linear_graph(), batches=(1,), optimizer=name, **SETTINGS)
     assert table.provenance["skipped"] == []
     assert f"optimizer.{name}" in {entry.op_type for entry in table.entries.values()}
+
+
+def test_a_profile_makes_a_kernel_table_that_replaces_the_shipped_one(linear_graph, tmp_path):
+    graph = linear_graph(256, 128)
+    table = profile(graph, batches=(8, 16, 32, 64), optimizer="sgd", **SETTINGS)
+    path = tmp_path / "own.kernels.json"
+    kernel_table(table, graph).save(path)
+    found = KernelTable.load(path)
+    assert found.accelerator == "cpu_local"
+    assert {one.kind for one in found.series} == {"product", "elementwise"}
+    (products,) = (one for one in found.series if one.kind == "product")
+    assert sorted(products.columns["m"]) == [8, 16, 32, 64, 256, 256, 256, 256]  # forward by batch, weights' gradient
+    assert products.held_out.rows == 4
+    cost = make_cost_model("calibrated", "cpu_local", graph=graph, table=str(path), min_kernel_time="0 s")
+    forward = graph.ops[0]
+    entry = table.entries[op_key(forward, graph)]
+    for batch, seconds in entry.seconds.items():
+        moved = forward.bytes_read.at(batch), forward.bytes_written.at(batch)
+        predicted = cost.duration_s(KernelCall((forward,), forward.flops.at(batch), *moved, batch))
+        assert predicted == pytest.approx(seconds, rel=1.0)  # a smoothed surface through noisy microseconds
+    assert not any("roofline" in note for note in cost.notes())
+
+
+def test_a_cuda_profile_becomes_a_table_of_its_accelerator(linear_graph):
+    # What a GPU's run would leave: the same ops, device events' times, the name that CUDA gives.
+    graph = linear_graph(1024, 4096)
+    about = {
+        "device": "1x NVIDIA H100 80GB HBM3", "accelerator": "h100_80gb", "precision": "bf16_mixed", "torch": "2.13",
+        "batches": [1024, 2048],
+    }  # fmt: skip
+    entries = {}
+    for op in distinct_ops(graph, "bf16_mixed").values():
+        seconds = {b: op.flops.at(b) / 500e12 + 1e-5 for b in (1024, 2048)}
+        entries[op_key(op, graph, "bf16_mixed")] = Entry(op.op_type, seconds)
+    table = kernel_table(CostTable(about, entries), graph)
+    (products,) = (one for one in table.series if one.kind == "product")
+    assert (table.accelerator, products.precision, products.device.peak_flops_per_s) == ("h100_80gb", "bf16", 989.4e12)
+    assert products.device.multiprocessors == 132
+    with pytest.raises(ConfigError, match="1x NVIDIA RTX is no known accelerator"):
+        kernel_table(CostTable(about | {"accelerator": "", "device": "1x NVIDIA RTX"}, entries), graph)

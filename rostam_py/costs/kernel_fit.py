@@ -1,0 +1,56 @@
+"""Fit measured kernels, and judge the fit on rows that it has not seen: what makes a series of a kernel table.
+
+Model: distinct shapes are numbered as they stand; the odd ones are fitted and the even ones predicted. Error =
+predicted / measured time - 1, so that a positive one is too slow. The series that is kept is fitted on all rows.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rostam_py.costs.kernel_kinds import Array
+from rostam_py.costs.kernel_surface import choose_fit
+from rostam_py.costs.kernel_table import HeldOut, KernelSeries
+
+_LEAST_ROWS = 8  # to be judged: four fitted, four predicted
+
+
+def fitted(series: KernelSeries) -> KernelSeries:
+    """Return a series whose fit predicts each of its rows best from the others."""
+    spaces = {
+        name: space(series.columns, series.device.multiprocessors) for name, space in series.of_kind.spaces.items()
+    }
+    return replace(series, fit=choose_fit(spaces, series.log_ratios))
+
+
+def judged(series: KernelSeries) -> KernelSeries:
+    """Return a fitted series with the errors of its rows that a fit of the others predicts."""
+    errors = held_out_errors(series)[0]
+    found = None
+    if len(errors) >= _LEAST_ROWS // 2:
+        worst = errors[np.abs(errors).argmax()]
+        rounded = (float(f"{value:.4f}") for value in (np.abs(errors).mean(), errors.mean(), worst))
+        found = HeldOut(len(errors), *rounded)
+    return replace(series, held_out=found)
+
+
+def held_out_errors(series: KernelSeries) -> tuple[Array, int]:
+    """Return the errors of the even rows, fitted on the odd ones, and how many are outside the odd ones' sizes."""
+    places = np.arange(len(series.seconds))
+    known, asked = fitted(_rows(series, places[0::2])), _rows(series, places[1::2])
+    if not len(asked.seconds):
+        return np.zeros(0), 0
+    ratios = known.ratios(asked.columns, asked.device.multiprocessors)
+    seconds = predicted_s(ratios, asked.ideal_s(0.0), known.fit.fixed_s)
+    return np.asarray(seconds / asked.seconds - 1), int((known.distances(asked.columns) > 0).sum())
+
+
+def predicted_s(ratios: Array, ideal_s: Array, fixed_s: float) -> Array:
+    """Return times (Q,) of ratios and ideal times: none is below the ideal one, so that no peak is exceeded."""
+    return np.maximum(ratios * (ideal_s + fixed_s), ideal_s)
+
+
+def _rows(series: KernelSeries, places: NDArray[np.int_]) -> KernelSeries:
+    columns = {name: column[places] for name, column in series.columns.items()}
+    return replace(series, columns=columns, seconds=series.seconds[places])
