@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'needs_grid', 'pair_chunks', 'reduces_in_switch', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -329,6 +329,10 @@ def make_routes(name: str, planes: collections.abc.Iterable[tuple[Fabric, typing
     """
     Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.
     """
+def models_bandwidth(collective: str, algorithm: str) -> bool:
+    """
+    True for models of bandwidth, whose transfers carry no data to follow.
+    """
 def needs_grid(collective: str, algorithm: str) -> bool:
     """
     True for algorithms that run on a 2D grid of ranks.
@@ -336,10 +340,6 @@ def needs_grid(collective: str, algorithm: str) -> bool:
 def pair_chunks(schedule: Schedule) -> tuple:
     """
     Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).
-    """
-def reduces_in_switch(collective: str, algorithm: str) -> bool:
-    """
-    True for models of bandwidth of switches that add up, whose transfers carry no data to follow.
     """
 def route_costs(routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> tuple:
     """

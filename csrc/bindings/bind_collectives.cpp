@@ -54,8 +54,8 @@ void bind_collectives(py::module_& module) {
              "True for algorithms that run on a 2D grid of ranks.");
   module.def("uses_servers", &collectives::uses_servers, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that use the NICs of all ranks of a server.");
-  module.def("reduces_in_switch", &collectives::reduces_in_switch, py::arg("collective"), py::arg("algorithm"),
-             "True for models of bandwidth of switches that add up, whose transfers carry no data to follow.");
+  module.def("models_bandwidth", &collectives::models_bandwidth, py::arg("collective"), py::arg("algorithm"),
+             "True for models of bandwidth, whose transfers carry no data to follow.");
   module.def("works_in_pieces", &collectives::works_in_pieces, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that take the buffer in pieces through phases inside and between groups.");
   module.def(

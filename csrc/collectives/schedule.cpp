@@ -34,9 +34,9 @@ bool uses_servers(const std::string& collective, const std::string& algorithm) {
   return false;
 }
 
-bool reduces_in_switch(const std::string& collective, const std::string& algorithm) {
+bool models_bandwidth(const std::string& collective, const std::string& algorithm) {
 #define X(known_collective, known_algorithm)
-#define X_SWITCH(known_collective, known_algorithm) \
+#define X_MODEL(known_collective, known_algorithm) \
   if (collective == #known_collective && algorithm == #known_algorithm) return true;
 #include "collectives/builtin.inc"
 #undef X

@@ -93,9 +93,9 @@ bool needs_grid(const std::string& collective, const std::string& algorithm);
 // True for algorithms that use the NICs of all ranks of a server. Unknown pairs do not.
 bool uses_servers(const std::string& collective, const std::string& algorithm);
 
-// True for algorithms that are models of bandwidth of switches that add up: their transfers load links as those do and
-// carry no data that could be followed.
-bool reduces_in_switch(const std::string& collective, const std::string& algorithm);
+// True for algorithms that are models of bandwidth, of switches that add up or of a pipeline of many steps: their
+// transfers load links as those do and carry no data that could be followed.
+bool models_bandwidth(const std::string& collective, const std::string& algorithm);
 
 // True for algorithms that take the buffer in pieces through phases inside and between groups.
 bool works_in_pieces(const std::string& collective, const std::string& algorithm);

@@ -17,10 +17,10 @@ from rostam_py import _core
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
-from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, LinkClasses, protocols_of
+from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
 
-# Where NCCL has another algorithm than the one that stands for it here, or its tuning table none of that name.
-_TUNED_AS = {"binomial_tree": "tree"}
+# Where NCCL has another algorithm than the one that stands for it here.
+_TUNED_AS = {("broadcast", "binomial_tree"): "tree"}
 _MESSAGES = ("send_recv", "shift", "halo", "halo_up", "halo_down")
 
 
@@ -46,25 +46,25 @@ def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[s
     """Return the protocols to choose from; one without a name where links are ideal or messages have no protocols."""
     if fabric.config.link_classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return ("",)
-    return protocols_of(_tuned_as(algorithm))
+    return protocols_of(_tuned_as(collective, algorithm))
 
 
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
     """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
-    but those that need switches that reduce."""
+    but models of bandwidth."""
     classes = fabric.config.link_classes
-    if _core.reduces_in_switch(collective, algorithm):
+    if _core.models_bandwidth(collective, algorithm):
         if algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:
             return False
         return not classes.are_ideal and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True
-    return bool(protocols_of(_tuned_as(algorithm)))
+    return bool(protocols_of(_tuned_as(collective, algorithm)))
 
 
 def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> str | None:
-    """Return why ranks on these accelerators cannot run an algorithm that reduces in switches, or None."""
-    if not _core.reduces_in_switch(collective, algorithm) or len(members) == 1:
+    """Return why ranks on these accelerators cannot run an algorithm that is a model of bandwidth, or None."""
+    if not _core.models_bandwidth(collective, algorithm) or len(members) == 1:
         return None
     config = fabric.config
     counts = np.unique(members // config.accelerators_per_server, return_counts=True)[1]
@@ -73,6 +73,8 @@ def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray
         return f"its ranks are on {num_servers} servers; it takes those of one"
     if algorithm == "collnet" and (num_servers == 1 or not config.reduces_in_network):
         return "it takes ranks of several servers and a network whose switches reduce (in_network_reduction)"
+    if algorithm == "tree":
+        return "its ranks are on one server; it takes those of several" if num_servers == 1 else None
     if counts.min() != counts.max():
         return "every server must have as many of its ranks"
     inside = config.link_classes.inside
@@ -87,8 +89,9 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     Model: the start-up is that of the class with the greater one, the hops those of both, and what a rank does for
         itself when the last chunk has come (``LinkClass``) comes before its first message, since where it stands does
         not change the end. Rings in several channels go in step here, while a chunk of NCCL's crosses the network in
-        m of p steps: each step takes the mean hop. NCCL's tree is a chain inside a server: its hops there, one less
-        than ranks, are spread over the levels of the binomial tree that stands for it.
+        m of p steps: each step takes the mean hop. A tree pays the hops of its depth at once, up and down: a chain
+        inside a server, one less than ranks, and the levels between m servers, ceil(log2 m). In a broadcast the chain's
+        are spread over the levels of the binomial tree that stands for NCCL's.
     """
     classes = fabric.config.link_classes
     if classes.are_ideal or key.num_ranks == 1:
@@ -102,7 +105,7 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         launch_s = max(one.exchange_launch_us for one in classes) * 1e-6
         rate = inside.message_rate(chunk, key.num_ranks, is_both_ways=True)
         return Transport(launch_s + inside.own_end * chunk_s, server_rate=rate)
-    algorithm = _tuned_as(key.algorithm)
+    algorithm = _tuned_as(key.collective, key.algorithm)
     protocol = key.protocol or "Simple"
     if protocol not in protocols_of(algorithm):
         algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
@@ -110,24 +113,37 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     if algorithm == "ring":
         ends = {"all_reduce": inside.copy_end + inside.reduce_end, "reduce_scatter": inside.reduce_end}
         startup_s += ends.get(key.collective, inside.copy_end) * chunk_s
-    per_server = min(key.num_ranks, fabric.config.accelerators_per_server)
-    hops = _hops(classes, key, algorithm, protocol, per_server)
+    hops = _hops(fabric, key, algorithm, protocol)
+    if key.algorithm == "tree":
+        per_server, num_servers = _servers(fabric, key)
+        depth_s = (per_server - 1) * hops[0] + math.ceil(math.log2(num_servers)) * hops[1]
+        return Transport(startup_s + 2 * depth_s, tree_overhead(protocol, num_bytes))
     return Transport(startup_s, inside.overhead(algorithm, protocol), *hops)
 
 
-def _hops(
-    classes: LinkClasses, key: ScheduleKey, algorithm: str, protocol: str, per_server: int
-) -> tuple[float, float]:
+def _hops(fabric: Fabric, key: ScheduleKey, algorithm: str, protocol: str) -> tuple[float, float]:
+    classes = fabric.config.link_classes
     inside = classes.inside.hop_s(algorithm, protocol, is_inside=True)
     between = classes.between.hop_s(algorithm, protocol, is_inside=False)
     if algorithm == "ring" and key.group_size != 1 and _core.uses_servers(key.collective, key.algorithm):
-        sizes = key.group_size
-        num_servers = key.num_ranks // sizes if isinstance(sizes, int) else len(sizes)
+        num_servers = _servers(fabric, key)[1]
         mean = (inside * (key.num_ranks - num_servers) + between * num_servers) / key.num_ranks
         return mean, mean
-    if algorithm == "tree" and per_server > 1:
+    per_server = min(key.num_ranks, fabric.config.accelerators_per_server)
+    if key.algorithm == "binomial_tree" and algorithm == "tree" and per_server > 1:
         inside *= (per_server - 1) / math.ceil(math.log2(per_server))
     return inside, between
+
+
+def _servers(fabric: Fabric, key: ScheduleKey) -> tuple[int, int]:
+    """Return the ranks of the fullest server, and how many servers there are; where servers have one port and ranks
+    keep their order (``by_server``), as if the ranks filled them."""
+    sizes = key.group_size
+    if not isinstance(sizes, int):
+        return max(sizes), len(sizes)
+    if sizes == 1 and fabric.config.nics_per_server == 1:
+        sizes = min(key.num_ranks, fabric.config.accelerators_per_server)
+    return sizes, -(-key.num_ranks // sizes)
 
 
 def message_transport(fabric: Fabric, num_bytes: int, num_ranks: int, *, is_both_ways: bool) -> Transport:
@@ -168,5 +184,5 @@ def check_protocol(fabric: Fabric, collective: str, algorithm: str, protocol: st
         )
 
 
-def _tuned_as(algorithm: str) -> str:
-    return _TUNED_AS.get(algorithm, algorithm)
+def _tuned_as(collective: str, algorithm: str) -> str:
+    return _TUNED_AS.get((collective, algorithm), algorithm)

@@ -10,6 +10,7 @@ tables (docs/collectives.md).
 """
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,33 @@ _TUNING = {
     # In-switch reduction over InfiniBand: NCCL's CollNet row has 31 us over the network and NVLS inside the server.
     "collnet": {"Simple": _Tuned(0.0, 25.0, 31.0)},
 }
+
+
+# A tree's bandwidth over that of its links; that of LL over Simple's; and what its pipeline reaches at 64 B, 128 B, ...
+# of buffer. Source: NCCL src/graph/tuning.cc (2.19), ncclTopoTuneModel and treeCorrectionFactor.
+_TREE_SHARE = 0.92
+_TREE_LL = 3.8
+_TREE_FILLED = {
+    "LL": (1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1, 1, 1),
+    "LL128": (1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1, 1),
+    "Simple": (
+        0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9,
+        0.9,
+    ),
+}  # fmt: skip
+
+
+def tree_overhead(protocol: str, num_bytes: int) -> float:
+    """Return the bytes that a pipelined tree's links are busy for, for each byte of a message.
+
+    Model: NCCL's factors; its pipeline's between two powers of two linear in the logarithm, so that no greater buffer
+        takes less time.
+    """
+    flags = _TREE_LL if protocol == "LL" else PROTOCOLS[protocol]
+    filled = _TREE_FILLED[protocol]
+    at = min(max(math.log2(max(1, num_bytes)) - 6, 0.0), len(filled) - 1.0)
+    low = min(int(at), len(filled) - 2)
+    return flags / (_TREE_SHARE * (filled[low] + (at - low) * (filled[low + 1] - filled[low])))
 
 
 # NCCL's bus bandwidths of 2 to 4 H100 are those of rings, in-switch reduction taken or not: it starts with five.

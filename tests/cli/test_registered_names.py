@@ -135,7 +135,7 @@ def test_registered_components_run_are_searched_swept_and_reported(twins, cached
 def test_every_routing_and_algorithm_of_the_core_is_simulated_and_swept(cached_traces, tmp_path, capsys):
     routings = _core.routing_names()
     algorithms = [a for name, a in _core.schedule_names() if name == "all_reduce" and not needs_grid(name, a)
-                  and not _core.reduces_in_switch(name, a)]  # fmt: skip
+                  and not _core.models_bandwidth(name, a)]  # fmt: skip
     keys = [f"routing={','.join(routings)}", f"strategy.algorithms.all_reduce={','.join(algorithms)}"]
     out = ["sweep.backend=inline", "report=false", f"out={tmp_path}", "--json"]
     assert main(["sweep", "fabric=electrical_flat", "fabric.num_accelerators=8", *keys, *out]) == 0

@@ -38,7 +38,7 @@ def simulated_times(fabric, collective, size):
         is_of_rails = (name, algorithm) == ("all_to_all", "rail_aligned")
         if name != collective or (is_of_rails and fabric.config.nics_per_server == 1):
             continue
-        if _core.reduces_in_switch(name, algorithm):
+        if _core.models_bandwidth(name, algorithm):
             continue
         try:
             result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm)

@@ -16,7 +16,7 @@ GRIDS = [(1, 1), (1, 2), (2, 1), (1, 5), (2, 2), (2, 3), (3, 2), (4, 2), (2, 8),
 NAMES = [
     tuple(name)
     for name in _core.schedule_names()
-    if tuple(name) != ("send_recv", "direct") and not _core.reduces_in_switch(*name)
+    if tuple(name) != ("send_recv", "direct") and not _core.models_bandwidth(*name)
 ]
 
 

@@ -63,7 +63,7 @@ def test_engine_without_sharing_runs_every_algorithm_no_slower_than_the_one_with
 def test_every_algorithm_runs_on_the_added_fabric(collective, algorithm):
     if collective == "send_recv" or _core.needs_grid(collective, algorithm):
         pytest.skip("islands form no grid; sends are tasks of plans")
-    if _core.reduces_in_switch(collective, algorithm):
+    if _core.models_bandwidth(collective, algorithm):
         pytest.skip("islands have no servers")
     for routing in _core.routing_names():
         result = rostam.run_collective(

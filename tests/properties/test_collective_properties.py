@@ -9,9 +9,7 @@ import rostam_py as rostam
 from rostam_py import _core
 
 # Switches that add up are tested where there are some: tests/collectives/test_transport.py.
-NAMES = [
-    tuple(name) for name in _core.schedule_names() if name[0] != "send_recv" and not _core.reduces_in_switch(*name)
-]
+NAMES = [tuple(name) for name in _core.schedule_names() if name[0] != "send_recv" and not _core.models_bandwidth(*name)]
 NUM_SEEDS = 10
 CASES_A_SEED = 60  # x 10 seeds = 600 collectives, each run four times
 
