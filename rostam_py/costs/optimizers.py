@@ -22,10 +22,12 @@ class Optimizer:
 
 
 # FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
-# and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update.
+# and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update; adagrad
+# (Duchi et al. 2011, diagonal form) s += g^2, p -= lr g / (sqrt(s) + eps).
 OPTIMIZERS = {
     "sgd": Optimizer("sgd", 0, 2),
     "momentum": Optimizer("momentum", 1, 4),
+    "adagrad": Optimizer("adagrad", 1, 7),
     "adam": Optimizer("adam", 2, 12),
 }
 

@@ -5,11 +5,14 @@ Legend: d ranks, B samples of a rank's micro-batch, a table of V rows of D entri
 Model: a rank looks its tables up for the samples of all d ranks and sends every rank its samples' pooled vectors in one
 all-to-all, and backward receives their gradients in another. ``sharded``: tables whole on one rank, the heaviest first
 to the rank with least bytes, lookups and vectors; one that exceeds a rank's memory in parts by rows, whose pooled
-summands are sent like vectors of tables of their own. ``columns``: D/d columns of every table on each rank. A rank
+summands are sent like vectors of tables of their own. ``balanced``: the same, but the table with most lookups on one
+rank is cut into twice as many parts by rows, again and again, and the spread whose busiest rank has least is kept.
+``columns``: D/d columns of every table on each rank. A rank
 holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
 written, kept and updated. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are (the
 data loader puts them there), and rows are looked up once for each id.
-Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2.
+Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
+``balanced``: HugeCTR's samples/dlrm/sharding/planner.py (plan "auto"), without the costs that it takes as arguments.
 """
 
 import math
@@ -22,6 +25,8 @@ from rostam_py.placement.experts import SpreadExperts
 from rostam_py.plan.table_groups import TABLES
 
 VECTORS, GRADIENTS = "vectors", "vector gradients"
+_ALL, _TIMED = (0, 1, 2), (1, 2)  # shares of bytes, lookups, vectors: all that are spread evenly, those that take time
+_MAX_CUTS = 20  # that a balanced spread tries; HugeCTR's planner: max_search_iter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +73,57 @@ def find_tables(graph: OperatorGraph) -> dict[int, Table]:
     return found
 
 
-def spread_by_load(tables: Sequence[Table], degree: int, row_bytes: int, rank_bytes: float) -> Load:
+def spread_by_load(
+    tables: Sequence[Table], degree: int, row_bytes: int, rank_bytes: float, is_balanced: bool = False
+) -> Load:
     """Return the busiest rank's load with tables whole on one rank.
 
     Model: greedy, the heaviest table first, to the rank of which the largest share, of bytes, lookups or vectors, grows
         least. A table that exceeds ``rank_bytes`` is cut by rows into the fewest equal parts that do not.
+        Balanced: by lookups and vectors alone, bytes only have to fit; the table with most lookups in a part is cut
+        into twice as many, at most one for each rank, as often as _MAX_CUTS, and the spread counts of which the busiest
+        rank's largest share of lookups or vectors is least.
     Args: row_bytes: of one entry of a row, state included.
+    """
+    counts = [math.ceil(t.num_rows * t.dimension * row_bytes / rank_bytes) for t in tables]
+    entries = sum(t.vectors * t.dimension for t in tables)
+    if not is_balanced:
+        return _greedy(tables, counts, degree, _ALL, math.inf)
+    room = rank_bytes / (row_bytes * sum(t.num_rows * t.dimension for t in tables))
+    loads = [_greedy(tables, counts, degree, _TIMED, room)]
+    for _ in range(_MAX_CUTS):
+        cuttable = [i for i, count in enumerate(counts) if 2 * count <= min(degree, tables[i].num_rows)]
+        if not cuttable:
+            break
+        counts[max(cuttable, key=lambda i: tables[i].lookups * tables[i].dimension / counts[i])] *= 2
+        loads.append(_greedy(tables, counts, degree, _TIMED, room))
+    return min(loads, key=lambda load: _order(load, room, entries))
+
+
+def _order(load: Load, room: float, entries: float) -> tuple[bool, float, float]:
+    """Return by what the better of two balanced spreads is told: it fits, its largest share, its sum of shares."""
+    shares = load.lookups, load.vectors / entries
+    return load.held > room, max(shares), sum(shares)
+
+
+def _greedy(tables: Sequence[Table], counts: Sequence[int], degree: int, axes: Sequence[int], room: float) -> Load:
+    """Return the busiest rank's load with tables in so many equal parts by rows, the heaviest part placed first.
+
+    Args: axes: of shares of bytes, lookups, vectors: which are to be even. room: share of bytes that a rank has room
+        for, where some rank does.
     """
     total = sum(t.num_rows * t.dimension for t in tables)
     looked = sum(t.lookups * t.dimension for t in tables)
     entries = sum(t.vectors * t.dimension for t in tables)
     parts = []
-    for table in tables:
-        count = math.ceil(table.num_rows * table.dimension * row_bytes / rank_bytes)
+    for table, count in zip(tables, counts, strict=True):
         held, lookups = table.num_rows * table.dimension / total, table.lookups * table.dimension / looked
         parts += [(held / count, lookups / count, table.vectors * table.dimension / entries)] * count
     ranks = [[0.0, 0.0, 0.0] for _ in range(degree)]
-    for part in sorted(parts, key=lambda part: -max(part)):
-        rank = min(ranks, key=lambda rank: (max(a + b for a, b in zip(rank, part, strict=True)), sum(rank)))
+    for part in sorted(parts, key=lambda part: -max(part[axis] for axis in axes)):
+        rank = min(
+            ranks, key=lambda rank: (rank[0] + part[0] > room, max(rank[axis] + part[axis] for axis in axes), sum(rank))
+        )
         for axis, amount in enumerate(part):
             rank[axis] += amount
     held, lookups, vectors = (max(rank[axis] for rank in ranks) for axis in range(3))
@@ -159,7 +197,7 @@ class SpreadTables(SpreadExperts):
 def spread_tables(
     graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float
 ) -> SpreadTables:
-    """Return how a model's tables are spread over ``degree`` ranks: "sharded" or by "columns".
+    """Return how a model's tables are spread over ``degree`` ranks: "sharded", "balanced" or by "columns".
 
     Args: entry_bytes: of one entry of a table, state included. rank_bytes: that a rank may hold of tables.
     Raises: ConfigError for a model without tables; DegreeError for columns that the degree does not divide.
@@ -184,7 +222,7 @@ def spread_tables(
                 )
         load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree)
     else:
-        load = spread_by_load(every, degree, entry_bytes, rank_bytes)
+        load = spread_by_load(every, degree, entry_bytes, rank_bytes, where == "balanced")
     exchanged = {graph.ops[index].outputs[0]: VECTORS for index in forward}
     backward = (graph.ops[index] for index in tables if index not in forward)
     exchanged |= {graph.view_roots[op.inputs[0]]: GRADIENTS for op in backward}

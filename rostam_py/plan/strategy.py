@@ -75,7 +75,8 @@ class Strategy:
     expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on
         a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
-        exceeds a rank (placement/tables.py); columns: some columns of each on every rank. The last two take dp alone.
+        exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
+        columns of each on every rank. The last three take dp alone.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -83,8 +84,8 @@ class Strategy:
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
-    precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum or adam; None takes the
-        model's own.
+    precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum, adagrad or adam; None
+        takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).

@@ -5,7 +5,7 @@ import numpy as np
 from rostam_py.plan.groups import GroupSet
 
 REPLICATED = "replicated"
-TABLE_PLACES = (REPLICATED, "sharded", "columns")
+TABLE_PLACES = (REPLICATED, "sharded", "columns", "balanced")
 TABLES = "tables"
 
 

@@ -39,7 +39,12 @@ def test_gradients_that_a_precision_cannot_have_are_refused_with_those_it_can(pr
 
 @pytest.mark.parametrize(
     ("name", "fp32", "mixed"),
-    [("sgd", (0, 8, 4), (4, 8, 6)), ("momentum", (4, 12, 8), (8, 12, 10)), ("adam", (8, 16, 12), (12, 16, 14))],
+    [
+        ("sgd", (0, 8, 4), (4, 8, 6)),
+        ("momentum", (4, 12, 8), (8, 12, 10)),
+        ("adagrad", (4, 12, 8), (8, 12, 10)),
+        ("adam", (8, 16, 12), (12, 16, 14)),
+    ],
 )
 def test_optimizer_state_and_traffic_per_parameter(name, fp32, mixed):
     # read: gradient (4), fp32 states, parameter or its master copy (4); written: states, that copy, 2 bytes if mixed

@@ -44,7 +44,7 @@ def test_dlrm_on_16_exchanges_pooled_vectors_once_each_way(graph, placed, where,
 
 
 def test_columns_hold_write_and_update_an_even_share_of_what_is_looked_up(graph, placed):
-    stage = placed(graph, Strategy(dp=RANKS, tables="columns"), RANKS * LOCAL).stages[0]
+    stage = placed(graph, Strategy(dp=RANKS, tables="columns"), RANKS * LOCAL, cost="roofline").stages[0]
     entries = sum(dlrm.TABLE_ROWS) * DIMENSION
     dense = graph.num_parameters - entries
     looked = sum(dlrm.HOTNESS) * DIMENSION * LOCAL  # all ranks' ids, a sixteenth of the columns
@@ -95,3 +95,42 @@ def test_errors_say_what_excludes_what(graph, perceptron, placed):
 def test_tables_of_language_models_are_not_pooled(placed, model):
     with pytest.raises(ConfigError, match=r"rows of tokens and positions, which are not pooled.*tables=replicated"):
         placed(trace(model, num_layers=1), Strategy(dp=2, tables="sharded", check_memory=False), 2)
+
+
+def test_balanced_tables_cut_what_is_looked_up_most():
+    # Lookups 100 : 12 : 12 : 4 on 4 ranks; whole: 100 of 128 on one. First in 4 parts: 25, 25 + 12, 25 + 12, 25 + 4,
+    # two vectors each; in 2 parts 50 on one. Cutting the next ones too gives some rank a third vector.
+    rows = [(4000, 100), (1000, 12), (1000, 12), (1000, 4)]
+    tables = [Table(i, f"t{i}", number, 4, lookups, 1.0) for i, (number, lookups) in enumerate(rows)]
+    whole = spread_by_load(tables, 4, 4, 1e9)
+    assert (whole.held, whole.lookups, whole.vectors) == (4000 / 7000, 100 / 128, 4.0)
+    best = spread_by_load(tables, 4, 4, 1e9, is_balanced=True)
+    assert best.held == pytest.approx(2000 / 7000)
+    assert (best.lookups, best.vectors) == (37 / 128, 8.0)
+    # 16 bytes a row, 32,000 bytes a rank: room for 2,000 rows of 7,000, which a spread by lookups alone has as well
+    assert spread_by_load(tables, 4, 4, 32_000, is_balanced=True).held <= 2000 / 7000 + 1e-9
+
+
+def test_balanced_tables_of_dlrm_on_8_ranks(graph, placed):
+    """MLPerf's 55,296 samples: table 20 has 100 of 214 lookups, whole on a rank 3.7 times the mean."""
+    looked = sum(dlrm.HOTNESS) * DIMENSION * 55_296 / 8  # entries that a rank of eight updates at best
+    dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
+    updated = {}
+    for where in ("sharded", "balanced"):
+        strategy = Strategy(dp=8, tables=where, optimizer="sgd", check_memory=False)
+        stage = placed(graph, strategy, 55_296).stages[0]
+        updated[where] = stage.memory.gradients / 4 - dense
+    assert updated["sharded"] == pytest.approx(looked * 8 * 100 / 214, rel=1e-6)
+    assert looked <= updated["balanced"] < 1.25 * looked
+
+
+def test_adagrad_on_tables_moves_the_bytes_of_looked_up_rows(graph, placed):
+    """fp32: gradient, sum of squares and row read, the last two written: 20 bytes for each entry."""
+    strategy = Strategy(dp=RANKS, tables="columns", optimizer="adagrad")
+    stage = placed(graph, strategy, RANKS * LOCAL, cost="roofline").stages[0]
+    dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
+    moved = 20.0 * (dense + RANKS * LOCAL * 214 * DIMENSION / RANKS)
+    found = [
+        k for tasks in stage.templates.values() for task in tasks for k in task.kernels if "optimizer" in k.op_type
+    ]
+    assert found[0].duration_s == pytest.approx(moved / (0.9 * 2039e9), rel=1e-3)
