@@ -30,6 +30,7 @@ _EXPORTS = {
     "SweepResult": "rostam_py.sweep",
     "TaskGraph": "rostam_py.simulation",
     "draw_jobs": "rostam_py.fleet",
+    "error_bar": "rostam_py.spread",
     "figures": "rostam_py.report.run.figures",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",
@@ -40,10 +41,12 @@ _EXPORTS = {
     "run_sweep": "rostam_py.sweep",
     "saturation_throughput": "rostam_py.fabrics.throughput",
     "search": "rostam_py.searching",
+    "sensitivity": "rostam_py.spread",
     "simulate": "rostam_py.simulation",
     "simulate_mix": "rostam_py.fleet",
     "time_to_accuracy": "rostam_py.convergence",
     "trace": "rostam_py.tracing",
+    "variability": "rostam_py.spread",
     "write_report": "rostam_py.report.report",
 }
 _RENAMED = {

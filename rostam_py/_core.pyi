@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -38,6 +38,10 @@ class Fabric:
     def search_distances(self, accelerator: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int32]:
         """
         Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.
+        """
+    def with_factors(self, bandwidth: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex], latency: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex], forward_latency: typing.SupportsFloat | typing.SupportsIndex) -> Fabric:
+        """
+        The same fabric with each link's bandwidth multiplied, and its latency divided, by a factor of its own.
         """
     def with_failures(self, switches: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], links: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], accelerators: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]) -> Fabric:
         """
@@ -251,11 +255,11 @@ class TaskGraph:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
-    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ..., protocol: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ...) -> int:
+    def add_template(self, kind: typing.Annotated[numpy.typing.ArrayLike, numpy.int8], slot: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], category: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], schedule: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], channel: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], duration_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], dep: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], kernel_offset: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., kernel_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64] = ..., is_awaited_by_host: typing.Annotated[numpy.typing.ArrayLike, numpy.bool] = ..., protocol: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] = ..., variation: typing.Annotated[numpy.typing.ArrayLike, numpy.float64] = ...) -> int:
         """
         One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each
         without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of add_protocol,
-        -1 for none. Returns the template's index.
+        -1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. Returns the template's index.
         """
     def freeze(self) -> None:
         """
@@ -288,6 +292,14 @@ def controller_names() -> list[str]:
 def controller_summary(name: str) -> str:
     """
     One line for lists.
+    """
+def distribution_names() -> list[str]:
+    """
+    Names of the distributions of factors.
+    """
+def draw_factors(distribution: str, deviation: typing.SupportsFloat | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, stream: str, count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Factors of mean 1 and the given relative standard deviation: the first `count` of a named stream of a seed.
     """
 def draw_parts(num_parts: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
     """
@@ -357,7 +369,7 @@ def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.
     """
     Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.
     """
-def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> dict:
+def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], kernel_deviation: typing.SupportsFloat | typing.SupportsIndex = 0.0, distribution: str = 'lognormal', kernel_stream: str = 'kernels') -> dict:
     """
     Runs a frozen task graph over a system's links without the GIL and returns arrays.
     """

@@ -52,6 +52,11 @@ FabricPointer with_failures(const Fabric& self, std::vector<int32_t> switches, s
       self.with_failures({std::move(switches), std::move(cables), std::move(accelerators)}));
 }
 
+FabricPointer with_factors(const Fabric& self, const std::vector<double>& capacity, const std::vector<double>& latency,
+                           double forward_latency) {
+  return std::const_pointer_cast<Fabric>(self.with_factors(capacity, latency, forward_latency));
+}
+
 py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
   const std::vector<int32_t> hops = self.search_distances(accelerator);
   py::array_t<int32_t> of_vertex(self.num_vertices());
@@ -98,6 +103,8 @@ void bind_fabric(py::module_& module) {
           "vertex"_a, "accelerator"_a, "Hops by the distance function; -1 where only search is left.")
       .def("with_failures", &with_failures, "switches"_a, "links"_a, "accelerators"_a,
            "The same fabric with these switches, cables and accelerators failed in addition.")
+      .def("with_factors", &with_factors, "bandwidth"_a, "latency"_a, "forward_latency"_a,
+           "The same fabric with each link's bandwidth multiplied, and its latency divided, by a factor of its own.")
       .def(
           "working_parts", &Fabric::working_parts, "kind"_a, "scope"_a,
           "Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.")

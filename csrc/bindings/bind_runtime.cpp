@@ -60,7 +60,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
                      const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host,
-                     const Array<int32_t>& protocol) {
+                     const Array<int32_t>& protocol, const Array<double>& variation) {
   graph.check_open();
   const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
   if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
@@ -69,6 +69,8 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                 {slot.size(), category.size(), schedule.size(), channel.size(), num_bytes.size(), duration_ps.size(),
                  dep_offset.size() - 1});
   if (protocol.size() > 0) check_lengths("add_template", kind.size(), {protocol.size()});
+  const bool is_varied = variation.size() > 0;
+  if (is_varied) check_lengths("add_template", kind.size(), {variation.size()});
   workload::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
     workload::Task task;
@@ -80,6 +82,7 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
     task.bytes = num_bytes.at(t);
     if (protocol.size() > 0) task.protocol = protocol.at(t);
     task.duration = SimTime::from_ps(duration_ps.at(t));
+    if (is_varied) task.variation = variation.at(t);
     check_span("dependencies", t, dep_offset.at(t), dep_offset.at(t + 1), dep.size());
     for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
     if (has_kernels) {
@@ -259,7 +262,8 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
                      double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
                      double steady_tolerance, uint64_t seed, bool fold, bool shortcuts, bool park,
                      const std::string& fidelity, const ControllerList& controllers,
-                     const std::vector<int32_t>& timeline_devices) {
+                     const std::vector<int32_t>& timeline_devices, double kernel_deviation,
+                     const std::string& distribution, const std::string& kernel_stream) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
   options.host_launch = SimTime::from_ps(host_launch_ps);
@@ -269,6 +273,8 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.max_iterations = max_iterations;
   options.steady_tolerance = steady_tolerance;
   options.seed = seed;
+  options.kernel_variation =
+      Variation(find_distribution(distribution), kernel_deviation, stream_key(seed, kernel_stream));
   options.enable_folding = fold;
   options.enable_shortcuts = shortcuts;
   options.enable_parking = park;
@@ -336,10 +342,12 @@ void bind_runtime(py::module_& module) {
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),
            py::arg("is_awaited_by_host") = Array<bool>(), py::arg("protocol") = Array<int32_t>(),
+           py::arg("variation") = Array<double>(),
            "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
            "without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of "
            "add_protocol,\n"
-           "-1 for none. Returns the template's index.")
+           "-1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. Returns the "
+           "template's index.")
       .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
            py::arg("server_rate"),
            "How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.")
@@ -366,6 +374,17 @@ void bind_runtime(py::module_& module) {
       .def("freeze", &workload::freeze, "Checks and derives; nothing may be added after it.");
   module.def("controller_names", &control::controller_names, "Names of the registered controllers.");
   module.def("controller_summary", &control::controller_summary, py::arg("name"), "One line for lists.");
+  module.def("distribution_names", &distribution_names, "Names of the distributions of factors.");
+  module.def(
+      "draw_factors",
+      [](const std::string& distribution, double deviation, uint64_t seed, const std::string& stream, int64_t count) {
+        const Variation variation(find_distribution(distribution), deviation, stream_key(seed, stream));
+        std::vector<double> factors;
+        for (int64_t k = 0; k < count; ++k) factors.push_back(variation.factor(static_cast<uint64_t>(k)));
+        return to_array(factors);
+      },
+      py::arg("distribution"), py::arg("deviation"), py::arg("seed"), py::arg("stream"), py::arg("count"),
+      "Factors of mean 1 and the given relative standard deviation: the first `count` of a named stream of a seed.");
   module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
              py::arg("seed") = 0, py::arg("park") = false, py::arg("controllers") = ControllerList{},
@@ -378,7 +397,8 @@ void bind_runtime(py::module_& module) {
              py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
              py::arg("shortcuts") = true, py::arg("park") = false,
              py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
-             py::arg("timeline_devices") = std::vector<int32_t>{},
+             py::arg("timeline_devices") = std::vector<int32_t>{}, py::arg("kernel_deviation") = 0.0,
+             py::arg("distribution") = distribution_names().front(), py::arg("kernel_stream") = "kernels",
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");
 }
 

@@ -168,6 +168,12 @@ class Fabric {
   // Throws: ConfigError for ids that do not exist.
   std::shared_ptr<const Fabric> with_failures(const Failures& more) const;
 
+  // The same fabric with every link's capacity multiplied, and its latency divided, by a factor of its own, and the
+  // latency of forwarding divided by one. Links of a bundle that come out unequal split all bundles.
+  // Throws: ConfigError unless there is a factor above zero for each link.
+  std::shared_ptr<const Fabric> with_factors(const std::vector<double>& capacity, const std::vector<double>& latency,
+                                             double forward_latency) const;
+
   // Ids of the working parts of `kind` ("switches", "links", "accelerators", or "boards" where there are any; a board
   // works while one of its accelerators does); of links those in `scope`: "network" for all but the cables of
   // accelerators that do not forward, "host" for those, "all".

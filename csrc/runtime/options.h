@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/sim_time.h"
+#include "sim/variation.h"
 
 namespace rostam::runtime {
 
@@ -18,6 +19,7 @@ struct SessionOptions {
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
   uint64_t seed = 0;
+  Variation kernel_variation;             // every run of a kernel takes a factor of its own; nothing is folded then
   std::string fidelity = "flow";          // the engine
   bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
   bool enable_parking = false;            // messages without a route wait for one; else they are a NoRouteError

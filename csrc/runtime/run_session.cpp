@@ -62,7 +62,8 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   const network::EngineTraits traits = network::engine_traits(options.fidelity);
   // Where planes differ routes follow the links' capacities.
   const bool has_fixed_routes = !options.enable_parking && (footprint.links.empty() || routes.planes().size() == 1);
-  const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes;
+  const bool is_alike = options.kernel_variation.is_none();
+  const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes && is_alike;
   WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
   routing::EndPoints end_points(routes);
   SessionResult simulated = Session(system, routes, options, controllers, end_points).run();

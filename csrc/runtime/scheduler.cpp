@@ -1,6 +1,7 @@
 #include "runtime/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace rostam::runtime {
@@ -143,11 +144,23 @@ void Scheduler::begin_task(int32_t d, int32_t s) {
     parts_.breakdown.account_idle(d, stream.free_since, waited, is_held_by_host ? launched : stream.task_start,
                                   stream.task_start);
     waited.cause = std::move(cause);
-    kernels_.start(d, task.duration);
+    kernels_.start(d, drawn_duration(d, *next.instance, next.task));
     if (ref.sequence + 1 == parts_.instances.next(d)) make_instance(d);
   } else {
     parts_.starter.start_communication(ref, cause);
   }
+}
+
+// How long this run of a compute task takes on a device of its nominal speed.
+SimTime Scheduler::drawn_duration(int32_t d, const Instance& instance, int32_t task) const {
+  const Task& body = parts_.instances.body(instance).tasks[task];
+  const Variation& variation = parts_.options.kernel_variation;
+  if (variation.is_none()) return body.duration;
+  const uint64_t where =
+      mix(static_cast<uint64_t>(parts_.system.devices[d].accelerator)) + pack(instance.iteration, task);
+  const double factor =
+      variation.scaled_factor(mix(where) + pack(instance.template_id, instance.microbatch), body.variation);
+  return SimTime::from_whole_ps(std::ceil(static_cast<double>(body.duration.ps()) * factor));
 }
 
 void Scheduler::on_kernel_end(int32_t d) {

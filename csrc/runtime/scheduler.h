@@ -69,6 +69,7 @@ class Scheduler : public TaskSink, public KernelClient {
   SimTime released_at(const Streams::Next& next) const;
   bool release_host(const TaskRef& task, const Streams::Next& next, const Stream& stream);
   void try_all_streams(int32_t device);
+  SimTime drawn_duration(int32_t device, const Instance& instance, int32_t task) const;
   void start_device(uint64_t device_and_epoch);
   void try_stream(int32_t device, int32_t stream);
   void on_begin(uint64_t device_and_stream_and_epoch);

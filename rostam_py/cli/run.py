@@ -13,6 +13,7 @@ from rostam_py.checks import check_folder
 from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
+from rostam_py.cli.spread import spread_of
 from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
@@ -21,7 +22,7 @@ from rostam_py.extras import require
 from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
-from rostam_py.simulation import JobResult, RunResult, TaskGraph
+from rostam_py.simulation import JobResult, RunResult, SimulationOptions, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
@@ -50,13 +51,14 @@ def run(overrides: list[str], as_json: bool) -> int:
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
+        spread = spread_of(result, result.plan, config, _options(config), status.update)
     answer = _answer(result, config)
-    text = _result_json(result, answer)
-    write_folder(folder, config, result, overrides, text)
+    text = _result_json(result, answer, spread)
+    write_folder(folder, config, result, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
-        print_result(Console(width=max(110, Console().width)), result, str(folder), answer)
+        print_result(Console(width=max(110, Console().width)), result, str(folder), answer, spread)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
 
@@ -75,8 +77,13 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
     import yaml
 
     result = simulate_config(config, progress)
-    text = _result_json(result, _answer(result, config))
+    spread = spread_of(result, result.plan, config, _options(config), progress)
+    text = _result_json(result, _answer(result, config), spread)
     return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
+
+
+def _options(config: RunConfig) -> SimulationOptions:
+    return simulation_options(point_settings("run", config))
 
 
 def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:
@@ -166,12 +173,15 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         from rostam_py.simulation import simulate
 
         settings = point_settings("run", config)
-        result: JobResult = simulate(graph, options=simulation_options(settings), timeline=config.timeline)
-    write_result(folder, config, result, overrides, result.to_json())
+        options = simulation_options(settings)
+        result: JobResult = simulate(graph, options=options, timeline=config.timeline)
+        spread = spread_of(result, graph, config, options, status.update)
+    text = _json_text(result.to_dict() | spread)
+    write_result(folder, config, result, overrides, text)
     if as_json:
-        print(result.to_json(), end="")
+        print(text, end="")
     else:
-        print_job(Console(width=max(110, Console().width)), result, str(folder))
+        print_job(Console(width=max(110, Console().width)), result, str(folder), spread)
     return 0
 
 
@@ -202,14 +212,16 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
     return place_settings(graph, machine, settings)
 
 
-def write_folder(folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str) -> None:
+def write_folder(
+    folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str, spread: dict[str, Any]
+) -> None:
     """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for."""
     write_result(folder, config, result, overrides, text)
     detail = run_detail(result)
     answer = json.loads(text).get("time_to_accuracy")
     if answer is not None:
         detail["result"] |= {"time_to_accuracy": answer}
-    write_detail(folder / "detail.json.gz", detail)
+    write_detail(folder / "detail.json.gz", detail | spread)
     if config.save_plan:
         result.plan.save(folder / "plan.json.gz")
     if config.save_task_graph:
@@ -229,10 +241,12 @@ def write_result(folder: Path, config: RunConfig, result: JobResult, overrides: 
         result.save_timeline(str(folder / "timeline.json"))
 
 
-def _result_json(result: RunResult, answer: TimeToAccuracy | None) -> str:
-    document = result.to_dict()
-    if answer is not None:
-        document["time_to_accuracy"] = answer.to_dict()
+def _result_json(result: RunResult, answer: TimeToAccuracy | None, spread: dict[str, Any]) -> str:
+    accuracy = {} if answer is None else {"time_to_accuracy": answer.to_dict()}
+    return _json_text(result.to_dict() | spread | accuracy)
+
+
+def _json_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -38,8 +38,9 @@ class RunConfig(RunKeys, PointKeys):
 
     convergence: a curve (rostam list convergence, or path/to/file.csv) whose time-to-accuracy is printed as well.
     timeline: also write timeline.json. report: also write report.html; rostam report FOLDER does so later.
-    wandb.enable: send it to Weights & Biases too. out: run folder; null takes runs/<model>-<fabric>-<hash of the
-    configuration>. save_plan: also write
+    wandb.enable: send it to Weights & Biases too. sensitivity: also simulate with
+    every input of the machine 10% better and 10% worse, about 20 inputs in two simulations each; the plan stays. out:
+    run folder; null takes runs/<model>-<fabric>-<hash of the configuration>. save_plan: also write
     plan.json.gz. plan: simulate a saved plan instead of placing a model. save_task_graph: also write
     task_graph.json.gz. task_graph: simulate a saved task graph, which has neither model nor strategy. trace_cache: take
     the model's graph from the trace cache (rostam cache) if nothing that it came from has changed.
@@ -53,6 +54,7 @@ class RunConfig(RunKeys, PointKeys):
     save_task_graph: bool = False
     wandb: WandbOptions = field(default_factory=WandbOptions)
     trace_cache: bool = True
+    sensitivity: bool = False
     out: str | None = None
 
 

@@ -1,11 +1,14 @@
 """Tables that the commands print."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from rostam_py.cli.spread import print_spread, range_words, step_rows
 from rostam_py.convergence import TimeToAccuracy
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
@@ -22,21 +25,31 @@ _KIND_NAMES = {
 }
 
 
-def print_result(console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None) -> None:
-    """Print a run: what it is, where the time went, what the network carried, what to know."""
-    _print_parts(console, result, _summary(result, answer), folder, answer.notes if answer else ())
+def print_result(
+    console: Console, result: RunResult, folder: str, answer: TimeToAccuracy | None = None,
+    spread: Mapping[str, Any] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Print a run: what it is, where the time went, what the network carried, what to know.
+
+    Args: spread: as ``spread_of`` returns it.
+    """
+    notes = answer.notes if answer else ()
+    _print_parts(console, result, _summary(result, answer, spread), folder, spread, notes)
 
 
-def print_job(console: Console, result: JobResult, folder: str) -> None:
+def print_job(console: Console, result: JobResult, folder: str, spread: Mapping[str, Any]) -> None:
     """Print a job of a task graph: as a run, less what only a plan knows."""
     table = Table(title=f"{result.job.name} on {result.fabric.describe()}", show_header=False)
     table.add_row("accelerators", f"{result.job.num_devices:,}")
-    _add_times(table, result)
+    _add_times(table, result, spread)
     _add_algorithms(table, result)
-    _print_parts(console, result, table, folder)
+    _print_parts(console, result, table, folder, spread)
 
 
-def _print_parts(console: Console, result: JobResult, summary: Table, folder: str, notes: Iterable[str] = ()) -> None:
+def _print_parts(
+    console: Console, result: JobResult, summary: Table, folder: str, spread: Mapping[str, Any],
+    notes: Iterable[str] = (),
+) -> None:  # fmt: skip
     console.print(summary)
     console.print(_breakdown(result))
     if len(result.messages_by_axis) > 1:
@@ -44,15 +57,18 @@ def _print_parts(console: Console, result: JobResult, summary: Table, folder: st
     console.print(_critical_tasks(result))
     if result.busiest_links():
         console.print(_links(result))
+    print_spread(console, result.iteration_time_s, spread)
     for note in (*result.notes, *notes):
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {folder}", highlight=False, markup=False)
 
 
-def _add_times(table: Table, result: JobResult) -> None:
+def _add_times(table: Table, result: JobResult, spread: Mapping[str, Any]) -> None:
     steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
-    table.add_row("iteration time", format_time(result.iteration_time_s) + steady)
+    table.add_row("iteration time", format_time(result.iteration_time_s) + range_words(spread) + steady)
     table.add_row("first iteration", format_time(result.first_iteration_s))
+    for name, words in step_rows(spread):
+        table.add_row(name, words)
 
 
 def _add_algorithms(table: Table, result: JobResult) -> None:
@@ -66,7 +82,7 @@ def _add_algorithms(table: Table, result: JobResult) -> None:
     table.add_row("simulated", f"{count:,} of {size:,} devices" + (", the rest by symmetry" if count < size else ""))
 
 
-def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
+def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[str, Any]) -> Table:
     plan = result.plan
     strategy = plan.strategy
     table = Table(title=f"{plan.graph_name} on {plan.machine.fabric.describe()}", show_header=False)
@@ -74,7 +90,7 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None) -> Table:
     table.add_row("strategy", strategy.describe())
     batches = f"{plan.global_batch:,} = {plan.num_microbatches} x {plan.micro_batch} x dp {strategy.dp}"
     table.add_row("global batch", f"{batches} (micro-batches x samples x replicas)")
-    _add_times(table, result)
+    _add_times(table, result, spread)
     spent = result.stage_microbatch_s
     if spent is not None:
         parts = " + ".join(f"{format_time(seconds)} {kind_name(kind)}" for kind, seconds in spent.items() if seconds)

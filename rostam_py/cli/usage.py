@@ -22,6 +22,8 @@ EXAMPLES = {
         "rostam run model=resnet50 fabric=torus_8x8 global_batch=4096 convergence=resnet50_mlperf",
         "rostam run model=gpt_125m machine=dgx_h100 machine.servers=4 global_batch=256",
         "rostam run experiment=quick strategy.precision=bf16_mixed",
+        "rostam run model=gpt_125m cost=calibrated sensitivity=true report=true",
+        "rostam run model=gpt_125m variability.devices=5% variability.samples=50 report=true",
         "rostam run fabric=torus --help               the keys of one fabric",
         "rostam run --multirun fabric=tree_64,torus_8x8 strategy.tp=1,8",
     ),

@@ -28,6 +28,7 @@ from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
+from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.times import cost_time
@@ -40,11 +41,33 @@ _SAME_UNITS = {"fp16": "bf16"}
 
 @dataclass(slots=True)
 class _Answer:
-    """A kernel's time [s], how it was found, and largest over smallest time of the sources less 1."""
+    """A kernel's time [s], how it was found, and largest over smallest time of the sources less 1.
+
+    fixed_share: of the time, what neither peak nor bandwidth shortens. used: the series that it is the median of.
+    is_own: they are of this kind of kernel and this accelerator.
+    """
 
     seconds: float
     how: str
     spread: float | None = None
+    fixed_share: float = 0.0
+    used: tuple[KernelSeries, ...] = ()
+    is_own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What one series says of a question.
+
+    distance: octaves outside its measured sizes. seconds: of one kernel. spread: of its repeats. fixed_share: of the
+    time, what neither peak nor bandwidth shortens.
+    """
+
+    series: KernelSeries
+    distance: float
+    seconds: float
+    spread: float
+    fixed_share: float
 
 
 @dataclass(slots=True)
@@ -97,16 +120,40 @@ class CalibratedCost:
         Raises: ConfigError if the accelerator has no peak for the precision.
         """
         main = call.ops[0]
-        op = self._ops.get(main.name)
-        asked = question_of(call, op if op is not None and op.op_type == main.op_type else None, self._graph)
-        answer = None if asked is None else self._answer(asked)
+        _, answer = self._asked(call)
         if answer is None:
-            answer = _Answer(self._roofline.duration_s(call), "by roofline, unverified")
+            answer = _Answer(self._roofline.duration_s(call), BY_ROOFLINE)
         tally = self._tallies.setdefault(op_family(main.op_type, main.role), _Tally())
         tally.how[answer.how] += 1
         if answer.spread is not None:
             tally.spreads.append(answer.spread)
         return max(answer.seconds, self._floor_s)
+
+    def limits(self, call: KernelCall) -> KernelLimits:
+        """Return what bounds the kernel's duration: the part of its ideal time that is longer, times its ratio.
+
+        Model: of several sources the fixed time is the mean of those that the answer is the median of.
+        """
+        asked, answer = self._asked(call)
+        if asked is None or answer is None:
+            return self._roofline.limits(call)
+        peak = self.accelerator.peak(asked.precision) if asked.precision else 0.0
+        arithmetic_s = asked.flops / peak if peak else 0.0
+        memory_s = asked.traffic / self.accelerator.memory_bandwidth_bytes_per_s
+        fixed_s = answer.seconds * answer.fixed_share
+        longest_s = max(arithmetic_s, memory_s)
+        ratio = (answer.seconds - fixed_s) / longest_s if longest_s else 0.0
+        return KernelLimits(
+            family_of(call), arithmetic_s * ratio, memory_s * ratio, fixed_s, fixed_s, self._floor_s,
+            basis=answer.how, residual=_residual(answer), is_verified=answer.is_own,
+        )  # fmt: skip
+
+    def _asked(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
+        """Return what the tables are asked about a kernel, and their answer; None where they have none."""
+        op = self._ops.get(call.ops[0].name)
+        known = op if op is not None and op.op_type == call.ops[0].op_type else None
+        asked = question_of(call, known, self._graph)
+        return asked, None if asked is None else self._answer(asked)
 
     def notes(self) -> list[str]:
         """Return for each family how many kernels rest on what, and by how much the sources differ."""
@@ -118,26 +165,6 @@ class CalibratedCost:
         if any("roofline" in how for tally in self._tallies.values() for how in tally.how):
             notes += self._roofline.notes()
         return notes
-
-    def uncertainty(self, kind: str, precision: str) -> tuple[float, float] | None:
-        """Return how far times of a kind of kernels may be off, as shares of the predicted time: (less, more).
-
-        Model: of the series that time it, the mean of their held-out errors and half of the spread of their repeats,
-            as independent errors, about the mean signed error; a predicted time that is too slow may be less.
-        Args: kind: a name in KERNEL_KINDS. precision: of its peak, "" where none matters.
-        Returns: None where no table has the kind, or too few rows to judge it.
-        """
-        judged = [(one.held_out, one.source_spread) for one in self._series(kind, precision)[0]]
-        parts = [
-            (max(errors.absolute**2 - errors.signed**2, 0.0) + (spread / 2) ** 2, errors.signed)
-            for errors, spread in judged
-            if errors is not None
-        ]
-        if not parts:
-            return None
-        deviation = math.sqrt(statistics.fmean(square for square, _ in parts))
-        signed = statistics.fmean(one for _, one in parts)
-        return max(deviation + signed, 0.0), max(deviation - signed, 0.0)
 
     def _answer(self, asked: KernelQuestion) -> _Answer | None:
         """Return the median over sources, None where no table has the kind."""
@@ -157,18 +184,22 @@ class CalibratedCost:
         own = self._series(beside, asked.precision) if beside and lender else ([], "")
         if own[0] and not own[1]:
             found = self._multiples(asked, beside, series, device)
-        nearest = min(distance for distance, *_ in found)
-        times = [seconds for distance, seconds, _ in found if distance <= nearest]
-        spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one for *_, one in found if one > 0]
+        nearest = min(one.distance for one in found)
+        used = [one for one in found if one.distance <= nearest]
+        times = [one.seconds for one in used]
+        spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         how += f" from {lender}" if lender else ""
-        how += " as the nearest measured kind, unverified" if asked.is_substitute else ""
-        seconds = asked.count * math.exp(statistics.median(map(math.log, times)))
-        return _Answer(seconds, how, max(spreads, default=None))
+        how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
+        return _Answer(
+            asked.count * math.exp(statistics.median(map(math.log, times))), how, max(spreads, default=None),
+            statistics.fmean(one.fixed_share for one in used), tuple(one.series for one in used),
+            is_own=not lender and not asked.is_substitute,
+        )  # fmt: skip
 
     def _multiples(
         self, asked: KernelQuestion, beside: str, series: list[KernelSeries], lender: Accelerator
-    ) -> list[tuple[float, float, float]]:
+    ) -> list[_Found]:
         """Return what series of a lender say where the own table has the kind ``beside``: its time, times their ratio.
 
         Model: time = own time of ``beside`` x (lender's time of the kind / lender's time of ``beside``, same file).
@@ -188,9 +219,10 @@ class CalibratedCost:
                 other_one for other_one in _matching(_shipped(lender.name), beside, one.precision)
                 if other_one.source.split()[0] == one.source.split()[0]
             ]  # fmt: skip
-            distance, seconds, spread = _asked_of(one, asked, lender)
+            lent = _asked_of(one, asked, lender)
             if own is not None and pair:
-                found.append((distance, own.seconds * seconds / _asked_of(pair[0], other, lender)[1], spread))
+                multiple = lent.seconds / _asked_of(pair[0], other, lender).seconds
+                found.append(replace(lent, seconds=own.seconds * multiple))
         return found or [_asked_of(one, asked, self.accelerator) for one in series]
 
     def _series(self, kind: str, precision: str) -> tuple[list[KernelSeries], str]:
@@ -217,8 +249,8 @@ class CalibratedCost:
         return other.peak(precision) != peak, abs(math.log(ratio * peak / other.peak(precision)))
 
 
-def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> tuple[float, float, float]:
-    """Return (octaves outside the measured sizes, time [s] on ``device``, spread of repeats) by one series."""
+def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> _Found:
+    """Return what one series says of a question on ``device``."""
     kind = kernel_kind(asked.kind)
     columns = {
         name: column if np.ptp(one.columns[name]) > 0 or name not in kind.details else one.columns[name][:1]
@@ -227,7 +259,21 @@ def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> 
     peak = device.peak(asked.precision) if asked.precision else 0.0
     ideal_s = ideal_time(np.array([asked.flops]), asked.traffic, peak, device)
     seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
-    return float(one.distances(columns)[0]), float(seconds[0]), one.source_spread
+    fixed_share = one.fit.fixed_s / float(ideal_s[0] + one.fit.fixed_s) if seconds[0] > ideal_s[0] else 0.0
+    return _Found(one, float(one.distances(columns)[0]), float(seconds[0]), one.source_spread, fixed_share)
+
+
+def _residual(answer: _Answer) -> Residual:
+    """Return the error of an answer that is the median of some series.
+
+    Model: the mean over the series of their errors on held-out rows, and the sources' spread. Of another kind of
+        kernel, of another accelerator, or of too few rows to hold any out, the error is at least that of the roofline.
+    """
+    judged = [one.held_out for one in answer.used if one.held_out is not None]
+    least = 0.0 if answer.is_own and judged else ROOFLINE_RESIDUAL.absolute
+    signed = statistics.fmean(one.signed for one in judged) if judged else 0.0
+    absolute = statistics.fmean(one.absolute for one in judged) if judged else least
+    return Residual(signed, max(absolute, least), answer.spread or 0.0)
 
 
 def _own_table(path: str, accelerator: Accelerator) -> KernelTable | None:

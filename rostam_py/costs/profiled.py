@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import op_family
+from rostam_py.costs.limits import KernelLimits
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.table import CostTable, Entry, op_key
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Op, OperatorGraph
+
+_MEASURED = "by the profiled table"
 
 
 class ProfiledCost:
@@ -71,6 +74,17 @@ class ProfiledCost:
         if call.ops[0].phase == "optimizer":
             return self._optimizer_s(call)
         return sum(self._op_s(op, call) for op in call.ops if not op.is_metadata)
+
+    def limits(self, call: KernelCall) -> KernelLimits:
+        """Return what bounds the kernel: a measured time is taken to follow its longer time by the data sheet."""
+        ideal, seconds = self._roofline.limits(call), self.duration_s(call)
+        longest_s = max(ideal.arithmetic_s, ideal.memory_s)
+        if longest_s == 0:
+            return KernelLimits(ideal.family, 0.0, 0.0, floor_s=seconds, basis=_MEASURED, is_verified=True)
+        scale = seconds / longest_s
+        return KernelLimits(
+            ideal.family, ideal.arithmetic_s * scale, ideal.memory_s * scale, basis=_MEASURED, is_verified=True
+        )
 
     def notes(self) -> list[str]:
         """Return the table's provenance and every kind of fallback used so far, with its count."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from rostam_py.costs.accelerators import Accelerator
 from rostam_py.costs.families import FAMILIES, MATRIX_FAMILIES, op_family
+from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, KernelLimits, family_of
 from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import VECTOR_PEAK, get_precision
@@ -122,6 +123,19 @@ class RooflineCost:
         memory_s = (call.bytes_read + call.bytes_written) / self.memory_rate(family)
         return max(compute_s, memory_s, self._min_kernel_s)
 
+    def limits(self, call: KernelCall) -> KernelLimits:
+        """Return what bounds the kernel's duration; the ramp is a fixed time of its arithmetic."""
+        family = family_of(call)
+        arithmetic_s, fixed_s = self._compute_s(family, call), 0.0
+        if arithmetic_s and family in MATRIX_FAMILIES:
+            ideal_s = self._flops(call) / self.accelerator.peak(get_precision(call.precision).matrix_peak)
+            fixed_s = arithmetic_s * self._ramp_s / (ideal_s + self._ramp_s)
+        memory_s = (call.bytes_read + call.bytes_written) / self.memory_rate(family)
+        return KernelLimits(
+            family, arithmetic_s - fixed_s, memory_s, arithmetic_fixed_s=fixed_s, floor_s=self._min_kernel_s,
+            basis=BY_ROOFLINE, residual=ROOFLINE_RESIDUAL,
+        )  # fmt: skip
+
     def memory_rate(self, family: str) -> float:
         """Return the achieved memory bandwidth [bytes/s] of a family."""
         efficiency = self._setting("memory", family, MEMORY_EFFICIENCY[family], self.config.memory_efficiency)
@@ -146,8 +160,12 @@ class RooflineCost:
         used = [what for what, source in self._used.items() if UNVERIFIED in source]
         return [*notes, f"roofline, {UNVERIFIED}: {', '.join([*sorted(used), 'ramp_time'])}"]
 
+    def _flops(self, call: KernelCall) -> float:
+        """Return the FLOPs that take time."""
+        return call.flops * (self.config.causal_share if is_causal(call.ops[0]) else 1.0)
+
     def _compute_s(self, family: str, call: KernelCall) -> float:
-        flops = call.flops * (self.config.causal_share if is_causal(call.ops[0]) else 1.0)
+        flops = self._flops(call)
         if flops <= 0:
             return 0.0
         return flops / self.compute_rate(family, call.precision, flops)

@@ -26,6 +26,8 @@ from rostam_py.units import format_bandwidth, parse_time
 
 # Distance of vertices that nothing connects, as the core has it.
 _UNREACHABLE = 2**30
+# Of every link's bandwidth and latency, arrays, and of the latency of forwarding.
+LinkFactors = tuple[np.ndarray, np.ndarray, float]
 
 
 class Fabric:
@@ -38,7 +40,7 @@ class Fabric:
         An optical fabric holds ports, switches and fibres; routes need ``with_circuits`` (MODEL G22), and its
         failures hit every plane, since all planes have the same circuits.
     Args: name: registered name. config: its Config. failures: parts that do not work. demand: (traffic, seed) that
-        circuits are set for.
+        circuits are set for. factors: of its links, as ``with_factors`` takes them.
     """
 
     def __init__(
@@ -47,9 +49,11 @@ class Fabric:
         config: FabricConfig,
         failures: Failures | None = None,
         demand: tuple[Traffic, int] | None = None,
+        factors: LinkFactors | None = None,
     ) -> None:
         intact = config.build(name)
         self._fill(name, config, intact, _checked(failures or Failures(), intact, config), demand)
+        self._apply(factors)
 
     def _fill(
         self,
@@ -68,6 +72,7 @@ class Fabric:
         self._cores = [core for core, _ in self._planes]
         self._demand = demand
         self._circuits = None
+        self._factors: LinkFactors | None = None
         if demand is not None:
             demand = (demand[0].only(self.healthy_accelerators), demand[1])
             self._demand = demand
@@ -75,7 +80,7 @@ class Fabric:
             self._cores = [_circuit_core(self, self._circuits)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._name, self._config, self._failures, self._demand)
+        return type(self), (self._name, self._config, self._failures, self._demand, self._factors)
 
     def __repr__(self) -> str:
         return f"Fabric({self.describe()})"
@@ -440,8 +445,34 @@ class Fabric:
             return self._failures
         return _in_plane(self._failures, self._intact, plane)
 
+    def with_factors(self, bandwidth: Any = 1.0, latency: Any = 1.0, forward_latency: float = 1.0) -> "Fabric":
+        """Return this fabric with faster or slower links; its parameters and prices stay as they are.
+
+        Args: bandwidth: what the links' bandwidths are multiplied by, a number or one for each of ``links``, > 0.
+            latency: what their latencies are divided by, likewise. forward_latency: what that of switches is.
+        Raises: ConfigError for other factors, or where it has some already.
+        """
+        if self._factors is not None:
+            raise ConfigError(f"fabric {self._name!r} has factors of its links already; start from the one without")
+        count = sum(len(core.link_columns()["src"]) for core in self._cores)
+        spread = [np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (bandwidth, latency)]
+        changed = self._changed(self._failures, self._demand)
+        changed._apply((spread[0], spread[1], float(forward_latency)))
+        return changed
+
+    def _apply(self, factors: LinkFactors | None) -> None:
+        """Make the links of all planes as fast as factors say."""
+        self._factors = factors
+        if factors is None:
+            return
+        ends = np.cumsum([len(core.link_columns()["src"]) for core in self._cores])
+        parts = [np.split(one, ends[:-1]) for one in factors[:2]]
+        self._cores = [core.with_factors(*own, factors[2]) for core, *own in zip(self._cores, *parts, strict=True)]
+
     def _changed(self, failures: Failures, demand: tuple[Traffic, int] | None) -> "Fabric":
         """Return a fabric with these failures, and circuits for what of the demand is left on it."""
+        if self._factors is not None:
+            raise ConfigError(f"fabric {self._name!r} has factors of its links; fail parts and set circuits before")
         changed = object.__new__(type(self))
         changed._fill(self._name, self._config, self._intact, failures, demand)
         return changed

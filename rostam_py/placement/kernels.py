@@ -1,7 +1,7 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -205,24 +205,22 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
         ops = self._main_first(ops)
-        main = ops[0]
-        seconds = self._seconds(ops, flops, read, written)
-        time = KernelTime(main.name, main.module, main.op_type, seconds, flops, main.role)
+        time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
         model_flops = sum(op.model_flops.at(self.batch) for op in self._unsplit(ops)) / self.num_members
-        adding = self._adding_time(ops, traffic, time, (flops, read, written)) if self.adds_gradients else None
+        adding = self._adding_time(ops, traffic, (flops, read, written)) if self.adds_gradients else None
         return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding)
 
     def _adding_time(
-        self, ops: tuple[Op, ...], traffic: KernelTraffic, time: KernelTime, work: tuple[float, float, float]
+        self, ops: tuple[Op, ...], traffic: KernelTraffic, work: tuple[float, float, float]
     ) -> KernelTime | None:
         """Return a kernel's time if it reads the gradients that it writes as well, None if it writes none."""
         flops, read, written = work
         made = (t for t in traffic.writes if t in self._final_gradients)
         there = sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in made)
-        return replace(time, duration_s=self._seconds(ops, flops, read + there, written)) if there else None
+        return self._time(ops, flops, read + there, written) if there else None
 
     @cached_property
     def _final_gradients(self) -> frozenset[int]:
@@ -237,8 +235,10 @@ class KernelBuilder:
         """Return the ops as the whole model has them, by which cost models look them up."""
         return ops if self.part is None else tuple(self.part.whole.ops[op.id] for op in ops)
 
-    def _seconds(self, ops: tuple[Op, ...], flops: float, read: float, written: float, num_pieces: int = 1) -> float:
-        """Return a kernel's duration. Args: num_pieces: equal kernels that the op runs in."""
+    def _time(
+        self, ops: tuple[Op, ...], flops: float, read: float, written: float, num_pieces: int = 1, name: str = ""
+    ) -> KernelTime:
+        """Return a kernel's time. Args: num_pieces: equal kernels that the op runs in. name: by default the op's."""
         main = ops[0]
         kind, degree = self.sharding.op_split(main.id)
         pieces = 1
@@ -250,7 +250,7 @@ class KernelBuilder:
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces,
         )  # fmt: skip
-        return self.cost.duration_s(call)
+        return KernelTime.of(self.cost, call, name or main.name)
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0
@@ -264,8 +264,7 @@ class KernelBuilder:
         written += sum(self.tensor_bytes(t) for t in op.outputs)
         flops = kernel.flops / num_pieces
         name = f"{kernel.time.name} ({what})" if what else kernel.time.name
-        seconds = self._seconds((op,), flops, read, written, num_pieces)
-        return KernelTime(name, kernel.time.module, kernel.time.op_type, seconds, flops, kernel.time.role)
+        return self._time((op,), flops, read, written, num_pieces, name)
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""

@@ -7,6 +7,7 @@ stream for each process group; sends have a stream for each peer (MODEL B8).
 from dataclasses import dataclass, field
 
 from rostam_py.costs.families import op_family
+from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.plan.program import Program
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
@@ -14,7 +15,11 @@ TASK_KINDS = ("compute", "collective", "send", "recv")
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One kernel inside a compute task. duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES."""
+    """One kernel inside a compute task.
+
+    duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
+    cost model; None for kernels of a plan that was read from a file, and for views.
+    """
 
     name: str
     module: str
@@ -22,6 +27,14 @@ class KernelTime:
     duration_s: float
     flops: float = 0.0
     role: str = ""
+    call: KernelCall | None = field(default=None, compare=False, repr=False)
+    cost: CostModel | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, cost: CostModel, call: KernelCall, name: str = "") -> "KernelTime":
+        """Return a kernel as a cost model times it. Args: name: by default its main op's."""
+        main, seconds = call.ops[0], cost.duration_s(call)
+        return cls(name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost)
 
     @property
     def family(self) -> str:

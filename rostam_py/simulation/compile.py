@@ -4,6 +4,7 @@ Device n of job number j is device ``offset_j + n``. A slot of a device is one f
 one for each stream of collectives of a set of groups, and one for each stream and peer of its messages.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,16 +58,19 @@ class GraphNames:
         return "compute" if task.kind == "compute" else self.kind_of[self.templates[template].job, task.group]
 
 
-def compile_graph(graph: TaskGraph, *, fuse: bool = True) -> tuple[Any, GraphNames]:
-    """Return the core's frozen task graph, and its names; ``fuse=False`` keeps every kernel a task."""
-    return _Compiler(graph, fuse).compile()
+def compile_graph(graph: TaskGraph, *, fuse: bool = True, is_varied: bool = False) -> tuple[Any, GraphNames]:
+    """Return the core's frozen task graph, and its names.
+
+    Args: fuse: False keeps every kernel a task. is_varied: say by how much each task varies where its kernels do.
+    """
+    return _Compiler(graph, fuse, is_varied).compile()
 
 
 class _Compiler:
-    def __init__(self, graph: TaskGraph, fuse: bool) -> None:
+    def __init__(self, graph: TaskGraph, fuse: bool, is_varied: bool) -> None:
         self.jobs, self.slow = graph.jobs, graph.machine.slow
         self.has_hosts, self.host_sync = graph.machine.host_launch_s > 0, graph.machine.host_sync
-        self.fuse = fuse
+        self.fuse, self.is_varied = fuse, is_varied
         self.categories = listed_kinds(one.kind for job in graph.jobs for one in job.groups)
         self.category_of = [
             {one.label: self.categories.index(counted_kind(one.kind)) for one in job.groups} for job in graph.jobs
@@ -154,6 +158,7 @@ class _Compiler:
         offsets = np.concatenate([[0], np.cumsum([len(task.deps) for task in tasks])])
         self.templates.append(TemplateInfo(number, stage.index, name, tuple(tasks)))
         launches = self._launches(tasks) if self.has_hosts else {}
+        variation = np.array([_variation(task) for task in tasks] if self.is_varied else ())
         return self.core.add_template(
             kind,
             slot,
@@ -166,6 +171,7 @@ class _Compiler:
             np.array(deps, np.int32),
             **launches,
             protocol=np.array(protocol, np.int32),
+            variation=variation,
         )
 
     def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
@@ -224,6 +230,12 @@ class _Compiler:
         if own not in self.protocols:
             self.protocols[own] = add_protocol(self.core, own)
         return self.protocols[own]
+
+
+def _variation(task: Task) -> float:
+    """Return a task's standard deviation as a share of one kernel's: of a sum of independent kernels."""
+    seconds = [kernel.duration_s for kernel in task.kernels]
+    return math.hypot(*seconds) / sum(seconds) if sum(seconds) > 0 else 0.0
 
 
 def _slot_key(task: Task) -> _Slot:

@@ -23,6 +23,7 @@ from rostam_py.simulation.picoseconds import PS, seconds_to_ps
 from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.task_graph import TaskGraph
+from rostam_py.simulation.variation import KernelVariation
 from rostam_py.units import MAX_SIMULATED_S
 
 STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
@@ -49,6 +50,7 @@ def simulate(
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
     min_iterations: int = 1,
+    variation: KernelVariation | None = None,
 ) -> Any:
     """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
 
@@ -67,6 +69,7 @@ def simulate(
         own, and its circuits.
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
+        variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then.
     Returns: RunResult, or a list of them for a list of plans; JobResult for a task graph of one job, a list of
         them for several.
     Raises: ConfigError for bad arguments and for iterations too long to be simulated, NoRouteError for cut fabrics,
@@ -88,7 +91,7 @@ def simulate(
         for one in given:
             _check_size(one)
         graph, plans = TaskGraph.of(given, seed=seed, start_times=start_times), list(given)
-    core, names = compile_graph(graph, fuse=fuse)
+    core, names = compile_graph(graph, fuse=fuse, is_varied=variation is not None)
     fabric, machine = graph.machine.fabric, graph.machine
     router = make_router(fabric, routing, has_events=bool(events or controllers))
     default = 3 if len(plans) > 1 else 10
@@ -113,6 +116,7 @@ def simulate(
         fidelity=fidelity,
         controllers=acting,
         timeline_devices=_recorded(names, timeline),
+        **_variation(variation),
     )
     said = tuple({"name": name, **parameters} for name, parameters in acting)
     common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric, "controllers": said}
@@ -122,6 +126,15 @@ def simulate(
     ]
     is_single = isinstance(plan, Plan) or (isinstance(plan, TaskGraph) and len(results) == 1)
     return results[0] if is_single else results
+
+
+def _variation(given: KernelVariation | None) -> dict[str, Any]:
+    """Return what the core is told of how kernels vary."""
+    if given is None:
+        return {}
+    return {
+        "kernel_deviation": given.deviation, "distribution": given.distribution, "kernel_stream": given.stream,
+    }  # fmt: skip
 
 
 def _check_size(plan: Plan) -> None:

@@ -30,6 +30,7 @@ from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
 from rostam_py.plan.searched_axes import check_axes
+from rostam_py.plan.variability import Variability
 from rostam_py.units import parse_time
 
 MISSING = "???"  # Hydra's word for what must be given
@@ -246,6 +247,32 @@ class SiteKeys(NetworkKeys):
         check_controllers(self.controllers)
 
 
+def _distributions() -> Iterable[str]:
+    from rostam_py.simulation.variation import distributions
+
+    return distributions()
+
+
+@dataclass(kw_only=True)
+class VariabilityKeys(Variability):
+    """How much alike parts of the machine vary; where something does, p50 and p95 of a step are found as well.
+
+    devices: relative standard deviation of the accelerators' compute times, such as 5%; each keeps its factor for all
+    of a sample. links: of the time that a byte takes on each cable, likewise. kernels: of each run of each kernel.
+    distribution: of the factors, of mean 1. samples: fleets that are drawn with seed, each simulated for a step without
+    folding. max_cpu: refuse what is predicted to take longer.
+    """
+
+    distribution: str = field(default=Variability.distribution, metadata={"choices": _distributions})
+
+    def __post_init__(self) -> None:
+        Variability.__post_init__(self)
+        if self.distribution != Variability.distribution:  # help and completion do without the simulation
+            from rostam_py.simulation.variation import check_distribution
+
+            check_distribution(self.distribution, "variability.distribution")
+
+
 @dataclass(kw_only=True)
 class RunKeys(SiteKeys, TrainingKeys):
     """One simulation.
@@ -258,6 +285,7 @@ class RunKeys(SiteKeys, TrainingKeys):
 
     global_batch: int | None = None
     fold: bool = True
+    variability: VariabilityKeys = field(default_factory=VariabilityKeys)
 
 
 @dataclass(kw_only=True)

@@ -44,6 +44,7 @@ from rostam_py.spec.keys import (
     MachineKeys,
     MixOptions,
     SearchOptions,
+    VariabilityKeys,
     all_keys,
     check_count,
     is_own_model,
@@ -56,6 +57,7 @@ Settings = dict[str, Any]
 # Sections that their own dataclass checks.
 _SECTIONS: dict[str, Any] = {
     "machine": MachineKeys, "failures": RandomFailures, "search": SearchOptions, "mix": MixOptions,
+    "variability": VariabilityKeys,
 }  # fmt: skip
 
 
@@ -142,6 +144,9 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     for key, schema in _SECTIONS.items():
         if key in settings:
             settings[key] = _section(key, schema, settings[key])
+    # Where nothing varies the section leaves no trace, so that points without it keep their identity.
+    if "variability" in settings and VariabilityKeys(**settings["variability"]).is_none:
+        del settings["variability"]
     _check_common(settings)
     size = settings.pop("num_accelerators")
     for key in ("fabric", "cost"):

@@ -16,6 +16,7 @@ from rostam_py.simulation import RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings
+from rostam_py.spread import StepVariability
 
 # name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
 _BEFORE_EXPOSED: dict[str, str] = {
@@ -35,6 +36,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
 }  # fmt: skip
 _AFTER_EXPOSED: dict[str, str] = {
     "exposed_s": "float",
+    "step_p50_s": "float", "step_p95_s": "float", "step_mean_s": "float", "slowest_share": "float",
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
     "energy_to_target_j": "float",
     "estimate_s": "float", "estimate_error": "float",
@@ -76,6 +78,14 @@ def settings_row(key: str, settings: Settings, bandwidth_bytes_per_s: float | No
         "accelerator_bandwidth_bytes_per_s": bandwidth_bytes_per_s, "routing": settings["routing"],
         "controllers": controller_words(settings["controllers"]) or None,
         "seed": settings["seed"], "cost": settings["cost"]["name"], "convergence": _curve(settings),
+    }  # fmt: skip
+
+
+def variability_row(found: StepVariability) -> dict[str, float]:
+    """Return what a row holds of steps of fleets that vary."""
+    return {
+        "step_p50_s": found.p50_s, "step_p95_s": found.p95_s, "step_mean_s": found.mean_s,
+        "slowest_share": found.slowest_share,
     }  # fmt: skip
 
 

@@ -24,7 +24,8 @@ from rostam_py.spec.build import (
 )
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings, complete_settings, goal_of_settings
-from rostam_py.sweep.columns import failed_columns, mix_row, plan_row, result_row, settings_row
+from rostam_py.spread import variability
+from rostam_py.sweep.columns import failed_columns, mix_row, plan_row, result_row, settings_row, variability_row
 from rostam_py.units import parse_time
 
 GraphLoader = Callable[[str], OperatorGraph]
@@ -135,7 +136,11 @@ class Evaluator:
         return plan if plan.machine is machine else plan.on(machine)
 
     def _run_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
-        return result_row(self._simulate(site, settings), settings, site.network_usd)
+        row = result_row(self._simulate(site, settings), settings, site.network_usd)
+        if "variability" not in settings:
+            return row
+        plan, options = self._plan(site.machine, settings), simulation_options(settings)
+        return row | variability_row(variability(plan, options=options, **settings["variability"]))
 
     def _searcher(self, settings: Settings) -> Searcher:
         keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")

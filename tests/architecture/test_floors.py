@@ -29,7 +29,7 @@ FLOORS = [
     {"plan"},
     {"placement"},
     {"simulation"},
-    {"searching"},
+    {"searching", "spread"},
     {"fleet"},
     {"spec"},
     {"sweep", "report", "validation"},

@@ -11,6 +11,7 @@ from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS, LAYOUTS
 from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_surface import Fit
 from rostam_py.costs.kernel_table import HeldOut, KernelSeries, KernelTable, MeasuredDevice
+from rostam_py.costs.limits import ROOFLINE_RESIDUAL, Speeds
 from rostam_py.costs.model import KernelCall
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Affine, Op, OperatorGraph, Split, Tensor
@@ -222,13 +223,27 @@ def test_shipped_h100_product_is_near_the_library_measurement():
     assert call.flops / model(graph).duration_s(call) == pytest.approx(713e12, rel=0.08)
 
 
-def test_uncertainty_is_of_held_out_errors_and_spread(tmp_path):
-    graph, _ = square(1024)
+def test_residual_is_of_held_out_errors_and_spread(tmp_path):
+    graph, call = square(1024)
     one = replace(series([10e-6, 300e-6], "one"), held_out=HeldOut(4, 0.05, 0.03, 0.1), source_spread=0.06)
     # Errors about their mean: sqrt(0.05^2 - 0.03^2) = 0.04; half of the spread 0.03; together 0.05; 3% too slow.
-    less, more = model(graph, own_table(tmp_path, one)).uncertainty("product", "bf16")
-    assert (less, more) == pytest.approx((0.08, 0.02))
-    assert model(graph, own_table(tmp_path, series([10e-6, 300e-6], "one"))).uncertainty("product", "bf16") is None
+    residual = model(graph, own_table(tmp_path, one)).limits(call).residual
+    assert (residual.low, residual.high) == pytest.approx((0.08, 0.02))
+
+
+def test_series_of_too_few_rows_to_judge_has_the_rooflines_error(tmp_path):
+    graph, call = square(1024)
+    limits = model(graph, own_table(tmp_path, series([10e-6, 300e-6], "one"))).limits(call)
+    assert (limits.residual.signed, limits.residual.absolute) == (0.0, ROOFLINE_RESIDUAL.absolute)
+
+
+def test_limits_at_unchanged_speeds_give_the_duration_of_half_of_causal_attention():
+    graph = attention(True)
+    call = call_of(graph.ops[0], 64)
+    half = make_cost_model("roofline", "h100_80gb", causal_share=0.5)
+    assert half.limits(call).duration_s(Speeds()) == pytest.approx(half.duration_s(call), rel=1e-12)
+    cost = model(graph)
+    assert cost.limits(call).duration_s(Speeds()) == pytest.approx(cost.duration_s(call), rel=1e-12)
 
 
 def test_other_accelerators_table_is_refused(tmp_path):

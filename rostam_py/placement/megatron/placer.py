@@ -405,7 +405,7 @@ class _Job:
         if not num_parameters:
             return None
         call = self.numerics.optimizer_call(num_parameters)
-        return KernelTime("optimizer", "", call.ops[0].op_type, self.cost.duration_s(call), call.flops)
+        return KernelTime.of(self.cost, call, "optimizer")
 
     def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
         """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""

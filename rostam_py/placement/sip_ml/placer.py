@@ -157,7 +157,7 @@ def _optimizer_kernel(count: int, numerics: Numerics, cost: CostModel) -> Kernel
     if not count:
         return None
     call = numerics.optimizer_call(count)
-    return KernelTime("optimizer", "", call.ops[0].op_type, cost.duration_s(call), call.flops)
+    return KernelTime.of(cost, call, "optimizer")
 
 
 def _numerics(strategy: Strategy, graph: OperatorGraph) -> Numerics:

@@ -323,8 +323,7 @@ class _Builder:
         kind = share.split.kind if share.split is not None else ""
         precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in ops[0].inputs), ops[0].role)
         call = KernelCall(ops, flops, read, written, self.batch, precision, parts, kind)
-        main = ops[0]
-        return KernelTime(main.name, main.module, main.op_type, self.cost.duration_s(call), flops, main.role)
+        return KernelTime.of(self.cost, call)
 
     def _read_bytes(self, kernel: tuple[int, ...], tensor: int) -> float:
         full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)

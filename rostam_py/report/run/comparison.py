@@ -112,13 +112,16 @@ def _sections(result: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
     """Return the figures of one result, by section and name."""
     seconds, batch = result.get("iteration_time_s"), result.get("global_batch")
     accuracy = result.get("time_to_accuracy") or {}
-    memory = result.get("memory_parts_bytes") or {}
+    memory, bar = result.get("memory_parts_bytes") or {}, result.get("error_bar") or {}
+    steps = result.get("variability") or {}
     tasks: dict[str, float | None] = {
         f"{row['kind']}: {row['name']}": row["duration_s"] for row in result.get("critical_tasks", ())
     }
     return {
         "time_s": {
-            "iteration": seconds, "first iteration": result.get("first_iteration_s"),
+            "iteration": seconds, "iteration at least": bar.get("low_s"), "iteration at most": bar.get("high_s"),
+            "step, p50": steps.get("p50_s"), "step, p95": steps.get("p95_s"),
+            "first iteration": result.get("first_iteration_s"),
             "per sample": seconds / batch if seconds and batch else None, "to accuracy": accuracy.get("time_s"),
         },
         "breakdown_s": dict(result.get("breakdown_s") or {}),

@@ -32,6 +32,8 @@ from rostam_py.report.run.load import load_run
 from rostam_py.report.run.memory_figure import memory_over_time_figure
 from rostam_py.report.run.path_figure import path_figure, stage_word
 from rostam_py.report.run.pipeline_figure import pipeline_figure
+from rostam_py.report.run.sensitivity_figure import sensitivity_figure
+from rostam_py.report.run.step_figure import step_figure
 from rostam_py.report.run.traffic_figure import traffic_figure
 from rostam_py.units import format_size
 
@@ -61,6 +63,7 @@ def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
     head = f"{file_safe(prefix)}-" if prefix else ""
     figures: list[Figure | None] = [_jobs_figure(detail, head)] if detail["jobs"] else []
     figures += [_breakdown_figure(detail, head), pipeline_figure(detail, head)]
+    figures += [step_figure(detail, head), sensitivity_figure(detail, head)]
     figures += [memory_over_time_figure(detail, head), path_figure(detail, head)]
     figures += drawing_figures(detail, head)
     figures += [utilization_figure(detail, head), traffic_figure(detail, head), _memory_figure(detail, head)]

@@ -20,7 +20,22 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     words = {column.removesuffix("_s").removeprefix("exposed_"): name for column, (name, _) in looks.items()}
     shares = ", ".join(f"{seconds / total:.1%} {words.get(kind, kind)}" for seconds, kind in parts[:3])
     rate = f", {number(result['samples_per_s'])} samples/s" if result.get("samples_per_s") else ""
-    return [f"One iteration takes {format_time(total)}{rate}" + (f": {shares}." if shares else "."), *_faults(detail)]
+    bar = detail.get("error_bar") or {}
+    between = f" ({format_time(bar['low_s'])} to {format_time(bar['high_s'])})" if "low_s" in bar else ""
+    return [
+        f"One iteration takes {format_time(total)}{between}{rate}" + (f": {shares}." if shares else "."),
+        *_steps(detail),
+        *_faults(detail),
+    ]
+
+
+def _steps(detail: dict[str, Any]) -> list[str]:
+    """Return a sentence on what the step takes of fleets that vary."""
+    found = detail.get("variability")
+    if not found:
+        return []
+    half, most = format_time(found["p50_s"]), format_time(found["p95_s"])
+    return [f"Where its parts vary, half of {len(found['steps_s']):,} fleets take at most {half}, 95% at most {most}."]
 
 
 def _faults(detail: dict[str, Any]) -> list[str]:

@@ -1,0 +1,96 @@
+"""What ``rostam run`` says of how sure its time is: error bar, sensitivities, steps of fleets that vary."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rostam_py.cli.schema import RunConfig
+from rostam_py.plan.plan import Plan
+from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
+from rostam_py.spread import error_bar, sensitivity, variability
+from rostam_py.units import format_time
+
+_STEPS = {"p50_s": "p50", "p95_s": "p95", "mean_s": "mean"}
+_SHOWN = 20  # rows of sensitivities
+_LEAST = 5e-5  # share of the time from which on an input is shown
+
+
+def spread_of(
+    result: JobResult,
+    source: Plan | TaskGraph,
+    config: RunConfig,
+    options: SimulationOptions,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Return what result.json holds besides the result, by key: "error_bar", and where asked for "sensitivity"
+    and "variability".
+
+    Args: source: what was simulated. options: how. progress: called with a line of text at each stage.
+    """
+    found = sensitivity(source, options=options, progress=progress) if config.sensitivity else None
+    documents = {"error_bar": error_bar(result, found).to_dict()}
+    if found is not None:
+        documents["sensitivity"] = found.to_dict()
+    if not config.variability.is_none:
+        steps = variability(source, options=options, progress=progress, **dataclasses.asdict(config.variability))
+        documents["variability"] = steps.to_dict()
+    return documents
+
+
+def range_words(documents: Mapping[str, Any]) -> str:
+    """Return what stands behind an iteration's time: " (11.6 s to 12.7 s)", "" without an error bar."""
+    bar = documents.get("error_bar") or {}
+    return f" ({format_time(bar['low_s'])} to {format_time(bar['high_s'])})" if "low_s" in bar else ""
+
+
+def step_rows(documents: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rows of a run's table on steps of fleets that vary."""
+    found = documents.get("variability")
+    if not found:
+        return []
+    varied = ", ".join(f"{key} {found[key]:.1%}" for key in ("devices", "links", "kernels") if found[key])
+    times = ", ".join(f"{words} {format_time(found[key])}" for key, words in _STEPS.items())
+    slowest = f"{found['slowest_share']:.1%} of it is the slowest accelerator's lag"
+    return [("step that varies", f"{times}; {slowest}"), ("varied", f"{varied}: {found['samples']:,} fleets")]
+
+
+def print_spread(console: Console, total_s: float, documents: Mapping[str, Any]) -> None:
+    """Print the tables and notes of what ``spread_of`` found. Args: total_s: the iteration's time."""
+    if "sensitivity" in documents:
+        console.print(_sensitivities(total_s, documents["sensitivity"]))
+    for note in spread_notes(total_s, documents):
+        console.print(f"note: {note}", style="dim", markup=False, highlight=False)
+
+
+def spread_notes(total_s: float, documents: Mapping[str, Any]) -> list[str]:
+    """Return what a reader should know of the figures, in sentences."""
+    bar = documents.get("error_bar") or {}
+    if "absent" in bar:
+        return [f"no error bar: {bar['absent']}"]
+    if "low_s" not in bar:
+        return []
+    parts = ", ".join(f"{part['family']} {_signed(part, total_s)}" for part in bar["parts"][:3])
+    return [f"error bar: of the kernels' times alone, the network as given; most of it is of {parts}"]
+
+
+def _signed(part: Mapping[str, float], total_s: float) -> str:
+    return f"-{part['low_s'] / total_s:.1%}/+{part['high_s'] / total_s:.1%}"
+
+
+def _sensitivities(total_s: float, document: Mapping[str, Any]) -> Table:
+    step = document["step"]
+    table = Table(title=f"change of the iteration's time where an input is {step:.0%} better or worse", min_width=70)
+    table.add_column("input")
+    for column in (f"{step:.0%} better", "", f"{step:.0%} worse", ""):
+        table.add_column(column, justify="right")
+    shown = [row for row in document["rows"] if max(abs(row["better_s"]), abs(row["worse_s"])) >= _LEAST * total_s]
+    for row in shown[:_SHOWN]:
+        cells = []
+        for change in (row["better_s"], row["worse_s"]):
+            cells += [f"{change / total_s:+.2%}", f"{'-' if change < 0 else '+'}{format_time(abs(change))}"]
+        table.add_row(row["name"], *cells)
+    table.caption = f"held fixed: {document['held_fixed']}"
+    return table

@@ -1,0 +1,89 @@
+"""Change: a task graph on a machine of which some inputs are better or worse; nothing is placed anew.
+
+Example:
+    faster = Change(speeds=Speeds(arithmetic=1.1)).of(TaskGraph.of(plan))
+    simulate(faster).iteration_time_s
+
+Held fixed: the strategy, every op's split, stages, schedules, buckets, algorithms of collectives, circuits and routes.
+On a machine that is bought so another strategy may be the best, and gain more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rostam_py.costs.limits import KernelLimits, Speeds, limits_of
+from rostam_py.fabrics.levels import link_levels
+from rostam_py.plan.machine import Machine
+from rostam_py.plan.tasks import KernelTime, Task
+from rostam_py.simulation.graph_job import GraphJob, StageTasks
+from rostam_py.simulation.task_graph import TaskGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Factors on a machine's inputs, 1.1 being 10% better: rates are multiplied, times divided.
+
+    speeds: of kernels. links: of the bandwidth of levels of the fabric, 1 where a level is not named. link_latency: of
+    links and switches. launch: launch latency. host: what a launch costs the host. collective_floor: the least duration
+    of a collective.
+    """
+
+    speeds: Speeds = field(default_factory=Speeds)
+    links: Mapping[str, float] = field(default_factory=dict)
+    link_latency: float = 1.0
+    launch: float = 1.0
+    host: float = 1.0
+    collective_floor: float = 1.0
+
+    def of(self, graph: TaskGraph) -> TaskGraph:
+        """Return the graph on the changed machine."""
+        jobs = graph.jobs
+        if self.speeds != Speeds():
+            jobs = tuple(_retimed(job, self.speeds) for job in jobs)
+        return TaskGraph(self._machine(graph.machine), jobs)
+
+    def _machine(self, machine: Machine) -> Machine:
+        fabric = machine.fabric
+        if self.link_latency != 1 or any(factor != 1 for factor in self.links.values()):
+            names, level_of = link_levels(fabric)
+            rates = np.array([self.links.get(name, 1.0) for name in names])
+            fabric = fabric.with_factors(rates[level_of], self.link_latency, self.link_latency)
+        hosts: dict[str, Any] = {"host_launch": machine.host_launch_s / self.host} if machine.host_launch_s else {}
+        return replace(
+            machine, fabric=fabric, **hosts,
+            launch_latency=machine.launch_latency_s / self.launch,
+            min_kernel_time=machine.min_kernel_s / self.collective_floor,
+        )  # fmt: skip
+
+
+def kernel_limits(kernel: KernelTime) -> KernelLimits | None:
+    """Return what bounds a kernel; None where only its time is known."""
+    if kernel.call is None or kernel.cost is None:
+        return None
+    return limits_of(kernel.cost, kernel.call)
+
+
+def _retimed(job: GraphJob, speeds: Speeds) -> GraphJob:
+    """Return the job with its kernels timed at other speeds; kernels of unknown limits know their family's alone."""
+    known: dict[int, KernelTime] = {}  # by identity: repeated blocks share kernels, and the job holds them meanwhile
+
+    def kernel_at(kernel: KernelTime) -> KernelTime:
+        found = known.get(id(kernel))
+        if found is None:
+            limits = kernel_limits(kernel)
+            efficiency = speeds.families.get(kernel.family, 1.0)
+            seconds = kernel.duration_s / efficiency if limits is None else limits.duration_s(speeds)
+            found = known[id(kernel)] = replace(kernel, duration_s=seconds)
+        return found
+
+    def task_at(task: Task) -> Task:
+        return replace(task, kernels=tuple(map(kernel_at, task.kernels))) if task.kernels else task
+
+    stages = tuple(
+        StageTasks(one.index, {name: tuple(map(task_at, tasks)) for name, tasks in one.templates.items()}, one.program)
+        for one in job.stages
+    )
+    return replace(job, stages=stages)

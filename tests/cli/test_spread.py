@@ -1,0 +1,98 @@
+"""What ``rostam run`` says of how sure its time is."""
+
+import json
+
+from rostam_py.cli.main import main
+
+RUN = ["run", "model=gpt_125m", "fabric=torus", "fabric.dims=[4,4]", "cost=calibrated"]
+NOWHERE = ["strategy.precision=bf16_mixed"]
+
+
+def test_a_run_prints_and_keeps_its_error_bar_and_sensitivities(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main([*RUN, *NOWHERE, "sensitivity=true", "report=true", f"out={folder}"]) == 0
+    said = capsys.readouterr().out
+    result = json.loads((folder / "result.json").read_text())
+    bar, rows = result["error_bar"], result["sensitivity"]["rows"]
+    assert bar["low_s"] < result["iteration_time_s"] < bar["high_s"]
+    assert "10% better" in said
+    assert "peak of the accelerator" in said
+    assert "held fixed: strategy, splits" in " ".join(said.split())
+    assert {row["kind"] for row in rows} >= {"limits", "efficiencies", "network", "fixed times"}
+    sizes = [max(abs(row["better_s"]), abs(row["worse_s"])) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    page = (folder / "report.html").read_text()
+    assert "What 10% of each input is worth" in page
+
+
+def test_without_it_there_are_no_further_simulations_but_an_error_bar(tmp_path, capsys):
+    assert main([*RUN, *NOWHERE, f"out={tmp_path / 'run'}", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert "sensitivity" not in result
+    assert result["error_bar"]["parts"]
+
+
+def test_published_times_have_no_error_bar_and_say_why(tmp_path, capsys):
+    run = ["run", "model=gpt_125m", "fabric=torus", "fabric.dims=[4,4]", "cost=constant", "cost.forward_s=10 ms"]
+    assert main([*run, f"out={tmp_path / 'run'}"]) == 0
+    assert "no error bar: the kernels' times are given (cost=constant)" in " ".join(capsys.readouterr().out.split())
+    assert "absent" in json.loads((tmp_path / "run" / "result.json").read_text())["error_bar"]
+
+
+def test_compare_has_the_ends_of_the_range(capsys):
+    assert main(["compare", "", "accelerator=h100_80gb", *RUN[1:], *NOWHERE, "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["time_s"]}
+    assert rows["iteration at least"]["a"] < rows["iteration"]["a"] < rows["iteration at most"]["a"]
+
+
+VARIED = ["variability.devices=5%", "variability.kernels=0.02", "variability.samples=6"]
+
+
+def test_a_run_of_fleets_that_vary_has_p50_p95_and_a_histogram(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main([*RUN, *NOWHERE, *VARIED, "report=true", f"out={folder}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "step that varies" in said
+    found = json.loads((folder / "result.json").read_text())["variability"]
+    assert found["nominal_s"] < found["p50_s"] <= found["p95_s"]
+    assert len(found["steps_s"]) == 6
+    assert "Step of fleets that vary" in (folder / "report.html").read_text()
+
+
+def test_equal_runs_give_equal_bytes(tmp_path, capsys):
+    results = []
+    for name in "ab":
+        assert main([*RUN, *NOWHERE, *VARIED, f"out={tmp_path / name}", "--json"]) == 0
+        results.append((tmp_path / name / "result.json").read_bytes())
+        capsys.readouterr()
+    assert results[0] == results[1]
+
+
+def test_a_bad_deviation_is_an_error_of_the_user(capsys):
+    assert main([*RUN, "variability.devices=-1"]) == 2
+    assert "variability.devices is -1" in capsys.readouterr().err
+    assert main([*RUN, "variability.devices=0.1", "variability.distribution=cauchy"]) == 2
+    assert "it must be one of: lognormal, uniform" in capsys.readouterr().err
+
+
+def test_sweeps_over_seeds_have_columns_of_it_and_points_without_keep_their_identity():
+    from rostam_py.spec.settings import complete_settings
+    from rostam_py.sweep.identity import point_key
+
+    plain = complete_settings({"model": "gpt_125m", "fabric": {"name": "torus", "dims": [4, 4]}})
+    assert "variability" not in plain
+    off = complete_settings({**plain, "variability": {"samples": 5}, "num_accelerators": None})
+    assert point_key(off) == point_key(plain)
+
+
+def test_a_sweep_over_seeds_draws_other_fleets(tmp_path):
+    import rostam_py as rostam
+
+    base = {
+        "model": "gpt_125m", "fabric": {"name": "torus", "dims": [2, 2]},
+        "variability": {"devices": 0.05, "samples": 2}, "cost": {"name": "roofline"},
+    }  # fmt: skip
+    found = rostam.run_sweep(base=base, grid={"seed": [0, 1]}, out=tmp_path / "sweep").table
+    assert (found["step_p50_s"] > found["iteration_time_s"]).all()
+    assert found["step_p50_s"].n_unique() == 2
+    assert found["iteration_time_s"].n_unique() == 1
