@@ -21,7 +21,7 @@ from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_
 
 # Where NCCL has another algorithm than the one that stands for it here.
 _TUNED_AS = {("broadcast", "binomial_tree"): "tree"}
-_MESSAGES = ("send_recv", "shift", "halo", "halo_up", "halo_down")
+_MESSAGES = ("send_recv", "shift", "copy", "halo", "halo_up", "halo_down")
 
 
 class Transport(NamedTuple):
@@ -91,11 +91,15 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         not change the end. Rings in several channels go in step here, while a chunk of NCCL's crosses the network in
         m of p steps: each step takes the mean hop. A tree pays the hops of its depth at once, up and down: a chain
         inside a server, one less than ranks, and the levels between m servers, ceil(log2 m). In a broadcast the chain's
-        are spread over the levels of the binomial tree that stands for NCCL's.
+        are spread over the levels of the binomial tree that stands for NCCL's. A copy goes straight into another rank's
+        memory: it starts no communicator, has no channels, and pays the hop of the protocol that fences behind data.
     """
     classes = fabric.config.link_classes
     if classes.are_ideal or key.num_ranks == 1:
         return PLAIN
+    if key.collective == "copy":
+        server_hop_s, network_hop_s = _hops(fabric, key, "ring", "Simple")
+        return Transport(server_hop_s=server_hop_s, network_hop_s=network_hop_s)
     if key.collective in _MESSAGES:
         return message_transport(fabric, num_bytes, key.num_ranks, is_both_ways=key.collective != "send_recv")
     inside = classes.inside

@@ -137,7 +137,7 @@ def expected_chunks(collective, inputs, rank):
         before = {0: inputs[rank - 1][0]} if rank > 0 and collective != "halo_down" else {}
         after = {chunks - 1: inputs[rank + 1][-1]} if rank < p - 1 and collective != "halo_up" else {}
         return before | after
-    if collective == "shift":
+    if collective in ("shift", "copy"):
         return {0: inputs[rank - 1][0]}
     assert collective == "broadcast"
     return dict(enumerate(inputs[0]))
@@ -277,7 +277,7 @@ def test_bytes_sent_by_a_rank_are_the_textbook_amounts(p):
     assert (
         buffers("halo", "neighbours") == buffers("halo_up", "neighbours") == buffers("halo_down", "neighbours") == p - 1
     )
-    assert buffers("shift", "ring") == p  # every rank its own
+    assert buffers("shift", "ring") == buffers("copy", "ring") == p  # every rank its own
     assert all(buffers("all_reduce", "hierarchical", g) == 2 * (p - 1) for g in divisors(p))
     # halving_doubling: 2 (q-1) over the q = 2^k <= p core ranks, and 2 whole buffers for each rank beyond.
     q = 1 << (p.bit_length() - 1)

@@ -137,6 +137,14 @@ def test_messages_get_more_channels_as_they_grow():
         assert result.time_s == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_copy_pays_a_hop_and_the_rate_of_its_class_alone():
+    links = LINK_CLASSES.get("nvlink4")
+    for size in (1, 2**20, 2**28):
+        result = rostam.run_collective(servers(1, **NO_LATENCY), "copy", num_bytes=size)
+        expected = links.hop_factor * 3.4e-6 + size / (450e9 * links.share)
+        assert result.time_s == pytest.approx(expected, abs=1e-9)
+
+
 def test_a_send_in_a_task_graph_waits_for_its_start_up_and_arrives_a_hop_later():
     # Device 0 sends 1 MB to device 1 after 7 us of start-up, at 10 GB/s, with a hop of 3 us.
     fabric = rostam.fabric(

@@ -1,13 +1,15 @@
 """Templates in which products run beside the collectives of their tensor-parallel group (TP overlap).
 
 Model: under sequence parallelism a product that reads what is gathered, and one whose result is reduce-scattered, run
-in as many parts as the group has members t. An all-gather becomes t - 1 shifts of a part round the ring: the product
-begins with the part that is there and takes each as it comes. A reduce-scatter becomes t - 1 shifts of a part's sums,
-each behind the product's part that adds to them. Bytes are those of a ring; parts of a kernel add up to its time. So
-nothing ends later than with ring algorithms and whole products. The gathers that backward repeats, and the
-reduce-scatters of input gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of
-several products that read one gathered tensor the first is cut. Rows of experts come and go whole. A product whose
-parts would be shorter than the shortest kernel is not.
+in as many parts as the group has members t. An all-gather becomes t - 1 copies of a part round the ring: the product
+begins with the part that is there and takes each as it comes. A reduce-scatter becomes t - 1 copies of a part's sums,
+each behind the product's part that adds to them. Bytes are those of a ring; parts of a kernel add up to its time. So,
+on links that cost nothing to start nothing ends later than with ring algorithms and whole products. Elsewhere a copy
+pays a hop: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and starts no
+communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input gradients,
+run beside other products already (order.py) and stay whole, as in Megatron. Of several products that read one gathered
+tensor the first is cut. Rows of experts come and go whole. A product whose parts would be shorter than the shortest
+kernel is not.
 Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
 """
 
@@ -22,14 +24,14 @@ class RingWriter(TemplateWriter):
 
     def __init__(self, context: TemplateContext, phase: str, adds_gradients: bool = False) -> None:
         super().__init__(context, phase, adds_gradients)
-        self._steps: list[int] = []  # shifts that bring the open kernel's input, part by part
-        self._scattered: dict[int, int] = {}  # tensor that a cut product has made -> the last shift of its sums
+        self._steps: list[int] = []  # copies that bring the open kernel's input, part by part
+        self._scattered: dict[int, int] = {}  # tensor that a cut product has made -> the last copy of its sums
         self._is_forward = False  # the open kernel is, first run or replay
 
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, in parts if it is a product, then the collectives its outputs ask for."""
         self._is_forward = is_replay or self.phase == "forward"
-        self._steps = self._shifted(kernel, is_replay)
+        self._steps = self._copied_in(kernel, is_replay)
         super().run(kernel, is_replay)
 
     def _is_cut(self, kernel: Kernel) -> bool:
@@ -39,8 +41,8 @@ class RingWriter(TemplateWriter):
         part_s = kernel.time.duration_s / context.sharding.degree
         return not kernel.is_view and main.role == "product" and part_s >= context.min_kernel_s
 
-    def _shifted(self, kernel: Kernel, is_replay: bool) -> list[int]:
-        """Start the shifts that bring a product's input and return them; none where it is there, or comes otherwise."""
+    def _copied_in(self, kernel: Kernel, is_replay: bool) -> list[int]:
+        """Start the copies that bring a product's input and return them; none where it is there, or comes otherwise."""
         sharding = self.context.sharding
         read = sharding.gathers.get(kernel.ops[0], ())
         pending = [gather for gather in read if (gather, is_replay) not in self._gathers]
@@ -52,14 +54,14 @@ class RingWriter(TemplateWriter):
         deps = self._deps_on([tensor])
         size = math.ceil(self.context.builder.part_bytes(tensor, 1 / sharding.degree))
         name = f"all_gather {self._origin(tensor)} {self.phase}"
-        steps = [self._shift(name, size, deps, step) for step in range(1, sharding.degree)]
+        steps = [self._copy(name, size, deps, step) for step in range(1, sharding.degree)]
         self._gathers[pending[0], is_replay] = steps[-1]
         return steps
 
-    def _shift(self, name: str, size: int, deps: tuple[int, ...], step: int) -> int:
+    def _copy(self, name: str, size: int, deps: tuple[int, ...], step: int) -> int:
         """Append one step round the ring; the stream keeps it behind the steps before."""
         label = f"{name} (part {step} of {self.context.sharding.degree - 1})"
-        return self.collective(label, "tp", "shift", size, deps)
+        return self.collective(label, "tp", "copy", size, deps)
 
     def _append_kernel(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         scattered = self._scatters(kernel)
@@ -91,7 +93,7 @@ class RingWriter(TemplateWriter):
         size = math.ceil(self.context.builder.part_bytes(tensor, 1 / self.context.sharding.degree))
         self.close()
         name = f"reduce_scatter {self._origin(tensor)} {self.phase}"
-        self._scattered[tensor] = self._shift(name, size, (len(self.tasks) - 1,), step)
+        self._scattered[tensor] = self._copy(name, size, (len(self.tasks) - 1,), step)
 
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole, unless a ring of partial sums does."""
