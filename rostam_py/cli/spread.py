@@ -10,7 +10,7 @@ from rich.table import Table
 from rostam_py.cli.schema import RunConfig
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
-from rostam_py.spread import error_bar, sensitivity, variability
+from rostam_py.spread import compute_by_basis, error_bar, sensitivity, variability
 from rostam_py.units import format_time
 
 _STEPS = {"p50_s": "p50", "p95_s": "p95", "mean_s": "mean"}
@@ -25,13 +25,16 @@ def spread_of(
     options: SimulationOptions,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Return what result.json holds besides the result, by key: "error_bar", and where asked for "sensitivity"
-    and "variability".
+    """Return what result.json holds besides the result, by key: "error_bar", "compute_by_basis_s" where kernels
+    say what their times rest on, and where asked for "sensitivity" and "variability".
 
     Args: source: what was simulated. options: how. progress: called with a line of text at each stage.
     """
     found = sensitivity(source, options=options, progress=progress) if config.sensitivity else None
-    documents = {"error_bar": error_bar(result, found).to_dict()}
+    documents: dict[str, Any] = {"error_bar": error_bar(result, found).to_dict()}
+    bases = compute_by_basis(result)
+    if bases:
+        documents["compute_by_basis_s"] = bases
     if found is not None:
         documents["sensitivity"] = found.to_dict()
     if not config.variability.is_none:
@@ -67,13 +70,17 @@ def print_spread(console: Console, total_s: float, documents: Mapping[str, Any])
 
 def spread_notes(total_s: float, documents: Mapping[str, Any]) -> list[str]:
     """Return what a reader should know of the figures, in sentences."""
-    bar = documents.get("error_bar") or {}
+    bar, bases = documents.get("error_bar") or {}, documents.get("compute_by_basis_s") or {}
     if "absent" in bar:
         return [f"no error bar: {bar['absent']}"]
     if "low_s" not in bar:
         return []
+    shares = "; ".join(f"{seconds / sum(bases.values()):.1%} {basis}" for basis, seconds in bases.items())
     parts = ", ".join(f"{part['family']} {_signed(part, total_s)}" for part in bar["parts"][:3])
-    return [f"error bar: of the kernels' times alone, the network as given; most of it is of {parts}"]
+    return [
+        f"error bar: of the kernels' times alone, the network as given; most of it is of {parts}",
+        *([f"kernels' times, as shares of compute: {shares}"] if bases else []),
+    ]
 
 
 def _signed(part: Mapping[str, float], total_s: float) -> str:

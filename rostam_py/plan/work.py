@@ -5,11 +5,11 @@ Example:
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rostam_py.plan.program import Program
-from rostam_py.plan.tasks import Stage, Task
+from rostam_py.plan.tasks import KernelTime, Stage, Task
 from rostam_py.units import format_time
 
 
@@ -37,16 +37,23 @@ class WorkSpread:
 
 
 def seconds_by_family(templates: Mapping[str, Sequence[Task]], program: Program) -> dict[str, float]:
-    """Return what the kernels of a class of devices take in one iteration [s], by op family, the longest first.
+    """Return what the kernels of a class of devices take in one iteration [s], by op family, the longest first."""
+    return seconds_by(lambda kernel: kernel.family, templates, program)
 
-    Model: replays of recomputation count with their families; slow parts of a machine are not counted.
+
+def seconds_by(
+    part_of: Callable[[KernelTime], str], templates: Mapping[str, Sequence[Task]], program: Program
+) -> dict[str, float]:
+    """Return what the kernels of a class of devices take in one iteration [s], by ``part_of``, the longest first.
+
+    Model: replays of recomputation count with their parts; slow parts of a machine are not counted.
     """
     found: defaultdict[str, float] = defaultdict(float)
     for name, count in program.counts().items():
         for task in templates[name]:
             for kernel in task.kernels:
-                found[kernel.family] += count * kernel.duration_s
-    return {family: seconds for family, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}
+                found[part_of(kernel)] += count * kernel.duration_s
+    return {part: seconds for part, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}
 
 
 def launch_bound_s(stages: Sequence[Stage], launch_s: float) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.plan.tasks import KernelTime
 from rostam_py.plan.traffic import plan_volumes
-from rostam_py.plan.work import seconds_by_family
+from rostam_py.plan.work import seconds_by
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
@@ -120,7 +121,11 @@ class JobResult:
 
     @cached_property
     def compute_by_family(self) -> dict[str, float]:
-        """Compute by op family, mean over devices [s]; sums to ``breakdown["compute"]``.
+        """Compute by op family, mean over devices [s]; sums to ``breakdown["compute"]``."""
+        return self.compute_by(lambda kernel: kernel.family)
+
+    def compute_by(self, part_of: Callable[[KernelTime], str]) -> dict[str, float]:
+        """Return compute by ``part_of`` its kernels, mean over devices [s], the longest first.
 
         Model: each device's compute is divided as the durations of its kernels are: what slows a device, a slow part
             or a collective that takes compute away, slows all its kernels alike.
@@ -129,10 +134,10 @@ class JobResult:
         found: dict[str, float] = {}
         for number, stage in enumerate(self.job.stages):
             spent = float(compute_s[self.job.stage_of == number].sum()) / len(compute_s)
-            parts = seconds_by_family(stage.templates, stage.program)
+            parts = seconds_by(part_of, stage.templates, stage.program)
             total = sum(parts.values())
-            for family, seconds in parts.items():
-                found[family] = found.get(family, 0.0) + spent * seconds / total
+            for part, seconds in parts.items():
+                found[part] = found.get(part, 0.0) + spent * seconds / total
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     @cached_property

@@ -5,11 +5,12 @@ Example:
     error_bar(simulate(plan)).low_s     # the least that the iteration is likely to take
 """
 
+from rostam_py.spread.bases import compute_by_basis
 from rostam_py.spread.error_bars import ErrorBar, NoErrorBar, error_bar
 from rostam_py.spread.sensitivities import Sensitivities, Sensitivity, sensitivity
 from rostam_py.spread.variabilities import StepSample, StepVariability, variability
 
 __all__ = [
-    "ErrorBar", "NoErrorBar", "Sensitivities", "Sensitivity", "StepSample", "StepVariability", "error_bar",
-    "sensitivity", "variability",
+    "ErrorBar", "NoErrorBar", "Sensitivities", "Sensitivity", "StepSample", "StepVariability", "compute_by_basis",
+    "error_bar",    "sensitivity", "variability",
 ]  # fmt: skip

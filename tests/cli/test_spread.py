@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from rostam_py.cli.main import main
 
 RUN = ["run", "model=gpt_125m", "fabric=torus", "fabric.dims=[4,4]", "cost=calibrated"]
@@ -30,6 +32,9 @@ def test_without_it_there_are_no_further_simulations_but_an_error_bar(tmp_path, 
     result = json.loads(capsys.readouterr().out)
     assert "sensitivity" not in result
     assert result["error_bar"]["parts"]
+    bases = result["compute_by_basis_s"]
+    assert sum(bases.values()) == pytest.approx(result["breakdown_s"]["compute"], rel=1e-9)
+    assert "interpolated" in bases
 
 
 def test_published_times_have_no_error_bar_and_say_why(tmp_path, capsys):
