@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import difflib
 import functools
 import itertools
@@ -293,6 +294,14 @@ def _keys_inside(node: Any, key: str) -> list[str]:
     return [str(one) for one in inner] if inner is not None and OmegaConf.is_dict(inner) else []
 
 
+def _costs_with(key: str) -> list[str]:
+    """Return the cost models that have a setting of this name."""
+    from rostam_py.costs import COST_MODELS
+
+    settings = {name: {one.name for one in dataclasses.fields(COST_MODELS.get(name).Config)} for name in COST_MODELS}
+    return [name for name, known in settings.items() if key in known]
+
+
 def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
     """Say which keys there are on the level where ``path`` goes wrong, or that one has moved."""
     from hydra.errors import HydraException
@@ -313,6 +322,9 @@ def _unknown_key(path: str, command: str, overrides: list[str]) -> str:
         known = list(node.keys()) if hasattr(node, "keys") else []
         if part not in known:
             inside = [f"{one}.{part}" for one in known if part in _keys_inside(node, one)]
+            owners = ", ".join(f"cost={one}" for one in _costs_with(part)) if where == ["cost"] else ""
+            if owners:
+                return f"unknown key {path!r}: it is a setting of {owners}; cost has: {', '.join(map(str, known))}"
             near = inside or difflib.get_close_matches(part, known, n=1)
             hint = f" (did you mean {'.'.join([*where, near[0]])!r}?)" if near else ""
             level = f"{'.'.join(where)} has" if where else "keys are"

@@ -71,6 +71,10 @@ def error_of(arguments, capsys):
         (["run", "strategy.launch_latency=1 us"], ["strategy.launch_latency is machine.launch_latency now"]),
         (["run", "strategy.quantum=1"], ["strategy.quantum is 1", "without a unit"]),
         (["sweep", "cost.ramp_time=2.0,5.0"], ["cost.ramp_time is 2.0", "without a unit"]),
+        (
+            ["run", "cost.ramp_time=2 us"],
+            ["unknown key 'cost.ramp_time'", "setting of cost=roofline", "cost has: table"],
+        ),
         (["run", "strategy.rank_order=tp,dp"], ["strategy.rank_order is 'tp,dp'", "fastest first"]),
         (
             ["run", "model=gpt_125m", "strategy.pp=2", "strategy.virtual_stages=40", "strategy.micro_batch=1"],
