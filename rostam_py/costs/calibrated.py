@@ -152,7 +152,8 @@ class CalibratedCost:
         """Return what the tables are asked about a kernel, and their answer; None where they have none."""
         op = self._ops.get(call.ops[0].name)
         known = op if op is not None and op.op_type == call.ops[0].op_type else None
-        asked = question_of(call, known, self._graph)
+        others = [self._ops[one.name] for one in call.ops[1:] if one.name in self._ops]
+        asked = question_of(call, known, self._graph, others)
         return asked, None if asked is None else self._answer(asked)
 
     def notes(self) -> list[str]:

@@ -6,10 +6,12 @@ contraction where members hold partial sums); what remains of the kernel's FLOPs
   long as a square part of their work is: blocks i and 2c - 1 - i of each rank leave every part its half.
 * A convolution is the product that computes it without copies: outputs of all samples and positions by channels,
   contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions).
+* Element-wise kernels that reduce rows on their way (mean, rsqrt, product: a norm written out) are norms by rows.
 * Look-ups, their gradients, gathers, reductions and optimizer steps stream their bytes as element-wise kernels do.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,8 @@ from rostam_py.graph import Op, OperatorGraph
 from rostam_py.graph.vocabulary import PARTIAL
 
 _STREAMED = ("elementwise", "optimizer", "embedding")
+_OVER_ROWS = (".mean.", ".var", ".sum.")  # ops whose results a norm scales its rows by, or its gradient
+_SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as the rows
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
 
 
@@ -49,13 +53,21 @@ class KernelQuestion:
         return {name: np.array([size], dtype=float) for name, size in zip(fields, self.sizes, strict=True)}
 
 
-def question_of(call: KernelCall, op: Op | None, graph: OperatorGraph) -> KernelQuestion | None:
+def question_of(
+    call: KernelCall, op: Op | None, graph: OperatorGraph, others: Sequence[Op] = ()
+) -> KernelQuestion | None:
     """Return what to ask the tables, None for kernels of no measured kind.
 
-    Args: op: the call's main op as ``graph`` has it, None for the optimizer's and unknown ones.
+    Args:
+        op: the call's main op as ``graph`` has it, None for the optimizer's and unknown ones.
+        others: the ops fused into it, as ``graph`` has them.
     """
     moved = call.bytes_read + call.bytes_written
     family = op_family(call.ops[0].op_type, call.ops[0].role)
+    if op is not None and others and family in ("elementwise", "reduction"):
+        norm = _written_out_norm(call, (op, *others), graph)
+        if norm is not None:
+            return norm
     if family in _STREAMED or (family == "reduction" and "softmax" not in call.ops[0].op_type):
         return _streamed(moved, is_substitute=family != "elementwise")
     if op is None or not op.outputs:
@@ -204,6 +216,22 @@ def _attention(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion
 def _is_by_rows(op: Op) -> bool:
     """Say whether a norm reduces over the last dimension, as the measured ones do; batch and group norms do not."""
     return "layer_norm" in op.op_type or "rms_norm" in op.op_type
+
+
+def _written_out_norm(call: KernelCall, ops: Sequence[Op], graph: OperatorGraph) -> KernelQuestion | None:
+    """Return a norm for ops of one kernel that reduce each row and write results as large as what they reduce."""
+    for op in ops:
+        if op_family(op.op_type, op.role) != "reduction" or not any(part in op.op_type for part in _OVER_ROWS):
+            continue
+        sizes, result = (_shape(graph, t, call.batch) for t in (op.inputs[0], op.outputs[0]))
+        columns = sizes[-1] if sizes else 1.0
+        if columns < _SHORTEST_ROW or result not in (sizes[:-1], [*sizes[:-1], 1.0]):
+            continue
+        rows = max(math.prod(sizes[:-1]) / call.degree, 1.0)
+        if call.bytes_written >= rows * columns:  # at least a byte for each entry: not the sums alone
+            moved = call.bytes_read + call.bytes_written
+            return KernelQuestion("normalization", (rows, columns), "", 0.0, moved, is_substitute=op.phase != "forward")
+    return None
 
 
 def _rows(kind: str, call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:

@@ -10,7 +10,7 @@ from rostam_py.costs import make_cost_model, optimizer_call
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS, LAYOUTS
 from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_surface import Fit
-from rostam_py.costs.kernel_table import HeldOut, KernelSeries, KernelTable, MeasuredDevice
+from rostam_py.costs.kernel_table import HeldOut, KernelSeries, KernelTable, MeasuredDevice, shipped_table
 from rostam_py.costs.limits import ROOFLINE_RESIDUAL, Speeds
 from rostam_py.costs.model import KernelCall
 from rostam_py.errors import ConfigError
@@ -372,3 +372,43 @@ def test_parts_of_context_parallelism_are_shorter_and_do_their_share():
     asked = question_of(call, op, graph)
     assert asked.sizes == pytest.approx((2, 512, 16, 4, 128, 128))
     assert asked.flops == pytest.approx(flops / 2)
+
+
+def written_out_norm(keeps_rows):
+    """x (B, 4096): mean of each row (B, 1), rsqrt, and x times it, as one kernel; or the means alone."""
+    row, one = (Affine(0, 1), Affine(4096)), (Affine(0, 1), Affine(1))
+    tensors = (
+        Tensor(0, row, "float32", "input", "x"), Tensor(1, one, "float32", "activation", producer=0),
+        Tensor(2, one, "float32", "activation", producer=1), Tensor(3, row, "float32", "activation", producer=2),
+    )  # fmt: skip
+    ops = (
+        Op(0, "mean", "norm", "forward", "aten.mean.dim", (0,), (1,)),
+        Op(1, "rsqrt", "norm", "forward", "aten.rsqrt.default", (1,), (2,), is_elementwise=True),
+        Op(2, "mul", "norm", "forward", "aten.mul.Tensor", (0, 2), (3,), is_elementwise=True),
+    )
+    return OperatorGraph("norm", ops if keeps_rows else ops[:2], tensors if keeps_rows else tensors[:3])
+
+
+def test_norm_written_out_in_one_kernel_takes_the_time_of_a_measured_norm():
+    rows = next(one for one in KernelTable.load(shipped_table("a100_80gb")).series if one.kind == "normalization")
+    place = int(np.flatnonzero(rows.columns["columns"] == 4096)[0])
+    batch, graph = float(rows.columns["rows"][place]), written_out_norm(keeps_rows=True)
+    moved = 4.0 * batch * 4096  # fp32, as the row was measured: read once and written once
+    cost = model(graph, accelerator="a100_80gb")
+    seconds = cost.duration_s(KernelCall(graph.ops, 0.0, moved, moved, batch, "fp32"))
+    # the part that was measured is of 1,935 GB/s (PCIe), the accelerator of 2,039
+    bandwidth = rows.device.memory_bandwidth_bytes_per_s
+    assert seconds == pytest.approx(rows.seconds[place] * bandwidth / 2039e9, rel=0.03)
+    streamed = cost.duration_s(KernelCall(graph.ops[2:], 0.0, moved, moved, batch, "fp32"))
+    assert seconds != streamed  # that of an element-wise kernel of the same bytes
+    assert [note.split(":")[0] for note in cost.notes()] == ["calibrated elementwise", "calibrated reduction"]
+
+
+def test_split_norm_has_its_share_of_rows_and_sums_alone_are_none():
+    graph = written_out_norm(keeps_rows=True)
+    moved = 4.0 * 1024 * 4096
+    asked = question_of(KernelCall(graph.ops, 0.0, moved, moved, 4096, "fp32", 4), graph.ops[0], graph, graph.ops[1:])
+    assert (asked.kind, asked.sizes, asked.is_substitute) == ("normalization", (1024, 4096), False)
+    graph = written_out_norm(keeps_rows=False)
+    call = KernelCall(graph.ops, 0.0, 4.0 * 4096 * 4096, 4.0 * 4096, 4096, "fp32")
+    assert question_of(call, graph.ops[0], graph, graph.ops[1:]).kind == "elementwise"
