@@ -116,6 +116,17 @@ def test_simulations_are_what_the_fit_predicts(name):
         assert result.time_s == pytest.approx(expected, rel=slack)
 
 
+@pytest.mark.parametrize("name", ["nvlink3", "nvlink4", "nvlink5"])
+def test_what_two_ranks_take_beyond_their_bytes_grows_with_the_size(name):
+    # Were it a start-up or a pipeline's first chunk it would stay as it is: ends in bytes rest on this.
+    bench, constants = BENCHES[name], LINK_CLASSES.get(name)
+    rows = [row for row in links.rows_of(bench) if (row.collective, row.num_ranks) == ("all_reduce", 2)]
+    last = max(rows, key=lambda row: row.num_bytes)
+    half = min(rows, key=lambda row: abs(row.num_bytes - last.num_bytes / 2))
+    beyond = [row.seconds - row.num_bytes / (bench.rate_of(2) * constants.share) for row in (half, last)]
+    assert beyond[1] / beyond[0] > 1.4
+
+
 def test_thirty_two_h100_reach_what_is_published():
     (row,) = (one for one in read("collectives_published.csv") if one["num_servers"] != "1")
     fabric = rostam.fabric(
