@@ -1,9 +1,12 @@
 """Commands: help, listing, runs and their folders."""
 
 import json
+import os
+import textwrap
 
 import pytest
 
+from rostam_py.cli import commands
 from rostam_py.cli.main import main
 from rostam_py.fabrics import FABRICS
 from rostam_py.models import MODELS
@@ -167,3 +170,14 @@ def test_a_share_of_links_fails_without_killing_the_job_and_reports_say_so(tmp_p
     given = ["failures.links=5%", "failures.scope=all", "failures.planes=one", "failures.seed=3"]
     assert main(["run", "model=resnet50", *tree, *given, f"out={tmp_path}", "--json"]) == 0
     assert "links failed" in json.loads(capsys.readouterr().out)["fabric"]
+
+
+@pytest.mark.parametrize(("given", "times_this_machine", "expected"), [
+    (None, False, "1"), (None, True, None), ("4", False, "4"),
+])  # fmt: skip
+def test_linear_algebra_takes_one_thread_unless_told_or_timed(monkeypatch, given, times_this_machine, expected):
+    monkeypatch.setattr(os, "environ", {} if given is None else {"OPENBLAS_NUM_THREADS": given})
+    monkeypatch.setattr(textwrap, "found", lambda arguments, as_json: 0, raising=False)
+    command = commands.Command("textwrap:found", times_this_machine=times_this_machine)
+    assert command.run([], False) == 0
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == expected
