@@ -57,7 +57,7 @@ def links(path, text):
     ("text", "parts"),
     [
         ("src,dst\na0,s\u00e9\n".encode("latin-1"), ["not UTF-8", "byte 0xe9 at place 12"]),
-        (b"src,dst\na0,s" + b"9" * 5000 + b"\n", ["fabric.links[0].dst", "5001 characters", "18 digits"]),
+        (b"src,dst\na0,s" + b"9" * 5000 + b"\n", ["fabric.links, line 2", "dst is", "5001 characters", "18 digits"]),
         (b"src,dst\na0,\x00s1\n", ["fabric.links"]),
     ],
 )

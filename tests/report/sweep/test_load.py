@@ -44,7 +44,7 @@ def test_a_run_loads(tmp_path):
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"neither sweep\.json .* nor detail\.json\.gz"):
+    with pytest.raises(ConfigError, match=r"has no sweep\.json .* detail\.json\.gz"):
         is_sweep_folder(tmp_path)
     with pytest.raises(ConfigError, match="is not a folder"):
         load_sweep(tmp_path / "nowhere")
