@@ -136,7 +136,8 @@ class KernelTable:
             data = Path(path).read_bytes()
         except OSError as error:
             raise ConfigError(f"{where} cannot be read: {error.strerror or error}") from error
-        document = parse_json(_Document, data, where)
+        is_shipped = Path(path).parent == TABLES  # checked by tests; the checks' library takes 0.1 s to load
+        document = _as_shipped(data) if is_shipped else parse_json(_Document, data, where)
         if document.format != FORMAT or document.version != VERSION:
             raise ConfigError(f"{str(path)!r} is not a {FORMAT} of version {VERSION}")
         series = tuple(_series(one, f"{where}: series[{number}]") for number, one in enumerate(document.series))
@@ -180,6 +181,15 @@ class _Document:
     accelerator: str
     provenance: dict[str, Any]
     series: list[_SeriesRecord]
+
+
+def _as_shipped(data: bytes) -> _Document:
+    document = json.loads(data)
+    series = [
+        one | {"fit": _FitRecord(**one["fit"]), "held_out": one["held_out"] and HeldOut(**one["held_out"])}
+        for one in document["series"]
+    ]
+    return _Document(**document | {"series": [_SeriesRecord(**one) for one in series]})
 
 
 def _block(series: KernelSeries) -> str:

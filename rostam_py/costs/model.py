@@ -11,7 +11,7 @@ class KernelCall:
     """One kernel as one device runs it: a main op and the element-wise ops fused into it.
 
     ops: main op first, then the fused ones; never empty. Optimizer kernels hold one op of phase
-        "optimizer" (op_type "optimizer.sgd", "optimizer.momentum", "optimizer.adam").
+        "optimizer" (op_type "optimizer.sgd", "optimizer.momentum", "optimizer.adagrad", "optimizer.adam").
     flops, bytes_read, bytes_written: local amounts, after the split and in ``precision``'s dtypes;
         tensors that pass between fused ops are not counted.
     batch: samples of the micro-batch. degree: members that share the main op (1 = not split).

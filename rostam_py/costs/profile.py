@@ -221,6 +221,7 @@ class _Runner:
         makers: dict[str, Callable[[], Any]] = {
             "sgd": lambda: torch.optim.SGD(parameters, lr=1e-4),
             "momentum": lambda: torch.optim.SGD(parameters, lr=1e-4, momentum=0.9),
+            "adagrad": lambda: torch.optim.Adagrad(parameters, lr=1e-4),
             "adam": lambda: torch.optim.Adam(parameters, lr=1e-4),
         }
         optimizer = makers[name]()

@@ -41,7 +41,7 @@ def test_pure_data_parallelism_is_that_of_megatron(small_graphs, model, dp):
     graph, batch = small_graphs[model], 8 * dp
     ours = place(graph, machine(dp), global_batch=batch, strategy=sip(dp=dp))
     theirs = place(graph, machine(dp), global_batch=batch, strategy=Strategy(dp=dp, fusion="producer"))
-    # Algorithm 1 knows no order of kernels: it counts what is kept, not what the loss hands on when backward begins, and
+    # Algorithm 1 knows no order of kernels: it counts what is kept, not what the loss hands on as backward begins, and
     # keeps the loss as wide as other activations; so memory is compared in fp32, behind the forward.
     plain = [place(graph, machine(dp), global_batch=batch, strategy=s) for s in
              (sip(dp=dp, precision="fp32"), Strategy(dp=dp, fusion="producer", precision="fp32"))]  # fmt: skip
