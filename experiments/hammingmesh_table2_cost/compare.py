@@ -1,4 +1,4 @@
-"""Price the fat trees, HammingMeshes and tori of HammingMesh's Table II and print them next to the printed figures."""
+"""Price the fabrics of HammingMesh's Table II and print them next to the printed figures."""
 
 import csv
 from pathlib import Path

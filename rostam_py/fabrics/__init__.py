@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 FABRICS = Registry("fabric")
 FABRICS.add("custom", "rostam_py.fabrics.custom:CustomConfig")
+FABRICS.add("dragonfly", "rostam_py.fabrics.dragonfly:DragonflyConfig")
 FABRICS.add("electrical_cluster", "rostam_py.fabrics.electrical_cluster:ElectricalClusterConfig")
 FABRICS.add("electrical_flat", "rostam_py.fabrics.electrical_flat:ElectricalFlatConfig")
 FABRICS.add("fat_tree", "rostam_py.fabrics.fat_tree:FatTreeConfig")
 FABRICS.add("hammingmesh", "rostam_py.fabrics.hammingmesh:HammingMeshConfig")
 FABRICS.add("hybrid_cube_mesh", "rostam_py.fabrics.hybrid_cube_mesh:HybridCubeMeshConfig")
+FABRICS.add("hyperx", "rostam_py.fabrics.hyperx:HyperXConfig")
 FABRICS.add("sip_ocs", "rostam_py.fabrics.sip_ocs:SipOcsConfig")
 FABRICS.add("sip_ring", "rostam_py.fabrics.sip_ring:SipRingConfig")
+FABRICS.add("slim_fly", "rostam_py.fabrics.slim_fly:SlimFlyConfig")
 FABRICS.add("torus", "rostam_py.fabrics.torus:TorusConfig")
 
 

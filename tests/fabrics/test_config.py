@@ -95,7 +95,9 @@ def test_what_can_be_bought_of_the_shipped_fabrics_has_a_price():
         with contextlib.suppress(ConfigError):
             assert example_fabric(name).bill_of_materials().total_usd > 0
             priced.add(name)
-    assert priced == {"electrical_cluster", "fat_tree", "hammingmesh", "hybrid_cube_mesh", "torus"}
+    assert priced == {
+        "dragonfly", "electrical_cluster", "fat_tree", "hammingmesh", "hybrid_cube_mesh", "hyperx", "slim_fly", "torus",
+    }  # fmt: skip
 
 
 def test_ideal_fabrics_have_no_bill():
@@ -153,7 +155,7 @@ def test_bandwidths_need_units_and_name_their_key(bad):
 
 
 def test_unknown_fabric_lists_the_registered_ones():
-    with pytest.raises(UnknownNameError, match=r"unknown fabric 'tours'.*custom, electrical_cluster, .* torus"):
+    with pytest.raises(UnknownNameError, match=r"unknown fabric 'tours'.*custom, dragonfly, .* torus"):
         build_fabric("tours")
 
 

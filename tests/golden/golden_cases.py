@@ -61,6 +61,12 @@ FABRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "hx2_2x2": ("hammingmesh", {"board": (2, 2), "boards": (2, 2), **B400}),
     "hx2_4x4": ("hammingmesh", {"board": (2, 2), "boards": (4, 4), "planes": 4, **B1600}),
     "hx1_4x4": ("hammingmesh", {"board": (1, 1), "boards": (4, 4), **B400}),
+    "slim18": ("slim_fly", {"q": 3, "terminals_per_switch": 1, **B400}),
+    "dragonfly16": (
+        "dragonfly",
+        {"routers_per_group": 4, "terminals_per_router": 1, "global_links_per_router": 2, "num_groups": 4, **B400},
+    ),
+    "hyperx16": ("hyperx", {"dims": (2, 4), "terminals": 2, **B400}),
     "ocs12": ("sip_ocs", {"num_accelerators": 12, **B400}),
     "ocs16": ("sip_ocs", {"num_accelerators": 16, "num_ocs": 16, **B1600}),
     "ocs16_q8": ("sip_ocs", {"num_accelerators": 16, "num_ocs": 8, "relay": True, **B1600}),
@@ -110,6 +116,11 @@ def collective_cases() -> list[Case]:
     for fabric in ("ring16", "ocs16_q8", "tree16_servers", "cables6", "hx1_4x4", "torus2x2x4"):
         for name in ("all_reduce/ring", "all_reduce/hierarchical", "all_to_all/balanced_shift"):
             add(fabric, name)
+    for fabric in ("slim18", "dragonfly16", "hyperx16"):
+        for routing in ("spray", "hash"):
+            for name in ("all_reduce/ring", "all_to_all/direct"):
+                add(fabric, name, routing, routing=routing)
+        add(fabric, "all_to_all/direct", "failures", failed={"links": [20, 25]})
     add("tree16", "all_reduce/ring", "unfolded", fold=False)
     add("hx2_2x2", "all_to_all/direct", "unfolded", fold=False)
     add("torus4x4", "all_reduce/torus_2d", "unfolded", fold=False)

@@ -19,6 +19,12 @@ FABRICS = {
     "deep_uneven": ("fat_tree", {"num_accelerators": 61, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3}),
     "servers": ("fat_tree", {"num_accelerators": 24, "radix": 8, "server_size": 4}),
     "deep_servers": ("fat_tree", {"num_accelerators": 61, "radix": 8, "levels": 3, "leaf_down": 5, "server_size": 4}),
+    "slim_fly": ("slim_fly", {"q": 3, "terminals_per_switch": 2}),
+    "hyperx": ("hyperx", {"dims": (3, 4), "terminals": 2}),
+    "dragonfly": (
+        "dragonfly",
+        {"routers_per_group": 4, "terminals_per_router": 2, "global_links_per_router": 2, "num_groups": 4},
+    ),
     "torus": ("torus", {"dims": (4, 5)}),
     "torus_of_two": ("torus", {"dims": (2, 4, 2)}),
 }
