@@ -21,7 +21,8 @@ class Precision:
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward and sent for it.
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
-    parameter_bytes: of one parameter as it is held.
+    parameter_bytes: of one parameter as it is held; narrow_weight_bytes: of a weight as products read it, forward and
+        backward, where weights are held so (strategy.narrow_weights).
     gradient_precisions: of GRADIENT_PRECISIONS, those in which gradients may accumulate and travel; the default first.
     tensor_bytes: bytes of one traced float32 activation element.
     has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
@@ -36,6 +37,12 @@ class Precision:
     product_bytes: int
     others: str = ""
     note: str = ""
+    narrow_weight_bytes: float = 0.0
+
+    @property
+    def narrow_weight_width(self) -> float:
+        """Bytes of a weight as products read it over those of other weights."""
+        return self.narrow_weight_bytes / self.parameter_bytes
 
 
 AUTO = "auto"  # gradients in the precision's default
@@ -50,6 +57,7 @@ PRECISIONS = {
         "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, others="bf16_mixed",
         note="fp8_mixed: matrix products at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in"
         " bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
+        narrow_weight_bytes=1.0,
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage

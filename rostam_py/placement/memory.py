@@ -30,6 +30,7 @@ def stage_memory(
     numerics: Numerics,
     untrained_bytes: int = 0,
     gathered_bytes: int = 0,
+    narrowed_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -38,10 +39,11 @@ def stage_memory(
         activation_bytes: at their most, of all micro-batches in flight, kept inputs included.
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
+        narrowed_bytes: by which trained weights in the products' width are less.
     """
     weights, gradients, state = held
     return MemoryBytes(
-        parameters=weights * numerics.parameter_bytes + untrained_bytes,
+        parameters=weights * numerics.parameter_bytes - narrowed_bytes + untrained_bytes,
         gradients=gradients * numerics.gradient_bytes,
         optimizer_state=state * numerics.state_bytes,
         activations=round(activation_bytes),

@@ -8,6 +8,21 @@ from rostam_py.costs.precision import get_precision
 from rostam_py.graph import OperatorGraph
 
 
+def narrow_weights(graph: OperatorGraph) -> frozenset[int]:
+    """Return the trained and frozen weights that matrix products alone read, which may lie in their width.
+
+    Cost: linear in ops.
+    """
+    weights = {t.id for t in graph.weights if t.kind in ("parameter", "frozen")}
+    roots, read, wide = graph.view_roots, set[int](), set[int]()
+    for op in graph.ops:
+        if not op.is_metadata and op.phase in ("forward", "backward"):
+            found = weights.intersection(roots[t] for t in op.inputs)
+            read |= found
+            wide |= set() if op.role == "product" else found
+    return frozenset(read - wide)
+
+
 def product_width(precision: str) -> float:
     """Return the bytes of an element that a product reads over those of an activation."""
     chosen = get_precision(precision)

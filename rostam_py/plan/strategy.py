@@ -88,6 +88,9 @@ class Strategy:
         takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
+    narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
+        products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
+        narrow products.
     recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).
     recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
@@ -140,6 +143,7 @@ class Strategy:
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
+    narrow_weights: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
     recompute_blocks: int | None = None
@@ -199,11 +203,20 @@ class Strategy:
         _check_choice("gradient_precision", self.gradient_precision, GRADIENT_PRECISIONS)
         if self.precision is not None:
             gradient_bytes(self.precision, self.gradient_precision)
+        self._check_narrow_weights()
         if self.optimizer is not None:
             get_optimizer(self.optimizer)
         self._check_mapping()
         self._check_quantities()
         self._check_algorithms()
+
+    def _check_narrow_weights(self) -> None:
+        narrow = [name for name, one in PRECISIONS.items() if one.narrow_weight_bytes]
+        if self.narrow_weights and self.precision not in narrow:
+            raise ConfigError(
+                f"strategy.narrow_weights is {self.narrow_weights!r}, which needs strategy.precision to be one of:"
+                f" {', '.join(narrow)}; it is {self.precision!r}"
+            )
 
     def _check_fusion(self) -> None:
         _check_choice("fusion", self.fusion, tuple(FUSIONS))

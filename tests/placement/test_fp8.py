@@ -104,3 +104,52 @@ def test_other_ops_run_as_in_bf16():
     assert op_precision("fp8_mixed", ("float32",), "attention") == "bf16_mixed"
     assert op_precision("fp8_mixed", ("float32",), "product") == "fp8_mixed"
     assert op_precision("bf16_mixed", ("float32",), "attention") == "bf16_mixed"
+
+
+class Embedded(nn.Module):
+    """A table of 100 rows, a product of 64 x 64, a norm."""
+
+    def __init__(self, is_frozen=False):
+        super().__init__()
+        self.words, self.mix, self.norm = nn.Embedding(100, 64), nn.Linear(64, 64, bias=False), nn.LayerNorm(64)
+        self.mix.weight.requires_grad_(not is_frozen)
+
+    def forward(self, x):
+        """Look up, multiply, normalise."""
+        return self.norm(self.mix(self.words(x)))
+
+
+def embedded(**options):
+    ids = torch.zeros(4, 8, dtype=torch.int64)
+    return trace(Embedded(**options), ids, loss_fn=lambda y: (y * y).mean(), name="embedded")
+
+
+TABLE, MIX, NORM = 100 * 64, 64 * 64, 2 * 64
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_narrow_weights_are_those_that_products_alone_read(is_frozen, placed):
+    stages = [
+        placed(embedded(is_frozen=is_frozen), Strategy(precision="fp8_mixed", narrow_weights=narrow), 8, **H100).stages
+        for narrow in (False, True)
+    ]
+    wide, narrow = (stage.memory for (stage,) in stages)
+    assert wide.parameters == 2 * (TABLE + MIX + NORM)
+    assert narrow.parameters == 2 * (TABLE + NORM) + MIX
+    assert (wide.optimizer_state, wide.gradients) == (narrow.optimizer_state, narrow.gradients)
+
+
+@pytest.mark.parametrize("shard", [1, 2, 3])
+def test_narrow_weights_are_gathered_in_one_byte(shard, placed):
+    strategy = Strategy(dp=4, shard=shard, precision="fp8_mixed", narrow_weights=True, bucket_size="1 GB")
+    plan = placed(embedded(), strategy, 8, **H100)
+    gathered = {(m.num_bytes, m.count) for m in plan.messages() if m.group == "zero"}
+    assert gathered == {(2 * (TABLE + NORM) + MIX, 2 if shard == 3 else 1)}
+    if shard == 3:
+        assert plan.stages[0].memory.parameters == 2 * ((TABLE + NORM + MIX) // 4) - MIX // 4
+
+
+def test_narrow_weights_need_narrow_products():
+    for precision in ("bf16_mixed", None):
+        with pytest.raises(ConfigError, match=rf"narrow_weights is True, .*one of: fp8_mixed.*; it is '?{precision}'?"):
+            Strategy(precision=precision, narrow_weights=True)

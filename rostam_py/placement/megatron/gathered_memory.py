@@ -82,7 +82,8 @@ def _of_stage(context: TemplateContext, stage: int, gradient_bytes: int) -> tupl
         phase: [units.used_by(kernel) for kernel, _ in template_steps(context, stage, phase)]
         for phase in (FORWARD, BACKWARD)
     }
-    gradients = max(sizes, default=0) // context.weight_bytes * gradient_bytes
+    counts = (sum(n for replicas, n in parts.items() if context.shares_state(replicas)) for parts in units.parts)
+    gradients = max(counts, default=0) * gradient_bytes
     if not state.is_resharded:
         whole = sum(sizes[unit] for unit in {u for found in uses[FORWARD] for u in found})
         return whole, whole, gradients

@@ -43,6 +43,7 @@ from rostam_py.placement.megatron.turn_memory import turn_bytes
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
+from rostam_py.placement.product_inputs import narrow_weights
 from rostam_py.placement.routed_tokens import own_rows
 from rostam_py.placement.schedule import in_flight_words, stage_program
 from rostam_py.placement.sharding import OwnRows, Sharding, propagate
@@ -240,6 +241,11 @@ class _Job:
             )
             for t in graph.parameters
         }
+        self.parameter_ids = {t.name: t.id for t in graph.parameters}
+        self.narrow: dict[int, float] = {}  # weight in the products' width -> that over an activation's
+        if strategy.narrow_weights:
+            width = get_precision(self.numerics.precision).narrow_weight_width
+            self.narrow = dict.fromkeys(narrow_weights(graph), width)
         is_eager = strategy.fused_as == UNFUSED
         self.derived = {} if is_eager else derived_in_kernels(graph, builder, self.assignment, self._sent())
         self.recomputation = self._recomputation()
@@ -282,7 +288,7 @@ class _Job:
         late -= set(self.builder.experts.exchanged)
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states, self.numerics.parameter_bytes,
+            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states,
             self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
         )  # fmt: skip
 
@@ -299,7 +305,10 @@ class _Job:
         if not self.state.shares_weights:
             return {}
         graph, stages = self.graph, self.assignment
-        held = {name: (self._data_group(name), count) for name, count in self.local_parameters.items()}
+        held = {
+            name: (self._data_group(name), count, self._weight_bytes(name))
+            for name, count in self.local_parameters.items()
+        }
         return {s: block_units(graph, stages, s, held) for s in range(stages.num_stages)}
 
     def _recomputation(self) -> Recomputation:
@@ -429,7 +438,8 @@ class _Job:
                 ends = min(own)
                 unit = context.units[ends].of_parameter.get(t.name, -1) if context.units else -1
                 gradient = Gradient(
-                    t.name, leaves, count * size, tied, summed, count, unit, self._data_group(t.name)
+                    t.name, leaves, count * size, tied, summed, count, self._weight_bytes(t.name), unit,
+                    self._data_group(t.name),
                 )  # fmt: skip
                 found[chunks.index(ends)].append(gradient)
         return found
@@ -444,7 +454,7 @@ class _Job:
         """Return what every device needs; activations at their most while its program runs."""
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
         is_full = self.strategy.recompute == "full"
-        residents = resident_memory(self.graph, self.builder, self.assignment, is_full)
+        residents = resident_memory(self.graph, self.builder, self.assignment, is_full, self.narrow)
         saved = self._saved_by_stage()
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
         changes = self._activation_changes(residents, saved, turns)
@@ -461,8 +471,21 @@ class _Job:
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
-            result.append(stage_memory(held, most, self.numerics, untrained, gathered))
+            narrowed = self._narrowed_bytes(s)
+            result.append(stage_memory(held, most, self.numerics, untrained, gathered, narrowed))
         return result
+
+    def _weight_bytes(self, parameter: str) -> int:
+        """Return the bytes of a device's part of a trained weight, as it is held and gathered."""
+        width = self.numerics.parameter_bytes * self.narrow.get(self.parameter_ids[parameter], 1.0)
+        return math.ceil(self.local_parameters[parameter] * width)
+
+    def _narrowed_bytes(self, stage: int) -> int:
+        """Return by how much the trained weights that a device holds are less for lying in the products' width."""
+        here = (name for name, devices in self.holders.items() if stage in devices)
+        wide = self.numerics.parameter_bytes
+        less = sum(self.local_parameters[name] * wide - self._weight_bytes(name) for name in here)
+        return less // self.state.degree if self.state.shares_weights else less
 
     def _activation_changes(
         self, residents: list[Resident], saved: list[set[int]], turns: list[float]

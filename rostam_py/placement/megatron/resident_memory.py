@@ -6,6 +6,7 @@ if they split it, else all of it. Every stage that reads them has its own.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rostam_py.graph import Op, OperatorGraph
@@ -22,21 +23,26 @@ class Resident:
 
 
 def resident_memory(
-    graph: OperatorGraph, builder: KernelBuilder, stages: StageAssignment, is_recomputed: bool
-) -> list[Resident]:
+    graph: OperatorGraph, builder: KernelBuilder, stages: StageAssignment, is_recomputed: bool,
+    widths: Mapping[int, float],
+) -> list[Resident]:  # fmt: skip
     """Return what every stage holds.
 
-    Args: is_recomputed: blocks are replayed in full, so that inputs they read in forward are kept as well.
+    Args:
+        is_recomputed: blocks are replayed in full, so that inputs they read in forward are kept as well.
+        widths: of weights in the products' width, over that of activations.
     Cost: linear in ops.
     """
-    return _Residents(graph, builder, stages, is_recomputed).run()
+    return _Residents(graph, builder, stages, is_recomputed, widths).run()
 
 
 class _Residents:
     def __init__(
-        self, graph: OperatorGraph, builder: KernelBuilder, stages: StageAssignment, is_recomputed: bool
-    ) -> None:
+        self, graph: OperatorGraph, builder: KernelBuilder, stages: StageAssignment, is_recomputed: bool,
+        widths: Mapping[int, float],
+    ) -> None:  # fmt: skip
         self.graph, self.builder, self.stages, self.is_recomputed = graph, builder, stages, is_recomputed
+        self.widths = widths
         self.kinds = {t.id: t.kind for t in graph.tensors if t.kind in ("frozen", "buffer", "input")}
         self.weights = {t.id for t in graph.weights}
         self.shares: dict[tuple[int, int], float] = {}  # (stage, tensor) -> part of it that a member reads there
@@ -83,5 +89,5 @@ class _Residents:
 
     def _weight_bytes(self, tensor: int, share: float) -> float:
         if tensor in self.weights:
-            return self.builder.tensor_bytes(tensor)
+            return self.builder.tensor_bytes(tensor) * self.widths.get(tensor, 1.0)
         return self.builder.tensor_bytes(tensor, whole=True) * share

@@ -38,7 +38,6 @@ class TemplateContext:
     is_tp_asynchronous: bool = True  # False: what follows a tp collective in program order waits for it
     min_kernel_s: float = 0.0  # of the machine
     states: dict[str, StateSharding] = field(default_factory=lambda: {ALL_DATA: StateSharding()})  # by replicas
-    weight_bytes: int = 0  # of one parameter
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
@@ -50,6 +49,10 @@ class TemplateContext:
     def state(self) -> StateSharding:
         """How state is shared, except that of experts."""
         return self.states[ALL_DATA]
+
+    def shares_state(self, replicas: str) -> bool:
+        """Return whether replicas that hold the same weights share their state; "" stands for a single one."""
+        return bool(replicas and self.states[replicas].level)
 
     def phase_of(self, op: Op) -> str:
         """Return the phase in whose templates an op runs."""

@@ -113,9 +113,11 @@ class UnitGathers:
 def unit_gathers(context: TemplateContext, units: WeightUnits) -> list[Gathers]:
     """Return what a gather of each unit is: of every part that ranks share (group, bytes)."""
     found = []
-    for parts in units.parts:
-        states = ((context.states[replicas], count) for replicas, count in parts.items() if replicas)
-        found.append([(state.gathered, count * context.weight_bytes) for state, count in states if state.level])
+    for sizes in units.sizes:
+        shared = [
+            (context.states[replicas], size) for replicas, size in sizes.items() if context.shares_state(replicas)
+        ]
+        found.append([(state.gathered, size) for state, size in shared])
     return found
 
 

@@ -20,13 +20,15 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 class WeightUnits:
     """The units of one stage, numbered in the order in which forward first reads them.
 
-    of_parameter: name -> unit. parts: of each unit, by the replicas that share them, local parameters. lasting: units
-    that several others' work reads, which therefore stay whole from their first use to their last.
+    of_parameter: name -> unit. parts: of each unit, by the replicas that share them, local parameters; sizes: their
+    bytes, as they are gathered. lasting: units that several others' work reads, which therefore stay whole from their
+    first use to their last.
     """
 
     graph: OperatorGraph
     of_parameter: Mapping[str, int]
     parts: Sequence[Mapping[str, int]]
+    sizes: Sequence[Mapping[str, int]]
     lasting: frozenset[int] = frozenset()
 
     def used_by(self, kernel: Kernel) -> tuple[int, ...]:
@@ -49,11 +51,11 @@ class WeightUnits:
 
 
 def block_units(
-    graph: OperatorGraph, stages: StageAssignment, stage: int, held: Mapping[str, tuple[str, int]]
+    graph: OperatorGraph, stages: StageAssignment, stage: int, held: Mapping[str, tuple[str, int, int]]
 ) -> WeightUnits:
     """Return the units of ZeRO 3 on a stage.
 
-    Args: held: of each parameter the replicas that hold it, and its elements on a device.
+    Args: held: of each parameter the replicas that hold it, its elements on a device and their bytes.
     """
     names = {t.id: t.name for t in graph.parameters if stage in stages.parameter_stages[t.name]}
     readers: dict[str, dict[tuple[str, int], None]] = {name: {} for name in names.values()}
@@ -68,18 +70,21 @@ def block_units(
             if roots[t] in names:
                 readers[names[roots[t]]][reader] = None
     units: dict[tuple[tuple[str, int], ...], int] = {}
-    of_parameter, parts, lasting = dict[str, int](), list[Counter[str]](), set[int]()
+    of_parameter, lasting = dict[str, int](), set[int]()
+    parts, sizes = list[Counter[str]](), list[Counter[str]]()
     for name, found in readers.items():
         key = tuple(found) if len(found) == 1 else (("lasting", 0),) if found else (("unread", 0),)
         unit = units.setdefault(key, len(units))
         if unit == len(parts):
             parts.append(Counter())
+            sizes.append(Counter())
         if len(found) > 1:
             lasting.add(unit)
         of_parameter[name] = unit
-        replicas, count = held[name]
+        replicas, count, size = held[name]
         parts[unit][replicas] += count
-    return WeightUnits(graph, of_parameter, parts, frozenset(lasting))
+        sizes[unit][replicas] += size
+    return WeightUnits(graph, of_parameter, parts, sizes, frozenset(lasting))
 
 
 def bucket_units(graph: OperatorGraph, buckets: Sequence[Sequence[Gradient]]) -> WeightUnits:
@@ -87,4 +92,5 @@ def bucket_units(graph: OperatorGraph, buckets: Sequence[Sequence[Gradient]]) ->
     units = list(reversed(buckets))
     of_parameter = {g.name: unit for unit, bucket in enumerate(units) for g in bucket}
     parts = [{bucket[0].data_group: sum(g.num_parameters for g in bucket)} for bucket in units]
-    return WeightUnits(graph, of_parameter, parts)
+    sizes = [{bucket[0].data_group: sum(g.weight_bytes for g in bucket)} for bucket in units]
+    return WeightUnits(graph, of_parameter, parts, sizes)
