@@ -3,10 +3,11 @@
 import argparse
 from pathlib import Path
 
-from calibration import library, links
+from calibration import library, links, sustained
 from calibration.distil import distil, sources, table_path
 from calibration.judge import shipped, table
 from rostam_py.costs.kernel_table import TABLES
+from rostam_py.costs.sustained import RATES
 
 MISSING = f"calibration needs {library.REQUIREMENT} (82 MB), the optional extra: pip install 'rostam[calibration]'"
 
@@ -29,6 +30,7 @@ def main() -> None:
         parser.exit(2, f"{MISSING}\n")
     found = sources(data)
     given.out.mkdir(parents=True, exist_ok=True)
+    print(sustained.write(given.out / RATES.name), flush=True)
     for accelerator in dict.fromkeys(one.accelerator for one, _ in found):
         path = table_path(accelerator, given.out)
         distil(accelerator, found).save(path)

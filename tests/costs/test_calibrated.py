@@ -218,9 +218,9 @@ def test_unmeasured_kind_is_the_rooflines():
 
 
 def test_shipped_h100_product_is_near_the_library_measurement():
-    # 8192^3 bf16: the median of the three inference engines in aiconfigurator-core 0.12.0 is 713 TFLOP/s.
+    # 8192^3 bf16: the median of SGLang's two versions and TensorRT-LLM in aiconfigurator-core 0.12.0 is 703 TFLOP/s.
     graph, call = square(8192)
-    assert call.flops / model(graph).duration_s(call) == pytest.approx(713e12, rel=0.08)
+    assert call.flops / model(graph).duration_s(call) == pytest.approx(703e12, rel=0.08)
 
 
 def test_residual_is_of_held_out_errors_and_spread(tmp_path):
@@ -276,8 +276,10 @@ def test_damaged_tables_are_refused(tmp_path, change, message):
 
 def test_gpu_without_a_table_borrows_and_others_take_the_roofline():
     graph, call = square(4096)
-    cost = model(graph, accelerator="h100_96gb")
-    assert cost.duration_s(call) == pytest.approx(model(graph).duration_s(call), rel=1e-9)  # same peak, bound by it
+    cost, own = (
+        make_cost_model("calibrated", name, graph=graph, clocks="burst") for name in ("h100_96gb", "h100_80gb")
+    )
+    assert cost.duration_s(call) == pytest.approx(own.duration_s(call), rel=1e-9)  # same peak, bound by it
     assert (
         cost.notes()[0]
         == "calibrated matmul: kernels 1 interpolated from h100_80gb; sources differ by "
@@ -304,9 +306,9 @@ def test_causal_attention_without_measurements_takes_half_of_the_rooflines_arith
 
 
 def test_backward_attention_without_rows_is_its_multiple_of_the_forward_elsewhere():
-    # H100 has forward rows alone; B200 lends: SimuMax's backward over SimuMax's forward there, times H100's forward.
+    # B300 has forward rows alone; B200 lends: SimuMax's backward over SimuMax's forward there, times B300's forward.
     graph = attention(True)
-    own, lender = model(graph), model(graph, accelerator="b200_180gb")
+    own, lender = (model(graph, accelerator=name) for name in ("b300_288gb", "b200_180gb"))
     sizes = (4.0, 8192.0, 32.0, 8.0, 128.0, 128.0)
     asked = {}
     for kind in ("attention_forward", "attention_backward"):
@@ -325,8 +327,6 @@ def test_backward_attention_without_rows_is_its_multiple_of_the_forward_elsewher
         own._answer(asked["attention_forward"]).seconds * there["attention_backward"] / there["attention_forward"]
     )
     assert found.seconds == pytest.approx(expected, rel=1e-9)
-    # FlashAttention 3 on H100 (arXiv 2407.08608): up to 740 TFLOP/s forward, less than that backward.
-    assert 350e12 < asked["attention_backward"].flops / found.seconds < 561e12
 
 
 def convolution(phase, inputs, outputs, flops):

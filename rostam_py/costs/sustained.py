@@ -1,0 +1,45 @@
+"""Rates of matrix products that accelerators hold at their power limits, as ``make calibrate`` ships them.
+
+Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
+settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
+random numbers, at bf16 or fp16. Under another power limit the rate follows a power of it, as two cards of one die do.
+Ignores fp8, fp32 and TF32, for which nobody published sustained rates, and accelerators whose peak none of these has.
+"""
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
+
+RATES = Path(__file__).parent / "tables" / "sustained_products.json"
+CLOCKS = ("sustained", "burst")  # cost.clocks: rates that are held, or as timed kernel by kernel
+_PRECISIONS = ("bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class SustainedRates:
+    """rates: accelerator to sustained FLOP/s of bf16 and to the watts of its limit. exponent: of watts in a rate."""
+
+    rates: dict[str, tuple[float, float]]
+    exponent: float
+
+    def rate(self, accelerator: Accelerator, precision: str) -> float | None:
+        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same peak."""
+        if precision not in _PRECISIONS:
+            return None
+        peak = accelerator.peak(precision)
+        same = [name for name in self.rates if ACCELERATORS[name].peak_flops_per_s.get("bf16") == peak]
+        if not same:
+            return None
+        rate, watts = self.rates[accelerator.name if accelerator.name in same else same[0]]
+        return min(rate * (accelerator.watts / watts) ** self.exponent if accelerator.watts else rate, peak)
+
+
+@functools.cache
+def sustained_rates() -> SustainedRates:
+    """Return the shipped rates."""
+    document = json.loads(RATES.read_text())
+    rates = {one["accelerator"]: (one["flops_per_s"], one["watts"]) for one in document["rates"]}
+    return SustainedRates(rates, document["power_exponent"]["value"])

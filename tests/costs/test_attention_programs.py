@@ -1,0 +1,88 @@
+"""Whose attention kernels a run calls: which rows answer for each choice, and what answers where they are missing."""
+
+import numpy as np
+import pytest
+
+from rostam_py.costs import make_cost_model
+from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, programs_of
+from rostam_py.costs.kernel_table import KernelTable, shipped_table
+from rostam_py.costs.model import KernelCall
+from rostam_py.errors import ConfigError
+from rostam_py.graph import Affine, Op, OperatorGraph, Tensor
+
+
+def attention(phase, sequence=16384, heads=16, size=128):
+    """Causal self-attention over 16,384 tokens; a backward op's first input is the gradient of its output."""
+    shape = (Affine(0, 16384 / sequence), Affine(heads), Affine(sequence), Affine(size))
+    tensors = (
+        *(Tensor(at, shape, "float32", "input") for at in range(4)),
+        Tensor(4, shape, "float32", "activation", producer=0),
+    )
+    inputs = (0, 1, 2) if phase == "forward" else (0, 1, 2, 3)
+    flops = Affine(0, (4.0 if phase == "forward" else 10.0) * heads * 16384 * sequence * size)
+    arguments = {"args": [*({"tensor": t} for t in inputs), None, 0.0, True, None], "kwargs": {}}
+    name = "rostam.scaled_dot_product_attention" + ("" if phase == "forward" else "_backward") + ".default"
+    op = Op(
+        0, "sdpa", "", phase, name, inputs, (4,), arguments, flops, Affine(0, 1e6), Affine(0, 1e6), role="attention"
+    )
+    return OperatorGraph("attention", (op,), tensors)
+
+
+def rate(phase, choice, accelerator="h100_80gb", **shape):
+    """Useful TFLOP/s of one kernel, and what the run's notes say."""
+    graph = attention(phase, **shape)
+    op = graph.ops[0]
+    cost = make_cost_model("calibrated", accelerator, graph=graph, attention=choice)
+    seconds = cost.duration_s(KernelCall((op,), op.flops.at(1), 1e6, 1e6, 1, "bf16_mixed"))
+    return 0.5 * op.flops.at(1) / seconds / 1e12, cost.notes()[0]
+
+
+# FlashAttention-3 paper, head size 128, 16,384 tokens of one sequence. Causal forward: figure 5. Causal backward: the
+# rate of figure 6 (322, 516, 561 without a mask) times causal over plain forward, by hand.
+@pytest.mark.parametrize(
+    ("choice", "forward", "backward"),
+    [("flash2", 335, 322 * 335 / 370), ("cudnn", 539, 516 * 539 / 595), ("flash3", 616, 561 * 616 / 648)],
+)
+def test_each_program_runs_at_its_published_rate(choice, forward, backward):
+    found, note = rate("forward", choice)
+    assert found == pytest.approx(forward, rel=0.05)
+    assert note == "calibrated attention: kernels 1 interpolated"
+    assert rate("backward", choice)[0] == pytest.approx(backward, rel=0.05)
+
+
+def test_best_is_of_the_newest_programs_and_leaves_flash2_out():
+    best, old = (rate("backward", choice)[0] for choice in ("best", "flash2"))
+    assert best > 1.5 * old
+    table = KernelTable.load(shipped_table("h100_80gb"))
+    programs = {one.program for one in table.series if one.kind == "attention_backward"}
+    assert programs == {"flash2", "cudnn", "flash3"}
+
+
+def test_same_die_lends_a_program_and_others_serve_with_their_own():
+    found, note = rate("forward", "flash2", "h200_141gb")
+    assert found == pytest.approx(335, rel=0.05)
+    assert note == "calibrated attention: kernels 1 interpolated from h100_80gb"
+    found, note = rate("forward", "flash2", "b200_180gb")
+    assert "from kernels other than flash2" in note
+    assert found == rate("forward", "best", "b200_180gb")[0]
+
+
+def test_backward_of_an_accelerator_that_lacks_it_is_a_multiple_of_the_same_programs_forward():
+    own = rate("forward", "best", "h200_141gb")[0]
+    found, note = rate("backward", "best", "h200_141gb")
+    multiples = [516 / 595, 561 / 648]  # of rates, backward over forward, on an H100 by cuDNN and FlashAttention-3
+    assert found == pytest.approx(own * np.sqrt(np.prod(multiples)), rel=0.05)
+    assert "from h100_80gb" in note
+
+
+def test_unknown_program_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"cost.attention is 'flash4'; known: best, flash3, cudnn, flash2"):
+        programs_of("flash4")
+    with pytest.raises(ConfigError, match=r"cost.attention is 'flash4'"):
+        make_cost_model("calibrated", "h100_80gb", graph=attention("forward"), attention="flash4")
+
+
+def test_every_program_of_a_choice_is_in_a_shipped_table():
+    table = KernelTable.load(shipped_table("h100_80gb"))
+    known = {one.program for one in table.series if one.kind == "attention_forward"}
+    assert {program for programs in ATTENTION_PROGRAMS.values() for program in programs} == known

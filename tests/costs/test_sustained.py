@@ -1,0 +1,76 @@
+"""Rates that accelerators hold at their power limits."""
+
+import math
+
+import pytest
+
+from calibration import sustained
+from rostam_py.costs import ACCELERATORS, make_cost_model
+from rostam_py.costs.model import KernelCall
+from rostam_py.costs.sustained import RATES, sustained_rates
+from rostam_py.errors import ConfigError
+from tests.costs.conftest import build_linear_graph
+
+
+def product(accelerator, clocks, m=8192, n=8192, precision="bf16_mixed"):
+    """Rate of an m x n x n product [TFLOP/s], and the run's note."""
+    graph = build_linear_graph(n, n)
+    op = graph.ops[0]
+    cost = make_cost_model("calibrated", accelerator, graph=graph, clocks=clocks)
+    call = KernelCall((op,), op.flops.at(m), 4.0 * n * n, 4.0 * m * n, m, precision)
+    return call.flops / cost.duration_s(call) / 1e12, cost.notes()[0]
+
+
+def test_shipped_rates_are_what_the_measurements_give(tmp_path):
+    assert sustained.write(tmp_path / "rates.json").read_bytes() == RATES.read_bytes()
+
+
+def test_no_product_is_above_the_rate_that_is_held():
+    # 4096 x 6144 x 6144 on an H100: 782 to 793 TFLOP/s timed one by one; 755.5 is held at 700 W.
+    burst, note = product("h100_80gb", "burst", m=4096, n=6144)
+    assert burst > 770
+    assert "sustained" not in note
+    held, note = product("h100_80gb", "sustained", m=4096, n=6144)
+    assert held == pytest.approx(755.5, rel=1e-9)
+    assert note.startswith("calibrated matmul: kernels 1 interpolated above the sustained rate")
+
+
+def test_slower_products_stay_as_they_were_timed():
+    small = [product("h200_141gb", clocks, m=512, n=1024)[0] for clocks in ("burst", "sustained")]
+    assert small[0] == small[1] < 700
+
+
+def test_same_die_holds_the_same_and_less_power_less():
+    rates = sustained_rates()
+    # Two A100s of 400 and 300 W reach 271.2 and 252.9 TFLOP/s: 0.933 for 0.75 of the power.
+    exponent = math.log(252.9 / 271.2) / math.log(300 / 400)
+    assert rates.exponent == pytest.approx(exponent, rel=1e-3)
+    held = {name: rates.rate(ACCELERATORS[name], "bf16") for name in ("h200_141gb", "h100_80gb", "h100_96gb")}
+    assert held["h100_80gb"] == held["h200_141gb"] == 755.5e12
+    assert held["h100_96gb"] == pytest.approx(755.5e12 * (500 / 700) ** exponent, rel=1e-3)
+    # What the exponent was not taken from: a GH200 of 900 W and an H100 of 700 W reach 828.6 and 794.5.
+    assert (900 / 700) ** rates.exponent == pytest.approx(828.6 / 794.5, rel=0.03)
+
+
+def test_what_nobody_measured_is_not_limited():
+    rates = sustained_rates()
+    assert rates.rate(ACCELERATORS["h100_80gb"], "fp8") is None
+    assert rates.rate(ACCELERATORS["gb200_186gb"], "bf16") is None
+    assert rates.rate(ACCELERATORS["v100_32gb"], "fp16") is None
+    assert rates.rate(ACCELERATORS["b200_180gb"], "fp16") == 1437.5e12
+
+
+def test_unknown_clocks_are_refused():
+    with pytest.raises(ConfigError, match=r"cost.clocks is 'boost'; it must be one of sustained, burst"):
+        make_cost_model("calibrated", "h100_80gb", graph=build_linear_graph(), clocks="boost")
+
+
+def test_limits_of_a_held_product_are_its_duration():
+    from rostam_py.costs.limits import Speeds
+
+    graph = build_linear_graph(6144, 6144)
+    op = graph.ops[0]
+    cost = make_cost_model("calibrated", "h100_80gb", graph=graph)
+    call = KernelCall((op,), op.flops.at(4096), 1e8, 1e8, 4096, "bf16_mixed")
+    assert cost.limits(call).duration_s(Speeds()) == pytest.approx(cost.duration_s(call), rel=1e-12)
+    assert cost.duration_s(call) == pytest.approx(call.flops / 755.5e12, rel=1e-9)
