@@ -9,15 +9,18 @@ summands are sent like vectors of tables of their own. ``balanced``: the same, b
 rank is cut into twice as many parts by rows, again and again, and the spread whose busiest rank has least is kept.
 ``columns``: D/d columns of every table on each rank. A rank
 holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
-written, kept and updated. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are (the
-data loader puts them there), and rows are looked up once for each id.
+written, kept and updated, each once, whatever the number of samples that looked it up: of V rows that n ids draw
+uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer. All ranks compute, exchange and hold
+what the busiest does. Ids are where the tables are (the data loader puts them there), and a row is read for each id.
 Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
-``balanced``: HugeCTR's samples/dlrm/sharding/planner.py (plan "auto"), without the costs that it takes as arguments.
+``balanced``: HugeCTR's samples/dlrm/sharding/planner.py (plan "auto"), without the costs that it takes as arguments;
+distinct rows: HugeCTR's embedding collections and torchrec's fused optimizers sum the gradients of equal ids first.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph
@@ -43,11 +46,28 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the busiest rank has, of all ranks' sum. vectors: entries of pooled vectors that it sends of one sample."""
+    """What the busiest rank has, of all ranks' sum.
+
+    vectors: entries of pooled vectors that it sends of one sample. ranks: of every distinct rank, the tables, by their
+    place among all, and which part of each it has.
+    """
 
     held: float
     lookups: float
     vectors: float
+    ranks: tuple[tuple[tuple[int, float], ...], ...] = ()
+
+    def updated(self, tables: Sequence[Table], num_samples: float) -> float:
+        """Return the entries that the busiest rank updates, of the rows which so many samples look up."""
+        entries = [distinct_rows(t.num_rows, num_samples * t.lookups) * t.dimension for t in tables]
+        return max(sum(entries[table] * part for table, part in rank) for rank in self.ranks)
+
+
+def distinct_rows(num_rows: int, num_ids: float) -> float:
+    """Return the expected distinct rows of a table that uniformly drawn ids look up; others look up no more."""
+    if num_rows == 1:
+        return min(1.0, num_ids)
+    return -num_rows * math.expm1(num_ids * math.log1p(-1 / num_rows))
 
 
 def find_tables(graph: OperatorGraph) -> dict[int, Table]:
@@ -115,28 +135,35 @@ def _greedy(tables: Sequence[Table], counts: Sequence[int], degree: int, axes: S
     total = sum(t.num_rows * t.dimension for t in tables)
     looked = sum(t.lookups * t.dimension for t in tables)
     entries = sum(t.vectors * t.dimension for t in tables)
-    parts = []
-    for table, count in zip(tables, counts, strict=True):
+    parts: list[tuple[tuple[float, float, float], int]] = []
+    for index, (table, count) in enumerate(zip(tables, counts, strict=True)):
         held, lookups = table.num_rows * table.dimension / total, table.lookups * table.dimension / looked
-        parts += [(held / count, lookups / count, table.vectors * table.dimension / entries)] * count
+        parts += [((held / count, lookups / count, table.vectors * table.dimension / entries), index)] * count
     ranks = [[0.0, 0.0, 0.0] for _ in range(degree)]
-    for part in sorted(parts, key=lambda part: -max(part[axis] for axis in axes)):
-        rank = min(
-            ranks, key=lambda rank: (rank[0] + part[0] > room, max(rank[axis] + part[axis] for axis in axes), sum(rank))
-        )
+    own: list[list[tuple[int, float]]] = [[] for _ in range(degree)]
+    for part, index in sorted(parts, key=lambda one: -max(one[0][axis] for axis in axes)):
+        place = min(range(degree), key=lambda r: _grown(ranks[r], part, axes, room))
+        own[place].append((index, 1 / counts[index]))
         for axis, amount in enumerate(part):
-            rank[axis] += amount
+            ranks[place][axis] += amount
     held, lookups, vectors = (max(rank[axis] for rank in ranks) for axis in range(3))
-    return Load(held, lookups, vectors * entries)
+    return Load(held, lookups, vectors * entries, tuple(dict.fromkeys(map(tuple, own))))
+
+
+def _grown(rank: Sequence[float], part: Sequence[float], axes: Sequence[int], room: float) -> tuple[bool, float, float]:
+    """Return by what the best rank for a part is told: it has room, its largest share with the part, what it has."""
+    return rank[0] + part[0] > room, max(rank[axis] + part[axis] for axis in axes), sum(rank)
 
 
 @dataclass(frozen=True)
 class SpreadTables(SpreadExperts):
     """The tables of a model, spread over ``degree`` ranks. divided: tables and their gradients.
 
-    tables: by the ops that read them, or make their gradients. load: the busiest rank's. batch: samples of a rank.
+    every: all tables, in the order of ``load``. tables: by the ops that read them, or make their gradients. load: the
+    busiest rank's. batch: samples of a rank.
     """
 
+    every: tuple[Table, ...] = ()
     tables: dict[int, Table] = field(default_factory=dict)
     load: Load = Load(1.0, 1.0, 0.0)
     batch: float = 1.0
@@ -157,7 +184,15 @@ class SpreadTables(SpreadExperts):
         if op.id not in self.tables or tensor not in self.divided:
             return self.work(op)
         table = self.tables[op.id]
-        return min(1.0, self.work(op) * self.batch * table.lookups / (table.num_rows * self.load.held))
+        rows = distinct_rows(table.num_rows, self.degree * self.batch * table.lookups)
+        return min(1.0, self._updated_share * rows / (table.num_rows * self.load.held))
+
+    @cached_property
+    def _updated_share(self) -> float:
+        """The busiest rank's entries of rows that were looked up, of all ranks'."""
+        samples = self.degree * self.batch
+        total = sum(distinct_rows(t.num_rows, samples * t.lookups) * t.dimension for t in self.every)
+        return self.load.updated(self.every, samples) / total
 
     def gathered(self, op: Op) -> float:
         """Return the busiest rank's rows that an op reads of its table over those of the rank's own samples."""
@@ -177,20 +212,17 @@ class SpreadTables(SpreadExperts):
 
     def untouched(self, num_samples: float) -> int:
         """Return the parameters of the busiest rank that an iteration of so many samples on a rank does not look up."""
-        tables = {t.parameter: t for t in self.tables.values()}.values()
-        held = math.ceil(sum(t.num_rows * t.dimension for t in tables) * self.load.held)
-        looked = sum(t.lookups * t.dimension for t in tables) * self.degree * self.load.lookups * num_samples
-        return max(0, held - math.ceil(looked))
+        held = math.ceil(sum(t.num_rows * t.dimension for t in self.every) * self.load.held)
+        return max(0, held - math.ceil(self.load.updated(self.every, self.degree * num_samples)))
 
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know."""
-        tables = {t.parameter: t for t in self.tables.values()}.values()
-        count, even, total = len(tables), 1 / self.degree, sum(t.vectors * t.dimension for t in tables)
+        count, even, total = len(self.every), 1 / self.degree, sum(t.vectors * t.dimension for t in self.every)
         return [
             f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest holds"
             f" {self.load.held / even:.3g}, looks up {self.load.lookups / even:.3g} and sends"
             f" {self.load.vectors * self.degree / total:.3g} times the mean, and all compute and exchange as it does;"
-            " gradients of tables are their looked-up rows"
+            " gradients of tables are their distinct looked-up rows, ids being uniform"
         ]
 
 
@@ -220,7 +252,8 @@ def spread_tables(
                     f"strategy.tables is 'columns'; strategy.dp = {degree} must divide the {table.dimension} columns of"
                     f" {table.name}"
                 )
-        load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree)
+        columns = tuple((index, 1 / degree) for index in range(len(every)))
+        load = Load(1 / degree, 1 / degree, sum(t.vectors * t.dimension for t in every) / degree, (columns,))
     else:
         load = spread_by_load(every, degree, entry_bytes, rank_bytes, where == "balanced")
     exchanged = {graph.ops[index].outputs[0]: VECTORS for index in forward}
@@ -229,7 +262,8 @@ def spread_tables(
     names = {t.name for t in every}
     divided = {t.id for t in graph.tensors if t.name in names and t.kind in ("parameter", "gradient")}
     return SpreadTables(
-        degree, frozenset(divided), frozenset(tables), exchanged, tables=tables, load=load, batch=batch,
+        degree, frozenset(divided), frozenset(tables), exchanged, every=tuple(every), tables=tables, load=load,
+        batch=batch,
         words="by columns" if where == "columns" else "whole, or in parts by rows,",
         entries={t: graph.tensors[t].num_elements(1) for t in exchanged},
     )  # fmt: skip
