@@ -8,14 +8,21 @@ Model: rostam_py.fabrics.link_classes, on one server whose ranks share no link. 
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from calibration.published import read
 from rostam_py.fabrics.hybrid_cube_mesh import HybridCubeMeshConfig
-from rostam_py.fabrics.link_classes import LINKS, MIN_NVLS_RANKS, LinkClass, protocols_of, read_link_class
+from rostam_py.fabrics.link_classes import (
+    LINKS,
+    MIN_NVLS_RANKS,
+    HeldOutCollective,
+    LinkClass,
+    held_out_of,
+    protocols_of,
+)
 from rostam_py.fabrics.link_classes import PROTOCOLS as OVERHEADS
 
 MIN_BYTES, MAX_BYTES = 2**20, 2**33  # below, tables of XLA are noise (calibration/README.md)
@@ -245,74 +252,47 @@ def _moves(names: Sequence[str]) -> Iterator[list[tuple[str, int]]]:
             yield from ([(name, a), (other, b)] for a in (1, -1) for b in (1, -1))
 
 
-RULES = {"all_reduce": (0.10, 0.25)}  # mean and largest absolute error allowed, of a table's judged and held-out rows
-OTHERS = (0.15, math.inf)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Errors of one collective in one table. judged: even sizes; held_out: of the number of ranks that was not fitted;
-    worst: the largest of both, and where."""
-
-    bench: Bench
-    file: str
-    collective: str
-    num_fitted: int
-    judged: tuple[float, ...]
-    held_out: tuple[float, ...]
-    worst: float
-    worst_row: Row
-
-    @property
-    def absolute(self) -> float:
-        """Mean absolute error of the rows that were not fitted."""
-        every = (*self.judged, *self.held_out)
-        return math.fsum(map(abs, every)) / len(every)
-
-    @property
-    def signed(self) -> float:
-        """Mean signed error of the same."""
-        every = (*self.judged, *self.held_out)
-        return math.fsum(every) / len(every)
-
-    @property
-    def is_miss(self) -> bool:
-        """Whether it breaks the rule."""
-        mean, largest = RULES.get(self.collective, OTHERS)
-        return self.absolute > mean or abs(self.worst) > largest
-
-
-def judge(bench: Bench, links: LinkClass) -> list[Verdict]:
+def judge(bench: Bench, links: LinkClass) -> list[HeldOutCollective]:
     """Return the errors of a class on what it was not fitted on, up to 1 GiB."""
-    rows = [row for row in rows_of(bench) if row.num_bytes <= 2**30]
     parts = [[row for row in part if row.num_bytes <= 2**30] for part in split(bench, rows_of(bench))]
-    verdicts = []
-    for file, collective in dict.fromkeys((row.file, row.collective) for row in rows):
+    found = []
+    for file, collective in dict.fromkeys((row.file, row.collective) for row in rows_of(bench)):
         own = [[row for row in part if (row.file, row.collective) == (file, collective)] for part in parts]
-        judged, held_out = (tuple(errors(bench, links, part)) for part in own[1:])
-        found = list(zip((*judged, *held_out), own[1] + own[2], strict=True))
-        worst, worst_row = max(found, key=lambda one: abs(one[0]))
-        verdicts.append(Verdict(bench, file, collective, len(own[0]), judged, held_out, worst, worst_row))
-    return verdicts
+        rows = own[1] + own[2]
+        every = errors(bench, links, rows)
+        absolute, signed = _mean(map(abs, every), len(rows)), _mean(every, len(rows))
+        worst, at = max(zip(every, rows, strict=True), key=lambda one: abs(one[0]))
+        found.append(
+            HeldOutCollective(
+                bench.accelerator, collective, file, len(own[0]), len(own[1]), len(own[2]), absolute, signed,
+                round(worst, 4), at.num_bytes, at.num_ranks,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _mean(values: Iterable[float], count: int) -> float:
+    return round(math.fsum(values) / count, 4)
 
 
 def table() -> Iterator[str]:
-    """Yield a Markdown table of all shipped classes, misses first."""
-    verdicts = [one for bench in BENCHES for one in judge(bench, read_link_class(bench.name))]
+    """Yield a Markdown table of what the files of all classes state, misses first."""
+    stated = [one for bench in BENCHES for one in held_out_of(bench.name)]
     yield "| device | collective | fitted + even + held out | mean absolute | mean signed | worst | rule | table |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for one in sorted(verdicts, key=lambda one: (not one.is_miss, one.collective != "all_reduce")):
-        at = f"{one.worst_row.num_bytes / 2**20:g} MiB, {one.worst_row.num_ranks} ranks"
+    for one in sorted(stated, key=lambda one: (not one.is_miss, one.collective != "all_reduce")):
+        at, rule = f"{one.worst_bytes / 2**20:g} MiB, {one.worst_ranks} ranks", "missed" if one.is_miss else "held"
         yield (
-            f"| {one.bench.accelerator} | {one.collective} | {one.num_fitted} + {len(one.judged)} +"
-            f" {len(one.held_out)} | {one.absolute:.1%} | {one.signed:+.1%} | {one.worst:+.0%} ({at}) |"
-            f" {'missed' if one.is_miss else 'held'} | {one.file} |"
+            f"| {one.device} | {one.collective} | {one.num_fitted} + {one.num_even} + {one.num_held_out} |"
+            f" {one.absolute:.1%} | {one.signed:+.1%} | {one.worst:+.0%} ({at}) | {rule} | {one.table} |"
         )
 
 
 def record(links: LinkClass) -> dict[str, Any]:
-    """Return a class as its file holds it."""
-    return {key: value for key, value in vars(links).items() if key != "name"}
+    """Return a class as its file holds it: its constants, and how far they are off on what they were not fitted on."""
+    constants = {key: value for key, value in vars(links).items() if key != "name"}
+    stated = [asdict(one) for bench in BENCHES if bench.name == links.name for one in judge(bench, links)]
+    return constants | ({"held_out": stated} if stated else {})
 
 
 def write(links: LinkClass, folder: Path = LINKS) -> Path:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import rostam_py as rostam
+from rostam_py.validation.layers import layers_held
 
 EXPECTED = Path(__file__).with_name("expected.csv")
 TP = 8
@@ -25,10 +26,8 @@ GIB = 2**30
 def compare(names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """Return, per model, the layers' activations in each set-up, the published ones and signed differences in percent.
 
-    Model: layers alone, as the published figures are, and the whole device. With a pipeline the plan is real, with its
-        chunks of layers: layers alone are what the first stage's program holds at its most if each chunk keeps what
-        one of the second stage does, which has no embedding and no head, and replays cost nothing. Without a pipeline
-        they are what one more layer adds, times the layers.
+    Model: layers alone, as the published figures are (rostam_py.validation.layers), and the whole device. With a
+        pipeline the plan is real, with its chunks of layers.
     Args: names: models; all if none is named.
     """
     with EXPECTED.open(encoding="utf-8") as file:
@@ -40,31 +39,16 @@ def _compared(row: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "tp": TP, "pp": pp, "virtual_stages": chunks}
     for set_up, options in SET_UPS.items():
         options = options | {"pp": pp, "micro_batch": micro_batch, "virtual_stages": chunks}
-        if pp == 1:
-            one, two, all_of_them = (placed(name, {"num_layers": n}, options) for n in (1, 2, None))
-            layers = (_held(two) - _held(one)) * int(row["num_layers"])
-            found[f"{set_up}_device"] = _held(all_of_them) / GIB
-        else:
-            plan = placed(name, {}, options)
-            first, inner = plan.stages[:2]
-            layers = first.program.peak({key: _kept(change) for key, change in inner.activation_changes.items()})
-            found[f"{set_up}_device"] = first.memory.activations / GIB
-        found[set_up] = layers / GIB
+        held = layers_held(
+            lambda layers, options=options: placed(name, {} if layers is None else {"num_layers": layers}, options),
+            int(row["num_layers"]),
+        )
+        found[set_up], found[f"{set_up}_device"] = held.activations / GIB, held.whole_activations / GIB
     for set_up in ("none", "selective"):
         printed = float(row[f"{set_up}_gib"])
         found[f"{set_up}_printed"] = printed
         found[f"{set_up}_difference"] = 100 * (found[set_up] / printed - 1)
     return found
-
-
-def _kept(change: tuple[float, float]) -> tuple[float, float]:
-    """Return what a phase keeps or frees, without what it replays meanwhile."""
-    return 0.0 if change[1] else change[0], sum(change) if change[1] else 0.0
-
-
-def _held(plan: rostam.Plan) -> float:
-    """Return the bytes that a device keeps of one micro-batch, replays aside."""
-    return plan.stages[0].activation_changes["forward"][0]
 
 
 def placed(name: str, shape: dict[str, Any], options: dict[str, Any]) -> rostam.Plan:

@@ -18,10 +18,11 @@ from rostam_py.validation.document import document_of, document_text, write_docu
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.predict import validate
 from rostam_py.validation.quantities import said
-from rostam_py.validation.rows import Table
+from rostam_py.validation.rows import HELD_OUT, Table
 from rostam_py.validation.tables import select, user_table
 
 _LISTS = ("tables", "rows")
+_HELD_OUT_HEAD = f"{'fitted':>7}{'judged':>7}{'mean':>8}{'signed':>8}{'worst':>8}  {'rule':<7}  what"
 _HEAD = f"{'row':<36}{'measured':>11}{'predicted':>11}{'error':>8}  {'others':<16}{'MFU':>6}{'HFU':>7}  where it goes"
 _SHOWN = 0.005  # parts of an iteration that are named
 
@@ -83,8 +84,15 @@ def _print_row(console: Console, table: Table, outcome: Outcome, *, is_first: bo
         for name, text in (("source", table.source), ("rule", table.rule)):
             if text:
                 console.print(f"{name}: {text}", style="dim", markup=False)
-        console.print(_HEAD, style="bold", markup=False, soft_wrap=True)
+        head = _HELD_OUT_HEAD if table.kind == HELD_OUT else _HEAD
+        console.print(head, style="bold", markup=False, soft_wrap=True)
     row = outcome.row
+    if row.held_out is not None:
+        errors = row.held_out
+        line = f"{errors.num_fitted:>7}{errors.num_judged:>7}{errors.absolute:>7.1f}%{errors.signed:>+7.1f}%"
+        line += f"{errors.worst:>+7.0f}%  {'missed' if errors.is_miss else 'held':<7}  {row.name}"
+        console.print(line, markup=False, soft_wrap=True)
+        return
     if not outcome.compared:
         reason = f"not modelled: {row.why_not}" if row.why_not else f"failed: {outcome.failed}"
         console.print(f"{row.name:<36} {reason}", style="dim" if row.why_not else "red", markup=False, soft_wrap=True)
@@ -94,8 +102,9 @@ def _print_row(console: Console, table: Table, outcome: Outcome, *, is_first: bo
             f"{row.name if place == 0 else '':<36}{said(measures, one.measured):>11}{said(measures, one.predicted):>11}"
         )
         line += f"{one.error:>+7.1f}%"
-        if place == 0:
-            line += f"  {_spread(outcome):<16}{outcome.mfu:>6.1%}{outcome.hfu:>7.1%}  {_parts(outcome)}"
+        if place == 0 and outcome.iteration_s:
+            used = f"{outcome.mfu:>6.1%}{outcome.hfu:>7.1%}" if outcome.families else " " * 13
+            line += f"  {_spread(outcome):<16}{used}  {_parts(outcome)}"
         console.print(line, markup=False, soft_wrap=True)
 
 
@@ -117,7 +126,7 @@ def _parts(outcome: Outcome) -> str:
 
 
 def _print_end(console: Console, document: dict[str, Any], folder: Path) -> None:
-    grid = Grid(title="\nsigned errors [%]: + is a time, or a memory, predicted larger than it was measured")
+    grid = Grid(title="\nsigned errors [%]: + is predicted slower, or larger, than measured")
     for name in ("table", "is", "of", "rows", "mean absolute", "mean signed", "worst", "not modelled", "failed"):
         grid.add_column(name, justify="left" if name in ("table", "is", "of") else "right")
     for table in document["tables"]:
@@ -127,9 +136,7 @@ def _print_end(console: Console, document: dict[str, Any], folder: Path) -> None
         for place, (measures, one) in enumerate(table["summary"].items()):
             errors = (f"{one['mean_absolute']:.1f}", f"{one['mean_signed']:+.1f}", f"{one['worst']:+.1f}")
             rest = left if place == 0 else ["", ""]
-            head = (
-                (table["name"], "calibrated on" if table["is_calibrated"] else "predicted") if place == 0 else ("", "")
-            )
+            head = (table["name"], table["is"]) if place == 0 else ("", "")
             grid.add_row(*head, measures, str(one["num_rows"]), *errors, *rest)
     console.print(grid)
     console.print(f"written to {folder}", markup=False)

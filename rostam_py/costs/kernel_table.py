@@ -21,6 +21,7 @@ from rostam_py.errors import ConfigError
 FORMAT = "rostam kernel table"
 VERSION = 2
 TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
+MAX_HELD_OUT, MAX_HELD_OUT_SIGNED = 0.08, 0.04  # mean absolute and mean signed error allowed on what was not fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class HeldOut:
     absolute: float
     signed: float
     worst: float
+
+    @property
+    def is_miss(self) -> bool:
+        """Whether the errors break the rule."""
+        return self.absolute > MAX_HELD_OUT or abs(self.signed) > MAX_HELD_OUT_SIGNED
 
 
 @dataclass(frozen=True)

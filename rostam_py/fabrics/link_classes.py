@@ -172,7 +172,48 @@ class LinkClasses(NamedTuple):
 
 def read_link_class(name: str, folder: Path = LINKS) -> LinkClass:
     """Return the class whose constants are in ``folder``/NAME.json."""
-    return LinkClass(name=name, **json.loads((folder / f"{name}.json").read_text()))
+    constants = json.loads((folder / f"{name}.json").read_text())
+    constants.pop("held_out", None)
+    return LinkClass(name=name, **constants)
+
+
+# Mean and largest absolute error allowed on rows that were not fitted; of collectives that are not named, the last.
+HELD_OUT_RULES = {"all_reduce": (0.10, 0.25)}
+HELD_OUT_RULE = (0.15, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutCollective:
+    """Errors of a class on the rows of one collective in one table that it was not fitted on, 1 MiB to 1 GiB.
+
+    num_even, num_held_out: such rows, of even sizes and of the number of ranks that was held out. absolute, signed:
+    means of predicted over measured time - 1. worst: the largest, at worst_bytes and worst_ranks.
+    """
+
+    device: str
+    collective: str
+    table: str
+    num_fitted: int
+    num_even: int
+    num_held_out: int
+    absolute: float
+    signed: float
+    worst: float
+    worst_bytes: int
+    worst_ranks: int
+
+    @property
+    def is_miss(self) -> bool:
+        """Whether it breaks the rule."""
+        mean, largest = HELD_OUT_RULES.get(self.collective, HELD_OUT_RULE)
+        return self.absolute > mean or abs(self.worst) > largest
+
+
+def held_out_of(name: str, folder: Path = LINKS) -> list[HeldOutCollective]:
+    """Return the errors that the file of a class states; none for classes without a table of their own."""
+    path = folder / f"{name}.json"
+    stated = json.loads(path.read_text()).get("held_out", ()) if path.exists() else ()
+    return [HeldOutCollective(**one) for one in stated]
 
 
 def link_class(name: Any, key: str) -> LinkClass:

@@ -9,11 +9,12 @@ from typing import Any
 
 from rostam_py import __version__
 from rostam_py.documents import write_whole
+from rostam_py.validation.held_out import HeldOutErrors
 from rostam_py.validation.outcome import Outcome
+from rostam_py.validation.quantities import MEASURES
 from rostam_py.validation.rows import Table, overrides_of
 
-FILE, VERSION = "validation.json", 1
-MEASURES = ("time", "memory")
+FILE, VERSION = "validation.json", 2
 
 
 def document_of(found: Iterable[tuple[Table, Outcome]]) -> dict[str, Any]:
@@ -35,13 +36,23 @@ def table_document(table: Table, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "title": table.title,
         "source": table.source,
         "rule": table.rule,
-        "is_calibrated": table.is_calibrated,
+        "is": table.kind,
         "bounds": table.bounds,
-        "summary": {what: summary(errors) for what in MEASURES if (errors := errors_of(outcomes, what))},
+        "summary": _summaries(outcomes),
+        "held_out": [
+            {"name": one.row.name, **dataclasses.asdict(one.row.held_out)} for one in outcomes if one.row.held_out
+        ],
         "rows": [row_document(one) for one in outcomes if one.compared],
         "failed": [{"name": one.row.name, "reason": one.failed} for one in outcomes if one.failed],
         "not_modelled": [{"name": one.row.name, "reason": one.row.why_not} for one in outcomes if one.row.why_not],
     }
+
+
+def _summaries(outcomes: Sequence[Outcome]) -> dict[str, dict[str, float]]:
+    stated = [one.row.held_out for one in outcomes if one.row.held_out]
+    if stated:
+        return {"time": pooled(stated)}
+    return {what: summary(errors) for what in MEASURES if (errors := errors_of(outcomes, what))}
 
 
 def document_text(document: dict[str, Any]) -> str:
@@ -56,7 +67,7 @@ def write_document(folder: Path, document: dict[str, Any]) -> None:
 
 
 def errors_of(outcomes: Iterable[Outcome], measures: str) -> list[float]:
-    """Return the signed errors of times, or of memories [%]."""
+    """Return the signed errors of one of MEASURES [%]."""
     return [one.compared[measures].error for one in outcomes if measures in one.compared]
 
 
@@ -67,6 +78,17 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
         "mean_absolute": statistics.fmean(map(abs, errors)),
         "mean_signed": statistics.fmean(errors),
         "worst": max(errors, key=abs),
+    }
+
+
+def pooled(stated: Sequence[HeldOutErrors]) -> dict[str, float]:
+    """Return the same of all measurements that several calibrations judged."""
+    count = sum(one.num_judged for one in stated)
+    return {
+        "num_rows": count,
+        "mean_absolute": sum(one.absolute * one.num_judged for one in stated) / count,
+        "mean_signed": sum(one.signed * one.num_judged for one in stated) / count,
+        "worst": max((one.worst for one in stated), key=abs),
     }
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rostam_py.validation.quantities import MEASURES
 from rostam_py.validation.rows import Row
 
 HOST = ("launch", "host")  # kinds of a result's breakdown that are the host's
@@ -10,7 +11,7 @@ BUBBLE = "bubble"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A measured figure and its prediction, both as time [s] or memory [bytes]. printed: the figure as published."""
+    """A measured figure and its prediction, both in seconds or bytes. printed: the figure as published."""
 
     quantity: str
     printed: float
@@ -27,7 +28,7 @@ class Compared:
 class Outcome:
     """A row's prediction.
 
-    compared: by what is measured, "time" or "memory"; empty for a row that is not predicted. failed: why a row that
+    compared: by what is measured (MEASURES); empty for a row that is not predicted. failed: why a row that
     should be predicted was not. mfu, hfu: with the model's FLOPs, and with those of recomputation. families, exposed,
     bubble, host: parts of the predicted iteration [s], mean over devices; they sum to it. spread: error of time [%] by
     label of each feasible alternative. chosen: which of the rule's choices fits.
@@ -49,8 +50,5 @@ class Outcome:
 
     @property
     def error(self) -> float | None:
-        """Signed error of the time, or of the memory where no time was measured [%]; None without a prediction."""
-        for measures in ("time", "memory"):
-            if measures in self.compared:
-                return self.compared[measures].error
-        return None
+        """Signed error of the first of what was measured, the time before memories [%]; None without a prediction."""
+        return next((self.compared[measures].error for measures in MEASURES if measures in self.compared), None)

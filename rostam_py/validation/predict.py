@@ -6,11 +6,13 @@ from typing import Any
 
 from rostam_py.errors import ConfigError, MemoryCapacityError, RostamError
 from rostam_py.graph import OperatorGraph
+from rostam_py.plan import Plan
 from rostam_py.simulation import CollectiveResult, RunResult, run_collective, simulate
 from rostam_py.spec.build import build_machine, place_settings, simulation_options
+from rostam_py.validation.layers import LayersHeld, layers_held
 from rostam_py.validation.outcome import BUBBLE, HOST, Compared, Outcome
 from rostam_py.validation.quantities import QUANTITIES
-from rostam_py.validation.rows import Keys, Row, Table, Variant, is_collective, merged, run_settings
+from rostam_py.validation.rows import Keys, Row, Table, Variant, merged, run_settings
 
 Progress = Callable[[str], None]
 
@@ -34,11 +36,13 @@ class Predictor:
 
     def outcome(self, table: Table, row: Row, *, with_alternatives: bool = True) -> Outcome:
         """Return a row's prediction; a run that is refused becomes its ``failed``."""
-        if row.why_not:
+        if row.why_not or row.held_out is not None:
             return Outcome(row)
-        if is_collective(row.keys):
-            return self._collective(row)
         try:
+            if row.subject == "collective":
+                return self._collective(row)
+            if row.subject == "layers":
+                return Outcome(row, _compared(row, self._layers(row)))
             keys, chosen, result = self._first_that_fits(table, row)
         except RostamError as error:
             return Outcome(row, failed=str(error))
@@ -61,20 +65,32 @@ class Predictor:
         )
 
     def _collective(self, row: Row) -> Outcome:
-        """Return the prediction of a row of one collective."""
+        """Return the prediction of a row of one collective: its key "collective" and a machine."""
         about = dict(row.keys["collective"])
-        try:
-            fabric = build_machine(
-                run_settings({key: row.keys[key] for key in ("machine", "fabric") if key in row.keys})
-            )
-            self._progress(f"{about['name']} of {about['num_bytes']} on {about['ranks']} accelerators")
-            result = run_collective(
-                fabric.fabric, about["name"], num_bytes=about["num_bytes"], ranks=list(range(about["ranks"])),
-                algorithm=about["algorithm"],
-            )  # fmt: skip
-        except RostamError as error:
-            return Outcome(row, failed=str(error))
+        machine = build_machine(run_settings({key: row.keys[key] for key in ("machine", "fabric") if key in row.keys}))
+        self._progress(f"{about['name']} of {about['num_bytes']} on {about['ranks']} accelerators")
+        result = run_collective(
+            machine.fabric, about["name"], num_bytes=about["num_bytes"], ranks=list(range(about["ranks"])),
+            algorithm=about["algorithm"],
+        )  # fmt: skip
         return Outcome(row, _compared(row, result), iteration_s=result.time_s, chosen=result.algorithm)
+
+    def _layers(self, row: Row) -> LayersHeld:
+        """Return what the layers of a run's first stage hold, placed as the run is and not simulated."""
+        from rostam_py.tracing import trace
+
+        settings = run_settings(merged(row.keys, self._changes))
+        machine = build_machine(settings)
+
+        def placed(num_layers: int | None) -> Plan:
+            self._progress(f"placing {settings['model']} on {machine.fabric.describe()}")
+            if num_layers is None:
+                graph = self._graph(settings["model"])
+            else:
+                graph = trace(settings["model"], num_layers=num_layers)
+            return place_settings(graph, machine, settings)
+
+        return layers_held(placed, row.shape["layers"])
 
     def _first_that_fits(self, table: Table, row: Row) -> tuple[Keys, str, RunResult]:
         """Return the settings, the label and the result of the first of the rule's choices that fits.
@@ -125,21 +141,25 @@ class Predictor:
         return found
 
     def _simulated(self, settings: dict[str, Any]) -> RunResult:
-        name = settings["model"]
-        if name not in self._graphs:
-            from rostam_py.tracing import trace
-
-            self._progress(f"tracing {name}")
-            self._graphs[name] = trace(name)
+        graph = self._graph(settings["model"])
         machine = build_machine(settings)
-        self._progress(f"placing {name} on {machine.fabric.describe()}")
-        plan = place_settings(self._graphs[name], machine, settings)
+        self._progress(f"placing {settings['model']} on {machine.fabric.describe()}")
+        plan = place_settings(graph, machine, settings)
         self._progress(f"simulating {plan.num_devices:,} accelerators")
         result: RunResult = simulate(plan, options=simulation_options(settings))
         return result
 
+    def _graph(self, model: str) -> OperatorGraph:
+        """Return a model's graph, traced when it is first asked for."""
+        if model not in self._graphs:
+            from rostam_py.tracing import trace
 
-def _compared(row: Row, result: RunResult | CollectiveResult) -> dict[str, Compared]:
+            self._progress(f"tracing {model}")
+            self._graphs[model] = trace(model)
+        return self._graphs[model]
+
+
+def _compared(row: Row, result: RunResult | CollectiveResult | LayersHeld) -> dict[str, Compared]:
     found = {}
     for name, printed in row.measured.items():
         quantity = QUANTITIES[name]

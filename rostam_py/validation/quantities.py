@@ -15,27 +15,33 @@ from rostam_py.errors import ConfigError
 from rostam_py.models import MODELS
 from rostam_py.simulation import CollectiveResult, RunResult
 from rostam_py.units import format_size, format_time
+from rostam_py.validation.layers import LayersHeld
 
 _GIB = 2**30
+MEASURES = ("time", "memory", "state", "activations")  # what errors are of; all but the first in bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A published quantity.
 
-    what: in words. measures: "time" or "memory". of: (result, published value, row's shape) -> the time [s], or the
-    memory [bytes], that the value stands for; the result is a run's, of the last quantity a collective's.
+    what: in words. measures: one of MEASURES. of: (result, published value, row's shape) -> the time [s], or the
+    memory [bytes], that the value stands for. subject: what it is said of, and so what the result is: a "run", a
+    "collective", or the "layers" of a run's first stage.
     """
 
     name: str
     what: str
     measures: str
     of: Callable[[Any, float, Mapping[str, Any]], float]
+    subject: str = "run"
 
-    def predicted(self, result: RunResult | CollectiveResult) -> float:
+    def predicted(self, result: RunResult | CollectiveResult | LayersHeld) -> float:
         """Return what is predicted of the same."""
         if isinstance(result, CollectiveResult):
             return result.time_s
+        if isinstance(result, LayersHeld):
+            return result.state if self.measures == "state" else result.activations
         return float(result.plan.memory_bytes if self.measures == "memory" else result.iteration_time_s)
 
 
@@ -96,11 +102,19 @@ QUANTITIES = {
                  * result.plan.global_batch * MODELS[result.plan.graph_name].tokens),
         Quantity("memory_gib", "GiB of the fullest accelerator", "memory", lambda result, value, shape: value * _GIB),
         Quantity("bus_bandwidth_gb_per_s", "GB/s of bus bandwidth, as nccl-tests define it", "time",
-                 lambda result, value, shape: result.time_s * result.bus_bandwidth_bytes_per_s / (value * 1e9)),
+                 lambda result, value, shape: result.time_s * result.bus_bandwidth_bytes_per_s / (value * 1e9),
+                 "collective"),
+        Quantity("collective_time_s", "seconds of a collective", "time", lambda result, value, shape: value,
+                 "collective"),
+        Quantity("layers_state_gib", "GiB of parameters, gradients and optimizer state of the first stage's layers on"
+                 " one accelerator", "state", lambda result, value, shape: value * _GIB, "layers"),
+        Quantity("layers_activations_gib", "GiB that the first stage's layers keep for backward on one accelerator",
+                 "activations", lambda result, value, shape: value * _GIB, "layers"),
     )
 }  # fmt: skip
+OF_RUNS = [name for name, one in QUANTITIES.items() if one.subject == "run"]
 
 
 def said(measures: str, value: float) -> str:
-    """Return a time or a memory in words."""
+    """Return a time, or a number of bytes, in words."""
     return format_time(value) if measures == "time" else format_size(int(value))

@@ -16,10 +16,13 @@ from rostam_py.machines import MACHINES
 from rostam_py.machines.config import make_machine
 from rostam_py.spec.keys import MachineKeys
 from rostam_py.spec.settings import Settings, complete_settings
+from rostam_py.validation.held_out import HeldOutErrors
 from rostam_py.validation.quantities import QUANTITIES
 
 Keys = dict[str, Any]  # nested settings of a run, as a row gives them
 _MACHINE = "machine"
+# What a table's errors are: of what constants were fitted on, of what was held out of that, of whole steps.
+CALIBRATED, HELD_OUT, PREDICTED = ("calibrated on", "held out", "predicted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class Row:
     keys: settings of the run; "machine" holds a machine's name and own keys, and the physics of any. measured: quantity
     -> value as printed. shape: what formulas of a quantity need (layers, width, ...). why_not: what the run would need
     that is not modelled, "" for rows that are predicted. assumed: what fills the row beyond its table's rule. line: in
-    the source's table or the user's file, 0 where there is none.
+    the source's table or the user's file, 0 where there is none. held_out: errors that a calibration states, of a row
+    that is not predicted here.
     """
 
     name: str
@@ -39,13 +43,21 @@ class Row:
     why_not: str = ""
     assumed: str = ""
     line: int = 0
+    held_out: HeldOutErrors | None = None
 
     def __post_init__(self) -> None:
         for name in self.measured:
             if name not in QUANTITIES:
                 raise UnknownNameError(f"row {self.name!r} measures {name!r}; quantities: {', '.join(QUANTITIES)}")
-        if not self.measured and not self.why_not:
+        if not self.measured and not self.why_not and self.held_out is None:
             raise ConfigError(f"row {self.name!r} measures nothing; give one of: {', '.join(QUANTITIES)}")
+        if len({QUANTITIES[name].subject for name in self.measured}) > 1:
+            raise ConfigError(f"row {self.name!r} measures {', '.join(self.measured)}; they are not of one subject")
+
+    @property
+    def subject(self) -> str:
+        """What was measured: a "run", a "collective" or the "layers" of a run's first stage."""
+        return next((QUANTITIES[name].subject for name in self.measured), "run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +74,8 @@ class Table:
 
     rule: how what the source leaves open is filled, the same for all rows. first_that_fits: the rule's choices where it
     depends on memory, tried in order. alternatives: what the source leaves open as well; the spread of a row is over
-    those that are feasible. is_calibrated: link classes or kernels were calibrated on these rows; others are predicted.
-    bounds: largest mean and worst absolute error [%], by "time" and "memory".
+    those that are feasible. kind: CALIBRATED, HELD_OUT or PREDICTED. bounds: largest mean and worst absolute error [%],
+    by what errors are of (MEASURES).
     """
 
     name: str
@@ -73,7 +85,7 @@ class Table:
     rows: tuple[Row, ...] = ()
     first_that_fits: tuple[Variant, ...] = ()
     alternatives: tuple[Variant, ...] = ()
-    is_calibrated: bool = False
+    kind: str = PREDICTED
     bounds: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
@@ -103,11 +115,6 @@ def run_settings(keys: Mapping[str, Any]) -> Settings:
         written = {"fabric": {"name": site.fabric, **site.parameters}, "accelerator": site.accelerator}
         given = merged(written, given)
     return complete_settings({"mode": "run", **given, "machine": physics})
-
-
-def is_collective(keys: Mapping[str, Any]) -> bool:
-    """Say whether a row is of one collective: keys "collective": {name, num_bytes, ranks, algorithm} and a machine."""
-    return "collective" in keys
 
 
 def overrides_of(keys: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -15,9 +15,10 @@ import yaml
 from rostam_py.errors import ConfigError, RostamError, UnknownNameError
 from rostam_py.models import MODELS
 from rostam_py.spec.settings import is_setting
+from rostam_py.validation.held_out import STATED
 from rostam_py.validation.names import table_files, table_names
-from rostam_py.validation.quantities import QUANTITIES
-from rostam_py.validation.rows import Keys, Row, Table, Variant, is_collective, merged, run_settings
+from rostam_py.validation.quantities import OF_RUNS, QUANTITIES
+from rostam_py.validation.rows import CALIBRATED, HELD_OUT, PREDICTED, Keys, Row, Table, Variant, merged, run_settings
 
 _ROW_KEYS = ("name", "measured", "shape", "why_not", "assumed", "line")
 
@@ -32,21 +33,27 @@ def shipped(name: str) -> Table:
 def read_table(text: str, name: str, where: str) -> Table:
     """Return the table of a YAML text.
 
-    Model: "common" holds what all rows share; a row's own settings go on top. "not_modelled" maps reasons to rows.
+    Model: "common" holds what all rows share; a row's own settings go on top. "held_out" names what states the rows.
     Raises: ConfigError naming file and key.
     """
     data = yaml.safe_load(text)
-    known = {"title", "calibrated", "source", "rule", "common", "first_that_fits", "alternatives", "bounds", "rows"}
+    known = {
+        "title", "calibrated", "held_out", "source", "rule", "common", "first_that_fits", "alternatives", "bounds",
+        "rows",
+    }  # fmt: skip
     for key in data:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {key!r}; a table has: {', '.join(sorted(known))}")
     common = data.get("common") or {}
-    rows = tuple(_row(entry, common) for entry in data["rows"])
+    stated = STATED[data["held_out"]]() if "held_out" in data else ()
+    rows = tuple(_row(entry, common) for entry in data.get("rows") or ())
+    rows += tuple(Row(name, {}, held_out=errors) for name, errors in stated)
     title, source, rule = (" ".join(str(data.get(key, "")).split()) for key in ("title", "source", "rule"))
     tries, others = (
         tuple(Variant(**one) for one in data.get(key) or ()) for key in ("first_that_fits", "alternatives")
     )
-    return Table(name, title, source, rule, rows, tries, others, bool(data.get("calibrated")), data.get("bounds") or {})
+    kind = HELD_OUT if "held_out" in data else CALIBRATED if data.get("calibrated") else PREDICTED
+    return Table(name, title, source, rule, rows, tries, others, kind, data.get("bounds") or {})
 
 
 def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
@@ -55,7 +62,7 @@ def _row(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Row:
     own["shape"] = merged(keys.pop("shape", {}), own.get("shape") or {})
     row = Row(**own | {"name": str(own["name"])}, keys=keys)
     model = str(keys.get("model", ""))
-    if not row.why_not and not is_collective(keys) and model not in MODELS:
+    if not row.why_not and row.subject != "collective" and model not in MODELS:
         return replace(row, why_not=f"no model {model!r}")
     return row
 
@@ -124,17 +131,17 @@ def _check_columns(columns: list[str], where: str) -> None:
     if twice:
         raise ConfigError(f"{where}: column {twice[0]!r} is there twice; give it once")
     for column in columns:
-        if column not in QUANTITIES and column != "name" and not is_setting(column):
-            near = difflib.get_close_matches(column, [*QUANTITIES, "model", "machine", "global_batch"], n=1)
+        if column not in OF_RUNS and column != "name" and not is_setting(column):
+            near = difflib.get_close_matches(column, [*OF_RUNS, "model", "machine", "global_batch"], n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ConfigError(
                 f"{where}: column {column!r} is neither a key of rostam run nor measured{hint}; measured are:"
-                f" {', '.join(QUANTITIES)}"
+                f" {', '.join(OF_RUNS)}"
             )
     if "model" not in columns:
         raise ConfigError(f"{where}: column 'model' is missing; columns: {', '.join(columns)}")
-    if not any(column in QUANTITIES for column in columns):
-        raise ConfigError(f"{where}: no column is measured; add one of: {', '.join(QUANTITIES)}")
+    if not any(column in OF_RUNS for column in columns):
+        raise ConfigError(f"{where}: no column is measured; add one of: {', '.join(OF_RUNS)}")
 
 
 def _user_row(cells: dict[str, str], number: int, where: str) -> Row:

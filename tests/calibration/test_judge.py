@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import calibration
-from calibration.judge import is_miss, shipped, table
+from calibration.judge import shipped, table
 from calibration.measurements import Measurements, collected
 from calibration.published import published
 from rostam_py.costs.kernel_kinds import KERNEL_KINDS
@@ -36,7 +36,7 @@ def test_half_that_is_not_fitted_is_judged():
     slow = {shape: [times[0] * (1 + place % 2)] for place, (shape, times) in enumerate(rows.items())}
     found = Measurements("", "elementwise", "copies", "", "made up", DEVICE, 4, slow).series().held_out
     assert found.signed == pytest.approx(-0.5, abs=0.02)
-    assert is_miss(found)
+    assert found.is_miss
 
 
 def test_repeated_shapes_count_once_with_their_median():
@@ -59,7 +59,7 @@ def test_table_lists_misses_first():
 def test_few_series_miss():
     # Kernels whose times jump from shape to shape, a table whose halves are transposes of each other, and one of few
     # rows: see the docs.
-    missed = {(one.device.name, one.kind) for one in shipped() if one.held_out is not None and is_miss(one.held_out)}
+    missed = {(one.device.name, one.kind) for one in shipped() if one.held_out is not None and one.held_out.is_miss}
     assert missed <= {
         ("B200", "grouped_product"), ("B200", "product"), ("Tesla V100-PCIE-32GB", "product"),
         ("H100 80GB SXM5", "attention_forward"), ("H100 80GB SXM5", "attention_backward"),

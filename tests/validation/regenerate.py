@@ -63,12 +63,11 @@ def _renew(path, tag, head, lines):
 
 
 def _error_lines(table):
-    kind = "calibrated on" if table["is_calibrated"] else "predicted"
     left = len(table["not_modelled"])
     if not table["summary"]:
         return [f"| {table['name']} | | | 0 | | | | {left} |"]
     return [
-        f"| {table['name']} | {kind} | {measures} | {one['num_rows']} | {one['mean_absolute']:.1f}% |"
+        f"| {table['name']} | {table['is']} | {measures} | {one['num_rows']} | {one['mean_absolute']:.1f}% |"
         f" {one['mean_signed']:+.1f}% | {one['worst']:+.1f}% | {left} |"
         for measures, one in table["summary"].items()
     ]
@@ -76,7 +75,7 @@ def _error_lines(table):
 
 def _short_lines(table):
     one = table["summary"].get("time")
-    if one is None or table["is_calibrated"]:
+    if one is None or table["is"] != "predicted":
         return []
     errors = f"{one['mean_absolute']:.1f}% | {one['worst']:+.1f}%"
     return [f"| {table['name']} | {table['title']} | {one['num_rows']} | {errors} |"]

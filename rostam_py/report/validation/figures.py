@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     import polars
 
 _LINE = 22  # pixels of one bar
-_MEASURES = {"time": ("time of an iteration", COLOURS[0]), "memory": ("memory of the fullest device", COLOURS[1])}
+# What errors are of, in words and colours.
+MEASURED = {
+    "time": ("time", COLOURS[0]), "memory": ("memory of the fullest device", COLOURS[1]),
+    "state": ("parameters and optimizer state of a stage's layers", COLOURS[2]),
+    "activations": ("activations of a stage's layers", COLOURS[3]),
+}  # fmt: skip
 
 
 def validation_figures(document: Mapping[str, Any]) -> list[Figure]:
@@ -41,9 +46,9 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
         {"row": row["name"], "of": measures, **row["compared"][measures],
          "low": min([row["compared"][measures]["error"], *(row["spread"].values() if measures == "time" else ())]),
          "high": max([row["compared"][measures]["error"], *(row["spread"].values() if measures == "time" else ())])}
-        for row in table["rows"] for measures in _MEASURES if measures in row["compared"]
+        for row in table["rows"] for measures in MEASURED if measures in row["compared"]
     ]  # fmt: skip
-    shown = [measures for measures in _MEASURES if any(row["of"] == measures for row in rows)]
+    shown = [measures for measures in MEASURED if any(row["of"] == measures for row in rows)]
     frame = pl.DataFrame(rows)
     plot = new_plot(
         height=120 + _LINE * len(rows), barmode="group", yaxis=category_axis(),
@@ -53,7 +58,7 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
         mine = [row for row in rows if row["of"] == measures]
         plot.add_bar(
             y=[label(row["row"]) for row in mine], x=[row["error"] for row in mine], orientation="h",
-            name=_MEASURES[measures][0], marker={"color": _MEASURES[measures][1]}, showlegend=len(shown) > 1,
+            name=MEASURED[measures][0], marker={"color": MEASURED[measures][1]}, showlegend=len(shown) > 1,
             customdata=[[said(measures, row["measured"]), said(measures, row["predicted"])] for row in mine],
             hovertemplate="%{y}<br>measured %{customdata[0]}, predicted %{customdata[1]}<br><b>%{x:+.1f}%</b>"
             "<extra></extra>",
@@ -64,7 +69,7 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
             } if any(row["high"] > row["low"] for row in mine) else None,
         )  # fmt: skip
     words = "Error of each prediction: to the right it is larger (slower) than measured."
-    words += " Link classes were calibrated on such rows." if table["is_calibrated"] else " Nothing is fitted to a row."
+    words += " Nothing is fitted to a row." if table["is"] == "predicted" else " Link classes were fitted on such rows."
     words += " " + " ".join(_summary(measures, one) for measures, one in table["summary"].items())
     if any(row["high"] > row["low"] for row in rows):
         words += " Thin lines span the feasible ways to fill what the source leaves open."
@@ -76,7 +81,7 @@ def _errors_figure(table: Mapping[str, Any]) -> Figure:
 
 def _summary(measures: str, one: Mapping[str, Any]) -> str:
     return (
-        f"{_MEASURES[measures][0].capitalize()}: {one['num_rows']} rows, mean absolute error"
+        f"{MEASURED[measures][0].capitalize()}: {one['num_rows']} rows, mean absolute error"
         f" {one['mean_absolute']:.1f}%, mean signed {one['mean_signed']:+.1f}%, worst {one['worst']:+.1f}%."
     )
 
@@ -86,7 +91,7 @@ def _paper_errors(axes: matplotlib.axes.Axes, frame: polars.DataFrame) -> None:
         f"{row} ({of})" if frame["of"].n_unique() > 1 else row for row, of in frame.select("row", "of").iter_rows()
     ]
     places = list(range(len(names)))
-    axes.barh(places, frame["error"].to_list(), color=[_MEASURES[of][1] for of in frame["of"]])
+    axes.barh(places, frame["error"].to_list(), color=[MEASURED[of][1] for of in frame["of"]])
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.axvline(0, color="#7F7F7F", linewidth=0.8)

@@ -12,7 +12,7 @@ from typing import Any
 from rostam_py.errors import ConfigError
 from rostam_py.report.run.load import existing_folder, read_file
 
-FILE, VERSION = "validation.json", 1
+FILE, VERSION = "validation.json", 2
 
 
 def is_validation_folder(folder: str | Path) -> bool:

@@ -1,0 +1,70 @@
+"""What calibrations state of what they did not fit, and what the layers of a stage hold."""
+
+import json
+
+import pytest
+
+from calibration import links
+from rostam_py.costs.kernel_table import TABLES
+from rostam_py.fabrics.link_classes import LINKS, read_link_class
+from rostam_py.validation.document import document_of, pooled
+from rostam_py.validation.held_out import STATED, HeldOutErrors
+from rostam_py.validation.predict import Predictor, validate
+from rostam_py.validation.rows import HELD_OUT
+from rostam_py.validation.tables import select
+
+GIB = 2**30
+
+
+def test_every_series_of_every_kernel_table_is_listed():
+    stated = [
+        (len(one["rows"]), one["held_out"]["absolute"])
+        for path in sorted(TABLES.glob("*.kernels.json"))
+        for one in json.loads(path.read_text())["series"] if one["held_out"]
+    ]  # fmt: skip
+    listed = [errors for _, errors in STATED["kernels"]()]
+    assert [one.num_fitted + one.num_judged for one in listed] == [count for count, _ in stated]
+    assert [one.absolute / 100 for one in listed] == pytest.approx([absolute for _, absolute in stated])
+
+
+def test_collectives_are_judged_on_rows_that_were_not_fitted():
+    """Once more from the measured tables: A100's even sizes and its five ranks, at the shipped constants."""
+    (bench,) = (one for one in links.BENCHES if one.name == "nvlink3")
+    rows = [row for row in links.rows_of(bench) if row.num_bytes <= 2**30]
+    fitted = [row for row in links.split(bench, links.rows_of(bench))[0] if row.num_bytes <= 2**30]
+    left = [row for row in rows if row not in fitted]
+    constants = read_link_class("nvlink3", LINKS)
+    errors = [100 * (links.predict(bench, constants, row)[0] / row.seconds - 1) for row in left]
+    (found,) = (errors for name, errors in STATED["collectives"]() if name.startswith("A100"))
+    assert (found.num_fitted, found.num_judged) == (len(fitted), len(left))
+    assert found.absolute == pytest.approx(sum(map(abs, errors)) / len(errors), abs=0.01)
+    assert found.signed == pytest.approx(sum(errors) / len(errors), abs=0.01)
+    assert found.worst == pytest.approx(max(errors, key=abs), abs=0.01)
+
+
+def test_means_over_calibrations_weigh_every_measurement_alike():
+    few, many = HeldOutErrors(9, 1, 8.0, -8.0, -8.0, False), HeldOutErrors(9, 3, 4.0, 4.0, 20.0, True)
+    assert pooled([few, many]) == {"num_rows": 4, "mean_absolute": 5.0, "mean_signed": 1.0, "worst": 20.0}
+
+
+def test_tables_of_held_out_rows_are_listed_and_not_predicted():
+    (document,) = document_of(validate(select(["collectives"], ["V100*"])))["tables"]
+    assert document["is"] == HELD_OUT
+    assert (document["rows"], document["failed"], document["not_modelled"]) == ([], [], [])
+    (row,) = document["held_out"]
+    assert document["summary"]["time"]["num_rows"] == row["num_judged"]
+    assert "allreduce_v100_dgx1.csv" in row["name"]
+
+
+def test_layers_hold_what_the_formulas_say():
+    """22 B on 8: 12 h^2 + 13 h parameters in each of 48 layers, of which norms and two biases, 6 h, on every device;
+    18 bytes each. Of activations s b h (10 + 24/t + 5 a s/(h t)) bytes, next to which two numbers for each row of a
+    norm are nothing."""
+    (table,) = select(["V2_memory"], ["22B none"])
+    compared = Predictor().outcome(table, table.rows[0]).compared
+    width, heads, sequence, batch, tp, layers = 6144, 64, 2048, 4, 8, 48
+    state = 18 * layers * ((12 * width**2 + 7 * width) / tp + 6 * width)
+    assert compared["state"].predicted == pytest.approx(state, rel=1e-6)
+    assert compared["state"].predicted / GIB == pytest.approx(45.56, rel=1e-3)
+    kept = sequence * batch * width * (10 + 24 / tp + 5 * heads * sequence / (width * tp)) * layers
+    assert compared["activations"].predicted == pytest.approx(kept, rel=1e-4)
