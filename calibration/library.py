@@ -25,10 +25,11 @@ SYSTEMS = {
     "b300_288gb": "b300_sxm", "gb200_186gb": "gb200", "gb300_288gb": "gb300",
 }  # fmt: skip
 _PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1)}  # fp8: one scale for each tensor
-# Engines whose products are left out: their collector multiplies by weights that nothing has written, whatever memory
-# held (ai-dynamo/aiconfigurator, collector/vllm/collect_gemm.py at 00e9bde: RowParallelLinear as constructed, "evaluate
-# random weights impact" left to do). TensorRT-LLM's and SGLang's collectors multiply random normal numbers.
-_UNWRITTEN_WEIGHTS = ("vllm",)
+# Whose products count, by what their collectors do (ai-dynamo/aiconfigurator, collector/*/collect_gemm.py, vllm at
+# 00e9bde, trtllm at 0009590, sglang at 2ec2c27). vLLM's multiplies by weights that nothing has written, whatever memory
+# held ("evaluate random weights impact" is left to do there); the others by random numbers. SGLang's fp8 has a scale
+# for each row and column, and times the kernel that finds them; training has one for each tensor, as TensorRT-LLM has.
+_ENGINES = {"bfloat16": ("sglang", "trtllm"), "fp8": ("trtllm",)}
 # The grid kept, every second point of it like a chessboard: training runs products of many rows.
 _ROWS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _SIDES = (256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 51200)
@@ -51,9 +52,9 @@ def data_folder() -> Path | None:
 def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
     """Yield measurements and the files that they come from."""
     for accelerator, system in SYSTEMS.items():
-        engines = sorted(path for path in (data / system / "gemm").iterdir() if path.name not in _UNWRITTEN_WEIGHTS)
-        files = [path for engine in engines for path in sorted(engine.rglob("gemm_perf.parquet"))]
         for dtype, (precision, element) in _PRODUCTS.items():
+            engines = (data / system / "gemm" / engine for engine in _ENGINES[dtype])
+            files = [path for engine in engines for path in sorted(engine.rglob("gemm_perf.parquet"))]
             found = _products(accelerator, files, dtype, precision, element)
             if found.rows:
                 yield found, files

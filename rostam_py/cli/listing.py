@@ -128,6 +128,7 @@ def _accelerators() -> list[Row]:
             "accelerator": a.name,
             "memory": format_size(a.memory_bytes),
             "memory bandwidth": f"{format_size(a.memory_bandwidth_bytes_per_s)}/s",
+            "power limit": f"{a.watts:g} W" if a.watts else "-",
             "peak FLOP/s": ", ".join(f"{kind} {format_count(peak)}" for kind, peak in a.peak_flops_per_s.items()),
             "unverified": ", ".join(a.unverified()) or "-",
         }

@@ -7,6 +7,7 @@ of the nearest. What the accelerator's table lacks falls back, in this order:
 * fp16 takes the rows of bf16;
 * a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
+* backward attention of several programs is such a multiple as well, of the own forward's time;
 * an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
 * a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
@@ -196,9 +197,10 @@ class CalibratedCost:
         device = self.accelerator if not lender else ACCELERATORS[lender]
         found = [_asked_of(one, asked, self.accelerator) for one in series]
         beside = kernel_kind(asked.kind).beside
-        own = self._series(beside, asked.precision) if beside and lender else ([], "")
-        if own[0] and not own[1]:
-            found = self._multiples(asked, beside, series, device)
+        if beside and (lender or any(one.program for one in series)):
+            own, own_lender = self._series(beside, asked.precision)
+            if own and not own_lender:
+                found = self._multiples(asked, _beside(asked, beside), series, device)
         nearest = min(one.distance for one in found)
         used = [one for one in found if one.distance <= nearest]
         times = [one.seconds for one in used]
@@ -228,25 +230,21 @@ class CalibratedCost:
         return asked.flops / rate if rate else 0.0
 
     def _multiples(
-        self, asked: KernelQuestion, beside: str, series: list[KernelSeries], lender: Accelerator
+        self, asked: KernelQuestion, other: KernelQuestion, series: list[KernelSeries], lender: Accelerator
     ) -> list[_Found]:
-        """Return what series of a lender say where the own table has the kind ``beside``: its time, times their ratio.
+        """Return what series say where the own table answers for the kind beside theirs: its time, times their ratio.
 
-        Model: time = own time of ``beside`` x (lender's time of the kind / lender's time of ``beside``, same file).
+        Model: time = own time of that kind x (the lender's time of the kind / of that kind, same file and program).
+        Args:
+            other: the question for the kind beside.
+            lender: whose series they are, the own accelerator where those tell several programs apart.
         """
-        kinds = kernel_kind(beside), kernel_kind(asked.kind)
-        flops, moved = (
-            float(work[0] / all_work[0])
-            for work, all_work in (
-                [kind.flops(asked.columns) for kind in kinds], [kind.traffic(asked.columns, 1.0) for kind in kinds]
-            )
-        )  # fmt: skip
-        other = replace(asked, kind=beside, flops=asked.flops * flops, traffic=asked.traffic * moved)
         own = self._answer(other)
+        table = self._own if lender is self.accelerator else _shipped(lender.name)
         found = []
         for one in series:
             pair = [
-                other_one for other_one in _matching(_shipped(lender.name), beside, one.precision)
+                other_one for other_one in _matching(table, other.kind, one.precision)
                 if other_one.source.split()[0] == one.source.split()[0] and other_one.program == one.program
             ]  # fmt: skip
             lent = _asked_of(one, asked, lender)
@@ -292,6 +290,18 @@ class CalibratedCost:
         if not precision:
             return False, abs(math.log(ratio))
         return other.peak(precision) != peak, abs(math.log(ratio * peak / other.peak(precision)))
+
+
+def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
+    """Return the question for another kind of the same sizes, its work in proportion."""
+    kinds = kernel_kind(kind), kernel_kind(asked.kind)
+    flops, moved = (
+        float(work[0] / all_work[0])
+        for work, all_work in (
+            [one.flops(asked.columns) for one in kinds], [one.traffic(asked.columns, 1.0) for one in kinds]
+        )
+    )  # fmt: skip
+    return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
 def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> _Found:

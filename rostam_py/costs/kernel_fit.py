@@ -9,19 +9,26 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rostam_py.costs.kernel_kinds import Array
-from rostam_py.costs.kernel_surface import choose_fit
+from rostam_py.costs.kernel_kinds import BY_LENGTH, Array, is_of_one_size
+from rostam_py.costs.kernel_surface import FIXED_TIMES, choose_fit
 from rostam_py.costs.kernel_table import HeldOut, KernelSeries
 
 _LEAST_ROWS = 8  # to be judged: four fitted, four predicted
 
 
 def fitted(series: KernelSeries) -> KernelSeries:
-    """Return a series whose fit predicts each of its rows best from the others."""
+    """Return a series whose fit predicts each of its rows best from the others.
+
+    Rows of attention that all have as many tokens of one width are told apart by length and head size alone, and have
+    the fixed time of a launch: what short sequences lose would else seem to be a fixed time, which more heads repay.
+    """
+    is_one = is_of_one_size(series.columns)
     spaces = {
-        name: space(series.columns, series.device.multiprocessors) for name, space in series.of_kind.spaces.items()
+        name: space(series.columns, series.device.multiprocessors)
+        for name, space in series.of_kind.spaces.items()
+        if (name == BY_LENGTH) == is_one
     }
-    return replace(series, fit=choose_fit(spaces, series.log_ratios))
+    return replace(series, fit=choose_fit(spaces, series.log_ratios, FIXED_TIMES[1:2] if is_one else FIXED_TIMES))
 
 
 def judged(series: KernelSeries) -> KernelSeries:

@@ -191,8 +191,20 @@ def _attention_work(c: Columns, units: int = 0) -> Array:
     return _stack(work, np.log2(c["head_size"] + c["value_size"]))
 
 
+def _attention_length(c: Columns, units: int = 0) -> Array:
+    return _stack(np.log2(c["sequence"]), np.log2(c["head_size"] + c["value_size"]))
+
+
+def is_of_one_size(c: Columns) -> bool:
+    """Say whether rows of attention all have as many tokens of one width: lengths and heads go together in them."""
+    if "sequence" not in c:
+        return False
+    return float(np.ptp(c["batch"] * c["sequence"])) == 0 and float(np.ptp(c["heads"] * c["head_size"])) == 0
+
+
+BY_LENGTH = "length"  # the space for such rows
 _ATTENTION_FIELDS = ("batch", "sequence", "heads", "kv_heads", "head_size", "value_size")
-_ATTENTION_SPACES = {"shape": _attention_shape, "work": _attention_work}
+_ATTENTION_SPACES = {"shape": _attention_shape, "work": _attention_work, BY_LENGTH: _attention_length}
 
 
 # Memory-bound kernels: bytes that each tensor moves once; norms and softmax by the rows they reduce over.

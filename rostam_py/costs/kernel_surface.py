@@ -6,7 +6,7 @@ between the points; beyond it a point takes the value at the box's nearest point
 Source: Rasmussen and Williams 2006, equations 2.23 (prediction), 4.17 (Matern 3/2), 5.12 (leave one out).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,10 +72,15 @@ def left_out_error(points: Array, values: Array, scales: tuple[float, ...], nois
     return float(np.mean(np.abs(inverse @ centred / np.diag(inverse))))
 
 
-def choose_fit(spaces: Mapping[str, Array], values: Callable[[float], Array]) -> Fit:
+def choose_fit(
+    spaces: Mapping[str, Array], values: Callable[[float], Array], fixed_times: Sequence[float] = FIXED_TIMES
+) -> Fit:
     """Return the fit whose points, each left out, are predicted best by the others.
 
-    Args: spaces: name to points (N, D). values: fixed time [s] to log ratios (N,).
+    Args:
+        spaces: name to points (N, D).
+        values: fixed time [s] to log ratios (N,).
+        fixed_times: that are tried [s].
     Cost: a few hundred inversions of at most _MAX_POINTS points.
     """
     count = len(next(iter(spaces.values())))
@@ -83,7 +88,8 @@ def choose_fit(spaces: Mapping[str, Array], values: Callable[[float], Array]) ->
     found: tuple[float, Fit] | None = None
     for space, points in spaces.items():
         thinned = points[kept]
-        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], _first(space, thinned))
+        first = _first(space, thinned, fixed_times)
+        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], first, fixed_times)
         if found is None or error < found[0] * _GAIN:
             found = error, fit
     if found is None:
@@ -91,11 +97,13 @@ def choose_fit(spaces: Mapping[str, Array], values: Callable[[float], Array]) ->
     return found[1]
 
 
-def _first(space: str, points: Array) -> Fit:
-    return Fit(space, (SCALES[3],) * points.shape[1], NOISES[2], FIXED_TIMES[1])
+def _first(space: str, points: Array, fixed_times: Sequence[float]) -> Fit:
+    return Fit(space, (SCALES[3],) * points.shape[1], NOISES[2], fixed_times[min(1, len(fixed_times) - 1)])
 
 
-def _descend(points: Array, values: Callable[[float], Array], fit: Fit) -> tuple[float, Fit]:
+def _descend(
+    points: Array, values: Callable[[float], Array], fit: Fit, fixed_times: Sequence[float]
+) -> tuple[float, Fit]:
     """Change one choice at a time while the error falls."""
 
     def error(one: Fit) -> float:
@@ -106,7 +114,7 @@ def _descend(points: Array, values: Callable[[float], Array], fit: Fit) -> tuple
     for _ in range(3):
         before = best
         tries: list[Callable[[Fit], list[Fit]]] = [
-            lambda one: [replace(one, fixed_s=value) for value in FIXED_TIMES],
+            lambda one: [replace(one, fixed_s=value) for value in fixed_times],
             lambda one: [replace(one, noise=value) for value in NOISES],
         ]
         tries += [lambda one, place=place: _scaled(one, place) for place in varied]  # type: ignore[misc]

@@ -58,6 +58,13 @@ def test_best_is_of_the_newest_programs_and_leaves_flash2_out():
     assert programs == {"flash2", "cudnn", "flash3"}
 
 
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_more_heads_of_one_length_run_at_the_same_rate(phase):
+    # The paper's rows all have 16,384 tokens of width 2,048: what short ones lose is no fixed time that heads repay.
+    rates = [rate(phase, "flash2", sequence=4096, heads=heads)[0] for heads in (16, 64)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.02)
+
+
 def test_same_die_lends_a_program_and_others_serve_with_their_own():
     found, note = rate("forward", "flash2", "h200_141gb")
     assert found == pytest.approx(335, rel=0.05)
