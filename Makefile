@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge docs stubs lint format clean
+.PHONY: help install demo test test-extra test-slow test-asan bench calibrate judge validate docs stubs lint format clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,6 +13,7 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 WORKERS ?= logical
 BENCH_ARGS ?=
+VALIDATE_ARGS ?=
 ASAN_TESTS ?= tests/sim tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
   tests/runtime tests/properties tests/placement/test_spatial.py
 
@@ -69,6 +70,9 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=build/asan/lib ROSTAM_EXPECT_CORE=asan \
 	  $(BIN)/pytest -q $(PARALLEL) -p no:cacheprovider $(ASAN_TESTS) $(TEST_ARGS)
+
+validate: install ## Predict published measurements, hold tables to their bounds (VALIDATE_ARGS="tables=V1,V2")
+	$(BIN)/rostam validate bounds=true $(VALIDATE_ARGS)
 
 bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
 	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)

@@ -232,6 +232,7 @@ class ValidateConfig:
     any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and what was measured (time_s,
     samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib). cost_model: null takes the default one
     (rostam list costs). alternatives: also run the other ways to fill what a source leaves open, and print the spread.
+    bounds: exit status 1 if the errors of a table are beyond the bounds that it states, or a row fails.
     report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
     """
 
@@ -240,6 +241,7 @@ class ValidateConfig:
     file: str | None = None
     cost_model: str | None = field(default=None, metadata={"choices": COST_MODELS})
     alternatives: bool = False
+    bounds: bool = False
     report: bool = False
     out: str | None = None
 

@@ -14,7 +14,7 @@ from rostam_py.cli.compose import compose_config
 from rostam_py.cli.run import send_on
 from rostam_py.cli.schema import ValidateConfig
 from rostam_py.errors import ConfigError
-from rostam_py.validation.document import document_of, document_text, write_document
+from rostam_py.validation.document import beyond_bounds, document_of, document_text, write_document
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.predict import validate
 from rostam_py.validation.quantities import said
@@ -47,7 +47,10 @@ def validate_command(overrides: list[str], as_json: bool) -> int:
     else:
         _print_end(console, document, folder)
     send_on(Console(stderr=as_json), folder, report=config.report)
-    return 0
+    beyond = beyond_bounds(document) if config.bounds else []
+    for line in beyond:
+        progress.print(f"beyond its bounds: {line}", style="red", markup=False, soft_wrap=True)
+    return 1 if beyond else 0
 
 
 def _as_list(override: str) -> str:
@@ -60,6 +63,12 @@ def _as_list(override: str) -> str:
 
 
 def _tables(config: ValidateConfig) -> list[Table]:
+    for key in ("rows", "file", "cost_model"):
+        if config.bounds and getattr(config, key) is not None:
+            raise ConfigError(
+                f"bounds is true and {key} is {getattr(config, key)}; bounds are of whole shipped tables at the default"
+                " costs, leave one out"
+            )
     if config.file is None:
         return select(config.tables, config.rows)
     for key in _LISTS:

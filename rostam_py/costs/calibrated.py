@@ -127,6 +127,7 @@ class CalibratedCost:
         self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
         self._known: dict[KernelQuestion, _Answer | None] = {}
+        self._calls: dict[int, tuple[KernelCall, KernelQuestion | None, _Answer | None]] = {}
         self._tallies: dict[str, _Tally] = {}
 
     def duration_s(self, call: KernelCall) -> float:
@@ -164,7 +165,17 @@ class CalibratedCost:
         )  # fmt: skip
 
     def _asked(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
-        """Return what the tables are asked about a kernel, and their answer; None where they have none."""
+        """Return what the tables are asked about a kernel, and their answer; None where they have none.
+
+        Kept for each call, since what bounds a kernel is asked after its time; the call is held as well, so that no
+        other one gets its identity.
+        """
+        found = self._calls.get(id(call))
+        if found is None:
+            found = self._calls[id(call)] = (call, *self._look_up(call))
+        return found[1:]
+
+    def _look_up(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
         op = self._ops.get(call.ops[0].name)
         known = op if op is not None and op.op_type == call.ops[0].op_type else None
         others = [self._ops[one.name] for one in call.ops[1:] if one.name in self._ops]

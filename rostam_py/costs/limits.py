@@ -7,10 +7,11 @@ Example:
 Invariant: ``limits.duration_s(Speeds())`` is ``cost.duration_s(call)``, but for rounding.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from rostam_py.costs.families import op_family
 from rostam_py.costs.model import CostModel, KernelCall
@@ -105,7 +106,13 @@ class LimitedCost(Protocol):
 
 def limits_of(cost: CostModel, call: KernelCall) -> KernelLimits | None:
     """Return what bounds a kernel, None for a cost model that knows times alone."""
-    return cost.limits(call) if isinstance(cost, LimitedCost) else None
+    return cast(LimitedCost, cost).limits(call) if _is_limited(type(cost)) else None
+
+
+@functools.cache
+def _is_limited(of: type) -> bool:
+    """Say whether a class is a LimitedCost, once: asking a protocol takes as long as timing a kernel."""
+    return issubclass(of, LimitedCost)
 
 
 def family_of(call: KernelCall) -> str:

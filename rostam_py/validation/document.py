@@ -81,6 +81,25 @@ def summary(errors: Sequence[float]) -> dict[str, float]:
     }
 
 
+def beyond_bounds(document: dict[str, Any]) -> list[str]:
+    """Return in words which tables of a document exceed their bounds, have none, or have rows that failed."""
+    found = []
+    for table in document["tables"]:
+        found += [f"{table['name']}/{row['name']} failed: {row['reason']}" for row in table["failed"]]
+        for measures, one in table["summary"].items():
+            bounds = table["bounds"].get(measures)
+            if bounds is None:
+                found.append(f"{table['name']}: errors of {measures} have no bounds")
+                continue
+            for what, error in (("mean", one["mean_absolute"]), ("worst", abs(one["worst"]))):
+                if error > bounds[what]:
+                    found.append(
+                        f"{table['name']}: the {what} absolute error of {measures} is {error:.1f}%, its bound"
+                        f" {bounds[what]}%"
+                    )
+    return found
+
+
 def pooled(stated: Sequence[HeldOutErrors]) -> dict[str, float]:
     """Return the same of all measurements that several calibrations judged."""
     count = sum(one.num_judged for one in stated)

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from calibration import links
+from rostam_py.cli.main import main
 from rostam_py.costs.kernel_table import TABLES
 from rostam_py.fabrics.link_classes import LINKS, read_link_class
-from rostam_py.validation.document import document_of, pooled
+from rostam_py.validation.document import beyond_bounds, document_of, pooled
 from rostam_py.validation.held_out import STATED, HeldOutErrors
 from rostam_py.validation.predict import Predictor, validate
 from rostam_py.validation.rows import HELD_OUT
@@ -68,3 +69,26 @@ def test_layers_hold_what_the_formulas_say():
     assert compared["state"].predicted / GIB == pytest.approx(45.56, rel=1e-3)
     kept = sequence * batch * width * (10 + 24 / tp + 5 * heads * sequence / (width * tp)) * layers
     assert compared["activations"].predicted == pytest.approx(kept, rel=1e-4)
+
+
+def test_tables_beyond_their_bounds_are_named():
+    def document(mean, worst, bounds, failed=()):
+        one = {"num_rows": 2, "mean_absolute": mean, "mean_signed": mean, "worst": worst}
+        return {"tables": [{"name": "T", "summary": {"time": one}, "bounds": bounds, "failed": list(failed)}]}
+
+    bounds = {"time": {"mean": 5, "worst": 10}}
+    assert beyond_bounds(document(5.0, -10.0, bounds)) == []
+    assert beyond_bounds(document(5.1, -10.1, bounds)) == [
+        "T: the mean absolute error of time is 5.1%, its bound 5%", "T: the worst absolute error of time is 10.1%,"
+        " its bound 10%",
+    ]  # fmt: skip
+    assert beyond_bounds(document(1.0, 1.0, {})) == ["T: errors of time have no bounds"]
+    failed = [{"name": "a", "reason": "does not fit"}]
+    assert beyond_bounds(document(1.0, 1.0, bounds, failed)) == ["T/a failed: does not fit"]
+
+
+def test_the_command_fails_beyond_bounds_and_refuses_them_for_parts_of_tables(tmp_path, capsys):
+    assert main(["validate", "tables=collectives", "bounds=true", f"out={tmp_path}"]) == 0
+    assert main(["validate", "tables=collectives", "rows=V100*", "bounds=true", f"out={tmp_path}"]) == 2
+    assert "bounds are of whole shipped tables" in capsys.readouterr().err
+    assert json.loads((tmp_path / "validation.json").read_text())["tables"][0]["is"] == HELD_OUT

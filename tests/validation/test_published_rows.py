@@ -2,7 +2,7 @@
 
 import pytest
 
-from rostam_py.validation.document import document_of
+from rostam_py.validation.document import beyond_bounds, document_of
 from rostam_py.validation.names import table_names
 from rostam_py.validation.predict import validate
 from rostam_py.validation.tables import select
@@ -15,12 +15,10 @@ def test_errors_of_a_table_stay_within_its_bounds(name):
     (table,) = select([name])
     if any(not row.why_not for row in table.rows) and not table.bounds:
         pytest.skip("no bounds yet: rostam validate, then tests/validation/regenerate.py")
-    (document,) = document_of(validate([table], with_alternatives=False))["tables"]
-    assert document["failed"] == []
+    found = list(validate([table], with_alternatives=False))
+    (document,) = document_of(found)["tables"]
+    assert beyond_bounds(document_of(found)) == []
     assert set(table.bounds) == set(document["summary"])
     for measures, one in document["summary"].items():
-        bounds = table.bounds[measures]
-        assert one["mean_absolute"] <= bounds["mean"], measures
-        assert abs(one["worst"]) <= bounds["worst"], measures
         # No bound is slack: what is reached is never below two thirds of it.
-        assert bounds["mean"] <= max(1.5 * one["mean_absolute"], 2), measures
+        assert table.bounds[measures]["mean"] <= max(1.5 * one["mean_absolute"], 2), measures
