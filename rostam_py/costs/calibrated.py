@@ -206,7 +206,7 @@ class CalibratedCost:
         if not series:
             return None
         device = self.accelerator if not lender else ACCELERATORS[lender]
-        found = [_asked_of(one, asked, self.accelerator) for one in series]
+        found = [self._asked_here(one, asked, device) for one in series]
         beside = kernel_kind(asked.kind).beside
         if beside and (lender or any(one.program for one in series)):
             own, own_lender = self._series(beside, asked.precision)
@@ -262,7 +262,13 @@ class CalibratedCost:
             if own is not None and pair:
                 multiple = lent.seconds / _asked_of(pair[0], other, lender).seconds
                 found.append(replace(lent, seconds=own.seconds * multiple))
-        return found or [_asked_of(one, asked, self.accelerator) for one in series]
+        return found or [self._asked_here(one, asked, lender) for one in series]
+
+    def _asked_here(self, one: KernelSeries, asked: KernelQuestion, lender: Accelerator) -> _Found:
+        """Return what a series of a lender says of a question on the own accelerator, under its limit of power."""
+        is_burst = self.config.clocks == "burst"
+        speed = 1.0 if is_burst else sustained_rates().slowed(self.accelerator, lender)
+        return _asked_of(one, asked, self.accelerator, speed)
 
     def _series(self, kind: str, precision: str) -> tuple[list[KernelSeries], str]:
         """Return the series of a kind, and which accelerator lends them ("": its own table).
@@ -315,14 +321,14 @@ def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
     return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
-def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator) -> _Found:
-    """Return what one series says of a question on ``device``."""
+def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:
+    """Return what one series says of a question on ``device``, whose arithmetic runs at a share of its speed."""
     kind = kernel_kind(asked.kind)
     columns = {
         name: column if np.ptp(one.columns[name]) > 0 or name not in kind.details else one.columns[name][:1]
         for name, column in asked.columns.items()
     }
-    peak = device.peak(asked.precision) if asked.precision else 0.0
+    peak = device.peak(asked.precision) * speed if asked.precision else 0.0
     ideal_s = ideal_time(np.array([asked.flops]), asked.traffic, peak, device)
     seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
     fixed_share = one.fit.fixed_s / float(ideal_s[0] + one.fit.fixed_s) if seconds[0] > ideal_s[0] else 0.0

@@ -2,8 +2,9 @@
 
 Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
 settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
-random numbers, at bf16 or fp16. Under another power limit the rate follows a power of it, as two cards of one die do.
-Ignores fp8, fp32 and TF32, for which nobody published sustained rates, and accelerators whose peak none of these has.
+random numbers, at bf16 or fp16. Under another power limit the rate follows a power of it, as two cards of one die do;
+so does the arithmetic of every kernel whose rows were measured under a higher limit.
+Ignores sustained rates of fp8, fp32 and TF32, which nobody published, and of accelerators whose peak none of these has.
 """
 
 import functools
@@ -34,7 +35,14 @@ class SustainedRates:
         if not same:
             return None
         rate, watts = self.rates[accelerator.name if accelerator.name in same else same[0]]
-        return min(rate * (accelerator.watts / watts) ** self.exponent if accelerator.watts else rate, peak)
+        return min(rate * self._share(accelerator.watts, watts), peak)
+
+    def slowed(self, accelerator: Accelerator, lender: Accelerator) -> float:
+        """Return the share of its speed that arithmetic keeps under an accelerator's limit, timed under a lender's."""
+        return min(self._share(accelerator.watts, lender.watts), 1.0)
+
+    def _share(self, watts: float, than: float) -> float:
+        return (watts / than) ** self.exponent if watts and than else 1.0
 
 
 @functools.cache

@@ -52,6 +52,25 @@ def test_same_die_holds_the_same_and_less_power_less():
     assert (900 / 700) ** rates.exponent == pytest.approx(828.6 / 794.5, rel=0.03)
 
 
+def test_lent_arithmetic_slows_under_a_lower_limit_and_memory_does_not():
+    # fp8 has no sustained rate: h100_96gb of 500 W is slower than the H100 of 700 W that lends by 0.714^0.243 = 0.922.
+    fast, slow = (product(name, "sustained", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb"))
+    assert slow / fast == pytest.approx((500 / 700) ** sustained_rates().exponent, rel=0.01)
+    same = [product(name, "burst", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb")]
+    assert same[0] == pytest.approx(same[1], rel=1e-9)
+    rates = sustained_rates()
+    assert rates.slowed(ACCELERATORS["h100_80gb"], ACCELERATORS["h100_96gb"]) == 1.0  # more power: as it was timed
+    graph = build_linear_graph(4096, 4096)
+    moved = 2.0**30
+    times = [
+        make_cost_model("calibrated", name, graph=graph).duration_s(
+            KernelCall((graph.ops[1],), 0.0, moved, 0.0, 8, "bf16_mixed")
+        )
+        for name in ("h100_80gb", "h100_96gb")
+    ]
+    assert times[1] / times[0] == pytest.approx(3350 / 2400, rel=0.01)
+
+
 def test_what_nobody_measured_is_not_limited():
     rates = sustained_rates()
     assert rates.rate(ACCELERATORS["h100_80gb"], "fp8") is None
