@@ -36,7 +36,7 @@ _DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
 _WORD = re.compile(r"[A-Za-z_/][\w/.\-]*(:[A-Za-z_]\w*)?")
 _QUANTITY = re.compile(r"\d+(\.\d+)? [A-Za-z]+(/s)?")
 _RESERVED = ("null", "true", "false", "inf", "nan")  # in any case
-_FLAGS = {"true": True, "false": False}
+_FLAGS = {"true": True, "false": False}  # in any case
 _MISSING = "???"
 _SCHEMAS_IN = ("cli", "collectives", "configs", "convergence", "costs", "fabrics", "plan", "report/sinks", "spec")
 
@@ -206,7 +206,7 @@ def _value(kind: Any, text: str) -> Any:
     for type_, matches, read in (
         (int, _INTEGER.fullmatch(text), int),
         (float, _DECIMAL.fullmatch(text), float),
-        (bool, text in _FLAGS, _FLAGS.get),
+        (bool, text.lower() in _FLAGS, lambda text: _FLAGS[text.lower()]),
         (str, is_text or _QUANTITY.fullmatch(text), str),
     ):
         if matches and kind in (type_, Any):

@@ -44,9 +44,9 @@ class Predictor:
             if row.subject == "layers":
                 return Outcome(row, _compared(row, self._layers(row)))
             keys, chosen, result = self._first_that_fits(table, row)
+            compared = _compared(row, result)
         except RostamError as error:
             return Outcome(row, failed=str(error))
-        compared = _compared(row, result)
         exposed = {kind: seconds for kind, seconds in result.exposed.items() if seconds > 0}
         breakdown = result.breakdown
         return Outcome(

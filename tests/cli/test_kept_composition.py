@@ -8,7 +8,9 @@ from omegaconf import OmegaConf
 from rostam_py.cli import compose
 from rostam_py.cli.choices import presets
 from rostam_py.cli.kept_composition import clear, composition
+from rostam_py.cli.named_machine import written_out
 from rostam_py.errors import ConfigError
+from rostam_py.machines import MACHINES
 
 PLAIN = [
     ("run", []),
@@ -120,3 +122,13 @@ def test_clear_deletes_them(folder: Path) -> None:
     compose.compose_config("run", [])
     clear()
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", list(MACHINES))
+def test_named_machines_are_kept(name: str) -> None:
+    overrides = [f"machine={name}", "model=resnet50", "timeline=True"]
+    first = compose.compose_config("run", overrides)
+    kept = composition("run", written_out("run", overrides))
+    assert kept is not None
+    assert kept.config == first
+    assert kept.yaml == by_hydra("run", written_out("run", overrides))[1]

@@ -106,3 +106,10 @@ def test_equal_runs_are_simulated_once():
     predictor = Predictor()
     assert predictor.run(SMALL) is predictor.run(dict(SMALL))
     assert Predictor({"global_batch": 16}).run(SMALL).plan.global_batch == 16
+
+
+def test_a_row_whose_figure_says_nothing_of_its_model_fails_alone():
+    rows = (Row("images", SMALL | {"model": "resnet50"}, {"tokens_per_s_per_gpu": 1.0}), Row("b", SMALL, {"time_s": 1}))
+    first, second = (outcome for _, outcome in validate([Table("t", rows=rows)]))
+    assert "samples have no known tokens" in first.failed
+    assert second.compared
