@@ -6,6 +6,7 @@ from pathlib import Path
 from calibration import library, links, sustained
 from calibration.distil import distil, sources, table_path
 from calibration.judge import shipped, table
+from calibration.published import MEASURED
 from rostam_py.costs.kernel_table import TABLES
 from rostam_py.costs.sustained import RATES
 
@@ -21,11 +22,13 @@ def main() -> None:
     if given.what == "judge":
         print("\n".join([*links.table(), *table(shipped())]))
         return
+    data = None if given.what == "links" else library.data_folder()
+    if data is not None:
+        library.write_collectives(data, MEASURED / library.COLLECTIVES)
     for one in links.fit_all():
         print(links.write(one), flush=True)
     if given.what == "links":
         return
-    data = library.data_folder()
     if data is None:
         parser.exit(2, f"{MISSING}\n")
     found = sources(data)

@@ -9,6 +9,7 @@ power that its bits draw (docs/calibration.md).
 import hashlib
 import importlib.metadata
 import importlib.util
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,38 @@ def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
                 yield found, files
         files = sorted((data / system / "attention").rglob("context_attention_perf.parquet"))
         yield _attention(accelerator, files), files
+
+
+COLLECTIVES = "collectives_nccl_tests.csv"
+_COLLECTIVES_HEAD = f"""\
+# Source: {PACKAGE} {VERSION} (copyright NVIDIA Corporation), systems/data/SYSTEM/comm/nccl/VERSION, NCCL from 2.26 on.
+# Licence: Apache-2.0. Numbers only.
+# Measured: nccl-tests, half precision, out of place, a thread for each GPU, 40 runs to warm up, then 100 to 1,000 one
+# behind the other, their mean (collector/collect_nccl.py of ai-dynamo/aiconfigurator): the host's launches are hidden.
+# Units: bytes as nccl-tests counts them (full tensor), time_us microseconds: the median over versions and repeats;
+# num_times of them, least_us and most_us the extremes. Rows: from 64 KiB on.
+"""
+
+
+def write_collectives(data: Path, path: Path) -> None:
+    """Distil the library's times of collectives into the table that link classes are fitted on."""
+    import polars
+
+    lines = []
+    for system in SYSTEMS.values():
+        found: dict[tuple[str, int, int], list[float]] = {}
+        for file in sorted((data / system / "comm" / "nccl").rglob("nccl_perf.parquet")):
+            if tuple(map(int, file.parent.name.split(".")[:2])) < (2, 26):
+                continue
+            table = polars.read_parquet(file).filter(polars.col("nccl_dtype") == "half")
+            for op, gpus, elements, ms in table.select("op_name", "num_gpus", "message_size", "latency").rows():
+                if 2 * elements >= 2**16:
+                    found.setdefault((op, gpus, 2 * elements), []).append(ms * 1e3)
+        for (op, gpus, size), times in sorted(found.items()):
+            middle, least, most = (f"{one:.5g}" for one in (statistics.median(times), min(times), max(times)))
+            lines.append(f"{system},{op},{gpus},{size},{middle},{len(times)},{least},{most}")
+    head = "system,collective,num_gpus,bytes,time_us,num_times,least_us,most_us"
+    path.write_text(_COLLECTIVES_HEAD + "\n".join([head, *lines]) + "\n")
 
 
 def digest(files: list[Path]) -> str:

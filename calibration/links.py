@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from calibration.library import COLLECTIVES
 from calibration.published import read
 from rostam_py.fabrics.hybrid_cube_mesh import HybridCubeMeshConfig
 from rostam_py.fabrics.link_classes import (
@@ -25,6 +26,7 @@ from rostam_py.fabrics.link_classes import (
 )
 from rostam_py.fabrics.link_classes import PROTOCOLS as OVERHEADS
 
+_LEAST_US = 1e-3
 MIN_BYTES, MAX_BYTES = 2**20, 2**33  # below, tables of XLA are noise (calibration/README.md)
 _XLA = {
     "all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
@@ -34,9 +36,9 @@ _XLA = {
 
 @dataclass(frozen=True)
 class Row:
-    """One measured time. world: ranks of the communicator; pattern: of a permute."""
+    """One measured time. table: that it is of; world: ranks of the communicator; pattern: of a permute."""
 
-    file: str
+    table: str
     collective: str
     num_ranks: int
     num_bytes: int
@@ -45,17 +47,38 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows of a file. system: those of this system alone. device: that was measured, where not the class's. from_bytes:
+    smaller ones take what the host takes to launch them, and say nothing of links."""
+
+    file: str
+    system: str = ""
+    device: str = ""
+    from_bytes: int = MIN_BYTES
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"{self.file}, {self.system}" if self.system else self.file
+
+
+@dataclass(frozen=True)
 class Bench:
     """What a link class is fitted on. rate: of the data sheet, what a rank has inside its server [bytes/s];
-    links_of: how many links rings of so many ranks use, where that differs; held_out: a number of ranks."""
+    links_of: how many links rings of so many ranks use, where that differs; held_out: a number of ranks; messages:
+    whose permutes are fitted, where not of ``tables``; rivals: that measured the same by other means and disagree;
+    others: of other accelerators on such links, which are judged alone."""
 
     name: str
     accelerator: str
     rate: float
-    files: tuple[str, ...]
+    tables: tuple[Table, ...]
     held_out: int
     has_nvls: bool = False
     links_of: dict[int, int] | None = None
+    messages: tuple[Table, ...] = ()
+    rivals: tuple[Table, ...] = ()
+    others: tuple[Table, ...] = ()
 
     def rate_of(self, num_ranks: int) -> float:
         """Return the data sheet's rate for a ring of so many ranks [bytes/s]."""
@@ -65,30 +88,45 @@ class Bench:
 # A link of 25 GB/s for each of the rings that the hybrid cube mesh has over the first ranks of a DGX-1.
 _MESH = HybridCubeMeshConfig(num_accelerators=8)
 _DGX1_LINKS = {p: len(_MESH.ring_channels(range(p), 1)) for p in range(2, 9)}
+# Of NCCL as PyTorch calls it, a process for each GPU; XLA's tables are classes of their own (docs/collectives.md says
+# why). One thread launched all eight ranks of SimuMax's: its times are flat up to 8 MiB.
+_XLA_H100, _XLA_B200 = Table("collectives_h100.csv"), Table("collectives_b200.csv")
+_SIMUMAX = Table("nccl_tests_8gpu_simumax.csv", from_bytes=16 * 2**20)
 BENCHES = (
-    Bench("nvlink2", "V100", 25e9, ("allreduce_v100_dgx1.csv",), 6, links_of=_DGX1_LINKS),
-    Bench("nvlink3", "A100", 300e9, ("allreduce_a100_nvswitch.csv",), 5),
-    Bench("nvlink4", "H100", 450e9, ("collectives_h100.csv", "nccl_tests_8gpu_simumax.csv"), 4, has_nvls=True),
-    Bench("nvlink5", "B200", 900e9, ("collectives_b200.csv",), 4),
-)
+    Bench("nvlink2", "V100", 25e9, (Table("allreduce_v100_dgx1.csv"),), 6, links_of=_DGX1_LINKS),
+    Bench("nvlink3", "A100", 300e9, (Table("allreduce_a100_nvswitch.csv"), Table(COLLECTIVES, "a100_sxm")), 5),
+    Bench(
+        "nvlink4", "H100", 450e9, (Table(COLLECTIVES, "h100_sxm"), _SIMUMAX), 4, has_nvls=True,
+        messages=(_XLA_H100,), rivals=(_XLA_H100,), others=(Table(COLLECTIVES, "h200_sxm", "H200"),),
+    ),
+    Bench(
+        "nvlink5", "B200", 900e9, (Table(COLLECTIVES, "b200_sxm"),), 4, has_nvls=True,
+        messages=(_XLA_B200,), rivals=(_XLA_B200,),
+        others=(
+            Table(COLLECTIVES, "b300_sxm", "B300"), Table(COLLECTIVES, "gb200", "GB200"),
+            Table(COLLECTIVES, "gb300", "GB300"),
+        ),
+    ),
+    Bench("nvlink4_xla", "H100", 450e9, (_XLA_H100,), 4, has_nvls=True),
+    Bench("nvlink5_xla", "B200", 900e9, (_XLA_B200,), 4),
+)  # fmt: skip
 
 
-def rows_of(bench: Bench) -> list[Row]:
-    """Return the rows of a class's tables from 1 MiB on, in file order."""
-    rows = [row for file in bench.files for row in _read(file)]
-    return [row for row in rows if MIN_BYTES <= row.num_bytes <= MAX_BYTES]
+def rows_of(tables: Sequence[Table]) -> list[Row]:
+    """Return the rows of tables from 1 MiB on, in file order, without those that the host limits."""
+    return [row for table in tables for row in _read(table) if table.from_bytes <= row.num_bytes <= MAX_BYTES]
 
 
-def _read(file: str) -> Iterator[Row]:
-    for one in read(file):
+def _read(table: Table) -> Iterator[Row]:
+    for one in read(table.file):
         if "num_elements" in one:  # XLA: rates are tensor bytes / time
             size = int(one["tensor_bytes"])
             seconds = size / float(one["bytes_per_s"])
             kind = _XLA[one["collective"]]
-            yield Row(file, kind, int(one["num_devices"]), size, seconds, one["pattern"])
-        else:
+            yield Row(table.name, kind, int(one["num_devices"]), size, seconds, one["pattern"])
+        elif one.get("system", "") == table.system:
             kind = one.get("collective", "all_reduce").replace("alltoall", "all_to_all")
-            yield Row(file, kind, int(one["num_gpus"]), int(one["bytes"]), float(one["time_us"]) * 1e-6)
+            yield Row(table.name, kind, int(one["num_gpus"]), int(one["bytes"]), float(one["time_us"]) * 1e-6)
 
 
 def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
@@ -98,7 +136,7 @@ def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list
     judged: list[Row] = []
     held_out: list[Row] = []
     for row in rows:
-        key = (row.file, row.collective, row.num_ranks, row.pattern)
+        key = (row.table, row.collective, row.num_ranks, row.pattern)
         seen[key] = seen.get(key, 0) + 1
         if row.num_ranks == bench.held_out:
             held_out.append(row)
@@ -113,19 +151,17 @@ def predict(bench: Bench, links: LinkClass, row: Row) -> tuple[float, str]:
     chunk = row.num_bytes / p
     if row.collective == "all_to_all":
         cap = links.message_rate(math.ceil(chunk), p, is_both_ways=True)
-        seconds = links.exchange_launch_us * 1e-6 + links.own_end * chunk / rate
+        seconds = links.exchange_launch_us * 1e-6 + links.end_s("all_to_all", chunk, rate)
         return seconds + max((p - 1) * chunk / rate, chunk / cap), "direct"
     if row.collective == "permute":
         cap = links.message_rate(row.num_bytes, p, is_both_ways=row.pattern != "one_way_half")
         return links.message_launch_us * 1e-6 + row.num_bytes / min(rate, cap), row.pattern
     passes = 2 if row.collective == "all_reduce" else 1
-    ends = {"all_reduce": links.copy_end + links.reduce_end, "all_gather": links.copy_end,
-            "reduce_scatter": links.reduce_end}[row.collective]  # fmt: skip
+    end_s = links.end_s(row.collective, chunk, rate)
     choices = {}
     for protocol in protocols_of("ring"):
         step = links.hop_s("ring", protocol, is_inside=True) + chunk * OVERHEADS[protocol] / rate
-        own = links.start_up_s("ring", protocol) + ends * chunk / rate
-        choices[f"ring {protocol}"] = own + passes * (p - 1) * step
+        choices[f"ring {protocol}"] = links.start_up_s("ring", protocol) + end_s + passes * (p - 1) * step
     if row.collective == "all_reduce" and links.nvls_overhead is not None and p >= MIN_NVLS_RANKS:
         hop = links.start_up_s("nvls", "Simple") + links.hop_s("nvls", "Simple", is_inside=True)
         choices["nvls Simple"] = hop + (p + 1) * chunk * links.nvls_overhead / rate
@@ -139,44 +175,47 @@ def errors(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> list[float]:
 
 
 def fit(bench: Bench) -> LinkClass:
-    """Return the class with the constants that fit its odd rows best, to four digits."""
-    fitted = split(bench, rows_of(bench))[0]
+    """Return the class with the constants that fit its odd rows best, to four digits, and its errors on the others."""
+    fitted = split(bench, rows_of(bench.tables))[0]
+    permutes = [row for row in split(bench, rows_of(bench.messages or bench.tables))[0] if row.collective == "permute"]
     kinds = {row.collective for row in fitted}
     links = LinkClass(
-        bench.name, launch_us=15.0, hop_factor=1.5, copy_end=0.3, reduce_end=0.4, own_end=0.3,
-        nvls_overhead=1.2 if bench.has_nvls else None, exchange_launch_us=40.0, message_launch_us=20.0,
-        channels=32 if "permute" in kinds else 0, channel_gb_per_s=25.0 if "permute" in kinds else 0.0,
-        both_ways=0.7 if "permute" in kinds else 1.0,
+        bench.name, launch_us=5.0, hop_factor=1.5, copy_end=1.0, reduce_end=1.0, all_reduce_end=1.0, own_end=1.0,
+        nvls_launch_us=30.0 if bench.has_nvls else 0.0, nvls_overhead=1.2 if bench.has_nvls else None,
+        exchange_launch_us=20.0, message_launch_us=20.0, channels=32 if permutes else 0,
+        channel_gb_per_s=25.0 if permutes else 0.0, both_ways=0.7 if permutes else 1.0,
     )  # fmt: skip
     rings = [row for row in fitted if row.collective not in ("all_to_all", "permute")]
-    names = ["share", "launch_us", "hop_factor", "copy_end", "reduce_end", "nvls_overhead"]
-    if "all_gather" not in kinds:  # an all_reduce alone shows their sum only: half each
-        links, names = replace(links, reduce_end=0.0), [name for name in names if name != "reduce_end"]
-    names = [name for name in names if getattr(links, name) is not None]
+    names = ["share", "launch_us", "hop_factor", "all_reduce_end"]
+    names += ["copy_end", "reduce_end"] if "all_gather" in kinds else []
+    names += ["nvls_launch_us", "nvls_overhead"] if bench.has_nvls else []
     # From several shares: a share that is too low is made up for by hops of nothing, and the other way round.
-    starts = [replace(links, share=share) for share in (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)]
+    starts = [replace(links, share=share) for share in (0.7, 0.8, 0.9)]
     ends = [descend(bench, start, names, rings) for start in starts]
     links = min(ends, key=lambda one: _loss(bench, one, rings))
-    if "reduce_end" not in names:
-        links = replace(links, copy_end=links.copy_end / 2, reduce_end=links.copy_end / 2)
+    if "all_gather" not in kinds:
+        links = replace(links, copy_end=links.all_reduce_end, reduce_end=links.all_reduce_end)
     exchanges = [row for row in fitted if row.collective == "all_to_all"]
-    permutes = [row for row in fitted if row.collective == "permute"]
     links = descend(bench, links, ["message_launch_us", "channel_gb_per_s", "both_ways"], permutes)
     if not permutes:
         links = replace(links, message_launch_us=links.launch_us)
     links = descend(bench, links, ["exchange_launch_us", "own_end"], exchanges)
     if not exchanges:
         links = replace(links, exchange_launch_us=links.launch_us, own_end=links.copy_end)
+    what = "all_reduce, all_gather, reduce_scatter" if "all_gather" in kinds else "all_reduce, its end for both halves"
     sources = {
-        "ring": _source(bench, "all_reduce, all_gather, reduce_scatter" if "all_gather" in kinds else "all_reduce"),
-        "all_to_all": _source(bench, "all_to_all") if exchanges else "as ring: not measured",
-        "messages": _source(bench, "permutes") if permutes else "as ring, without a limit of channels: not measured",
+        "ring": _source(bench, bench.tables, what),
+        "all_to_all": _source(bench, bench.tables, "all_to_all") if exchanges else "as ring: not measured",
+        "messages": _source(bench, bench.messages or bench.tables, "permutes")
+        if permutes
+        else "as ring, without a limit of channels: not measured",
     }
     return replace(links, sources=sources)
 
 
-def _source(bench: Bench, what: str) -> str:
-    return f"{', '.join(bench.files)}: {what}, odd sizes from 1 MiB on, all numbers of ranks but {bench.held_out}"
+def _source(bench: Bench, tables: Sequence[Table], what: str) -> str:
+    names = "; ".join(table.name for table in tables)
+    return f"{names}: {what}, odd sizes from 1 MiB on, all numbers of ranks but {bench.held_out}"
 
 
 def fit_network(inside: LinkClass) -> LinkClass:
@@ -191,7 +230,7 @@ def fit_network(inside: LinkClass) -> LinkClass:
     seconds = 2 * (p - 1) / p * size / (float(row["busbw_gb_per_s"]) * 1e9)
     hops = [one.hop_s("ring", "Simple", is_inside=one is inside) for one in (inside, network)]
     mean = (hops[0] * (p - m) + hops[1] * m) / p
-    own = (inside.copy_end + inside.reduce_end) * size / p / (450e9 * inside.share)
+    own = inside.end_s("all_reduce", size / p, 450e9 * inside.share)
     step = (seconds - inside.start_up_s("ring", "Simple") - own) / (2 * (p - 1)) - mean
     share = float(f"{size * m / p / p / step / 50e9:.4g}")
     source = "collectives_published.csv: ring over 32 H100, the share of a 400 Gb/s NIC; hops as in NCCL's tuning table"
@@ -216,9 +255,15 @@ def descend(bench: Bench, links: LinkClass, names: Sequence[str], rows: Sequence
 
 
 def _loss(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> float:
-    """Return the mean absolute logarithm of predicted over measured time, and a part of the mean signed one."""
-    logs = [math.log(predict(bench, links, row)[0] / row.seconds) for row in rows]
-    return (math.fsum(abs(log) for log in logs) + 0.3 * abs(math.fsum(logs))) / len(logs)
+    """Return the mean absolute logarithm of predicted over measured time, and a part of the mean signed one.
+
+    Every collective of a table counts alike, however many its rows.
+    """
+    logs: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        logs.setdefault((row.table, row.collective), []).append(math.log(predict(bench, links, row)[0] / row.seconds))
+    each = [(math.fsum(map(abs, one)) + 0.3 * abs(math.fsum(one))) / len(one) for one in logs.values()]
+    return math.fsum(each) / len(each)
 
 
 def _coordinate_steps(links: LinkClass, names: Sequence[str], loss: Callable[[LinkClass], float]) -> LinkClass:
@@ -239,8 +284,13 @@ def _coordinate_steps(links: LinkClass, names: Sequence[str], loss: Callable[[Li
 
 
 def _moved(name: str, value: float, sign: int, step: float) -> float:
-    """Return a constant times 1 + sign x step, to four digits; ends, which may be 0, plus sign x step."""
+    """Return a constant times 1 + sign x step, to four digits; ends, which may be 0, plus sign x step.
+
+    Start-ups of less than a nanosecond are none.
+    """
     moved = max(0.0, value + sign * step) if name.endswith("_end") else value * (1 + sign * step)
+    if name.endswith("_us") and moved < _LEAST_US:
+        return 0.0
     return float(f"{moved:.4g}")
 
 
@@ -253,22 +303,27 @@ def _moves(names: Sequence[str]) -> Iterator[list[tuple[str, int]]]:
 
 
 def judge(bench: Bench, links: LinkClass) -> list[HeldOutCollective]:
-    """Return the errors of a class on what it was not fitted on, up to 1 GiB."""
-    parts = [[row for row in part if row.num_bytes <= 2**30] for part in split(bench, rows_of(bench))]
-    found = []
-    for file, collective in dict.fromkeys((row.file, row.collective) for row in rows_of(bench)):
-        own = [[row for row in part if (row.file, row.collective) == (file, collective)] for part in parts]
-        rows = own[1] + own[2]
-        every = errors(bench, links, rows)
-        absolute, signed = _mean(map(abs, every), len(rows)), _mean(every, len(rows))
-        worst, at = max(zip(every, rows, strict=True), key=lambda one: abs(one[0]))
-        found.append(
-            HeldOutCollective(
-                bench.accelerator, collective, file, len(own[0]), len(own[1]), len(own[2]), absolute, signed,
-                round(worst, 4), at.num_bytes, at.num_ranks,
-            )
-        )  # fmt: skip
-    return found
+    """Return the errors of a class on what it was not fitted on, up to 1 GiB: its own tables, others', rivals'."""
+    stated = []
+    for tables, is_fitted in ((bench.tables, True), (bench.others, False), (bench.rivals, False)):
+        every = rows_of(tables)
+        parts = [[row for row in part if row.num_bytes <= 2**30] for part in split(bench, every)]
+        if not is_fitted:
+            parts = [[], [], [row for row in every if row.num_bytes <= 2**30]]
+        devices = {table.name: table.device or bench.accelerator for table in tables}
+        for table, collective in dict.fromkeys((row.table, row.collective) for row in every):
+            own = [[row for row in part if (row.table, row.collective) == (table, collective)] for part in parts]
+            rows = own[1] + own[2]
+            found = errors(bench, links, rows)
+            absolute, signed = _mean(map(abs, found), len(rows)), _mean(found, len(rows))
+            worst, at = max(zip(found, rows, strict=True), key=lambda one: abs(one[0]))
+            stated.append(
+                HeldOutCollective(
+                    devices[table], collective, table, len(own[0]), len(own[1]), len(own[2]), absolute, signed,
+                    round(worst, 4), at.num_bytes, at.num_ranks, tables is bench.rivals,
+                )
+            )  # fmt: skip
+    return stated
 
 
 def _mean(values: Iterable[float], count: int) -> float:
@@ -277,14 +332,17 @@ def _mean(values: Iterable[float], count: int) -> float:
 
 def table() -> Iterator[str]:
     """Yield a Markdown table of what the files of all classes state, misses first."""
-    stated = [one for bench in BENCHES for one in held_out_of(bench.name)]
-    yield "| device | collective | fitted + even + held out | mean absolute | mean signed | worst | rule | table |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for one in sorted(stated, key=lambda one: (not one.is_miss, one.collective != "all_reduce")):
+    stated = [(bench.name, one) for bench in BENCHES for one in held_out_of(bench.name)]
+    yield "| class | device | collective | fitted + even + held out | mean | mean signed | worst | rule | table |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, one in sorted(
+        stated, key=lambda pair: (pair[1].is_rival, not pair[1].is_miss, pair[1].collective != "all_reduce")
+    ):
         at, rule = f"{one.worst_bytes / 2**20:g} MiB, {one.worst_ranks} ranks", "missed" if one.is_miss else "held"
         yield (
-            f"| {one.device} | {one.collective} | {one.num_fitted} + {one.num_even} + {one.num_held_out} |"
-            f" {one.absolute:.1%} | {one.signed:+.1%} | {one.worst:+.0%} ({at}) | {rule} | {one.table} |"
+            f"| {name} | {one.device} | {one.collective} | {one.num_fitted} + {one.num_even} + {one.num_held_out} |"
+            f" {one.absolute:.1%} | {one.signed:+.1%} | {one.worst:+.0%} ({at}) |"
+            f" {'of a rival' if one.is_rival else rule} | {one.table} |"
         )
 
 

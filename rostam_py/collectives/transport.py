@@ -103,20 +103,19 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     if key.collective in _MESSAGES:
         return message_transport(fabric, num_bytes, key.num_ranks, is_both_ways=key.collective != "send_recv")
     inside = classes.inside
-    chunk_s = math.ceil(num_bytes / key.num_ranks) / fabric.config.server_bytes_per_s
+    chunk = math.ceil(num_bytes / key.num_ranks)
+    end_s = inside.end_s(key.collective, chunk, fabric.config.server_bytes_per_s)
     if key.collective == "all_to_all":
-        chunk = math.ceil(num_bytes / key.num_ranks)
         launch_s = max(one.exchange_launch_us for one in classes) * 1e-6
         rate = inside.message_rate(chunk, key.num_ranks, is_both_ways=True)
-        return Transport(launch_s + inside.own_end * chunk_s, server_rate=rate)
+        return Transport(launch_s + end_s, server_rate=rate)
     algorithm = _tuned_as(key.collective, key.algorithm)
     protocol = key.protocol or "Simple"
     if protocol not in protocols_of(algorithm):
         algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
     startup_s = max(one.start_up_s(algorithm, protocol) for one in classes)
     if algorithm == "ring":
-        ends = {"all_reduce": inside.copy_end + inside.reduce_end, "reduce_scatter": inside.reduce_end}
-        startup_s += ends.get(key.collective, inside.copy_end) * chunk_s
+        startup_s += end_s
     hops = _hops(fabric, key, algorithm, protocol)
     if key.algorithm == "tree":
         per_server, num_servers = _servers(fabric, key)

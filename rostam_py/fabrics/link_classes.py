@@ -25,7 +25,9 @@ LINK_CLASSES.add("ideal", "rostam_py.fabrics.link_classes:IDEAL")
 LINK_CLASSES.add("nvlink2", "rostam_py.fabrics.link_classes:NVLINK2")
 LINK_CLASSES.add("nvlink3", "rostam_py.fabrics.link_classes:NVLINK3")
 LINK_CLASSES.add("nvlink4", "rostam_py.fabrics.link_classes:NVLINK4")
+LINK_CLASSES.add("nvlink4_xla", "rostam_py.fabrics.link_classes:NVLINK4_XLA")
 LINK_CLASSES.add("nvlink5", "rostam_py.fabrics.link_classes:NVLINK5")
+LINK_CLASSES.add("nvlink5_xla", "rostam_py.fabrics.link_classes:NVLINK5_XLA")
 LINK_CLASSES.add("infiniband", "rostam_py.fabrics.link_classes:INFINIBAND")
 
 # Bytes on the wire for each byte of payload. LL sends four bytes of flag with four of data, LL128 eight with 120.
@@ -83,6 +85,12 @@ def tree_overhead(protocol: str, num_bytes: int) -> float:
 MIN_NVLS_RANKS = 5
 
 
+_IN_SWITCH = ("nvls", "collnet")
+# Ends grow more slowly than the chunk: what 2 ranks take beyond their bytes grows 1.3 to 1.7 times where the size
+# doubles. Of powers 1, 0.75 and 0.6 the middle one meets the tables of A100 and H100 best (docs/collectives.md).
+_END_BYTES, END_POWER = 2**20, 0.75
+
+
 def protocols_of(algorithm: str) -> list[str]:
     """Return the protocols that an algorithm has; none for one that NCCL's tuning table does not list."""
     return list(_TUNING.get(algorithm, ()))
@@ -92,16 +100,18 @@ def protocols_of(algorithm: str) -> list[str]:
 class LinkClass:
     """Constants of one kind of link; each holds for any number of ranks and bytes.
 
-    Model: a collective takes start_up_s + steps x (hop_s + chunk x overhead / (share x rate)) + ends x chunk /
-        (share x rate), where a chunk is what a rank passes on in a step, one part in p of the buffer. The last term is
-        what a rank does for itself when its last chunk has come, which no transfer hides: writing it (``copy_end``),
-        adding to it (``reduce_end``), both in an all_reduce; in an all_to_all copying its own chunk (``own_end``).
+    Model: a collective takes start_up_s + steps x (hop_s + chunk x overhead / (share x rate)) + end_s, where a chunk is
+        what a rank passes on in a step, one part in p of the buffer. The last term is what a rank does for itself that
+        no transfer hides (``end_s``).
     share: achieved by rings with the Simple protocol, of the data sheet's rate. launch_us: once per collective on top
-        of NCCL's base. hop_factor: measured hops over those of NCCL's table. nvls_overhead: bytes that in-switch
-        reduction costs for each byte that crosses a link, None where switches do not reduce. exchange_launch_us: of an
-        all_to_all. message_launch_us: of a point-to-point message. channels: of point-to-point, at most.
-        channel_gb_per_s: of one channel. both_ways: of that, what is left in each direction where a rank sends and
-        receives at once. sources: files and rows that the constants were fitted on.
+        of NCCL's base. hop_factor: measured hops over those of NCCL's table. copy_end, reduce_end, all_reduce_end,
+        own_end: in an all_gather, a reduce_scatter, an all_reduce, an all_to_all, the end of a chunk of 1 MiB over its
+        time on the link. nvls_launch_us: as launch_us, of in-switch
+        reduction. nvls_overhead: bytes that in-switch reduction costs for each byte that crosses a link, None where
+        switches do not reduce. exchange_launch_us: of an all_to_all. message_launch_us: of a point-to-point message.
+        channels: of point-to-point, at most. channel_gb_per_s: of one channel. both_ways: of that, what is left in
+        each direction where a rank sends and receives at once. sources: files and rows that the constants were fitted
+        on.
     """
 
     name: str
@@ -110,7 +120,9 @@ class LinkClass:
     hop_factor: float = 0.0
     copy_end: float = 0.0
     reduce_end: float = 0.0
+    all_reduce_end: float = 0.0
     own_end: float = 0.0
+    nvls_launch_us: float = 0.0
     nvls_overhead: float | None = None
     exchange_launch_us: float = 0.0
     message_launch_us: float = 0.0
@@ -126,7 +138,17 @@ class LinkClass:
 
     def start_up_s(self, algorithm: str, protocol: str) -> float:
         """Return what a collective takes before its first message [s]."""
-        return (self.launch_us + _TUNING[algorithm][protocol].base) * 1e-6
+        launch_us = self.nvls_launch_us if algorithm in _IN_SWITCH else self.launch_us
+        return (launch_us + _TUNING[algorithm][protocol].base) * 1e-6
+
+    def end_s(self, collective: str, chunk_bytes: float, rate: float) -> float:
+        """Return what a rank does for itself that no transfer hides [s]: copying its own chunk, adding to the last one.
+
+        Args: chunk_bytes: of a rank. rate: achieved [bytes/s].
+        """
+        ends = {"all_reduce": self.all_reduce_end, "reduce_scatter": self.reduce_end, "all_to_all": self.own_end}
+        end = ends.get(collective, self.copy_end)
+        return end * (_END_BYTES / rate) * (chunk_bytes / _END_BYTES) ** END_POWER
 
     def hop_s(self, algorithm: str, protocol: str, *, is_inside: bool) -> float:
         """Return what each step takes besides latency and bytes [s]. is_inside: of links inside servers."""
@@ -135,7 +157,7 @@ class LinkClass:
 
     def overhead(self, algorithm: str, protocol: str) -> float:
         """Return the bytes on the wire for each byte of a message."""
-        if algorithm in ("nvls", "collnet"):
+        if algorithm in _IN_SWITCH:
             return self.nvls_overhead or 1.0
         return PROTOCOLS[protocol]
 
@@ -187,7 +209,8 @@ class HeldOutCollective:
     """Errors of a class on the rows of one collective in one table that it was not fitted on, 1 MiB to 1 GiB.
 
     num_even, num_held_out: such rows, of even sizes and of the number of ranks that was held out. absolute, signed:
-    means of predicted over measured time - 1. worst: the largest, at worst_bytes and worst_ranks.
+    means of predicted over measured time - 1. worst: the largest, at worst_bytes and worst_ranks. is_rival: the table
+    measured the same links by other means, and has a class of its own.
     """
 
     device: str
@@ -201,6 +224,7 @@ class HeldOutCollective:
     worst: float
     worst_bytes: int
     worst_ranks: int
+    is_rival: bool = False
 
     @property
     def is_miss(self) -> bool:
@@ -231,5 +255,7 @@ IDEAL = LinkClass("ideal")
 NVLINK2 = read_link_class("nvlink2")
 NVLINK3 = read_link_class("nvlink3")
 NVLINK4 = read_link_class("nvlink4")
+NVLINK4_XLA = read_link_class("nvlink4_xla")
 NVLINK5 = read_link_class("nvlink5")
+NVLINK5_XLA = read_link_class("nvlink5_xla")
 INFINIBAND = read_link_class("infiniband")

@@ -45,6 +45,8 @@ def _kernels() -> Iterator[tuple[str, HeldOutErrors]]:
 def _collectives() -> Iterator[tuple[str, HeldOutErrors]]:
     for name in LINK_CLASSES.names():
         for one in held_out_of(name):
+            if one.is_rival:
+                continue
             errors = (100 * one.absolute, 100 * one.signed, 100 * one.worst)
             judged = one.num_even + one.num_held_out
             yield (

@@ -27,16 +27,16 @@ def test_every_class_names_its_tables():
 
 def test_odd_sizes_are_fitted_and_one_number_of_ranks_never():
     for bench in links.BENCHES:
-        fitted, judged, held_out = links.split(bench, links.rows_of(bench))
+        fitted, judged, held_out = links.split(bench, links.rows_of(bench.tables))
         assert {row.num_ranks for row in held_out} == {bench.held_out}
         assert bench.held_out not in {row.num_ranks for row in (*fitted, *judged)}
         assert not set(fitted) & set(judged)
-        assert 0 <= len(fitted) - len(judged) <= 0.1 * len(fitted) + 10
+        assert 0 <= len(fitted) - len(judged) <= 0.1 * len(fitted) + 12
 
 
 def test_a_law_is_found_again():
     # Rows made by known constants, of rings alone: the fit must come within 2% of all of them.
-    true = LinkClass("made_up", 0.8, 20.0, 2.0, 0.3, 0.3)
+    true = LinkClass("made_up", 0.8, 20.0, 2.0, all_reduce_end=0.6)
     bench = links.Bench("made_up", "X", 300e9, (), 5)
     rows = [
         links.Row("", "all_reduce", p, 2**k, links.predict(bench, true, links.Row("", "all_reduce", p, 2**k, 1.0))[0])
@@ -44,43 +44,75 @@ def test_a_law_is_found_again():
         for k in range(20, 31)
     ]
     assert max(map(abs, links.errors(bench, true, rows))) == 0
-    start = LinkClass("made_up", 0.7, 15.0, 1.5, 0.3, 0.3)
-    found = links.descend(bench, start, ["share", "launch_us", "hop_factor", "copy_end"], rows)
+    start = LinkClass("made_up", 0.7, 15.0, 1.5, all_reduce_end=0.3)
+    found = links.descend(bench, start, ["share", "launch_us", "hop_factor", "all_reduce_end"], rows)
     assert max(map(abs, links.errors(bench, found, rows))) < 0.02
 
 
 # Mean and largest error on rows that were not fitted, 1 MiB to 1 GiB, each with a little room; calibration.md's rule is
-# 10% and 25% for all_reduce, 15% for others. docs/collectives.md says why the three that miss it do.
+# 10% and 25% for all_reduce, 15% for others. docs/collectives.md says why those that miss it do.
+XLA_H100, XLA_B200 = "collectives_h100.csv", "collectives_b200.csv"
+NCCL = "collectives_nccl_tests.csv, {}".format
+
+
 @pytest.mark.parametrize(
-    ("file", "collective", "mean", "largest"),
+    ("name", "table", "collective", "mean", "largest"),
     [
-        ("allreduce_a100_nvswitch.csv", "all_reduce", 0.04, 0.25),
-        ("allreduce_v100_dgx1.csv", "all_reduce", 0.07, 0.25),
-        ("collectives_b200.csv", "all_reduce", 0.07, 0.25),
-        ("collectives_h100.csv", "all_reduce", 0.10, 0.35),  # its worst missed
-        ("nccl_tests_8gpu_simumax.csv", "all_reduce", 0.08, 0.25),
-        ("collectives_b200.csv", "all_gather", 0.10, 0.45),
-        ("collectives_b200.csv", "reduce_scatter", 0.12, 0.35),
-        ("collectives_b200.csv", "all_to_all", 0.08, 0.25),
-        ("collectives_b200.csv", "permute", 0.14, 0.60),
-        ("collectives_h100.csv", "all_gather", 0.06, 0.25),
-        ("collectives_h100.csv", "reduce_scatter", 0.09, 0.30),
-        ("collectives_h100.csv", "all_to_all", 0.21, 1.35),  # missed
-        ("collectives_h100.csv", "permute", 0.15, 0.60),
-        ("nccl_tests_8gpu_simumax.csv", "all_gather", 0.14, 0.35),
-        ("nccl_tests_8gpu_simumax.csv", "reduce_scatter", 0.16, 0.35),  # missed
-        ("nccl_tests_8gpu_simumax.csv", "all_to_all", 0.11, 0.30),
+        ("nvlink2", "allreduce_v100_dgx1.csv", "all_reduce", 0.07, 0.25),
+        ("nvlink3", "allreduce_a100_nvswitch.csv", "all_reduce", 0.05, 0.45),  # its worst missed
+        ("nvlink3", NCCL("a100_sxm"), "all_reduce", 0.06, 0.25),
+        ("nvlink3", NCCL("a100_sxm"), "all_gather", 0.09, 0.40),
+        ("nvlink3", NCCL("a100_sxm"), "reduce_scatter", 0.07, 0.40),
+        ("nvlink3", NCCL("a100_sxm"), "all_to_all", 0.10, 0.25),
+        ("nvlink4", NCCL("h100_sxm"), "all_reduce", 0.05, 0.20),
+        ("nvlink4", NCCL("h100_sxm"), "all_gather", 0.05, 0.25),
+        ("nvlink4", NCCL("h100_sxm"), "reduce_scatter", 0.08, 0.25),
+        ("nvlink4", NCCL("h100_sxm"), "all_to_all", 0.10, 0.25),
+        ("nvlink4", NCCL("h200_sxm"), "all_reduce", 0.06, 0.20),  # no row of it was fitted
+        ("nvlink4", NCCL("h200_sxm"), "all_to_all", 0.13, 0.30),
+        ("nvlink4", "nccl_tests_8gpu_simumax.csv", "all_reduce", 0.02, 0.05),
+        ("nvlink4", "nccl_tests_8gpu_simumax.csv", "all_gather", 0.04, 0.10),
+        ("nvlink4", "nccl_tests_8gpu_simumax.csv", "reduce_scatter", 0.02, 0.05),
+        ("nvlink4", "nccl_tests_8gpu_simumax.csv", "all_to_all", 0.14, 0.25),
+        ("nvlink5", NCCL("b200_sxm"), "all_reduce", 0.10, 0.32),  # its worst missed
+        ("nvlink5", NCCL("b200_sxm"), "all_gather", 0.11, 0.32),
+        ("nvlink5", NCCL("b200_sxm"), "reduce_scatter", 0.11, 0.32),
+        ("nvlink5", NCCL("b200_sxm"), "all_to_all", 0.08, 0.25),
+        ("nvlink5", NCCL("gb200"), "all_reduce", 0.10, 0.35),  # no row of it was fitted
+        ("nvlink4_xla", XLA_H100, "all_reduce", 0.10, 0.40),  # its worst missed
+        ("nvlink4_xla", XLA_H100, "all_gather", 0.09, 0.25),
+        ("nvlink4_xla", XLA_H100, "reduce_scatter", 0.10, 0.35),
+        ("nvlink4_xla", XLA_H100, "all_to_all", 0.14, 0.90),
+        ("nvlink4_xla", XLA_H100, "permute", 0.15, 0.60),
+        ("nvlink5_xla", XLA_B200, "all_reduce", 0.10, 0.25),
+        ("nvlink5_xla", XLA_B200, "all_gather", 0.12, 0.45),
+        ("nvlink5_xla", XLA_B200, "reduce_scatter", 0.14, 0.35),
+        ("nvlink5_xla", XLA_B200, "all_to_all", 0.08, 0.25),
+        ("nvlink5_xla", XLA_B200, "permute", 0.14, 0.65),
     ],
 )
-def test_rows_that_were_not_fitted_are_met(file, collective, mean, largest):
+def test_rows_that_were_not_fitted_are_met(name, table, collective, mean, largest):
     (found,) = (
         one
-        for bench in links.BENCHES
-        for one in links.judge(bench, LINK_CLASSES.get(bench.name))
-        if (one.table, one.collective) == (file, collective)
+        for one in links.judge(BENCHES[name], LINK_CLASSES.get(name))
+        if (one.table, one.collective) == (table, collective)
     )
     assert found.absolute <= mean
     assert abs(found.worst) <= largest
+
+
+def test_nccl_tests_and_xla_agree_on_large_gathers_and_not_on_reductions_of_few_ranks():
+    # Why XLA's tables have classes of their own: the same links and NCCL, 2 H100 at 512 MiB.
+    def rates(table):
+        return {
+            row.collective: row.num_bytes / row.seconds
+            for row in links.rows_of([table])
+            if (row.num_ranks, row.num_bytes) == (2, 2**29) and row.collective in ("all_gather", "all_reduce")
+        }
+
+    ours, theirs = rates(links.Table(links.COLLECTIVES, "h100_sxm")), rates(links.Table(XLA_H100))
+    assert theirs["all_gather"] == pytest.approx(ours["all_gather"], rel=0.02)
+    assert ours["all_reduce"] > 1.3 * theirs["all_reduce"]
 
 
 def server(bench):
@@ -99,7 +131,7 @@ def server(bench):
 def test_simulations_are_what_the_fit_predicts(name):
     bench = BENCHES[name]
     fabric, constants = server(bench), LINK_CLASSES.get(name)
-    rows = [row for row in links.rows_of(bench) if not row.pattern or row.pattern == "ring"]
+    rows = [row for row in links.rows_of(bench.tables) if not row.pattern or row.pattern == "ring"]
     for row in rows[:: max(1, len(rows) // 60)]:
         collective = "shift" if row.collective == "permute" else row.collective
         result = rostam.run_collective(
@@ -120,11 +152,11 @@ def test_simulations_are_what_the_fit_predicts(name):
 def test_what_two_ranks_take_beyond_their_bytes_grows_with_the_size(name):
     # Were it a start-up or a pipeline's first chunk it would stay as it is: ends in bytes rest on this.
     bench, constants = BENCHES[name], LINK_CLASSES.get(name)
-    rows = [row for row in links.rows_of(bench) if (row.collective, row.num_ranks) == ("all_reduce", 2)]
+    rows = [row for row in links.rows_of(bench.tables[:1]) if (row.collective, row.num_ranks) == ("all_reduce", 2)]
     last = max(rows, key=lambda row: row.num_bytes)
     half = min(rows, key=lambda row: abs(row.num_bytes - last.num_bytes / 2))
     beyond = [row.seconds - row.num_bytes / (bench.rate_of(2) * constants.share) for row in (half, last)]
-    assert beyond[1] / beyond[0] > 1.4
+    assert beyond[1] / beyond[0] > 1.3
 
 
 def test_thirty_two_h100_reach_what_is_published():

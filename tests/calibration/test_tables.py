@@ -103,3 +103,12 @@ def test_tables_are_reproduced_bit_for_bit():
 def test_provenance_names_licences():
     licences = provenance([(one, "") for one in PUBLISHED if one.accelerator == "a100_80gb"])["licences"]
     assert list(licences) == ["SimuMax", "NeuSight"]
+
+
+@pytest.mark.slow
+def test_times_of_collectives_are_the_librarys(tmp_path):
+    data = library.data_folder()
+    if data is None:
+        pytest.skip(f"needs {library.REQUIREMENT}")
+    library.write_collectives(data, tmp_path / library.COLLECTIVES)
+    assert (tmp_path / library.COLLECTIVES).read_text() == (published.MEASURED / library.COLLECTIVES).read_text()

@@ -14,7 +14,7 @@ from rostam_py.collectives.group_costs import group_costs
 from rostam_py.collectives.predicted_time import predict_collective_time, schedule_of_ranks
 from rostam_py.collectives.transport import protocols_for, transport
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.link_classes import LINK_CLASSES
+from rostam_py.fabrics.link_classes import END_POWER, LINK_CLASSES
 from rostam_py.models import gpt
 
 H100 = {"server_bandwidth": "450 GB/s", "accelerator_bandwidth": "400 Gb/s", "server_links": "nvlink4"}
@@ -33,7 +33,7 @@ def test_ring_pays_its_start_up_once_and_a_hop_in_every_step():
     size, rate = 64 * 2**20, 300e9 * links.share
     chunk = size / 8
     for protocol, base, hop, overhead in (("LL", 6.6, 0.6, 2), ("LL128", 14, 1.9, 128 / 120), ("Simple", 8.4, 3.4, 1)):
-        own = (links.copy_end + links.reduce_end) * chunk / rate
+        own = links.all_reduce_end * 2**20 / rate * (chunk / 2**20) ** END_POWER
         steps = 14 * (links.hop_factor * hop * 1e-6 + chunk * overhead / rate)
         result = rostam.run_collective(
             servers(1, A100, **NO_LATENCY), "all_reduce", num_bytes=size, algorithm="ring", protocol=protocol
@@ -65,7 +65,7 @@ def test_a_ring_over_one_port_of_a_server_pays_network_hops_where_it_crosses():
     rates = 450e9 * nvlink.share, 50e9 * network.share
     size = 4 * 2**10
     hops = nvlink.hop_factor * 0.6e-6, network.hop_factor * 2.7e-6
-    own = (nvlink.copy_end + nvlink.reduce_end) * 2**10 / rates[0]
+    own = nvlink.all_reduce_end * 2**20 / rates[0] * (2**10 / 2**20) ** END_POWER
     mean = sum(hop + 2 * 2**10 / rate for hop, rate in zip(hops, rates, strict=True)) / 2
     expected = (nvlink.launch_us + 6.6) * 1e-6 + own + 6 * mean
     result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="ring", protocol="LL")
@@ -79,7 +79,7 @@ def test_rings_in_channels_pay_the_mean_hop_of_a_chunks_way():
     size = 2**30
     chunk = size / 8 / 16
     step = mean + max(chunk / (50e9 * network.share), 7 * chunk / (450e9 * nvlink.share))
-    own = (nvlink.copy_end + nvlink.reduce_end) * size / 16 / (450e9 * nvlink.share)
+    own = nvlink.all_reduce_end * 2**20 / (450e9 * nvlink.share) * (size / 16 / 2**20) ** END_POWER
     result = rostam.run_collective(
         servers(2, **NO_LATENCY), "all_reduce", num_bytes=size, algorithm="ring", protocol="Simple"
     )
@@ -97,7 +97,7 @@ def test_switches_that_add_up_carry_the_buffer_and_one_chunk(ranks):
     )
     wire = math.ceil((ranks + 1) * 2**20 * links.nvls_overhead)
     assert set(result.link_bytes) <= {0, wire}
-    expected = (links.launch_us + links.hop_factor * 25) * 1e-6 + wire / (450e9 * links.share)
+    expected = (links.nvls_launch_us + links.hop_factor * 25) * 1e-6 + wire / (450e9 * links.share)
     assert result.time_s == pytest.approx(expected, abs=3e-12)
 
 
@@ -118,7 +118,7 @@ def test_networks_that_add_up_load_a_nic_once():
     wire = math.ceil(9 * 2**27 * links.nvls_overhead), math.ceil(2**27 * links.nvls_overhead)
     inside = links.hop_factor * 25e-6 + wire[0] / (450e9 * links.share)
     between = network.hop_factor * 31e-6 + wire[1] / (50e9 * network.share)
-    assert result.time_s == pytest.approx(links.launch_us * 1e-6 + max(inside, between), abs=3e-12)
+    assert result.time_s == pytest.approx(links.nvls_launch_us * 1e-6 + max(inside, between), abs=3e-12)
     ring = rostam.run_collective(with_it, "all_reduce", num_bytes="1 GiB", algorithm="ring")
     assert result.time_s < ring.time_s
     assert rostam.run_collective(with_it, "all_reduce", num_bytes="1 GiB").algorithm == "collnet"

@@ -8,6 +8,7 @@ import rostam_py as rostam
 from rostam_py.costs import ACCELERATORS
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import build_fabric
+from rostam_py.fabrics.link_classes import END_POWER
 from rostam_py.machines import MACHINES
 from rostam_py.machines.config import make_machine
 from rostam_py.units import parse_bandwidth
@@ -103,12 +104,13 @@ def test_rings_of_one_server_run_at_the_rate_inside_it_and_of_two_at_that_of_all
     # less what a rank does for itself with its last chunk of S/p; start-ups aside.
     size = 2**34
     inside, between = rostam.machine("dgx_h100").fabric.config.link_classes
-    ends = inside.copy_end + inside.reduce_end
     one = rostam.run_collective(rostam.machine("dgx_h100").fabric, "all_reduce", num_bytes=size, algorithm="ring")
-    assert one.bus_bandwidth_bytes_per_s == pytest.approx(450e9 * inside.share * 14 / (14 + ends), rel=0.01)
+    own = inside.all_reduce_end * (2**20 / (450e9 * inside.share)) * (size / 8 / 2**20) ** END_POWER
+    expected = 1.75 * size / (1.75 * size / (450e9 * inside.share) + own)
+    assert one.bus_bandwidth_bytes_per_s == pytest.approx(expected, rel=0.01)
     pair = rostam.machine("dgx_h100", servers=2).fabric
     two = rostam.run_collective(pair, "all_reduce", num_bytes=size, algorithm="ring")
-    own = ends * size / 16 / (450e9 * inside.share)
+    own *= 0.5**END_POWER  # half the chunk
     expected = 1.875 * size / (1.875 * size / (400e9 * between.share) + own)
     assert two.bus_bandwidth_bytes_per_s == pytest.approx(expected, rel=0.01)
 
