@@ -25,12 +25,14 @@ SYSTEMS = {
     "a100_80gb": "a100_sxm", "h100_80gb": "h100_sxm", "h200_141gb": "h200_sxm", "b200_180gb": "b200_sxm",
     "b300_288gb": "b300_sxm", "gb200_186gb": "gb200", "gb300_288gb": "gb300",
 }  # fmt: skip
-_PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1)}  # fp8: one scale for each tensor
+# Name there -> peak, bytes of an element. fp8: one scale for each tensor; nvfp4: one of 8 bits for 16 values.
+_PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1), "nvfp4": ("nvfp4", 0.5 + 1 / 16)}
 # Whose products count, by what their collectors do (ai-dynamo/aiconfigurator, collector/*/collect_gemm.py, vllm at
 # 00e9bde, trtllm at 0009590, sglang at 2ec2c27). vLLM's multiplies by weights that nothing has written, whatever memory
 # held ("evaluate random weights impact" is left to do there); the others by random numbers. SGLang's fp8 has a scale
 # for each row and column, and times the kernel that finds them; training has one for each tensor, as TensorRT-LLM has.
-_ENGINES = {"bfloat16": ("sglang", "trtllm"), "fp8": ("trtllm",)}
+# Both cast the rows' operand to nvfp4 inside what they time, by a scale of the whole that is known.
+_ENGINES = {"bfloat16": ("sglang", "trtllm"), "fp8": ("trtllm",), "nvfp4": ("sglang", "trtllm")}
 # The grid kept, every second point of it like a chessboard: training runs products of many rows.
 _ROWS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _SIDES = (256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 51200)
@@ -113,7 +115,7 @@ def _device(accelerator: str, precision: str) -> MeasuredDevice:
     )
 
 
-def _products(accelerator: str, files: list[Path], dtype: str, precision: str, element: int) -> Measurements:
+def _products(accelerator: str, files: list[Path], dtype: str, precision: str, element: float) -> Measurements:
     import polars
 
     kept = {name: polars.col(name).is_in(values) for name, values in (("m", _ROWS), ("n", _SIDES), ("k", _SIDES))}

@@ -20,7 +20,7 @@ class Accelerator:
     """One accelerator type.
 
     name: exact, memory size included (MODEL D15). memory_bandwidth_bytes_per_s: read plus write.
-    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8" (matrix units); a type
+    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8", "nvfp4" (matrix units); a type
         without an entry is not supported by the matrix units.
     multiprocessors: that share a kernel's blocks; 0 where it has none, or none are known.
     watts: the limit of its power [W]; 0 where it is not known.
@@ -45,7 +45,7 @@ class Accelerator:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 
     def peak(self, kind: str) -> float:
-        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16" or "fp8".
+        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16", "fp8" or "nvfp4".
 
         Raises: ConfigError if the accelerator has no such peak.
         """
@@ -154,25 +154,28 @@ ACCELERATORS = {
             "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
             multiprocessors=(148, f"reported by CUDA, {UNVERIFIED}"), watts=(1000, _B200),
             fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
-            fp8=(4500e12, _B200),
+            fp8=(4500e12, _B200), nvfp4=(9000e12, _AIC.format("b200_sxm")),
         ),
         _accelerator(
             "b300_288gb", (275040 * _MIB, _AIC.format("b300_sxm")), (7750e9, _AIC.format("b300_sxm")),
             multiprocessors=(148, _AS_B200), watts=(1100, _AIC.format("b300_sxm")),
             fp32=(80e12, _AS_B200), tf32=(1100e12, _AS_B200), bf16=(2250e12, _AIC.format("b300_sxm")),
             fp16=(2250e12, _AIC.format("b300_sxm")), fp8=(4500e12, _AIC.format("b300_sxm")),
+            nvfp4=(14000e12, _AIC.format("b300_sxm")),
         ),
         _accelerator(
             "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
             multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
             fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
+            nvfp4=(10000e12, _AIC.format("gb200")),
         ),
         _accelerator(
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
             multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
+            nvfp4=(15000e12, _AIC.format("gb300")),
         ),
         _accelerator(
             "tpu_v4_32gb", (32 * 2**30, _TPU_V4), (1200e9, _TPU_V4),

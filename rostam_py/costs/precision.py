@@ -3,8 +3,14 @@
 Mixed precision follows Megatron: parameters of 2 bytes, an fp32 master copy of them with the optimizer's state (see
 ``optimizers.optimizer_state_bytes``). Gradients accumulate and travel in a precision of their own: with bf16 in fp32
 (Megatron-LM's ``--bf16`` sets ``accumulate_allreduce_grads_in_fp32``; torchtitan's ``mixed_precision_reduce`` is
-float32), with fp16 in fp16 (Megatron-LM without that flag; Rajbhandari et al. 2020, section 3.1). With 8-bit products,
-as Transformer Engine and DeepSeek-V3 (arXiv 2412.19437, section 3.3) compute them, all else is as in bf16_mixed.
+float32), with fp16 in fp16 (Megatron-LM without that flag; Rajbhandari et al. 2020, section 3.1). With products of 8 or
+4 bits, as Transformer Engine, DeepSeek-V3 (arXiv 2412.19437, section 3.3) and NVIDIA's NVFP4 recipe (arXiv 2509.25149)
+compute them, all else is as in bf16_mixed, products outside repeated blocks too: the logits' is in 16 bits in all three
+(Megatron-Core's output layer is none of Transformer Engine's). NVFP4 is blocks of 16 values of 4 bits with a scale of 8
+bits: 0.5625 bytes for each, by rows for one product and by columns for another. Tables of products have the cast of the
+operand that gives the rows (calibration/library.py); what they have not is the read before, which finds the largest
+value, for the whole tensor's scale. NVIDIA's recipe keeps some blocks in 16 bits, which is not modelled: MLPerf's
+configurations keep none.
 """
 
 from collections.abc import Iterable
@@ -19,7 +25,8 @@ class Precision:
     """What a precision fixes.
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
-    product_bytes: bytes of one element that a matrix product reads, as it is kept for backward and sent for it.
+    product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
+        experts are sent for it. has_casts: casts to it take time beyond products'.
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
     parameter_bytes: of one parameter as it is held; narrow_weight_bytes: of a weight as products read it, forward and
         backward, where weights are held so (strategy.narrow_weights).
@@ -34,10 +41,12 @@ class Precision:
     gradient_precisions: tuple[str, ...]
     tensor_bytes: int
     has_master_parameters: bool
-    product_bytes: int
+    product_bytes: float
+    sent_bytes: float
     others: str = ""
     note: str = ""
     narrow_weight_bytes: float = 0.0
+    has_casts: bool = False
 
     @property
     def narrow_weight_width(self) -> float:
@@ -45,19 +54,27 @@ class Precision:
         return self.narrow_weight_bytes / self.parameter_bytes
 
 
+_NVFP4 = 0.5 + 1 / 16
 AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
 PRECISIONS = {
-    "fp32": Precision("fp32", "fp32", 4, ("fp32",), 4, False, 4),
-    "tf32": Precision("tf32", "tf32", 4, ("fp32",), 4, False, 4),
-    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, ("fp32", "bf16"), 2, True, 2),
-    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2),
+    "fp32": Precision("fp32", "fp32", 4, ("fp32",), 4, False, 4, 4),
+    "tf32": Precision("tf32", "tf32", 4, ("fp32",), 4, False, 4, 4),
+    "bf16_mixed": Precision("bf16_mixed", "bf16", 2, ("fp32", "bf16"), 2, True, 2, 2),
+    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2, 2),
     "fp8_mixed": Precision(
-        "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, others="bf16_mixed",
-        note="fp8_mixed: matrix products at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in"
-        " bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
+        "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
+        note="fp8_mixed: matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all"
+        " else as in bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
         narrow_weight_bytes=1.0,
+    ),
+    "nvfp4_mixed": Precision(
+        "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
+        note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
+        " 4.5 bits; a kernel finds the scale of each input that is no weight, casts of weights take no time; all else"
+        " as in bf16_mixed",
+        narrow_weight_bytes=2 * _NVFP4, has_casts=True,
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage
@@ -118,12 +135,13 @@ def loss_bytes_factor(precision: str, op_type: str) -> float:
 _LOSS_OPS = ("log_softmax", "nll_loss")  # and their backward ops
 
 
-def op_precision(precision: str, dtypes: Iterable[str], role: str = "product") -> str:
+def op_precision(precision: str, dtypes: Iterable[str], role: str = "product", *, is_wide: bool = False) -> str:
     """Return the precision whose peak an op runs at: the run's, or that of 16-bit tensors which the program itself has.
 
     Args: dtypes: of the op's inputs as they were traced, in order; the first floating one decides. role: the op's.
+        is_wide: it is outside the model's repeated blocks, where products are not narrow.
     """
-    if role != "product" and get_precision(precision).others:
+    if (role != "product" or is_wide) and get_precision(precision).others:
         return get_precision(precision).others
     own = next((dtype for dtype in dtypes if dtype in FLOATING_DTYPES), "")
     return _OF_DTYPE.get(own, precision) if not get_precision(precision).has_master_parameters else precision

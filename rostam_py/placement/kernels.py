@@ -1,15 +1,16 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.families import fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
-from rostam_py.costs.precision import loss_bytes_factor, op_precision, tensor_bytes_factor
+from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
+    Affine,
     Derived,
     Fusion,
     KernelTraffic,
@@ -25,7 +26,7 @@ from rostam_py.graph import (
 from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
-from rostam_py.placement.product_inputs import kept_widths
+from rostam_py.placement.product_inputs import is_narrow, kept_widths, memory_of, num_casts
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.machine import Machine
@@ -44,7 +45,8 @@ class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
-    even share of the model's own work, so that the devices of a stage sum to the model. adding_time: of one that makes
+    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, before
+    it. adding_time: of one that makes
     gradients of parameters and adds them to what is there (MODEL B7), None of others.
     """
 
@@ -56,6 +58,7 @@ class Kernel:
     flops: float = 0.0
     model_flops: float = 0.0
     adding_time: KernelTime | None = None
+    casts: tuple[KernelTime, ...] = ()
 
 
 class KernelBuilder:
@@ -166,7 +169,33 @@ class KernelBuilder:
         self.num_metadata, self.num_fused = fusion.num_metadata_removed, fusion.num_fused
         self.num_kernels = len(fusion.kernels)
         kernels = {ops: self._kernel(ops, traffic) for ops, traffic in zip(fusion.kernels, traffics, strict=True)}
-        return [kernels.get(ops) or self._view(ops[0]) for ops in order]
+        return self._with_casts([kernels.get(ops) or self._view(ops[0]) for ops in order])
+
+    def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
+        """Return kernels, the first reader of what is cast for products with its cast."""
+        if not get_precision(self.precision).has_casts:
+            return kernels
+        left, found = num_casts(self.graph), []
+        for kernel in kernels:
+            op = self.graph.ops[kernel.ops[0]]
+            casts = []
+            if not kernel.is_view and is_narrow(self.graph, op):
+                for t in op.inputs:
+                    copies = left.pop((op.phase, memory_of(self.graph, t)), None)
+                    casts += [] if copies is None else [self._cast(op, t, copies)]
+            found.append(replace(kernel, casts=tuple(casts)) if casts else kernel)
+        return found
+
+    def _cast(self, op: Op, tensor: int, copies: int) -> KernelTime:
+        """Return what the cast of a product's input takes beyond it. Args: copies: that it writes for others."""
+        chosen = get_precision(self.precision)
+        size = self._read_bytes((op,), tensor)
+        read, written = size, copies * size * chosen.product_bytes / chosen.tensor_bytes
+        cast = Op(
+            id=0, name=f"{op.name} (cast)", module=op.module, phase=op.phase, op_type="rostam.cast", inputs=(),
+            outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
+        )  # fmt: skip
+        return KernelTime.of(self.cost, KernelCall((cast,), 0.0, read, written, self.batch, chosen.others))
 
     def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
         if self.fusion == PRODUCER:
@@ -245,7 +274,8 @@ class KernelBuilder:
         if self.part is not None and main.id in self.part.shared:
             kind, pieces = kind or "feature", num_pieces * self.part.degree
             num_pieces = pieces
-        precision = op_precision(self.precision, (self.graph.tensors[t].dtype for t in main.inputs), main.role)
+        dtypes = (self.graph.tensors[t].dtype for t in main.inputs)
+        precision = op_precision(self.precision, dtypes, main.role, is_wide=not is_narrow(self.graph, main))
         call = KernelCall(
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces,

@@ -84,8 +84,8 @@ class Strategy:
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
-    precision: fp32, tf32, bf16_mixed, fp16_mixed or fp8_mixed; optimizer: sgd, momentum, adagrad or adam; None
-        takes the model's own.
+    precision: fp32, tf32, bf16_mixed, fp16_mixed, fp8_mixed or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam;
+        None takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as

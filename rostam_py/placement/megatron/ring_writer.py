@@ -70,6 +70,7 @@ class RingWriter(TemplateWriter):
             return
         degree = self.context.sharding.degree
         self._await(kernel.inputs, halos + [task for task in gathered if task not in self._steps])
+        self._append_casts(kernel)
         for part in range(degree):
             if part and self._steps:
                 self._await((), [self._steps[part - 1]])

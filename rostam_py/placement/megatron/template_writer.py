@@ -17,7 +17,7 @@ from rostam_py.placement.megatron.gradients import ALL_DATA
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
-from rostam_py.placement.product_inputs import product_width
+from rostam_py.placement.product_inputs import sent_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.phases import WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
@@ -184,6 +184,7 @@ class TemplateWriter:
         Each lasts at least as long as the shortest kernel does, else all of it waits.
         """
         self._await((), gathered)
+        self._append_casts(kernel)
         share = 1.0
         if halos and self.context.is_tp_asynchronous:
             share = self.context.sharding.waiting_share(self.context.graph.ops[kernel.ops[0]])
@@ -197,6 +198,12 @@ class TemplateWriter:
         self._segment.append(free)
         self._await((), halos)
         self._segment.append(waiting)
+
+    def _append_casts(self, kernel: Kernel) -> None:
+        """Append the casts of what a kernel is the first to read."""
+        if kernel.casts:
+            self._await(kernel.inputs, [])
+            self._segment.extend(kernel.casts)
 
     def _time_of(self, kernel: Kernel) -> KernelTime:
         """Return a kernel's time, with what adding gradients to those that are there takes."""
@@ -249,7 +256,7 @@ class TemplateWriter:
         experts = builder.experts
         if tensor not in experts.exchanged:
             return 1.0
-        return experts.sent(tensor) * (product_width(builder.precision) if tensor in experts.multiplied else 1.0)
+        return experts.sent(tensor) * (sent_width(builder.precision) if tensor in experts.multiplied else 1.0)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
