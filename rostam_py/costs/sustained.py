@@ -3,7 +3,7 @@
 Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
 settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
 random numbers, at bf16 or fp16. Under another power limit the rate follows a power of it, as two cards of one die do;
-so does the arithmetic of every kernel whose rows were measured under a higher limit.
+so does the arithmetic of every kernel whose rows an accelerator of equal peaks and a higher limit lends.
 Ignores sustained rates of fp8, fp32 and TF32, which nobody published, and of accelerators whose peak none of these has.
 """
 
@@ -38,8 +38,12 @@ class SustainedRates:
         return min(rate * self._share(accelerator.watts, watts), peak)
 
     def slowed(self, accelerator: Accelerator, lender: Accelerator) -> float:
-        """Return the share of its speed that arithmetic keeps under an accelerator's limit, timed under a lender's."""
-        return min(self._share(accelerator.watts, lender.watts), 1.0)
+        """Return the share of its speed that arithmetic keeps under an accelerator's limit, timed under a lender's.
+
+        1 where their peaks differ: another die takes other power, and lends shares of a peak.
+        """
+        is_same = accelerator.peak_flops_per_s == lender.peak_flops_per_s
+        return min(self._share(accelerator.watts, lender.watts), 1.0) if is_same else 1.0
 
     def _share(self, watts: float, than: float) -> float:
         return (watts / than) ** self.exponent if watts and than else 1.0

@@ -60,6 +60,7 @@ def test_lent_arithmetic_slows_under_a_lower_limit_and_memory_does_not():
     assert same[0] == pytest.approx(same[1], rel=1e-9)
     rates = sustained_rates()
     assert rates.slowed(ACCELERATORS["h100_80gb"], ACCELERATORS["h100_96gb"]) == 1.0  # more power: as it was timed
+    assert rates.slowed(ACCELERATORS["a100_80gb"], ACCELERATORS["h100_80gb"]) == 1.0  # another die
     graph = build_linear_graph(4096, 4096)
     moved = 2.0**30
     times = [
