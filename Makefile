@@ -15,7 +15,7 @@ WORKERS ?= logical
 BENCH_ARGS ?=
 VALIDATE_ARGS ?=
 ASAN_TESTS ?= tests/sim tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
-  tests/runtime tests/properties tests/placement/test_spatial.py
+  tests/runtime tests/spread tests/properties tests/placement/test_spatial.py
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 PACKAGE_FILES := pyproject.toml setup.py constraints.txt
