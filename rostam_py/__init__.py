@@ -29,6 +29,8 @@ _EXPORTS = {
     "Strategy": "rostam_py.plan",
     "SweepResult": "rostam_py.sweep",
     "TaskGraph": "rostam_py.simulation",
+    "check_cabling": "rostam_py.fabrics.cabling",
+    "check_dependencies": "rostam_py.fabrics.dependencies",
     "draw_jobs": "rostam_py.fleet",
     "error_bar": "rostam_py.spread",
     "figures": "rostam_py.report.run.figures",

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -114,7 +114,7 @@ class RouteTable:
         """
     def steps(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex = 0) -> tuple:
         """
-        Return ([(vertex, phase, first hop, end)], [(engine link, node)]) that packets may walk, by level.
+        Return ([(vertex, phase, first hop, end)], [(engine link, node, virtual channel)]) that packets may walk, by level.
         """
     def unset_route(self, src: typing.SupportsInt | typing.SupportsIndex, dst: typing.SupportsInt | typing.SupportsIndex, message_hash: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -277,6 +277,14 @@ def all_to_all_loads(routes: RouteTable, members: collections.abc.Iterable[typin
     """
     Bytes on every engine link when each member spreads num_bytes over all others.
     """
+def channel_dependencies(routes: RouteTable, members: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], scheme: str) -> list:
+    """
+    Per class of planes: counts of virtual channels and their dependencies, and a cycle [(link, channel)].
+    """
+def channel_schemes() -> list[str]:
+    """
+    Names of the ways to number virtual channels.
+    """
 def closed_form_names() -> list[str]:
     """
     'collective/algorithm' of every closed form.
@@ -316,6 +324,10 @@ def engine_traits(fidelity: str) -> EngineTraits:
 def fabric_names() -> list[str]:
     """
     Names of the registered fabrics.
+    """
+def forwarding_tables(fabric: Fabric, num_layers: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int32]:
+    """
+    Next switch by (layer, switch, destination), -1 where there is none.
     """
 def hamiltonian_cycles(rows: typing.SupportsInt | typing.SupportsIndex, columns: typing.SupportsInt | typing.SupportsIndex) -> tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32]]:
     """

@@ -2,7 +2,11 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "bindings/bindings.h"
+#include "routing/dependencies.h"
+#include "routing/layers.h"
 #include "routing/registry.h"
 #include "routing/route_table.h"
 
@@ -61,8 +65,44 @@ py::tuple steps(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash)
   for (const routing::Steps::Node& node : found.steps.nodes) {
     nodes.append(py::make_tuple(node.vertex, node.phase, node.first_hop, node.end_hop));
   }
-  for (const routing::Steps::Hop& hop : found.steps.hops) hops.append(py::make_tuple(hop.link, hop.node));
+  for (const routing::Steps::Hop& hop : found.steps.hops) {
+    hops.append(py::make_tuple(hop.link, hop.node, hop.channel));
+  }
   return py::make_tuple(nodes, hops);
+}
+
+py::array_t<int32_t> forwarding_tables(const std::shared_ptr<fabric::Fabric>& fabric, int32_t num_layers) {
+  std::vector<int32_t> flat;
+  int32_t count = 0;
+  {
+    py::gil_scoped_release release;
+    const routing::Layers layers(*fabric, num_layers);
+    flat = layers.flat();
+    count = layers.num_switches();
+  }
+  py::array_t<int32_t> tables({num_layers, count, count});
+  std::copy(flat.begin(), flat.end(), tables.mutable_data());
+  return tables;
+}
+
+// One entry per class of planes.
+py::list dependencies(const RouteTable& self, const std::vector<int32_t>& members, const std::string& scheme) {
+  py::list all;
+  for (const routing::PlaneClass& planes : self.planes()) {
+    routing::Dependencies found;
+    {
+      py::gil_scoped_release release;
+      found = routing::find_dependencies(*planes.policy, members, routing::channel_scheme(scheme));
+    }
+    std::vector<std::pair<int32_t, int32_t>> cycle;  // fabric links: engine links are single ones
+    for (const routing::VirtualChannel& one : found.cycle) {
+      cycle.emplace_back(planes.policy->links().members.at(static_cast<size_t>(one.link)).front(), one.channel);
+    }
+    all.append(py::dict("num_channels"_a = found.num_channels, "num_dependencies"_a = found.num_dependencies,
+                        "num_virtual_channels"_a = found.num_virtual_channels, "num_pairs"_a = found.num_pairs,
+                        "num_unrouted"_a = found.num_unrouted, "cycle"_a = cycle));
+  }
+  return all;
 }
 
 void set_route(RouteTable& self, int32_t src, int32_t dst, uint64_t hash, const std::vector<int32_t>& links,
@@ -88,7 +128,8 @@ void bind_routing(py::module_& module) {
            "Return (first link, end, latency in ps, planes, bytes/s, bytes of num_bytes) per class of planes that "
            "differ.")
       .def("steps", &steps, "src"_a, "dst"_a, "message_hash"_a = 0,
-           "Return ([(vertex, phase, first hop, end)], [(engine link, node)]) that packets may walk, by level.")
+           "Return ([(vertex, phase, first hop, end)], [(engine link, node, virtual channel)]) that packets may walk, "
+           "by level.")
       .def("set_route", &set_route, "src"_a, "dst"_a, "message_hash"_a, "links"_a, "shares"_a, "latency_ps"_a,
            "Messages of the channel take these links from now on.")
       .def(
@@ -109,6 +150,11 @@ void bind_routing(py::module_& module) {
       .def_property_readonly(
           "members", [](const RouteTable& self) { return self.links().members; },
           "The fabric links behind every engine link, numbered on from one class of planes to the next.");
+  module.def("channel_dependencies", &dependencies, "routes"_a, "members"_a, "scheme"_a,
+             "Per class of planes: counts of virtual channels and their dependencies, and a cycle [(link, channel)].");
+  module.def("forwarding_tables", &forwarding_tables, "fabric"_a, "num_layers"_a,
+             "Next switch by (layer, switch, destination), -1 where there is none.");
+  module.def("channel_schemes", &routing::channel_schemes, "Names of the ways to number virtual channels.");
   module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
              "Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.");
 }

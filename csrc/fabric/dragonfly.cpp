@@ -26,6 +26,22 @@ class OneGlobal : public PathRule {
   int32_t first_switch_, group_size_;
 };
 
+// A virtual channel more with every cable between switches, and one global cable at most: local, local, global, local,
+// local around failures.
+class LocalGlobalLocal : public PathRule {
+ public:
+  LocalGlobalLocal(int32_t first_switch, int32_t group_size) : first_switch_(first_switch), group_size_(group_size) {}
+  int32_t num_phases() const override { return 6; }  // 0 to 2 before the global cable, 3 to 5 behind it
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    if (link.src < first_switch_ || link.dst < first_switch_) return phase;
+    if ((link.src - first_switch_) / group_size_ != (link.dst - first_switch_) / group_size_) return phase < 3 ? 3 : -1;
+    return phase % 3 < 2 ? phase + 1 : -1;
+  }
+
+ private:
+  int32_t first_switch_, group_size_;
+};
+
 struct Groups {
   explicit Groups(const Params& params)
       : count(params.integer("num_groups")),
@@ -86,6 +102,7 @@ Blueprint design_dragonfly(const Params& params) {
     plan.add_cable(first + groups.switch_of_port(group, port), first + groups.switch_of_port(other, back), capacity,
                    latency);
   });
+  plan.turn_rule = std::make_shared<LocalGlobalLocal>(first, per_group);
   plan.path_rule = std::make_shared<OneGlobal>(first, per_group);
   return plan;
 }

@@ -98,22 +98,23 @@ std::vector<int32_t> Fabric::healthy_accelerators() const {
   return healthy;
 }
 
-std::vector<int32_t> Fabric::search_distances(int32_t accelerator) const {
-  const int32_t phases = num_phases();
+std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* rule) const {
+  const int32_t phases = rule == nullptr ? 1 : rule->num_phases();
   std::vector<int32_t> hops(static_cast<size_t>(num_vertices()) * static_cast<size_t>(phases), kUnreachable);
-  if (is_vertex_failed(accelerator)) return hops;
+  if (is_vertex_failed(target)) return hops;
   std::vector<int32_t> queue;
   for (int32_t phase = 0; phase < phases; ++phase) {
-    queue.push_back(accelerator * phases + phase);
+    queue.push_back(target * phases + phase);
     hops[static_cast<size_t>(queue.back())] = 0;
   }
   for (size_t next = 0; next < queue.size(); ++next) {
     const int32_t vertex = queue[next] / phases, phase = queue[next] % phases;
-    if (vertex != accelerator && !can_forward(vertex)) continue;
+    if (vertex != target && !can_forward(vertex)) continue;
     for (const Hop& hop : in(vertex)) {
       for (int32_t before = 0; before < phases; ++before) {
         int32_t& there = hops[static_cast<size_t>(hop.neighbour * phases + before)];
-        if (there != kUnreachable || next_phase(before, hop.link) != phase) continue;
+        if (there != kUnreachable) continue;
+        if (rule != nullptr && rule->next_phase(before, links()[static_cast<size_t>(hop.link)]) != phase) continue;
         there = hops[static_cast<size_t>(queue[next])] + 1;
         queue.push_back(hop.neighbour * phases + before);
       }

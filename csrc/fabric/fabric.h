@@ -47,9 +47,9 @@ class DistanceFunction {
   }
 };
 
-// Which paths a fabric allows where shortest ones are not what it routes by: a walk is in a phase, 0 at its source, and
-// each link leads to the next phase or may not be taken. Routes are the shortest of the allowed walks; phases are
-// what packets' virtual channels follow. Example: local, global, local of a Dragonfly.
+// Which paths a fabric, or a routing, allows where shortest ones are not what it routes by: a walk is in a phase, 0 at
+// its source, and each link leads to the next phase or may not be taken. Routes are the shortest of the allowed walks;
+// phases are what packets' virtual channels follow. Example: local, global, local of a Dragonfly.
 class PathRule {
  public:
   virtual ~PathRule() = default;
@@ -75,6 +75,7 @@ struct Blueprint {
   SimTime forward_latency;
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
   std::shared_ptr<const PathRule> path_rule;         // none: all shortest paths; with one, distances are searched
+  std::shared_ptr<const PathRule> turn_rule;         // its turn model, phases are virtual channels; none: not stated
   std::string no_route_hint;                         // ends the error of a pair without a path
 
   // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
@@ -144,14 +145,16 @@ class Fabric {
 
   // Phases of a walk; 1 where the fabric has no path rule.
   int32_t num_phases() const { return blueprint_.path_rule ? blueprint_.path_rule->num_phases() : 1; }
-  // The phase behind the link, or -1 if a walk in `phase` may not take it.
-  int32_t next_phase(int32_t phase, int32_t link) const {
-    return blueprint_.path_rule ? blueprint_.path_rule->next_phase(phase, links()[static_cast<size_t>(link)]) : 0;
-  }
+  // Which paths it allows, null for all shortest ones.
+  const PathRule* path_rule() const { return blueprint_.path_rule.get(); }
+  // What keeps packets free of deadlock, null where it states nothing. Walks by it are in their virtual channels.
+  const std::shared_ptr<const PathRule>& turn_rule() const { return blueprint_.turn_rule; }
 
-  // Hops to `accelerator` over working parts, kUnreachable where there is no path, at vertex x num_phases() + phase.
-  // Cost: O(links x phases).
-  std::vector<int32_t> search_distances(int32_t accelerator) const;
+  // Hops to `target`, an accelerator or another vertex, over working parts, kUnreachable where there is no path, at
+  // vertex x num_phases() + phase. Cost: O(links x phases).
+  std::vector<int32_t> search_distances(int32_t target) const { return search_distances(target, path_rule()); }
+  // The same over walks by another rule, or by none: all shortest ones.
+  std::vector<int32_t> search_distances(int32_t target, const PathRule* rule) const;
 
   // Longest shortest path between working accelerators [links].
   // Throws: NoRouteError if two of them are cut apart. Cost: O(1), or O(accelerators x links) after failures.

@@ -6,6 +6,7 @@
 // a NIC has none.
 #include "fabric/registry.h"
 #include "fabric/tree.h"
+#include "fabric/up_down.h"
 
 namespace rostam::fabric {
 
@@ -94,6 +95,19 @@ void add_servers(const Servers& servers, double capacity, double server_capacity
   }
 }
 
+// Tiers from the accelerators upwards: NICs, leaves and the switches of servers, then one tier after the other.
+std::vector<int32_t> tiers_of(const Servers& servers, int32_t num_vertices) {
+  const Tree& tree = servers.tree;
+  std::vector<int32_t> tiers(static_cast<size_t>(num_vertices), 2);
+  for (int32_t v = 0; v < num_vertices; ++v) {
+    int32_t& tier = tiers[static_cast<size_t>(v)];
+    if (v < tree.first_leaf) tier = 0;
+    if (v >= tree.first_middle && v < tree.end) tier = v < tree.first_core ? 3 : 4;
+    if (v >= servers.first_nic && v < servers.first_switch) tier = 1;
+  }
+  return tiers;
+}
+
 }  // namespace
 
 Blueprint design_fat_tree(const Params& params) {
@@ -118,6 +132,7 @@ Blueprint design_fat_tree(const Params& params) {
     add_servers(servers, capacity, params.rate("server_bandwidth_bytes_per_s"), latency, into_switch, plan);
   }
   plan.bundles_collapse = tree.are_leaves_even() && tree.are_pods_even();
+  plan.turn_rule = make_up_down(tiers_of(servers, tree.end + plan.num_server_parts));
   plan.distance = std::make_shared<TreeDistance>(servers);
   return plan;
 }

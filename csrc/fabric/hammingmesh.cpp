@@ -91,6 +91,14 @@ class Mesh : public DistanceFunction {
   int32_t first_switch() const { return num_accelerators(); }
   int32_t first_column_switch() const { return first_column_switch_; }
 
+  const Place& column_of(int32_t accelerator) const { return cells_[static_cast<size_t>(accelerator)].x; }
+  const Place& row_of(int32_t accelerator) const { return cells_[static_cast<size_t>(accelerator)].y; }
+  bool is_spine(int32_t vertex) const {
+    const bool is_columns = vertex >= first_column_switch_;
+    const Axis& axis = is_columns ? columns_ : rows_;
+    return (vertex - (is_columns ? first_column_switch_ : first_switch())) % axis.num_switches() >= axis.num_leaves;
+  }
+
   int32_t accelerator(Place x, Place y) const {
     const int32_t board = y.board * rows_.boards + x.board;
     return (board * columns_.size + y.at) * rows_.size + x.at;
@@ -289,6 +297,42 @@ class Wirer {
   int32_t num_bundles_ = 0;
 };
 
+// North last on boards (after a link to a lower row only such ones), up and then down in trees, and a virtual channel
+// more whenever a packet leaves a board: three of them, for two networks. A cable that wraps counts as a network.
+// Phase: 4 x channel + mode. Source: HammingMesh, section IV-C; north-last: Glass and Ni, ISCA 1992.
+class NorthLast : public PathRule {
+ public:
+  explicit NorthLast(std::shared_ptr<const Mesh> mesh) : mesh_(std::move(mesh)) {}
+  int32_t num_phases() const override { return kChannels * kModes; }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    const int32_t channel = phase / kModes, mode = phase % kModes;
+    const bool is_from_board = link.src < mesh_->num_accelerators(), is_to_board = link.dst < mesh_->num_accelerators();
+    if (is_from_board && is_to_board && !is_wrap(link)) {
+      const bool is_north = mesh_->row_of(link.dst).at < mesh_->row_of(link.src).at;
+      return mode == kNorth && !is_north ? -1 : channel * kModes + (is_north ? kNorth : kFree);
+    }
+    if (is_from_board) {
+      if (channel + 1 == kChannels) return -1;
+      return (channel + 1) * kModes + (is_to_board ? kFree : kUp);
+    }
+    if (is_to_board) return channel * kModes + kFree;
+    const bool is_up = mesh_->is_spine(link.dst);
+    return mode == kDown && is_up ? -1 : channel * kModes + (is_up ? kUp : kDown);
+  }
+
+ private:
+  enum Mode : int32_t { kFree, kNorth, kUp, kDown, kModes };
+  static constexpr int32_t kChannels = 3;
+
+  bool is_wrap(const Link& link) const {
+    const int32_t dx = mesh_->column_of(link.dst).at - mesh_->column_of(link.src).at;
+    const int32_t dy = mesh_->row_of(link.dst).at - mesh_->row_of(link.src).at;
+    return std::abs(dx) + std::abs(dy) > 1;
+  }
+
+  std::shared_ptr<const Mesh> mesh_;
+};
+
 }  // namespace
 
 Blueprint design_hammingmesh(const Params& params) {
@@ -305,6 +349,7 @@ Blueprint design_hammingmesh(const Params& params) {
   wirer.join_rows();
   wirer.join_columns();
   plan.bundles_collapse = mesh->rows().is_even() && mesh->columns().is_even();
+  plan.turn_rule = std::make_shared<NorthLast>(mesh);
   plan.distance = mesh;
   return plan;
 }

@@ -33,8 +33,35 @@ class HammingDistance : public RouterDistance {
     return apart;
   }
 
+  int32_t num_dims() const { return static_cast<int32_t>(dims_.size()); }
+  // The last dimension in which two switches differ.
+  int32_t dim_between(int32_t a, int32_t b) const {
+    int32_t d = num_dims() - 1;
+    while (d > 0 && a % dims_[static_cast<size_t>(d)] == b % dims_[static_cast<size_t>(d)]) {
+      a /= dims_[static_cast<size_t>(d)];
+      b /= dims_[static_cast<size_t>(d--)];
+    }
+    return d;
+  }
+
  private:
   std::vector<int32_t> dims_;
+};
+
+// Dimension order: phase d has made its way in the dimensions before d.
+class DimensionOrder : public PathRule {
+ public:
+  explicit DimensionOrder(std::shared_ptr<const HammingDistance> grid) : grid_(std::move(grid)) {}
+  int32_t num_phases() const override { return grid_->num_dims() + 1; }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    const int32_t first = grid_->num_accelerators();
+    if (link.src < first || link.dst < first) return phase;
+    const int32_t dim = grid_->dim_between(link.src - first, link.dst - first);
+    return dim >= phase ? dim + 1 : -1;
+  }
+
+ private:
+  std::shared_ptr<const HammingDistance> grid_;
 };
 
 }  // namespace
@@ -54,6 +81,7 @@ Blueprint design_hyperx(const Params& params) {
     }
   }
   plan.distance = grid;
+  plan.turn_rule = std::make_shared<DimensionOrder>(grid);
   return plan;
 }
 

@@ -47,6 +47,20 @@ class MmsGraph : public RouterDistance {
   std::vector<uint8_t> in_x_, in_x2_;  // element -> whether it is in X, in X'
 };
 
+// A virtual channel for each cable between switches: two on shortest paths, up to four around failures.
+class ChannelPerHop : public PathRule {
+ public:
+  explicit ChannelPerHop(int32_t first_switch) : first_switch_(first_switch) {}
+  int32_t num_phases() const override { return 5; }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    if (link.src < first_switch_ || link.dst < first_switch_) return phase;
+    return phase + 1 < num_phases() ? phase + 1 : -1;
+  }
+
+ private:
+  int32_t first_switch_;
+};
+
 }  // namespace
 
 Blueprint design_slim_fly(const Params& params) {
@@ -60,6 +74,7 @@ Blueprint design_slim_fly(const Params& params) {
     }
   }
   plan.distance = graph;
+  plan.turn_rule = std::make_shared<ChannelPerHop>(graph->vertex(0));
   return plan;
 }
 

@@ -34,6 +34,15 @@ class Grid : public DistanceFunction {
     return number_of_[cell];
   }
 
+  // The dimension of the link between two neighbours, and whether it joins the ends of a row.
+  std::pair<int32_t, bool> step(int32_t from, int32_t to) const {
+    for (size_t d = 0; d < dims_.size(); ++d) {
+      const int32_t gap = std::abs(coordinate(from, d) - coordinate(to, d));
+      if (gap != 0) return {static_cast<int32_t>(d), gap > 1};
+    }
+    return {0, false};
+  }
+
   int32_t distance(int32_t vertex, int32_t accelerator) const override {
     int32_t hops = 0;
     for (size_t d = 0; d < dims_.size(); ++d) {
@@ -71,6 +80,22 @@ class Grid : public DistanceFunction {
   std::vector<int32_t> number_of_;    // row-major cell -> accelerator
 };
 
+// Dimension order: no dimension is left for an earlier one. Phase 2 d + 1 is behind the link of dimension d that wraps,
+// a second virtual channel, so that the channels of a ring form no circle (Dally and Seitz 1987).
+class DimensionOrder : public PathRule {
+ public:
+  explicit DimensionOrder(std::shared_ptr<const Grid> grid) : grid_(std::move(grid)) {}
+  int32_t num_phases() const override { return 2 * static_cast<int32_t>(grid_->dims().size()); }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    const auto [dim, is_wrap] = grid_->step(link.src, link.dst);
+    if (dim < phase / 2) return -1;
+    return 2 * dim + (is_wrap || (dim == phase / 2 && phase % 2 == 1) ? 1 : 0);
+  }
+
+ private:
+  std::shared_ptr<const Grid> grid_;
+};
+
 }  // namespace
 
 Blueprint design_torus(const Params& params) {
@@ -91,6 +116,7 @@ Blueprint design_torus(const Params& params) {
     }
   }
   plan.distance = grid;
+  plan.turn_rule = std::make_shared<DimensionOrder>(grid);
   return plan;
 }
 

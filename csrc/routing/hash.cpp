@@ -12,7 +12,7 @@ namespace {
 class HashPolicy : public RoutePolicy {
  public:
   HashPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options)
-      : links_(*fabric, false), overhead_(options.message_overhead), paths_(std::move(fabric)) {}
+      : links_(*fabric, false), overhead_(options.message_overhead), fabric_(std::move(fabric)), paths_(fabric_) {}
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
@@ -35,28 +35,36 @@ class HashPolicy : public RoutePolicy {
       route.links.push_back({links_.of_link[link], 1.0});
       route.latency += fabric.links()[link].latency;
       if (hop.neighbour != paths_.end()) route.latency += fabric.forward_latency();
-      if (query.wants_steps) add_step(route, hop);
+      if (query.wants_steps) add_step(route, hop, paths_.phase_behind(place, hop.link));
       place = hop.neighbour;
     }
     return route;
   }
 
-  const fabric::Fabric& fabric() const override { return paths_.fabric(); }
+  // Whatever it draws is a path that spray takes.
+  Route every_path(int32_t src, int32_t dst) const override {
+    if (all_ == nullptr) all_ = make_spray_policy(fabric_, {SimTime::zero(), false});
+    return all_->every_path(src, dst);
+  }
+
+  const fabric::Fabric& fabric() const override { return *fabric_; }
   bool is_hash_free() const override { return false; }
   const EngineLinks& links() const override { return links_; }
 
  private:
-  void add_step(Route& route, const fabric::Hop& hop) const {
+  void add_step(Route& route, const fabric::Hop& hop, int32_t channel) const {
     Steps& steps = route.steps;
     const auto first = static_cast<uint32_t>(steps.hops.size());
     steps.nodes.back().first_hop = first;
     steps.nodes.back().end_hop = first + 1;
-    steps.hops.push_back({route.links.back().link, static_cast<uint32_t>(steps.nodes.size())});
+    steps.hops.push_back({route.links.back().link, static_cast<uint32_t>(steps.nodes.size()), channel});
     steps.nodes.push_back({paths_.vertex_of(hop.neighbour), paths_.phase_of(hop.neighbour), first + 1, first + 1});
   }
 
   EngineLinks links_;
   SimTime overhead_;
+  std::shared_ptr<const fabric::Fabric> fabric_;
+  mutable std::unique_ptr<RoutePolicy> all_;  // once every_path is asked
   mutable MinimalPaths paths_;
   mutable std::vector<fabric::Hop> hops_;
 };

@@ -20,20 +20,31 @@ HopSpan between(HopSpan hops, int32_t first, int32_t last) {
 
 }  // namespace
 
-MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric)
-    : fabric_(std::move(fabric)), function_(fabric_->closed_form()), num_phases_(fabric_->num_phases()) {
+MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric) : MinimalPaths(std::move(fabric), nullptr) {}
+
+MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric, std::shared_ptr<const fabric::PathRule> rule)
+    : fabric_(std::move(fabric)),
+      rule_(std::move(rule)),
+      function_(rule_ == nullptr ? fabric_->closed_form() : nullptr),
+      num_phases_(this->rule() == nullptr ? 1 : this->rule()->num_phases()) {
   const size_t row_bytes = sizeof(int32_t) * static_cast<size_t>(num_places());
   max_rows_ = std::max<size_t>(1, kMaxCacheBytes / row_bytes);
 }
 
 void MinimalPaths::aim(int32_t dst) {
-  if (dst == dst_) return;
+  if (dst == dst_ && (row_ == nullptr) == (function_ != nullptr)) return;
   if (dst < 0 || dst >= fabric_->num_accelerators()) {
     ROSTAM_THROW(ConfigError, "accelerator " << dst << " does not exist; fabric " << fabric_->name() << " has 0.."
                                              << fabric_->num_accelerators() - 1);
   }
   row_ = function_ != nullptr ? nullptr : search(dst);
   dst_ = dst;
+}
+
+void MinimalPaths::aim_at_vertex(int32_t vertex) {
+  if (vertex == dst_ && row_ != nullptr) return;
+  row_ = search(vertex);
+  dst_ = vertex;
 }
 
 const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
@@ -46,7 +57,7 @@ const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
     row_of_.erase(rows_.back().first);
     rows_.pop_back();
   }
-  rows_.emplace_front(dst, fabric_->search_distances(dst));
+  rows_.emplace_front(dst, fabric_->search_distances(dst, rule()));
   row_of_[dst] = rows_.begin();
   return &rows_.front().second;
 }
@@ -54,7 +65,7 @@ const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
 void MinimalPaths::append_allowed_hops(int32_t place, std::vector<Hop>& hops) const {
   const int32_t here = distance(place);
   for (const Hop& hop : fabric_->out(vertex_of(place))) {
-    const int32_t phase = fabric_->next_phase(phase_of(place), hop.link);
+    const int32_t phase = rule()->next_phase(phase_of(place), fabric_->links()[static_cast<size_t>(hop.link)]);
     if (phase < 0) continue;
     const int32_t there = hop.neighbour == dst_ ? end() : hop.neighbour * num_phases_ + phase;
     if (distance(there) == here - 1 && (there == end() || fabric_->can_forward(hop.neighbour))) {
@@ -71,7 +82,7 @@ void MinimalPaths::append_next_hops(int32_t vertex, std::vector<Hop>& hops) cons
   const HopSpan out = fabric_->out(vertex);
   int32_t first = dst_;
   int32_t last = dst_ + 1;
-  const bool is_range = function_ != nullptr && function_->next_range(vertex, dst_, first, last);
+  const bool is_range = row_ == nullptr && function_->next_range(vertex, dst_, first, last);
   const int32_t here = is_range ? 0 : distance(vertex);
   if (is_range || here == 1) {
     const HopSpan minimal = between(out, first, last);

@@ -1,6 +1,7 @@
 // MinimalPaths: the minimal next hops towards one destination at a time, from the fabric's distance function.
 // After failures distances come from breadth-first searches, kept for the latest destinations only.
 // A walk is at a place: a vertex in a phase (fabric::PathRule), the vertex itself where there is one phase only.
+// Walks by another rule than the fabric's are searched alike.
 // Example: paths.aim(dst); paths.append_next_hops(paths.start(src), hops);
 #pragma once
 
@@ -18,17 +19,26 @@ namespace rostam::routing {
 class MinimalPaths {
  public:
   explicit MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric);
+  // The shortest of the walks that `rule` allows.
+  MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric, std::shared_ptr<const fabric::PathRule> rule);
 
   const fabric::Fabric& fabric() const { return *fabric_; }
 
   // Makes accelerator `dst` the destination of the calls below. Cost: O(1), or a search after failures.
   void aim(int32_t dst);
+  // The same for any vertex that forwards, on the way of walks that go on from there. Cost: a search, kept as above.
+  void aim_at_vertex(int32_t vertex);
 
   int32_t num_places() const { return fabric_->num_vertices() * num_phases_; }
   int32_t start(int32_t src) const { return src * num_phases_; }
   int32_t end() const { return dst_ * num_phases_; }  // in whatever phase a walk ends
   int32_t vertex_of(int32_t place) const { return num_phases_ == 1 ? place : place / num_phases_; }
   int32_t phase_of(int32_t place) const { return num_phases_ == 1 ? 0 : place % num_phases_; }
+
+  // Behind a hop that is allowed at a place, also of the last one, which leads to end().
+  int32_t phase_behind(int32_t place, int32_t link) const {
+    return rule() == nullptr ? 0 : rule()->next_phase(phase_of(place), fabric_->links()[static_cast<size_t>(link)]);
+  }
 
   // Hops from a place to the destination, kUnreachable where none are left. In the closed form an
   // accelerator that failed counts as if it worked: see check_pair.
@@ -45,11 +55,13 @@ class MinimalPaths {
 
  private:
   using Row = std::vector<int32_t>;
+  const fabric::PathRule* rule() const { return rule_ != nullptr ? rule_.get() : fabric_->path_rule(); }
   const Row* search(int32_t dst);
   void append_allowed_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
 
   std::shared_ptr<const fabric::Fabric> fabric_;
-  const fabric::DistanceFunction* function_;  // null: search
+  std::shared_ptr<const fabric::PathRule> rule_;  // null: the fabric's own
+  const fabric::DistanceFunction* function_;      // null: search
   int32_t num_phases_;
   int32_t dst_ = -1;
   const Row* row_ = nullptr;  // of dst_, when searched

@@ -1,6 +1,13 @@
 #include "routing/policy.h"
 
+#include "sim/errors.h"
+
 namespace rostam::routing {
+
+Route RoutePolicy::every_path(int32_t src, int32_t dst) const {
+  if (!is_hash_free()) ROSTAM_THROW(ConfigError, "this routing draws paths and does not say which there are");
+  return route(src, dst, {0, true});
+}
 
 void RoutePolicy::add_loads(const Flows& flows, std::vector<double>& loads) const {
   for (size_t i = 0; i < flows.src.size(); ++i) add_flow(flows.src[i], flows.dst[i], flows.num_bytes[i], i, loads);

@@ -30,6 +30,10 @@ class RoutePolicy {
   // Throws: NoRouteError if no path is left, ConfigError for accelerators that do not exist.
   virtual Route route(int32_t src, int32_t dst, const RouteQuery& query) const = 0;
 
+  // Steps over all paths that messages of the pair may take, whatever their hash. REQUIRES: a policy without bundles.
+  // Throws: as route, and ConfigError for a policy that cannot say.
+  virtual Route every_path(int32_t src, int32_t dst) const;
+
   // True if the route depends on the pair alone, so that it may be cached and folded.
   virtual bool is_hash_free() const = 0;
 

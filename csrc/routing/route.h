@@ -17,7 +17,8 @@ struct LinkShare {
 };
 
 // The paths of a route as a graph without circles, level by level: the first node is the source, the last one the
-// destination, and hops lead from a level to the next one. Lanes follow each other.
+// destination, and hops lead from a level to the next one. Lanes follow each other, and so do graphs of paths that must
+// not be mixed: hops lead to later nodes always.
 struct Steps {
   struct Node {
     int32_t vertex = 0;
@@ -25,8 +26,9 @@ struct Steps {
     uint32_t first_hop = 0, end_hop = 0;
   };
   struct Hop {
-    int32_t link = 0;   // engine link
-    uint32_t node = 0;  // where it leads
+    int32_t link = 0;     // engine link
+    uint32_t node = 0;    // where it leads
+    int32_t channel = 0;  // the link's virtual channel: the phase behind it
   };
   std::vector<Node> nodes;
   std::vector<Hop> hops;

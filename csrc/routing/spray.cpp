@@ -1,13 +1,14 @@
 // spray routing: at each hop an equal share on every outgoing link that lies on a minimal path (MODEL F18).
 // Walks the minimal paths level by level; where a fabric's bundles collapse, one far end stands for all of a
 // bundle's, so that a route on a tree costs a few steps however many spines there are.
+#include "routing/spray.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "routing/minimal_paths.h"
-#include "routing/registry.h"
 
 namespace rostam::routing {
 
@@ -26,6 +27,16 @@ class SprayLoads {
   void aim(int32_t dst) {
     dst_ = dst;
     paths_.aim(dst);
+  }
+
+  void aim_at_vertex(int32_t vertex) {
+    dst_ = vertex;
+    paths_.aim_at_vertex(vertex);
+  }
+
+  // From any vertex that reaches the destination.
+  void inject_at_vertex(int32_t vertex, double num_bytes) {
+    if (vertex != dst_ && num_bytes != 0) hold(paths_.start(vertex), num_bytes);
   }
 
   void inject(int32_t src, double num_bytes) {
@@ -75,15 +86,16 @@ class SprayLoads {
   std::vector<fabric::Hop> hops_;
 };
 
-class SprayPolicy : public RoutePolicy {
+class SprayPolicy : public SprayPaths {
  public:
-  SprayPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options)
+  SprayPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options,
+              std::shared_ptr<const fabric::PathRule> rule)
       : links_(*fabric, options.enable_bundling),
         overhead_(options.message_overhead),
         is_bundled_(options.enable_bundling),
-        can_collapse_(options.enable_bundling && fabric->bundles_collapse()),
+        can_collapse_(is_bundled_ && fabric->bundles_collapse()),
         position_(links_.members.size(), -1),
-        paths_(std::move(fabric)) {
+        paths_(std::move(fabric), std::move(rule)) {
     const auto num_places = static_cast<size_t>(paths_.num_places());
     weight_.assign(num_places, 0.0);
     latency_.resize(num_places);
@@ -94,29 +106,32 @@ class SprayPolicy : public RoutePolicy {
     ROSTAM_CHECK(!query.wants_steps || !is_bundled_, "steps are asked for of bundled links");
     paths_.aim(dst);
     paths_.check_pair(src);
-    Route route;
-    route.src = src;
-    route.dst = dst;
-    const int32_t start = paths_.start(src), end = paths_.end();
-    level_.assign(1, start);
-    weight_[static_cast<size_t>(start)] = 1;
-    latency_[static_cast<size_t>(start)] = overhead_;
-    if (query.wants_steps) {
-      node_.resize(weight_.size());
-      add_node(start, route.steps);
+    return walk(src, dst, query.wants_steps);
+  }
+
+  Route between(int32_t from, int32_t to, bool wants_steps) const override {
+    aim_at(to);
+    if (paths_.distance(paths_.start(from)) >= fabric::kUnreachable) {
+      ROSTAM_THROW(NoRouteError,
+                   "no path is left from vertex " << from << " to vertex " << to << " of fabric " << fabric().name());
     }
-    while (level_.front() != end) {
-      next_level_.clear();
-      for (const int32_t place : level_) leave(place, query.wants_steps, route);
-      level_.swap(next_level_);
-    }
-    weight_[static_cast<size_t>(end)] = 0;
-    route.latency = latency_[static_cast<size_t>(end)];
-    for (LinkShare& part : route.links) {
-      position_[static_cast<size_t>(part.link)] = -1;
-      if (std::abs(part.share - 1) < kRounding) part.share = 1;
-    }
-    return route;
+    return walk(from, to, wants_steps);
+  }
+
+  bool reaches(int32_t from, int32_t to) const override {
+    if (from == to) return true;
+    aim_at(to);
+    return paths_.distance(paths_.start(from)) < fabric::kUnreachable;
+  }
+
+  void add_loads_to(int32_t to, const std::vector<double>& held, std::vector<double>& loads) const override {
+    SprayLoads sprayed(paths_, links_, loads);
+    if (to < fabric().num_accelerators())
+      sprayed.aim(to);
+    else
+      sprayed.aim_at_vertex(to);
+    for (size_t v = 0; v < held.size(); ++v) sprayed.inject_at_vertex(static_cast<int32_t>(v), held[v]);
+    sprayed.deliver();
   }
 
   const fabric::Fabric& fabric() const override { return paths_.fabric(); }
@@ -150,6 +165,40 @@ class SprayPolicy : public RoutePolicy {
   }
 
  private:
+  void aim_at(int32_t to) const {
+    if (to < fabric().num_accelerators())
+      paths_.aim(to);
+    else
+      paths_.aim_at_vertex(to);
+  }
+
+  // REQUIRES: paths_ aim at dst, which is not out of reach.
+  Route walk(int32_t src, int32_t dst, bool wants_steps) const {
+    Route route;
+    route.src = src;
+    route.dst = dst;
+    const int32_t start = paths_.start(src), end = paths_.end();
+    level_.assign(1, start);
+    weight_[static_cast<size_t>(start)] = 1;
+    latency_[static_cast<size_t>(start)] = overhead_;
+    if (wants_steps) {
+      node_.resize(weight_.size());
+      add_node(start, route.steps);
+    }
+    while (level_.front() != end) {
+      next_level_.clear();
+      for (const int32_t place : level_) leave(place, wants_steps, route);
+      level_.swap(next_level_);
+    }
+    weight_[static_cast<size_t>(end)] = 0;
+    route.latency = latency_[static_cast<size_t>(end)];
+    for (LinkShare& part : route.links) {
+      position_[static_cast<size_t>(part.link)] = -1;
+      if (std::abs(part.share - 1) < kRounding) part.share = 1;
+    }
+    return route;
+  }
+
   // Moves the weight that reached `place` over its minimal links into the next level.
   void leave(int32_t place, bool wants_steps, Route& route) const {
     hops_.clear();
@@ -175,7 +224,10 @@ class SprayPolicy : public RoutePolicy {
       }
       latest = weight == 0 ? arrival : std::max(latest, arrival);
       weight += share;
-      if (wants_steps) route.steps.hops.push_back({links_.of_link[link], node_[static_cast<size_t>(hop.neighbour)]});
+      if (wants_steps) {
+        const int32_t channel = paths_.phase_behind(place, hop.link);
+        route.steps.hops.push_back({links_.of_link[link], node_[static_cast<size_t>(hop.neighbour)], channel});
+      }
     }
     if (wants_steps) route.steps.nodes[node_[static_cast<size_t>(place)]].end_hop = next_hop(route.steps);
   }
@@ -223,7 +275,12 @@ class SprayPolicy : public RoutePolicy {
 
 std::unique_ptr<RoutePolicy> make_spray_policy(std::shared_ptr<const fabric::Fabric> fabric,
                                                const PolicyOptions& options) {
-  return std::make_unique<SprayPolicy>(std::move(fabric), options);
+  return std::make_unique<SprayPolicy>(std::move(fabric), options, nullptr);
+}
+
+std::unique_ptr<SprayPaths> make_spray_paths(std::shared_ptr<const fabric::Fabric> fabric, SimTime message_overhead,
+                                             std::shared_ptr<const fabric::PathRule> rule) {
+  return std::make_unique<SprayPolicy>(std::move(fabric), PolicyOptions{message_overhead, false}, std::move(rule));
 }
 
 }  // namespace rostam::routing

@@ -147,16 +147,16 @@ def test_every_routing_and_algorithm_of_the_core_is_simulated_and_swept(cached_t
 
 def test_a_routing_that_the_core_registers_is_known_everywhere(monkeypatch, capsys):
     names, summary = _core.routing_names(), _core.routing_summary
-    monkeypatch.setattr(_core, "routing_names", lambda: [*names, "layers"])
-    monkeypatch.setattr(_core, "routing_summary", lambda name: "twin" if name == "layers" else summary(name))
+    monkeypatch.setattr(_core, "routing_names", lambda: [*names, "zigzag"])
+    monkeypatch.setattr(_core, "routing_summary", lambda name: "twin" if name == "zigzag" else summary(name))
     assert main(["list", "routings", "--json"]) == 0
-    assert {"routing": "layers", "what": "twin"} in json.loads(capsys.readouterr().out)["routings"]
-    assert candidates(["sweep", "routing=l"]) == ["routing=layers"]
-    assert "layers" in choices_of("routing")
-    check_choice("routing", ["layers"])
-    assert complete_settings({"routing": "layers"})["routing"] == "layers"
+    assert {"routing": "zigzag", "what": "twin"} in json.loads(capsys.readouterr().out)["routings"]
+    assert candidates(["sweep", "routing=z"]) == ["routing=zigzag"]
+    assert "zigzag" in choices_of("routing")
+    check_choice("routing", ["zigzag"])
+    assert complete_settings({"routing": "zigzag"})["routing"] == "zigzag"
     assert main(["run", "--help"]) == 0
-    assert "layers (twin)" in capsys.readouterr().out
+    assert "zigzag (twin)" in capsys.readouterr().out
 
 
 def test_an_algorithm_that_the_core_registers_is_known_everywhere(monkeypatch, capsys):

@@ -257,7 +257,7 @@ def test_bad_mixes_name_what_is_wrong(gpt, step_plan, two_switches):
         (([one, one], machine, {}), ConfigError, "jobs names 'job0' more than once"),
         ((plans, nonblocking(), {}), ConfigError, "the plan of job 'plan_0' is on .* another fabric"),
         ((plans[:1] * 2, machine, {}), DegreeError, "jobs 'plan_0' and 'plan_1' both use accelerator 0"),
-        ((plans, machine, {"routing": "valiant"}), ConfigError, "unknown routing 'valiant'"),
+        ((plans, machine, {"routing": "shortest"}), ConfigError, "unknown routing 'shortest'"),
     ]:
         with pytest.raises(error, match=message):
             simulate_mix(arguments[0], arguments[1], **arguments[2])

@@ -4,6 +4,7 @@ Every case has its algorithms, its cost model, which ops fuse and what adding up
 changes none of them. Inputs are drawn with fixed seeds.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,11 +117,14 @@ def collective_cases() -> list[Case]:
     for fabric in ("ring16", "ocs16_q8", "tree16_servers", "cables6", "hx1_4x4", "torus2x2x4"):
         for name in ("all_reduce/ring", "all_reduce/hierarchical", "all_to_all/balanced_shift"):
             add(fabric, name)
-    for fabric in ("slim18", "dragonfly16", "hyperx16"):
-        for routing in ("spray", "hash"):
-            for name in ("all_reduce/ring", "all_to_all/direct"):
-                add(fabric, name, routing, routing=routing)
-        add(fabric, "all_to_all/direct", "failures", failed={"links": [20, 25]})
+    for fabric, routing in itertools.product(("slim18", "dragonfly16", "hyperx16"), ("spray", "hash")):
+        add(fabric, "all_reduce/ring", routing, routing=routing)
+        add(fabric, "all_to_all/direct", routing, routing=routing)
+        if routing == "spray":
+            add(fabric, "all_to_all/direct", "failures", failed={"links": [20, 25]})
+    many = ("slim18", "dragonfly16", "hyperx16", "torus3x4", "hx2_2x2", "tree12")
+    for fabric, routing in itertools.product(many, ("turns", "up_down", "valiant", "layers")):
+        add(fabric, "all_to_all/direct", routing, routing=routing)
     add("tree16", "all_reduce/ring", "unfolded", fold=False)
     add("hx2_2x2", "all_to_all/direct", "unfolded", fold=False)
     add("torus4x4", "all_reduce/torus_2d", "unfolded", fold=False)

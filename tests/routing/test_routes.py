@@ -168,9 +168,9 @@ def test_neighbours_on_a_torus_ring_share_no_link():
 
 
 def test_unknown_routing_lists_what_there_is():
-    assert _core.routing_names() == ["hash", "spray"]
-    with pytest.raises(ConfigError, match="unknown routing 'valiant'; registered: hash, spray"):
-        build_fabric("torus", dims=(4,)).router("valiant")
+    assert _core.routing_names() == ["hash", "layers", "spray", "turns", "up_down", "valiant"]
+    with pytest.raises(ConfigError, match="unknown routing 'shortest'; registered: hash, layers, spray"):
+        build_fabric("torus", dims=(4,)).router("shortest")
 
 
 def test_accelerators_outside_the_fabric_are_config_errors():

@@ -1,0 +1,18 @@
+// turns routing: spray over the shortest walks that the fabric's own turn model allows, on its virtual channels:
+// dimension order, north-last boards, up and down in trees. Where a fabric states none, up*/down*.
+#include <utility>
+
+#include "fabric/up_down.h"
+#include "routing/registry.h"
+#include "routing/spray.h"
+
+namespace rostam::routing {
+
+std::unique_ptr<RoutePolicy> make_turns_policy(std::shared_ptr<const fabric::Fabric> fabric,
+                                               const PolicyOptions& options) {
+  std::shared_ptr<const fabric::PathRule> rule = fabric->turn_rule();
+  if (rule == nullptr) rule = fabric::search_up_down(*fabric);
+  return make_spray_paths(std::move(fabric), options.message_overhead, std::move(rule));
+}
+
+}  // namespace rostam::routing

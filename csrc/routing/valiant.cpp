@@ -1,0 +1,187 @@
+// valiant routing: every message is spread equally over all intermediate vertices, with minimal paths sprayed to each
+// of them and on from it, which evens out any pattern at the price of longer ways. Intermediate are all switches with
+// accelerators of their own, or all accelerators where they forward; by way of an end's own one the way is minimal.
+// It is the mean of packets that draw an intermediate vertex each. Steps: one graph for each intermediate vertex;
+// phases (virtual channels) behind it are others than before it. Source: Valiant, "A Scheme for Fast Parallel
+// Communication", SIAM J. Computing 1982; on Dragonflies by way of a router, where Kim et al. (ISCA 2008, section 4.1)
+// go by way of a group.
+#include <algorithm>
+#include <utility>
+
+#include "routing/registry.h"
+#include "routing/spray.h"
+
+namespace rostam::routing {
+
+namespace {
+
+constexpr double kRounding = 1e-12;  // sums of n-ths that should make 1 differ from it by rounding alone
+
+class ValiantPolicy : public RoutePolicy {
+ public:
+  ValiantPolicy(const std::shared_ptr<const fabric::Fabric>& fabric, const PolicyOptions& options)
+      : overhead_(options.message_overhead),
+        spray_(make_spray_paths(fabric, SimTime::zero(), nullptr)),
+        share_of_(links().capacities.size(), 0.0) {
+    num_phases_ = fabric->path_rule() == nullptr ? 1 : fabric->path_rule()->num_phases();
+    for (int32_t v = 0; v < fabric->num_vertices(); ++v) {
+      if (is_intermediate(v)) intermediate_.push_back(v);
+    }
+  }
+
+  Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
+    ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
+    Route route = spray_->route(src, dst, {});  // names a pair without one
+    const std::vector<int32_t> by = on_the_way(src, dst);
+    if (by.empty()) return finished(query.wants_steps ? spray_->route(src, dst, query) : std::move(route));
+    route.links.clear();
+    used_.clear();
+    const double share = 1.0 / static_cast<double>(by.size());
+    for (const int32_t vertex : by) {
+      SimTime latency = fabric().forward_latency();
+      if (vertex == src || vertex == dst) {
+        latency = take(spray_->between(src, dst, query.wants_steps), share, 0, route);
+      } else {
+        latency += take(spray_->between(src, vertex, query.wants_steps), share, 0, route);
+        latency += take(spray_->between(vertex, dst, query.wants_steps), share, num_phases_, route);
+      }
+      route.latency = std::max(route.latency, latency);
+    }
+    for (const int32_t link : used_) {
+      route.links.push_back({link, std::exchange(share_of_[static_cast<size_t>(link)], 0.0)});
+    }
+    return finished(std::move(route));
+  }
+
+  bool is_hash_free() const override { return true; }
+  const fabric::Fabric& fabric() const override { return spray_->fabric(); }
+  const EngineLinks& links() const override { return spray_->links(); }
+
+  void add_loads(const Flows& flows, std::vector<double>& loads) const override {
+    if (!is_uniform()) return RoutePolicy::add_loads(flows, loads);
+    std::vector<double> sent(num_vertices(), 0.0), received(num_vertices(), 0.0);
+    for (size_t i = 0; i < flows.src.size(); ++i) {
+      if (flows.src[i] == flows.dst[i]) continue;
+      sent[static_cast<size_t>(flows.src[i])] += flows.num_bytes[i];
+      received[static_cast<size_t>(flows.dst[i])] += flows.num_bytes[i];
+    }
+    add_stages(sent, received, loads);
+  }
+
+  void add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
+                         std::vector<double>& loads) const override {
+    if (!is_uniform()) return RoutePolicy::add_uniform_loads(members, num_bytes, loads);
+    std::vector<double> sent(num_vertices(), 0.0);
+    for (const int32_t one : members) {
+      sent[static_cast<size_t>(one)] = num_bytes * static_cast<double>(members.size() - 1);
+    }
+    add_stages(sent, sent, loads);
+  }
+
+ private:
+  size_t num_vertices() const { return static_cast<size_t>(fabric().num_vertices()); }
+  // Every accelerator reaches every intermediate vertex, and is reached from it.
+  bool is_uniform() const {
+    if (!is_known_) {
+      is_known_ = true;
+      is_uniform_ = !intermediate_.empty();
+      for (const int32_t vertex : intermediate_) {
+        for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
+          is_uniform_ = spray_->reaches(a, vertex);
+        }
+      }
+      for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
+        for (const int32_t vertex : intermediate_) is_uniform_ = is_uniform_ && spray_->reaches(vertex, a);
+      }
+    }
+    return is_uniform_;
+  }
+
+  bool is_intermediate(int32_t vertex) const {
+    const int32_t first = fabric().num_accelerators(), end = first + fabric().num_switches();
+    if (fabric().is_vertex_failed(vertex) || !fabric().can_forward(vertex)) return false;
+    if (vertex < first) return true;
+    if (vertex >= end || fabric().can_forward(0)) return false;
+    const fabric::HopSpan in = fabric().in(vertex);
+    return std::any_of(in.begin(), in.end(), [first, end](const fabric::Hop& hop) {
+      return hop.neighbour < first || hop.neighbour >= end;  // an accelerator, or its NIC
+    });
+  }
+
+  std::vector<int32_t> on_the_way(int32_t src, int32_t dst) const {
+    if (is_uniform()) return intermediate_;
+    std::vector<int32_t> found;
+    for (const int32_t vertex : intermediate_) {
+      if (spray_->reaches(vertex, dst) && spray_->reaches(src, vertex)) found.push_back(vertex);
+    }
+    return found;
+  }
+
+  // Adds a part of the way, taken by a share of the message; steps follow the ones before, or go on from their end.
+  SimTime take(const Route& part, double share, int32_t first_phase, Route& route) const {
+    for (const LinkShare& hop : part.links) {
+      double& sum = share_of_[static_cast<size_t>(hop.link)];
+      if (sum == 0) used_.push_back(hop.link);
+      sum += share * hop.share;
+    }
+    std::vector<Steps::Node>& nodes = route.steps.nodes;
+    const bool goes_on = first_phase > 0 && !nodes.empty();
+    const auto num_hops = static_cast<uint32_t>(route.steps.hops.size());
+    const auto num_nodes = static_cast<uint32_t>(nodes.size()) - (goes_on ? 1 : 0);
+    for (const Steps::Hop& hop : part.steps.hops) {
+      route.steps.hops.push_back({hop.link, hop.node + num_nodes, hop.channel + first_phase});
+    }
+    for (size_t n = 0; n < part.steps.nodes.size(); ++n) {
+      Steps::Node node = part.steps.nodes[n];
+      node.first_hop += num_hops;
+      node.end_hop += num_hops;
+      node.phase += first_phase;
+      if (n > 0 || !goes_on) {
+        nodes.push_back(node);
+        continue;
+      }
+      nodes.back().first_hop = node.first_hop;
+      nodes.back().end_hop = node.end_hop;
+    }
+    return part.latency;
+  }
+
+  Route finished(Route route) const {
+    route.latency += overhead_;
+    for (LinkShare& part : route.links) {
+      if (part.share > 1 - kRounding && part.share < 1 + kRounding) part.share = 1;
+    }
+    return route;
+  }
+
+  // Both halves of all ways, where every pair has the same intermediate vertices: each sends an equal part to each of
+  // them, and each of these an equal part of what is received to every destination.
+  void add_stages(std::vector<double> sent, std::vector<double> received, std::vector<double>& loads) const {
+    const auto count = static_cast<double>(intermediate_.size());
+    for (double& bytes : sent) bytes /= count;
+    for (const int32_t vertex : intermediate_) spray_->add_loads_to(vertex, sent, loads);
+    std::vector<double> held(num_vertices(), 0.0);
+    for (size_t dst = 0; dst < received.size(); ++dst) {
+      if (received[dst] == 0) continue;
+      for (const int32_t vertex : intermediate_) held[static_cast<size_t>(vertex)] = received[dst] / count;
+      spray_->add_loads_to(static_cast<int32_t>(dst), held, loads);
+    }
+  }
+
+  SimTime overhead_;
+  std::unique_ptr<SprayPaths> spray_;
+  int32_t num_phases_ = 1;
+  std::vector<int32_t> intermediate_;
+  mutable bool is_known_ = false, is_uniform_ = false;
+  mutable std::vector<double> share_of_;  // engine link -> share, zero between calls
+  mutable std::vector<int32_t> used_;
+};
+
+}  // namespace
+
+std::unique_ptr<RoutePolicy> make_valiant_policy(std::shared_ptr<const fabric::Fabric> fabric,
+                                                 const PolicyOptions& options) {
+  return std::make_unique<ValiantPolicy>(fabric, options);
+}
+
+}  // namespace rostam::routing

@@ -1,0 +1,131 @@
+"""Cabling checks: what a list of real cables lacks, has too much, or joins to the wrong place.
+
+Example:
+    check = check_cabling(rostam.fabric("slim_fly", q=5), "cables.csv")     # columns src and dst, names of vertices
+    print(check)                                # missing: ..., extra: ..., wrong end: ...
+    write_cabling(fabric, "plan.csv")           # the plan in the same form
+"""
+
+import csv
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.fabric import Fabric
+
+Cable = tuple[str, str]
+_COLUMNS = ("src", "dst")
+_SHOWN = 20  # of each kind in prose
+
+
+@dataclass(frozen=True, slots=True)
+class Cabling:
+    """How cables differ from a fabric's plan, each as the names of its two ends.
+
+    missing: planned and not there. extra: there and not planned. wrong: (cable that is there, planned one that it
+    should be): one end is right, and both are counted here alone. num_right: as planned.
+    """
+
+    missing: tuple[Cable, ...]
+    extra: tuple[Cable, ...]
+    wrong: tuple[tuple[Cable, Cable], ...]
+    num_right: int
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every cable is where the plan has it, and no other is there."""
+        return not (self.missing or self.extra or self.wrong)
+
+    def __str__(self) -> str:
+        """Return the verdict, a line for each of the first cables of a kind."""
+        lines = [f"{self.num_right:,} cables as planned"]
+        lines += _listed("missing", [_named(one) for one in self.missing])
+        lines += _listed("extra", [_named(one) for one in self.extra])
+        lines += _listed("wrong end", [f"{_named(there)}, should be {_named(plan)}" for there, plan in self.wrong])
+        return "\n".join(lines)
+
+
+def planned_cables(fabric: Fabric) -> list[Cable]:
+    """Return the cables of one plane of an intact fabric by the names of their ends, in the order of their ids."""
+    links = fabric.links
+    ends: dict[int, Cable] = {}
+    for src, dst, cable in zip(links["src"].tolist(), links["dst"].tolist(), links["cable"].tolist(), strict=True):
+        ends.setdefault(cable, (fabric.vertex_name(src), fabric.vertex_name(dst)))
+    return [ends[cable] for cable in sorted(ends) if cable < int(fabric.core.num_cables)]
+
+
+def write_cabling(fabric: Fabric, path: str | Path) -> None:
+    """Write the plan of one plane as a CSV file of columns src and dst."""
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([_COLUMNS, *planned_cables(fabric)])
+
+
+def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabling:
+    """Compare cables with a fabric's plan of one plane, whichever end comes first.
+
+    Model: equal cables are counted. Of what is left a cable that is there and a planned one that share an end are one
+        wired to the wrong place, in the order of the file, the first planned one with a free share; others are extra,
+        or missing.
+    Args:
+        fabric: the plan.
+        cables: a CSV file with columns src and dst, or pairs of names such as ("switch 0", "accelerator 3").
+    Raises: ConfigError for a file without these columns or an end that no vertex is named.
+    """
+    as_planned = {_sorted(one): one for one in planned_cables(fabric)}
+    plan = [_sorted(one) for one in planned_cables(fabric)]
+    given = (
+        list(_read(cables)) if isinstance(cables, str | Path) else [(f"cable {k}", one) for k, one in enumerate(cables)]
+    )
+    known = {name for cable in plan for name in cable}
+    for where, cable in given:
+        for name in cable:
+            if name not in known:
+                near = ", ".join(sorted(known, key=lambda one: (len(one), one))[:3])
+                raise ConfigError(f"{where} ends at {name!r}, which the fabric does not have; names are such as {near}")
+    as_given = {_sorted(cable): cable for _, cable in given}
+    there = [_sorted(cable) for _, cable in given]
+    left = Counter(plan)
+    left.subtract(there)
+    missing = [cable for cable in dict.fromkeys(plan) for _ in range(max(0, left[cable]))]
+    extra = [cable for cable in dict.fromkeys(there) for _ in range(max(0, -left[cable]))]
+    wrong = []
+    for cable in list(extra):
+        planned = next((one for one in missing if set(one) & set(cable)), None)
+        if planned is not None:
+            wrong.append((cable, planned))
+            extra.remove(cable)
+            missing.remove(planned)
+    return Cabling(
+        missing=tuple(as_planned[one] for one in missing),
+        extra=tuple(as_given[one] for one in extra),
+        wrong=tuple((as_given[one], as_planned[planned]) for one, planned in wrong),
+        num_right=len(there) - len(extra) - len(wrong),
+    )
+
+
+def _read(path: str | Path) -> Iterable[tuple[str, Cable]]:
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if not set(_COLUMNS) <= set(reader.fieldnames or ()):
+                raise ConfigError(f"{path} has columns {', '.join(reader.fieldnames or ())}; it needs src and dst")
+            for row in reader:
+                yield f"{path}, line {reader.line_num}", ((row["src"] or "").strip(), (row["dst"] or "").strip())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _sorted(cable: Cable) -> Cable:
+    src, dst = cable
+    return (src, dst) if src <= dst else (dst, src)
+
+
+def _named(cable: Cable) -> str:
+    return f"{cable[0]} - {cable[1]}"
+
+
+def _listed(what: str, lines: list[str]) -> list[str]:
+    rest = [f"{what}: and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+    return [f"{what}: {one}" for one in lines[:_SHOWN]] + rest

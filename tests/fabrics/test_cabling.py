@@ -1,0 +1,76 @@
+"""Cabling checks: every fault that is put into a plan is found, and no other."""
+
+import random
+
+import pytest
+
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics import FABRICS, build_fabric, example_fabric
+from rostam_py.fabrics.cabling import check_cabling, planned_cables, write_cabling
+
+
+@pytest.fixture
+def slim_fly():
+    return build_fabric("slim_fly", q=5)
+
+
+@pytest.mark.parametrize("name", FABRICS.names())
+def test_a_fabric_built_as_planned_is_right_whichever_end_comes_first(name, tmp_path):
+    fabric = example_fabric(name)
+    if fabric.is_circuit_switched:
+        pytest.skip("its fibres are no list of cables")
+    write_cabling(fabric, tmp_path / "plan.csv")
+    found = check_cabling(fabric, tmp_path / "plan.csv")
+    assert found.is_right
+    assert found.num_right == fabric.num_links // fabric.planes
+    assert check_cabling(fabric, [(dst, src) for src, dst in planned_cables(fabric)]).is_right
+
+
+def test_faults_are_listed_as_what_they_are(slim_fly, tmp_path):
+    cables = planned_cables(slim_fly)
+    between = [one for one in cables if "accelerator" not in one[0]]
+    lost, moved = between[3], between[40]
+    free = next(
+        f"switch {k}" for k in range(49, 0, -1)
+        if f"switch {k}" not in (*moved, *lost) and (moved[0], f"switch {k}") not in cables
+    )  # fmt: skip
+    there = [one for one in cables if one not in (lost, moved)]
+    there += [(free, moved[0]), between[7]]  # one end elsewhere, and a second cable beside the planned one
+    path = tmp_path / "found.csv"
+    path.write_text("src,dst\n" + "\n".join(f"{src}, {dst}" for src, dst in there))
+    found = check_cabling(slim_fly, path)
+    assert found.num_right == 373
+    assert found.missing == (lost,)
+    assert found.extra == (between[7],)
+    assert [(set(one), set(plan)) for one, plan in found.wrong] == [({free, moved[0]}, set(moved))]
+    text = str(found)
+    assert "373 cables as planned" in text
+    assert f"missing: {lost[0]} - {lost[1]}" in text
+    assert f"should be {moved[0]} - {moved[1]}" in text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_of_random_faults_add_up(slim_fly, seed):
+    draw = random.Random(seed)
+    plan = planned_cables(slim_fly)
+    lost = draw.sample(plan, 9)
+    there = [one for one in plan if one not in lost]
+    switches = [f"switch {k}" for k in range(50)]
+    added = [tuple(draw.sample(switches, 2)) for _ in range(6)]
+    found = check_cabling(slim_fly, there + added)
+    assert len(found.missing) + len(found.wrong) + found.num_right == len(plan)
+    assert len(found.extra) + len(found.wrong) + found.num_right == len(there) + len(added)
+    assert all(set(one) & set(planned) for one, planned in found.wrong)
+    assert not any(set(one) & set(planned) for one in found.extra for planned in found.missing)
+
+
+def test_files_that_cannot_be_cables_are_refused(slim_fly, tmp_path):
+    path = tmp_path / "cables.csv"
+    with pytest.raises(ConfigError, match=r"cables.csv cannot be read"):
+        check_cabling(slim_fly, path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ConfigError, match="has columns a, b; it needs src and dst"):
+        check_cabling(slim_fly, path)
+    path.write_text("src,dst\nswitch 0,switch 99\n")
+    with pytest.raises(ConfigError, match=r"cables.csv, line 2 ends at 'switch 99', which the fabric does not have"):
+        check_cabling(slim_fly, path)
