@@ -24,6 +24,7 @@ class Accelerator:
         without an entry is not supported by the matrix units.
     multiprocessors: that share a kernel's blocks; 0 where it has none, or none are known.
     watts: the limit of its power [W]; 0 where it is not known.
+    host_bandwidth_bytes_per_s: between it and its host's memory, each way; 0 where it is not known.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
     """
 
@@ -34,6 +35,7 @@ class Accelerator:
     sources: dict[str, str]
     multiprocessors: int = 0
     watts: float = 0.0
+    host_bandwidth_bytes_per_s: float = 0.0
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -70,7 +72,9 @@ class Accelerator:
         """
         if name in ACCELERATORS:
             raise ConfigError(f"accelerator name {name!r} is taken by a real one; choose another")
-        allowed = ("memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "watts")
+        allowed = (
+            "memory_bytes", "memory_bandwidth_bytes_per_s", "peak_flops_per_s", "watts", "host_bandwidth_bytes_per_s",
+        )  # fmt: skip
         for key in changes:
             if key not in allowed:
                 raise ConfigError(f"accelerator override {key!r} is unknown; allowed: {', '.join(allowed)}")
@@ -85,6 +89,7 @@ class Accelerator:
 def _accelerator(
     name: str, memory: tuple[int, str], bandwidth: tuple[float, str], *,
     multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
+    host: tuple[float, str] | None = None,
     **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
@@ -92,10 +97,11 @@ def _accelerator(
     sources |= {f"peak_flops_per_s.{kind}": source for kind, (_, source) in peaks.items()}
     sources |= {} if multiprocessors is None else {"multiprocessors": multiprocessors[1]}
     sources |= {} if watts is None else {"watts": watts[1]}
+    sources |= {} if host is None else {"host_bandwidth_bytes_per_s": host[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
         name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
-        watts[0] if watts else 0.0,
+        watts[0] if watts else 0.0, host[0] if host else 0.0,
     )  # fmt: skip
 
 
@@ -112,6 +118,12 @@ _AIC = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0), systems/{}.yaml"
 _AS_B200 = f"as the B200's, {UNVERIFIED} for this device"
 _HALF = f"half its bf16, {UNVERIFIED}"
 _TPU_V4 = "Jouppi et al., TPU v4, ISCA 2023, table 4; Google Cloud's page on TPU v4"
+_PCIE4 = "PCIe 4.0 x16, 64 GB/s both ways together: NVIDIA A100 data sheet"
+_PCIE5 = "PCIe 5.0 x16, 128 GB/s both ways together: NVIDIA H100 data sheet"
+_C2C = (
+    "NVLink-C2C, 900 GB/s both ways together (NVIDIA GB200 NVL72 data sheet), shared by a superchip's two accelerators,"
+    f" {UNVERIFIED}"
+)
 _DRIVER = "total memory read from the driver of one such device"
 
 ACCELERATORS = {
@@ -124,17 +136,17 @@ ACCELERATORS = {
         ),
         _accelerator(
             "a100_40gb", (40960 * _MIB, f"40 GiB of HBM2; driver figure {UNVERIFIED}"), (1555e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=(32e9, _PCIE4),
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "a100_80gb", (81920 * _MIB, f"80 GiB of HBM2e; driver figure {UNVERIFIED}"), (2039e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=(32e9, _PCIE4),
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
-            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")),
+            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=(64e9, _PCIE5),
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
         ),
@@ -146,7 +158,7 @@ ACCELERATORS = {
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
-            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")),
+            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=(64e9, _PCIE5),
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
             fp8=(1978.9e12, _H200),
         ),
@@ -165,14 +177,14 @@ ACCELERATORS = {
         ),
         _accelerator(
             "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
-            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")),
+            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")), host=(225e9, _C2C),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
             fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
             nvfp4=(10000e12, _AIC.format("gb200")),
         ),
         _accelerator(
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
-            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")),
+            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")), host=(225e9, _C2C),
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
             nvfp4=(15000e12, _AIC.format("gb300")),

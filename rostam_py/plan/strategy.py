@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from rostam_py.checks import check_integers, check_seed
+from rostam_py.checks import check_integers, check_seed, is_integer
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, gradient_bytes
@@ -95,6 +95,7 @@ class Strategy:
     recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
     recompute_blocks: full recomputation of the first so many blocks of each stage, or chunk of one; None takes all.
+    offload_blocks: the first so many blocks keep what backward needs in the host's memory (pp = 1, no recomputation).
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
         tp group.
@@ -147,6 +148,7 @@ class Strategy:
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
     recompute_blocks: int | None = None
+    offload_blocks: int = 0
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     sequence_parallel: bool = False
@@ -244,6 +246,7 @@ class Strategy:
                 )
         if self.recompute_blocks is not None:
             _check_degree("recompute_blocks", self.recompute_blocks)
+        self._check_offload()
         if self.recompute_modules is None:
             return
         names = [self.recompute_modules] if isinstance(self.recompute_modules, str) else list(self.recompute_modules)
@@ -253,6 +256,18 @@ class Strategy:
                 f" ({', '.join(RECOMPUTE_MODULES)}) or paths of modules, for example 'blocks.*.mlp'"
             )
         self.recompute_modules = names
+
+    def _check_offload(self) -> None:
+        count = self.offload_blocks
+        if not is_integer(count) or count < 0:
+            raise ConfigError(f"strategy.offload_blocks is {count!r}; it must be an integer >= 0")
+        needed = {"placer": "megatron", "pp": 1, "recompute": "none"}
+        for key, value in needed.items():
+            if count and getattr(self, key) != value:
+                raise ConfigError(
+                    f"strategy.offload_blocks is {count}, which needs strategy.{key}={value}; it is"
+                    f" {getattr(self, key)!r}"
+                )
 
     @property
     def replayed_modules(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels
+from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
 from rostam_py.placement.megatron.recompute import (
@@ -457,7 +458,8 @@ class _Job:
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full, self.narrow)
         saved = self._saved_by_stage()
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
-        changes = self._activation_changes(residents, saved, turns)
+        context.offload = self._offload(saved)
+        changes = self._activation_changes(residents, saved, turns, context.offload.freed_bytes)
         result = []
         for s, program in enumerate(self.programs):
             chunks = self.assignment.chunks(s)
@@ -488,7 +490,7 @@ class _Job:
         return less // self.state.degree if self.state.shares_weights else less
 
     def _activation_changes(
-        self, residents: list[Resident], saved: list[set[int]], turns: list[float]
+        self, residents: list[Resident], saved: list[set[int]], turns: list[float], offloaded: float
     ) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
@@ -497,6 +499,7 @@ class _Job:
         Args:
             saved: what every stage keeps.
             turns: passing bytes of every stage between forward and backward.
+            offloaded: bytes that lie in the host's memory.
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
@@ -506,12 +509,30 @@ class _Job:
                 kept, extra = full_recompute_bytes(self.graph, self.builder, tensors, self._block_inputs(s))
             else:
                 kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
-            kept += residents[s].inputs
+            kept += residents[s].inputs - offloaded
             extra = max(extra, turns[s])
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})
         return found
+
+    def _offload(self, saved: list[set[int]]) -> Offload:
+        """Return what lies in the host's memory between forward and backward."""
+        count, device = self.strategy.offload_blocks, self.machine.device
+        if not count:
+            return Offload()
+        if not device.host_bandwidth_bytes_per_s:
+            raise ConfigError(
+                f"strategy.offload_blocks is {count}, but the bandwidth between {device.name} and its host is"
+                " not known; set strategy.offload_blocks=0"
+            )
+        every = first_blocks(self.graph, self.assignment.op_stages, None)
+        if count >= len(every):
+            raise ConfigError(
+                f"strategy.offload_blocks is {count}; it must be less than the {len(every)} blocks of {self.graph.name}"
+            )
+        blocks = first_blocks(self.graph, self.assignment.op_stages, count)
+        return offload(self.graph, self.builder, saved[0], blocks, device.host_bandwidth_bytes_per_s)
 
     def _replayed_bytes(self, stage: int) -> float:
         """Return the most bytes that one replay makes of what is not kept."""

@@ -14,6 +14,7 @@ from rostam_py.placement.experts import DISPATCH
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
 from rostam_py.placement.megatron.gradients import ALL_DATA
+from rostam_py.placement.megatron.offload import Offload
 from rostam_py.placement.megatron.op_steps import OpStep
 from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
@@ -42,6 +43,7 @@ class TemplateContext:
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
     weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
+    offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
@@ -273,6 +275,10 @@ class TemplateWriter:
         if len(self.tasks) in providers:
             self.close()
         return tuple(sorted(providers))
+
+    def wait(self, time: KernelTime) -> None:
+        """Append what no op of the graph does."""
+        self._segment.append(time)
 
     @property
     def num_kernels(self) -> int:

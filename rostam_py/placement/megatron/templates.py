@@ -163,10 +163,13 @@ def _fill(
             writer.make_whole(t)
     steps = template_steps(context, stage, phase)
     gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated)
+    waits = context.offload.waits(context.graph, [kernel for kernel, _ in steps])
     for position, (kernel, is_replay) in enumerate(steps):
         if gathers is not None:
             gathers.before(position)
         writer.run(kernel, is_replay)
+        if position in waits:
+            writer.wait(waits[position])
         for t in kernel.outputs if not is_replay else ():
             if t in leaving:
                 writer.send(t, crossing.size[t], crossing.target, crossing.boundary_behind)

@@ -1,0 +1,61 @@
+"""Activations of blocks that lie in the host's memory between forward and backward (strategy.offload_blocks).
+
+Model: as Megatron-Core's cpu_offloading_num_layers (Transformer Engine's pytorch/cpu_offload.py). What each of the
+first n blocks keeps for backward is copied to the host behind its forward and back in front of its backward, at the
+accelerator's ``host_bandwidth_bytes_per_s``, while the block behind it computes, which does not end before the copy
+does. So block b + 1 lasts max(its kernels, the copy of block b) in both phases; what it lacks is a kernel without work
+at its end. On the device one of the n blocks is there, the one that is copied or computes.
+Ignores that copies share the memory's and the host's bandwidth, and communication beside kernels, which hides copies,
+too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rostam_py.graph import OperatorGraph
+from rostam_py.placement.kernels import Kernel, KernelBuilder
+from rostam_py.placement.memory import stored_bytes
+from rostam_py.plan.tasks import KernelTime
+
+OFFLOAD = "rostam.offload"
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """What is copied to the host. block_bytes: block -> what it keeps, in the order of blocks. bytes_per_s: one way."""
+
+    block_bytes: Mapping[int, float] = field(default_factory=dict)
+    bytes_per_s: float = 0.0
+
+    @property
+    def freed_bytes(self) -> float:
+        """What the device need not hold: all but the largest block [bytes]."""
+        return sum(self.block_bytes.values()) - max(self.block_bytes.values(), default=0.0)
+
+    def waits(self, graph: OperatorGraph, kernels: Sequence[Kernel]) -> dict[int, KernelTime]:
+        """Return, by position, what runs behind kernels of a template until the copies beside them have ended."""
+        seconds: dict[int, float] = {}
+        last: dict[int, int] = {}
+        for position, kernel in enumerate(kernels):
+            block = graph.ops[kernel.ops[0]].block
+            if block >= 0:
+                seconds[block] = seconds.get(block, 0.0) + kernel.time.duration_s
+                last[block] = position
+        blocks, found = sorted(seconds), dict[int, KernelTime]()
+        for before, block in zip(blocks, blocks[1:], strict=False):
+            lacking = self.block_bytes.get(before, 0.0) / (self.bytes_per_s or 1.0) - seconds[block]
+            if lacking > 0:
+                found[last[block]] = KernelTime("copies to and from the host", "", OFFLOAD, lacking)
+        return found
+
+
+def offload(
+    graph: OperatorGraph, builder: KernelBuilder, saved: set[int], blocks: frozenset[int], bytes_per_s: float
+) -> Offload:
+    """Return what is copied of some blocks. Args: saved: what the device keeps for backward. Cost: linear in saved."""
+    of_block: dict[int, set[int]] = {block: set() for block in sorted(blocks)}
+    for t in saved:
+        maker = graph.tensors[t].producer
+        if maker is not None and graph.ops[maker].block in of_block:
+            of_block[graph.ops[maker].block].add(t)
+    return Offload({block: stored_bytes(graph, builder, kept) for block, kept in of_block.items()}, bytes_per_s)
