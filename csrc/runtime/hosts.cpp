@@ -80,7 +80,7 @@ bool Hosts::release(const TaskRef& ref, SimTime when, const CriticalPath::Ref& c
   const auto span = static_cast<size_t>(issues_of(instance).places[ref.task].span);
   if (instance.host[span].is_known()) return false;
   const HostSpan before = behind(instance, span - 1);
-  ROSTAM_CHECK(before.is_known(), "a host waits in front of a task before it has come to it");
+  if (!before.is_known()) return false;  // it still waits in front of an earlier task
   instance.host[span] = before.clock < when ? HostSpan{when, when, cause} : before;
   if (span + 1 < instance.host.size()) return true;
   // It goes on to the instances that were made meanwhile, up to where it waits again.

@@ -32,8 +32,8 @@ void check_task(const TaskGraph& graph, size_t number, size_t index) {
   for (const SimTime kernel : task.kernels) {
     if (kernel < SimTime::zero()) fail("has a kernel of " + std::to_string(kernel.ps()) + " ps; it must be >= 0");
   }
-  if (task.is_awaited_by_host && task.kind != TaskKind::kCompute) {
-    fail("is awaited by its host, but only compute tasks may be");
+  if (task.is_awaited_by_host && task.kind != TaskKind::kCompute && task.kind != TaskKind::kCollective) {
+    fail("is awaited by its host, but only compute tasks and collectives may be");
   }
   if (task.kind == TaskKind::kCompute) {
     if (task.slot != -1) fail("computes on slot " + std::to_string(task.slot) + "; compute tasks have slot -1");

@@ -45,7 +45,10 @@ HOSTS = {
 HOST_SYNCS = {
     "none": "nowhere",
     "optimizer": "in front of the optimizer's step, to read the gradients' norm (Megatron-Core's clip_grads.py)",
-    "messages": "there and before computing on what another stage sent (Megatron-Core's batch_p2p_sync)",
+    "experts": "there and before rows go to their experts, to read how many each gets (dropless routing, in all of"
+    " Megatron-Core's token_dispatcher.py)",
+    "messages": "in front of the optimizer's step and before computing on what another stage sent (Megatron-Core's"
+    " batch_p2p_sync)",
 }
 
 

@@ -31,7 +31,7 @@ class Machine:
     comm_compute_fraction: share of compute that a running collective takes away (MODEL B8), in [0, 1).
     host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
     host_launch: of each kernel, collective and message, in place of the host's own [s or text].
-    host_sync: where hosts wait for their devices: none, optimizer or messages.
+    host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
     watts: what all of it draws at most [W]. usd: what it costs without its network [US dollars]; None: not known.
     """
 

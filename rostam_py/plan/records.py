@@ -90,6 +90,7 @@ def tasks_record(templates: Templates, program: Program, kernels: dict[KernelTim
 def _columns(tasks: tuple[Task, ...], kernels: dict[KernelTime, int]) -> dict[str, list[Any]]:
     return {
         **{key: [getattr(task, key) for task in tasks] for key in (*_TEXTS, "num_bytes", "peer", "is_optimizer")},
+        **({"is_routed": [task.is_routed for task in tasks]} if any(task.is_routed for task in tasks) else {}),
         "deps": [list(task.deps) for task in tasks],
         "kernels": [[kernels.setdefault(one, len(kernels)) for one in task.kernels] for task in tasks],
     }
@@ -196,6 +197,8 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     sizes = [one.integer() for one in reader.item("num_bytes").entries(length)]
     peers = [one.integer(-(2**31), 2**31 - 1) for one in reader.item("peer").entries(length)]
     flags = [one.flag() for one in reader.item("is_optimizer").entries(length)]
+    is_told = "is_routed" in reader.names()
+    routed = [one.flag() for one in reader.item("is_routed").entries(length)] if is_told else [False] * length
     deps = [
         tuple(dep.integer(0, k - 1) for dep in one.entries())
         for k, one in enumerate(reader.item("deps").entries(length))
@@ -207,7 +210,7 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     return tuple(
         Task(
             **{key: texts[key][k] for key in _TEXTS}, deps=deps[k], kernels=used[k], num_bytes=sizes[k],
-            peer=peers[k], is_optimizer=flags[k],
+            peer=peers[k], is_optimizer=flags[k], is_routed=routed[k],
         )
         for k in range(length)
     )  # fmt: skip

@@ -55,6 +55,7 @@ class Task:
     send / recv: ``channel`` names the value (unique in sender's and receiver's template), ``peer`` the other end's
         rank in the group minus the own rank, ``num_bytes`` its size. A recv of micro-batch m matches the peer's send
         on the same channel and micro-batch.
+    is_routed: it sends rows to their experts, as many to each as chose it, which its host reads (machine.host_sync).
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Task:
     peer: int = 0
     stream: str = ""
     is_optimizer: bool = False
+    is_routed: bool = False
 
     @property
     def duration_s(self) -> float:

@@ -185,6 +185,8 @@ class _Compiler:
     def _is_awaited(self, tasks: Sequence[Task], index: int) -> bool:
         """Tell whether a host waits for what a task needs before it launches it (machine.host_sync)."""
         task = tasks[index]
+        if task.kind == "collective":
+            return task.is_routed and self.host_sync == "experts"
         if task.kind != "compute" or self.host_sync == "none":
             return False
         if self.host_sync == "messages" and any(tasks[dep].kind == "recv" for dep in task.deps):

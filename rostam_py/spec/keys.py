@@ -73,9 +73,9 @@ MachineKeys.__doc__ = """How the machine starts work, and what it takes to run i
 launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
 of compute that a running collective takes away. host: how training code runs, eager, compiled or graphs (rostam list
 hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
-own; null takes that. host_sync: where hosts wait for their devices, none, optimizer or messages. watts: what all of it
-draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known, as for
-watts.
+own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages. watts: what
+all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,
+as for watts.
 """
 
 

@@ -29,6 +29,8 @@ def replay(programs, num_iterations, h, latency, collective_ps):
                 other = "collective" if kind == "compute" else "compute"
                 ready = max((done[d] + latency for d in deps if tasks[d][0] == other), default=0)
                 if kind == "collective":
+                    if awaited:
+                        host = max(host, comm_free, *(done[d] for d in deps if tasks[d][0] == other), 0)
                     host += h
                     comm_free = max(ready, comm_free, host) + collective_ps
                     done.append(comm_free)
@@ -53,7 +55,7 @@ def random_template(rng):
         kind = "compute" if index == 0 or rng.random() < 0.6 else "collective"
         kernels = [rng.randint(0, 6 * US) for _ in range(rng.randint(1, 5))] if kind == "compute" else []
         deps = sorted(rng.sample(range(index), rng.randint(0, min(2, index))))
-        tasks.append((kind, kernels, deps, kind == "compute" and rng.random() < 0.25))
+        tasks.append((kind, kernels, deps, rng.random() < 0.25))
     return tasks
 
 
@@ -162,7 +164,7 @@ def test_slow_devices_wait_less_for_their_hosts(graph):
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda g: g.template(g.compute(1), kernels=[[-1]]), "a kernel of -1 ps"),
-    (lambda g: g.template(g.all_reduce(1), awaited=(0,)), "only compute tasks"),
+    (lambda g: g.template(g.send(0, 1), awaited=(0,)), "only compute tasks and collectives"),
 ])  # fmt: skip
 def test_freezing_refuses_launches_that_cannot_be(graph, make, message):
     g = graph(1)

@@ -9,9 +9,10 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.models import mixtral
 from rostam_py.plan.host import HOST_SYNCS, HOSTS
 
-US = 1e-6
+US, LAYERS = 1e-6, 4
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,51 @@ def test_waiting_at_messages_takes_no_less(graph):
         for sync in HOST_SYNCS
     ]
     assert times == sorted(times)
-    assert times[2] > times[1]
+    assert times[-1] > times[1]
+
+
+@pytest.fixture(scope="module")
+def routed():
+    """Four layers of 8 experts, 2 for a token."""
+    config = mixtral.Config(
+        num_layers=LAYERS, width=512, num_heads=8, num_key_heads=4, head_size=64, hidden=1024, num_experts=8,
+        per_token=2, vocabulary=1000, sequence_length=256,
+    )  # fmt: skip
+    return rostam.trace(mixtral.build("routed", config))
+
+
+def routed_tasks(plan):
+    return {name: sum(t.is_routed for t in tasks) for name, tasks in plan.stages[0].templates.items()}
+
+
+def test_a_host_that_reads_rows_of_experts_waits_once_a_layer_and_forward(routed, tmp_path):
+    strategy = {"dp": 2, "ep": 2, "micro_batch": 1}
+    plan = plan_of(routed, 2, strategy=strategy, host="eager")
+    assert routed_tasks(plan) == {"forward": LAYERS, "backward": 0, "backward_last": 0}
+    again = plan_of(routed, 2, strategy=strategy | {"recompute": "full"}, host="eager")
+    assert routed_tasks(again) == {"forward": LAYERS, "backward": LAYERS, "backward_last": LAYERS}
+    alone = plan_of(routed, 2, strategy={"dp": 2, "micro_batch": 1}, host="eager")
+    assert routed_tasks(alone) == {"forward": 0, "backward": 0, "backward_last": 0}
+    again.save(str(tmp_path / "plan.json"))
+    assert routed_tasks(rostam.Plan.load(str(tmp_path / "plan.json"))) == routed_tasks(again)
+
+
+def test_a_wait_for_routing_takes_the_launch_of_what_sends_the_rows(routed):
+    # On a slow network hosts catch up while rows are sent: each wait costs the launch of the all-to-all behind it, less
+    # the latency that it would have had anyway.
+    launch, latency, micro_batches = 30 * US, US, 4
+    fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="1 Gb/s")
+    times = {}
+    for sync in ("optimizer", "experts"):
+        machine = rostam.Machine(
+            fabric=fabric, accelerator="h100_80gb", host="eager", host_launch=launch, launch_latency=latency,
+            host_sync=sync,
+        )  # fmt: skip
+        strategy = rostam.Strategy(dp=2, ep=2, micro_batch=1)
+        plan = rostam.place(routed, machine, global_batch=2 * micro_batches, strategy=strategy, cost="roofline")
+        times[sync] = rostam.simulate(plan).iteration_time_s
+    waits = LAYERS * micro_batches
+    assert times["experts"] - times["optimizer"] == pytest.approx(waits * (launch - latency), rel=0.1)
 
 
 def test_estimates_are_no_shorter_than_their_launches(graph):
@@ -109,7 +154,7 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager"),
-    ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, messages"),
+    ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host_launch": "fast"}, "machine.host_launch"),
 ])  # fmt: skip

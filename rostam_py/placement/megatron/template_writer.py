@@ -43,8 +43,8 @@ class TemplateContext:
     exchange: ContextExchange | None = None  # of ranks that share a sequence
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
     weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
-    offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
+    offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
@@ -250,7 +250,15 @@ class TemplateWriter:
         size = math.ceil(builder.tensor_bytes(tensor, is_whole) * self._rows_sent(tensor) - 1e-6)
         name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
         task = self.collective(name, builder.experts.group, "all_to_all", size, deps)
+        if self._follows_routing(tensor):
+            self.tasks[task] = replace(self.tasks[task], is_routed=True)
         self._provider.update(dict.fromkeys(bundle, task))
+
+    def _follows_routing(self, tensor: int) -> bool:
+        """Tell whether a router has just decided how many of these rows each expert gets; backward knows that."""
+        producer = self.context.graph.tensors[tensor].producer
+        is_forward = producer is not None and self.context.graph.ops[producer].phase == "forward"
+        return is_forward and tensor in self.context.builder.experts.multiplied
 
     def _rows_sent(self, tensor: int) -> float:
         """Return what of a tensor of rows is sent: the busiest rank's, as wide as products read them where they go."""
