@@ -15,7 +15,8 @@ BANDWIDTH = "10 Tb/s"
 # The paper names no model here. Goyal's 90 epochs at any batch up to 8,192 leave the batch free: linear scaling.
 CASES: tuple[tuple[Job, Space], ...] = (
     (TRANSFORMER, PAPER), (TRANSFORMER, ALL), (Job("resnet50", "resnet50_goyal", (256, 512, 1024, 2048, 4096)), PAPER),
-    # MLPerf's reference points, fitted: larger batches need more epochs.
+    # MLPerf's points, fitted: larger batches need more epochs.
+    (Job("transformer_350m", "transformer_mlperf", (2048, 4096, 8192)), PAPER),
     (Job("resnet50", "resnet50_mlperf_rcp", (2048, 4096, 8192, 16384, 32768)), PAPER),
 )  # fmt: skip
 # How much of an iteration of 32 accelerators is latency, the smaller the batch the more.

@@ -74,7 +74,7 @@ def test_figure_8_gains_little_beyond_twelve_switches(figure):
 def test_table_1_is_more_sensitive_to_latency_at_512_than_at_32(figure):
     module, points = figure("sip_ml_table1")
     rows = module.compare(points)
-    assert len(rows) == 4 * 10
+    assert len(rows) == 5 * 10
     slow = {
         (r["curve"], r["space"], r["num_accelerators"]): r["own_slowdown"] for r in rows if r["latency"] == "100 us"
     }
