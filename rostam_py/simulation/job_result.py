@@ -14,7 +14,7 @@ from rostam_py.fabrics.fabric import Fabric
 from rostam_py.html import html_bars, html_pairs, html_table
 from rostam_py.plan.algorithms import collectives_of
 from rostam_py.plan.group_kinds import group_kind
-from rostam_py.plan.tasks import KernelTime
+from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.plan.traffic import plan_volumes
 from rostam_py.plan.work import seconds_by
 from rostam_py.simulation.compile import GraphNames
@@ -196,17 +196,24 @@ class JobResult:
 
         Model: a task's time on the path is shared by its kernels in proportion to their durations.
         """
+        found: list[tuple[KernelTime, float]] = []
+        for task, span in self._tasks_on_path():
+            if task.kernels and task.duration_s > 0:
+                found += [(kernel, span * kernel.duration_s / task.duration_s) for kernel in task.kernels]
+        return found
+
+    def communication_on_path(self) -> list[tuple[Task, float]]:
+        """Return the collectives and messages on the critical path and the seconds of each there, all runs together."""
+        return [(task, span) for task, span in self._tasks_on_path() if task.group]
+
+    def _tasks_on_path(self) -> list[tuple[Task, float]]:
         path, begin = self._path, int(self._ends_ps[-2])
         seconds: dict[tuple[int, int], float] = {}
         spans = np.maximum(path["end_ps"] - np.maximum(path["start_ps"], begin), 0) * PS
         for key, span in zip(zip(path["template"].tolist(), path["task"].tolist(), strict=True), spans, strict=True):
             seconds[key] = seconds.get(key, 0.0) + float(span)
-        found: list[tuple[KernelTime, float]] = []
-        for (template, number), span in seconds.items():
-            task = self._names.templates[template].tasks[number]
-            if task.kernels and span > 0 and task.duration_s > 0:
-                found += [(kernel, span * kernel.duration_s / task.duration_s) for kernel in task.kernels]
-        return found
+        templates = self._names.templates
+        return [(templates[template].tasks[task], span) for (template, task), span in seconds.items() if span > 0]
 
     def critical_tasks(self, count: int = 10) -> list[dict[str, Any]]:
         """Return what fills the critical path: tasks added up over micro-batches, stages and repeated blocks.

@@ -10,7 +10,8 @@ fitted on (signed), and how far sources differ. Errors of one family are taken t
 sum of their squares, those above and those below the predicted time apart. A family timed by the roofline, by another
 kind of kernel or by another accelerator's table has at least the roofline's error. The change that a family makes is
 its kernels' time on the critical path (exact for small errors, where that path stays critical), or what a sensitivity
-found by simulating again. Communication, memory, placement and the model itself are taken as exact.
+found by simulating again. Communication over links that have a class is a family for each collective and class
+(link_errors.py). Hosts, bubbles, memory, placement and the model itself are taken as exact, and so are ideal links.
 """
 
 import math
@@ -23,13 +24,14 @@ from rostam_py.plan.tasks import KernelTime
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.spread.changes import kernel_limits
 from rostam_py.spread.inputs import EFFICIENCIES
+from rostam_py.spread.link_errors import communication_on_path
 from rostam_py.spread.sensitivities import STEP, Sensitivities
 from rostam_py.units import format_time
 
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """What one family of kernels adds to the error bar.
+    """What one family of kernels, or of communication, adds to the error bar.
 
     path_s: its time on the critical path [s]. low, high: by what share its kernels may take less, or more, on average.
     low_s, high_s: by how much the iteration would be shorter, or longer [s]. unverified_s: of path_s, what rests on no
@@ -54,13 +56,23 @@ class ErrorBar:
     high_s: float
     parts: tuple[BarPart, ...]
 
+    @property
+    def covered(self) -> float:
+        """The share of the iteration's critical path that has an error of its own; the rest is taken as exact."""
+        return min(1.0, sum(part.path_s for part in self.parts) / self.iteration_time_s)
+
     def describe(self) -> str:
         """Return the range in words, such as "11.6 s to 12.7 s"."""
         return f"{format_time(self.low_s)} to {format_time(self.high_s)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready document."""
-        return {"low_s": self.low_s, "high_s": self.high_s, "parts": [asdict(part) for part in self.parts]}
+        return {
+            "low_s": self.low_s,
+            "high_s": self.high_s,
+            "covered": self.covered,
+            "parts": [asdict(part) for part in self.parts],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,10 @@ def error_bar(result: JobResult, sensitivities: Sensitivities | None = None) -> 
     for one in judged:
         families.setdefault(one[0].family, []).append(one)
     parts = [_part(family, rows, changes) for family, rows in families.items()]
+    communication: dict[str, list[tuple[Residual, bool, float]]] = {}
+    for name, residual, is_verified, seconds in communication_on_path(result):
+        communication.setdefault(name, []).append((residual, is_verified, seconds))
+    parts += [_communication(family, rows) for family, rows in communication.items()]
     total_s = result.iteration_time_s
     below, above = (math.hypot(*(getattr(part, side) for part in parts)) for side in ("low_s", "high_s"))
     ordered = sorted(parts, key=lambda part: (-max(part.low_s, part.high_s), part.family))
@@ -113,6 +129,14 @@ def _part(family: str, rows: list[tuple[KernelLimits, Residual, float]], changes
         high_s = max(0.0, changes[family].worse_s) * high / STEP
     unverified_s = sum(seconds for limits, _, seconds in rows if not limits.is_verified)
     return BarPart(family, path_s, low, high, low_s, high_s, unverified_s)
+
+
+def _communication(family: str, rows: list[tuple[Residual, bool, float]]) -> BarPart:
+    """Return what collectives of one kind over one class of links add: they are off together."""
+    path_s = sum(seconds for *_, seconds in rows)
+    low_s, high_s = (sum(getattr(one, side) * seconds for one, _, seconds in rows) for side in ("low", "high"))
+    unverified_s = sum(seconds for _, is_verified, seconds in rows if not is_verified)
+    return BarPart(family, path_s, low_s / path_s, high_s / path_s, low_s, high_s, unverified_s)
 
 
 def _why_none(kernels: list[tuple[KernelTime, float]]) -> str:

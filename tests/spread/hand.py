@@ -41,9 +41,11 @@ def all_reduce(num_bytes, *deps):
     return Task("collective", "sum", deps, "dp", collective="all_reduce", num_bytes=num_bytes)
 
 
-def plan(tasks, num_devices=1, **machine):
+def plan(tasks, num_devices=1, fabric=None, **machine):
     """Return a plan whose devices, one data-parallel group, all run ``tasks`` in an iteration."""
-    fabric = rostam.fabric("electrical_flat", num_accelerators=max(num_devices, 2), link_bandwidth=LINK, latency=0.0)
+    if fabric is None:
+        size = max(num_devices, 2)
+        fabric = rostam.fabric("electrical_flat", num_accelerators=size, link_bandwidth=LINK, latency=0.0)
     strategy = rostam.Strategy(dp=num_devices, precision="bf16_mixed", algorithms={"all_reduce": "ring"})
     stage = Stage(0, {"iteration": tuple(tasks)}, (("iteration", 0),), MemoryBytes(), 0)
     physics = {"launch_latency": 0.0, "min_kernel_time": 0.0} | machine

@@ -1,5 +1,6 @@
 """Error bars: the root of the sum of squares over families, by hand; and the residuals that they rest on."""
 
+import json
 import math
 
 import numpy as np
@@ -10,8 +11,10 @@ from rostam_py.costs import ACCELERATORS, make_cost_model
 from rostam_py.costs.kernel_table import KernelTable, shipped_table
 from rostam_py.costs.limits import ROOFLINE_RESIDUAL, KernelLimits, Residual
 from rostam_py.costs.roofline import COMPUTE_EFFICIENCY, MATMUL_EFFICIENCY, MEMORY_EFFICIENCY
+from rostam_py.fabrics.link_classes import LINK_CLASSES, LINKS
 from rostam_py.plan import KernelTime
 from rostam_py.spread import ErrorBar, NoErrorBar
+from rostam_py.spread.link_errors import residual_of
 from tests.spread.hand import A100, all_reduce, call, compute, copy, plan, product
 
 
@@ -57,6 +60,56 @@ def test_errors_of_kernels_that_are_hidden_do_not_count():
     bar = rostam.error_bar(result)
     assert {part.family for part in bar.parts} == {"elementwise"}
     assert bar.high_s - result.iteration_time_s == pytest.approx(0.1 * 0.002, rel=1e-6)
+
+
+def servers(count, links="nvlink4"):
+    return rostam.fabric(
+        "fat_tree", num_accelerators=2 * count, server_size=2, server_bandwidth="450 GB/s", server_links=links,
+        accelerator_bandwidth="400 Gb/s", network_links="infiniband" if links != "ideal" else "ideal",
+    )  # fmt: skip
+
+
+def stated(collective):
+    """Means over the rows that nvlink4's file states, by hand: signed, absolute, and of rivals."""
+    held_out = json.loads((LINKS / "nvlink4.json").read_text())["held_out"]
+    rows = [(one["num_even"] + one["num_held_out"], one) for one in held_out if one["collective"] == collective]
+    own, rivals = ([pair for pair in rows if pair[1]["is_rival"] == is_rival] for is_rival in (False, True))
+    mean = lambda found, key: sum(n * one[key] for n, one in found) / sum(n for n, _ in found)  # noqa: E731
+    return mean(own, "signed"), mean(own, "absolute"), mean(rivals, "absolute")
+
+
+@pytest.mark.parametrize("num_servers", [1, 2])
+def test_collectives_are_as_far_off_as_their_class_is_on_rows_that_were_not_fitted(num_servers):
+    cost = KnownCost({"matmul": Residual(0.0, 0.05)})
+    tasks = [compute(product(0.002, cost)), all_reduce(2**30, 0), compute(product(0.002, cost), deps=(1,))]
+    result = rostam.simulate(plan(tasks, 2 * num_servers, servers(num_servers)))
+    bar = rostam.error_bar(result)
+    signed, absolute, rivals = stated("all_reduce")
+    deviation = math.hypot(math.sqrt(absolute**2 - signed**2), rivals / 2)
+    taken = result.iteration_time_s - 0.004
+    above = math.hypot((deviation - signed) * taken, 0.05 * 0.004)
+    assert bar.high_s - result.iteration_time_s == pytest.approx(above, rel=1e-6)
+    (part,) = (one for one in bar.parts if one.family.startswith("all_reduce"))
+    assert part.family == ("all_reduce, nvlink4" if num_servers == 1 else "all_reduce, between servers")
+    assert part.unverified_s == pytest.approx(0.0 if num_servers == 1 else taken)
+    assert bar.covered == pytest.approx(1.0)
+
+
+def test_ideal_links_are_exact_and_the_bar_says_that_it_covers_kernels_alone():
+    cost = KnownCost({"matmul": Residual(0.0, 0.05)})
+    tasks = [compute(product(0.002, cost)), all_reduce(2**30, 0), compute(product(0.002, cost), deps=(1,))]
+    result = rostam.simulate(plan(tasks, 2, servers(1, "ideal")))
+    bar = rostam.error_bar(result)
+    assert [part.family for part in bar.parts] == ["matmul"]
+    assert bar.covered == pytest.approx(0.004 / result.iteration_time_s)
+
+
+@pytest.mark.parametrize("name", [name for name in LINK_CLASSES.names() if name.startswith("nvlink")])
+def test_every_class_with_tables_knows_how_far_it_is_off(name):
+    for collective in ("all_reduce", "send", "broadcast"):
+        found = residual_of(name, collective) or residual_of(name, "all_reduce")
+        assert 0 < found.absolute < 0.3
+        assert abs(found.signed) <= found.absolute
 
 
 def test_simulated_sensitivities_give_the_bar_of_the_critical_path_where_nothing_else_becomes_critical():
