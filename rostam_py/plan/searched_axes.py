@@ -142,6 +142,7 @@ SEARCHED_AXES: dict[str, SearchedAxis] = {
         SearchedAxis("prefetch", 1, _only(1), "1", lambda fields: fields["shard"] == 3),
         SearchedAxis("reshard_after_forward", True, _only(True), "true", lambda fields: fields["shard"] == 3),
         SearchedAxis("overlap_param_gather", False, _only(False), "false", lambda fields: fields["shard"] in (1, 2)),
+        SearchedAxis("reduce_every_microbatch", True, _only(True), "true", lambda fields: fields["shard"] in (2, 3)),
     )
 }  # fmt: skip
 

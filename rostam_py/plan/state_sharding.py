@@ -24,6 +24,8 @@ class StateSharding:
     prefetch: units whose weights are gathered ahead of the one that runs (level 3).
     is_resharded: a unit's weights are dropped behind its forward, and gathered again for its backward (level 3).
     is_gather_overlapped: updated weights are gathered during the next iteration's forward (levels 1 and 2).
+    is_reduced_often: shared gradients are reduced behind every micro-batch (levels 2 and 3), else behind the last
+        alone: until then each rank adds up whole ones.
     reduced, gathered: groups in which the gradients of one copy are reduced, and weights gathered.
     """
 
@@ -33,13 +35,14 @@ class StateSharding:
     prefetch: int = 1
     is_resharded: bool = True
     is_gather_overlapped: bool = False
+    is_reduced_often: bool = True
     reduced: str = "dp"
     gathered: str = GATHERED
 
     @property
     def reduces_every_microbatch(self) -> bool:
         """Whether gradients are reduced behind every micro-batch: ranks hold their share of them alone."""
-        return self.level >= 2
+        return self.level >= 2 and self.is_reduced_often
 
     @property
     def shares_weights(self) -> bool:
@@ -78,8 +81,8 @@ class StateSharding:
 
         Args: num_parameters: P. num_shared: a rank's share of them, padding included.
         """
-        weights, gradients, state = (num_shared if self.level >= least else num_parameters for least in (3, 2, 1))
-        return weights, gradients, state
+        weights, state = (num_shared if self.level >= least else num_parameters for least in (3, 1))
+        return weights, num_shared if self.reduces_every_microbatch else num_parameters, state
 
 
 def check_sharding(
@@ -89,6 +92,7 @@ def check_sharding(
     *,
     is_resharded: object = True,
     is_gather_overlapped: object = False,
+    is_reduced_often: object = True,
 ) -> None:
     """Raise ConfigError for settings of a strategy that do not go together."""
     if isinstance(level, bool) or level not in SHARD_LEVELS:
@@ -102,6 +106,7 @@ def check_sharding(
         ("prefetch", prefetch, 1, (3,)),
         ("reshard_after_forward", is_resharded, True, (3,)),
         ("overlap_param_gather", is_gather_overlapped, False, (1, 2)),
+        ("reduce_every_microbatch", is_reduced_often, True, (2, 3)),
     ):
         if value != default and level not in levels:
             allowed = " or ".join(map(str, levels))

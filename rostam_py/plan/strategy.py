@@ -111,6 +111,8 @@ class Strategy:
     prefetch: units whose weights are gathered ahead of the one that runs (shard 3).
     reshard_after_forward: drop a unit's weights behind its forward and gather them again for its backward (shard 3).
     overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
+    reduce_every_microbatch: reduce-scatter gradients behind every micro-batch (shard 2 and 3); False adds up whole ones
+        and reduces them behind the last, as PyTorch's pipelines have FSDP do.
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
         the place of pp, and cp may be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
@@ -158,6 +160,7 @@ class Strategy:
     prefetch: int = 1
     reshard_after_forward: bool = True
     overlap_param_gather: bool = False
+    reduce_every_microbatch: bool = True
     placer: str = field(default="megatron", metadata={"choices": PLACERS})
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
     max_circuit_degree: int | None = None
@@ -307,7 +310,7 @@ class Strategy:
     def _check_sharding(self) -> None:
         check_sharding(
             self.shard, self.shard_group, self.prefetch, is_resharded=self.reshard_after_forward,
-            is_gather_overlapped=self.overlap_param_gather,
+            is_gather_overlapped=self.overlap_param_gather, is_reduced_often=self.reduce_every_microbatch,
         )  # fmt: skip
         if self.shard and not PLACERS.get(self.placer).shards_state:
             raise ConfigError(
@@ -537,7 +540,13 @@ class Strategy:
             return StateSharding()
         num_copies = self.num_data_ranks // degree
         return StateSharding(
-            self.shard, degree, num_copies, self.prefetch, self.reshard_after_forward, self.overlap_param_gather
+            self.shard,
+            degree,
+            num_copies,
+            self.prefetch,
+            self.reshard_after_forward,
+            self.overlap_param_gather,
+            self.reduce_every_microbatch,
         )
 
     @property

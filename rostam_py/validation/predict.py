@@ -11,7 +11,7 @@ from rostam_py.simulation import CollectiveResult, RunResult, run_collective, si
 from rostam_py.spec.build import build_machine, place_settings, simulation_options
 from rostam_py.validation.layers import LayersHeld, layers_held
 from rostam_py.validation.outcome import BUBBLE, HOST, Compared, Outcome
-from rostam_py.validation.quantities import QUANTITIES
+from rostam_py.validation.quantities import AGAINST_S, QUANTITIES
 from rostam_py.validation.rows import Keys, Row, Table, Variant, merged, run_settings
 
 Progress = Callable[[str], None]
@@ -44,7 +44,8 @@ class Predictor:
             if row.subject == "layers":
                 return Outcome(row, _compared(row, self._layers(row)))
             keys, chosen, result = self._first_that_fits(table, row)
-            compared = _compared(row, result)
+            others = {AGAINST_S: self.run(merged(keys, row.against)).iteration_time_s} if row.against else {}
+            compared = _compared(row, result, others)
         except RostamError as error:
             return Outcome(row, failed=str(error))
         exposed = {kind: seconds for kind, seconds in result.exposed.items() if seconds > 0}
@@ -159,11 +160,13 @@ class Predictor:
         return self._graphs[model]
 
 
-def _compared(row: Row, result: RunResult | CollectiveResult | LayersHeld) -> dict[str, Compared]:
-    found = {}
+def _compared(
+    row: Row, result: RunResult | CollectiveResult | LayersHeld, others: dict[str, float] | None = None
+) -> dict[str, Compared]:
+    found, shape = {}, row.shape | (others or {})
     for name, printed in row.measured.items():
         quantity = QUANTITIES[name]
-        measured = quantity.of(result, printed, row.shape)
+        measured = quantity.of(result, printed, shape)
         found[quantity.measures] = Compared(name, printed, measured, quantity.predicted(result))
     return found
 

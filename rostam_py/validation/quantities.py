@@ -19,6 +19,8 @@ from rostam_py.validation.layers import LayersHeld
 
 _GIB = 2**30
 MEASURES = ("time", "memory", "state", "activations")  # what errors are of; all but the first in bytes
+SPEEDUP = "speedup"  # over another run of the same row, whose predicted time the row's shape has as AGAINST_S
+AGAINST_S = "against_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ QUANTITIES = {
         Quantity("gpu_hours_per_trillion_tokens", "accelerator hours for 10^12 tokens", "time",
                  lambda result, value, shape: value * 3600 / result.plan.num_devices / 1e12
                  * result.plan.global_batch * MODELS[result.plan.graph_name].tokens),
+        Quantity(SPEEDUP, "times as fast as the same run with other settings, which is predicted, too", "time",
+                 lambda result, value, shape: shape[AGAINST_S] / value),
         Quantity("memory_gib", "GiB of the fullest accelerator", "memory", lambda result, value, shape: value * _GIB),
         Quantity("bus_bandwidth_gb_per_s", "GB/s of bus bandwidth, as nccl-tests define it", "time",
                  lambda result, value, shape: result.time_s * result.bus_bandwidth_bytes_per_s / (value * 1e9),

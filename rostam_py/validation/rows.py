@@ -17,7 +17,7 @@ from rostam_py.machines.config import make_machine
 from rostam_py.spec.keys import MachineKeys
 from rostam_py.spec.settings import Settings, complete_settings
 from rostam_py.validation.held_out import HeldOutErrors
-from rostam_py.validation.quantities import QUANTITIES
+from rostam_py.validation.quantities import QUANTITIES, SPEEDUP
 
 Keys = dict[str, Any]  # nested settings of a run, as a row gives them
 _MACHINE = "machine"
@@ -33,7 +33,8 @@ class Row:
     -> value as printed. shape: what formulas of a quantity need (layers, width, ...). why_not: what the run would need
     that is not modelled, "" for rows that are predicted. assumed: what fills the row beyond its table's rule. line: in
     the source's table or the user's file, 0 where there is none. held_out: errors that a calibration states, of a row
-    that is not predicted here.
+    that is not predicted here. against: settings that make the run into the
+    one whose time the quantity "speedup" divides.
     """
 
     name: str
@@ -44,8 +45,13 @@ class Row:
     assumed: str = ""
     line: int = 0
     held_out: HeldOutErrors | None = None
+    against: Keys = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if SPEEDUP in self.measured and not self.against:
+            raise ConfigError(
+                f"row {self.name!r} measures {SPEEDUP}; give the settings of the slower run as its against"
+            )
         for name in self.measured:
             if name not in QUANTITIES:
                 raise UnknownNameError(f"row {self.name!r} measures {name!r}; quantities: {', '.join(QUANTITIES)}")

@@ -20,7 +20,7 @@ from rostam_py.validation.names import table_files, table_names
 from rostam_py.validation.quantities import OF_RUNS, QUANTITIES
 from rostam_py.validation.rows import CALIBRATED, HELD_OUT, PREDICTED, Keys, Row, Table, Variant, merged, run_settings
 
-_ROW_KEYS = ("name", "measured", "shape", "why_not", "assumed", "line")
+_ROW_KEYS = ("name", "measured", "shape", "why_not", "assumed", "line", "against")
 
 
 @functools.cache

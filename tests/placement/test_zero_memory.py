@@ -90,6 +90,20 @@ def test_whole_weights_are_those_of_the_window_and_whole_gradients_those_of_the_
         assert plan.stages[0].memory.gathered == 0
 
 
+@pytest.mark.parametrize("level", [2, 3])
+def test_gradients_that_are_reduced_behind_the_last_micro_batch_alone_are_added_up_whole(gpt, placed, level):
+    def memory(is_often):
+        strategy = Strategy(dp=8, shard=level, precision="bf16_mixed", micro_batch=1, reduce_every_microbatch=is_often)
+        return placed(gpt, strategy, 16).stages[0].memory
+
+    often, last = memory(True), memory(False)
+    assert last.gradients == 4 * P
+    assert often.gradients == 4 * (math.ceil(P / 8) if level == 2 else sum(math.ceil(unit / 8) for unit in UNITS))
+    assert (last.parameters, last.optimizer_state) == (often.parameters, often.optimizer_state)
+    # the largest unit's are made in 2 bytes before they are added, not in 4 for a message
+    assert often.gathered - last.gathered == (2 * WORDS if level == 3 else 0)
+
+
 def test_gathered_weights_count_towards_capacity_and_are_named(gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=3, precision="bf16_mixed"), 8)
     memory = plan.stages[0].memory

@@ -75,6 +75,13 @@ def test_units_that_are_not_resharded_are_gathered_once_a_micro_batch(gpt, place
     assert listed(plan, "dp", "zero") == gathers | times(2, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
 
 
+def test_whole_gradients_are_reduced_once_an_iteration(gpt, placed):
+    strategy = Strategy(dp=8, shard=3, reduce_every_microbatch=False, micro_batch=1, precision="bf16_mixed")
+    plan = placed(gpt, strategy, 24)
+    gathers = times(6, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
+    assert listed(plan, "dp", "zero") == gathers | times(1, *(("reduce_scatter", "dp", 4 * unit) for unit in UNITS))
+
+
 def test_hybrid_sharding_gathers_within_groups_and_all_reduces_shares_across_once_an_iteration(gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=3, shard_group=4, micro_batch=1, precision="bf16_mixed"), 16)
     expected = times(4, *(("all_gather", "zero", 2 * unit) for unit in UNITS))
@@ -156,6 +163,11 @@ def test_settings_that_do_not_fit_are_refused_by_name(gpt, placed):
         ({"shard": 3, "prefetch": -1}, ConfigError, ("strategy.prefetch is -1", ">= 0")),
         ({"shard": 2, "prefetch": 2}, ConfigError, ("strategy.prefetch", "strategy.shard = 3")),
         ({"shard": 1, "reshard_after_forward": False}, ConfigError, ("reshard_after_forward", "strategy.shard = 3")),
+        (
+            {"shard": 1, "reduce_every_microbatch": False},
+            ConfigError,
+            ("reduce_every_microbatch", "strategy.shard = 2 or 3"),
+        ),
         ({"shard": 3, "overlap_param_gather": True}, ConfigError, ("overlap_param_gather", "1 or 2")),
         ({"shard": 1, "dp": 4, "mp": 2, "placer": "sip_ml"}, ConfigError, ("strategy.shard is 1", "placer=sip_ml")),
     ):

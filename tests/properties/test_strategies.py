@@ -70,7 +70,7 @@ def random_strategy(rng, has_tables):
         "overlap_param_gather": bool(rng.integers(4) == 0), "recompute": one_of(*RECOMPUTE),
         "schedule": one_of(*SCHEDULES), "asynchronous_tp": bool(rng.integers(2)), "precision": one_of(*BYTES),
         "bucket_size": one_of("1 kB", "100 kB", "1 GB"), "virtual_stages": one_of(1, 1, 2, 3),
-        "tp_overlap": bool(rng.integers(4) == 0),
+        "tp_overlap": bool(rng.integers(4) == 0), "reduce_every_microbatch": bool(rng.integers(4)),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}
@@ -82,8 +82,11 @@ def random_strategy(rng, has_tables):
     keys["tp_overlap"] &= keys["sequence_parallel"] and keys["asynchronous_tp"]
     if keys["pp"] == 1 or keys["schedule"] != "1f1b":
         del keys["virtual_stages"]
-    for key in ("shard_group", "prefetch", "reshard_after_forward", "overlap_param_gather"):
-        if keys["shard"] < (3 if key in ("prefetch", "reshard_after_forward") else 1):
+    for key, least in (
+        ("shard_group", 1), ("prefetch", 3), ("reshard_after_forward", 3), ("overlap_param_gather", 1),
+        ("reduce_every_microbatch", 2),
+    ):  # fmt: skip
+        if keys["shard"] < least:
             del keys[key]
     return keys
 

@@ -7,7 +7,7 @@ import pytest
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.validation.names import table_names
 from rostam_py.validation.quantities import QUANTITIES, gpt_flops
-from rostam_py.validation.rows import HELD_OUT, Row, overrides_of, run_settings
+from rostam_py.validation.rows import HELD_OUT, Row, merged, overrides_of, run_settings
 from rostam_py.validation.tables import read_table, select
 
 TABLES = {table.name: table for table in select()}
@@ -74,6 +74,17 @@ def test_figures_of_speed_are_turned_into_times_as_by_hand():
         1e6 * 3600 / 8 * 128 * 8192 / 1e12
     )
     assert QUANTITIES["memory_gib"].of(result, 2, {}) == 2 * 2**30
+
+
+def test_a_speedup_is_the_time_of_the_other_run_over_it():
+    assert QUANTITIES["speedup"].of(None, 1.28, {"against_s": 6.4}) == pytest.approx(5.0)
+    (row,) = TABLES["torchtitan_schedules"].rows
+    slower = merged(row.keys, row.against)
+    assert run_settings(row.keys)["strategy"]["virtual_stages"] == 2
+    assert run_settings(slower)["strategy"]["virtual_stages"] == 1
+    assert row.measured["speedup"] == 128 / 100  # tokens a second of the two rows of the same page
+    with pytest.raises(ConfigError, match="its against"):
+        Row("x", {}, {"speedup": 1.28})
 
 
 def test_tables_and_rows_are_chosen_by_name_and_pattern():

@@ -61,7 +61,7 @@ def gathered_memory(context: TemplateContext, chunks: Sequence[int], gradient_by
         unit as well.
     Args:
         chunks: stages that the device holds.
-        gradient_bytes: of one parameter.
+        gradient_bytes: of one parameter: as it is reduced, or as it is made where whole gradients are added up.
     Cost: kernels of the stages.
     """
     if not context.state.shares_weights:

@@ -460,6 +460,9 @@ class _Job:
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
         context.offload = self._offload(saved)
         changes = self._activation_changes(residents, saved, turns, context.offload.freed_bytes)
+        made_bytes = self.numerics.gradient_bytes
+        if not self.state.reduces_every_microbatch:
+            made_bytes = get_precision(self.numerics.precision).tensor_bytes
         result = []
         for s, program in enumerate(self.programs):
             chunks = self.assignment.chunks(s)
@@ -469,7 +472,7 @@ class _Job:
             held = self.state.held(count, shared)
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
                 held = count, shared, count
-            self.gathered.append(gathered_memory(context, chunks, self.numerics.gradient_bytes))
+            self.gathered.append(gathered_memory(context, chunks, made_bytes))
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
