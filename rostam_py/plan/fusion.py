@@ -9,3 +9,8 @@ FUSIONS = {
     UNFUSED: "every op is a kernel (eager code)",
     PRODUCER: "element-wise ops join whatever makes their inputs, products among them, for nothing",
 }
+EVERYWHERE, BLOCKS = "everything", "blocks"
+FUSED_PARTS = {
+    EVERYWHERE: "all of the model, its loss too",
+    BLOCKS: "repeated blocks alone, as where each of them is compiled by itself; the head and the loss are eager code",
+}

@@ -22,7 +22,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import AUTO as FUSION_AUTO
-from rostam_py.plan.fusion import FUSIONS
+from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_PARTS, FUSIONS, POINTWISE
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
@@ -126,6 +126,7 @@ class Strategy:
         for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
     fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
+    fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; free costs nothing.
     check_memory: refuse a plan that does not fit (MODEL D15).
@@ -172,6 +173,7 @@ class Strategy:
     accelerators: list[int] | None = None
     algorithms: dict[str, str] = field(default_factory=dict, metadata={"keys": _collectives, "choices": _algorithms})
     fusion: str = field(default=FUSION_AUTO, metadata={"choices": FUSIONS})
+    fused_part: str = field(default=EVERYWHERE, metadata={"choices": FUSED_PARTS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     check_memory: bool = True
 
@@ -225,6 +227,12 @@ class Strategy:
 
     def _check_fusion(self) -> None:
         _check_choice("fusion", self.fusion, tuple(FUSIONS))
+        _check_choice("fused_part", self.fused_part, tuple(FUSED_PARTS))
+        if self.fused_part != EVERYWHERE and self.fused_as not in (POINTWISE, EPILOGUE):
+            raise ConfigError(
+                f"strategy.fused_part is {self.fused_part!r}, which needs strategy.fusion to be one of: {POINTWISE},"
+                f" {EPILOGUE}; it is {self.fused_as!r}"
+            )
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
         known = PLACERS.get(self.placer).FUSIONS

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from rostam_py.errors import MemoryCapacityError
+from rostam_py.errors import ConfigError, MemoryCapacityError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
@@ -299,3 +299,26 @@ def test_a_graph_of_version_1_counts_its_frozen_weights_and_inputs_too(placed, t
     for strategy in (Strategy(), Strategy(tp=2)):
         new, old = (placed(g, strategy, 8).stages[0].memory for g in (graph, OperatorGraph.load(str(path))))
         assert new == old
+
+
+def test_where_blocks_alone_are_fused_each_op_outside_them_is_a_kernel(gpt, placed):
+    """Compiled block by block: no kernel spans blocks, and what is outside them is eager code's."""
+
+    def kernels(plan):
+        tasks = (task for name in ("forward", "backward") for task in plan.stages[0].templates[name])
+        return [kernel.call.ops for task in tasks for kernel in task.kernels if kernel.call is not None]
+
+    def plan(**settings):
+        return placed(gpt, Strategy(dp=8, precision="bf16_mixed", **settings), 8)
+
+    apart, whole, eager = plan(fused_part="blocks"), plan(), plan(fusion="none")
+    outside = [ops for ops in kernels(apart) if any(op.block < 0 for op in ops)]
+    assert all(len(ops) == 1 for ops in outside)
+    assert {ops[0].id for ops in outside} == {ops[0].id for ops in kernels(eager) if ops[0].block < 0}
+    assert all(len({op.block for op in ops}) == 1 for ops in kernels(apart))
+    assert any(len(ops) > 1 for ops in kernels(apart))
+    assert len(kernels(whole)) < len(kernels(apart)) < len(kernels(eager))
+    assert whole.memory_bytes < apart.memory_bytes <= eager.memory_bytes
+    for settings in ({"fused_part": "blocks", "fusion": "none"}, {"fused_part": "layers"}):
+        with pytest.raises(ConfigError, match="fused_part"):
+            Strategy(**settings)

@@ -10,7 +10,7 @@ import numpy as np
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
-from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
+from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
 from rostam_py.placement.experts import SpreadExperts, spread_experts
@@ -51,6 +51,7 @@ from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
+from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
 from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
@@ -249,6 +250,8 @@ class _Job:
             self.narrow = dict.fromkeys(narrow_weights(graph), width)
         is_eager = strategy.fused_as == UNFUSED
         self.derived = {} if is_eager else derived_in_kernels(graph, builder, self.assignment, self._sent())
+        if strategy.fused_part == FUSED_BLOCKS:
+            self.derived = {t: sources for t, sources in self.derived.items() if self._is_in_block(t)}
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
@@ -297,6 +300,10 @@ class _Job:
         """Return the tensors that go to another stage or to another rank of the sequence's."""
         crossing = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         return crossing | (set() if self.exchange is None else set(self.exchange.barriers()))
+
+    def _is_in_block(self, tensor: int) -> bool:
+        producer = self._maker(tensor)
+        return producer is not None and self.graph.ops[producer].block >= 0
 
     def _is_derived(self, tensor: int) -> bool:
         return self.graph.view_roots[tensor] in self.derived
@@ -347,16 +354,26 @@ class _Job:
                 barriers.update(op.inputs)
         return barriers
 
-    def _classes(self) -> dict[int, tuple[int, bool, bool, bool]] | None:
-        """Return what tells ops apart that cannot share a kernel: stages, templates and replays; None for nothing."""
+    def _classes(self) -> dict[int, tuple[int, ...]] | None:
+        """Return what tells ops apart that cannot share a kernel, None for nothing.
+
+        Model: stages, templates and replays; where blocks alone are fused, blocks and each op outside them.
+        """
+        is_apart = self.strategy.fused_part == FUSED_BLOCKS
         replayed = self.recomputation.replayed if self.strategy.recompute == "selective" else set()
-        if self.strategy.fused_as == PRODUCER or not (replayed or self.weight_ops or self.strategy.pp > 1):
+        if self.strategy.fused_as == PRODUCER or not (replayed or self.weight_ops or self.strategy.pp > 1 or is_apart):
             return None
         skipped, stages = self.assignment.skipped, self.assignment.op_stages
         return {
-            op.id: (stages[op.id], op.id in self.weight_ops, op.id in replayed, op.id in skipped)
+            op.id: (stages[op.id], op.id in self.weight_ops, op.id in replayed, op.id in skipped, *self._own_part(op))
             for op in self.graph.ops
         }
+
+    def _own_part(self, op: Op) -> tuple[int, ...]:
+        """Return the part of the model by itself that an op's kernel lies in: its block, else the op alone."""
+        if self.strategy.fused_part != FUSED_BLOCKS:
+            return ()
+        return (op.block, op.id if op.block < 0 else -1)
 
     def _maker(self, tensor: int) -> int | None:
         return self.graph.tensors[self.graph.view_roots[tensor]].producer
