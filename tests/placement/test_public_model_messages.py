@@ -74,7 +74,7 @@ def test_llama_of_two_key_heads(placed):
     # one key and one value head on each member, t / 2 members hold the same and sum its weights' gradients once an
     # iteration; its projections are computed t / 2 times, the exception to hardware FLOPs <= 1.02 of the model's:
     # (t / 2 - 1) 4 h h / 16 more for a layer's 2.25 h h + 3 h 2,816 and its share of the head, 10.4 h h
-    own, weights = expected(4 * LAYERS + 2), LAYERS * 2 * WIDTH * 64 * 2
+    own, weights = expected(4 * LAYERS + 2), LAYERS * 2 * WIDTH * 64 * 4  # gradients accumulate in fp32
     again = Counter({("tp1", "all_reduce", weights): 1})
     graph = traced("Llama", **DECODER, num_key_value_heads=2)
     check(placed, graph, {2: own, 4: own + again, 8: own + again}, most=1 + 3 * 4 / 16 / (2.25 + 8.25 + 10.4) + 0.005)
