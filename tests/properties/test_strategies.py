@@ -195,12 +195,13 @@ def check_freed(plan, result, said):
 
 
 def check_gradients(graph, plan, keys, said):
-    """Every parameter's gradient is reduced once, or once a micro-batch where its ranks share gradients.
+    """Every parameter's gradient is reduced once, or once a micro-batch where the strategy says so.
 
     Its group are the ranks that hold it: all that differ in dp and cp alone, of an expert those that hold the same
     experts; with copies of the state those inside a copy, and then each share over the copies.
     """
-    times = plan.num_microbatches if keys["shard"] >= 2 else 1
+    is_often = keys["shard"] >= 2 and keys.get("reduce_every_microbatch", True)
+    times = plan.num_microbatches if is_often else 1
     num_replicas, copy = keys["dp"] * keys["cp"], keys.get("shard_group")
     sizes = {"dp": num_replicas, "dp_experts": num_replicas // keys["ep"]}
     if copy is not None:
