@@ -113,7 +113,7 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     protocol = key.protocol or "Simple"
     if protocol not in protocols_of(algorithm):
         algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
-    startup_s = max(one.start_up_s(algorithm, protocol) for one in classes)
+    startup_s = classes.start_up_s(algorithm, protocol)
     if algorithm == "ring":
         startup_s += end_s
     hops = _hops(fabric, key, algorithm, protocol)

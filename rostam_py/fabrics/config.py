@@ -1,7 +1,7 @@
 """What the schemas of all fabrics share: bandwidths, latency, planes, and the checks of single values."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
-from rostam_py.fabrics.link_classes import IDEAL, LinkClasses
+from rostam_py.fabrics.link_classes import IDEAL, LinkClass, LinkClasses, link_class
 from rostam_py.units import check_simulated, parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -191,6 +191,12 @@ class FabricConfig:
     def link_classes(self) -> LinkClasses:
         """What kinds of links it has: ideal ones, where nothing is said."""
         return LinkClasses(IDEAL, IDEAL)
+
+    def with_link_classes(self, change: Callable[[LinkClass], LinkClass]) -> Self:
+        """Return these parameters with each class of links replaced by what ``change`` makes of it."""
+        keys = [entry.name for entry in fields(self) if entry.metadata.get("is_link_class")]
+        changed: dict[str, Any] = {key: change(link_class(getattr(self, key), f"fabric.{key}")) for key in keys}
+        return replace(self, **changed)
 
     @property
     def accelerators_per_server(self) -> int:

@@ -39,8 +39,8 @@ class ElectricalClusterConfig(FabricConfig):
     num_accelerators: int
     server_size: int = 8
     server_bandwidth: Any = field(default="400 Gb/s", metadata={"unit": "bandwidth"})
-    server_links: str = "ideal"
-    network_links: str = "ideal"
+    server_links: str = field(default="ideal", metadata={"is_link_class": True})
+    network_links: str = field(default="ideal", metadata={"is_link_class": True})
     server_latency: Any = field(default="1 us", metadata={"unit": "time"})
     network_latency: Any = field(default="1 us", metadata={"unit": "time"})
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})

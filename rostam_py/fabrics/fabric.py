@@ -1,6 +1,6 @@
 """Fabric: the Python face of one frozen core fabric, with its failures and prices."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from rostam_py.fabrics.failures import (
     count_of,
     share_of,
 )
+from rostam_py.fabrics.link_classes import LinkClass
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
@@ -459,6 +460,13 @@ class Fabric:
         changed = self._changed(self._failures, self._demand)
         changed._apply((spread[0], spread[1], float(forward_latency)))
         return changed
+
+    def with_link_classes(self, change: Callable[[LinkClass], LinkClass]) -> "Fabric":
+        """Return this fabric on other classes of links: bandwidths of their links, start-ups, hops, ends and rates.
+
+        Args: change: a class to what replaces it; the same parts have failed, and circuits are of the same demand.
+        """
+        return Fabric(self._name, self._config.with_link_classes(change), self._failures, self._demand, self._factors)
 
     def _apply(self, factors: LinkFactors | None) -> None:
         """Make the links of all planes as fast as factors say."""

@@ -62,8 +62,8 @@ class FatTreeConfig(FabricConfig):
     server_size: int = 1
     rails: bool = False
     server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
-    server_links: str = "ideal"
-    network_links: str = "ideal"
+    server_links: str = field(default="ideal", metadata={"is_link_class": True})
+    network_links: str = field(default="ideal", metadata={"is_link_class": True})
     in_network_reduction: bool = False
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
 

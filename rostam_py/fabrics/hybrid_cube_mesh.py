@@ -60,8 +60,8 @@ class HybridCubeMeshConfig(FabricConfig):
     num_accelerators: int
     nic_bandwidth: Any = field(default="100 Gb/s", metadata={"unit": "bandwidth"})
     pcie_bandwidth: Any = field(default="15.75 GB/s", metadata={"unit": "bandwidth"})
-    server_links: str = "ideal"
-    network_links: str = "ideal"
+    server_links: str = field(default="ideal", metadata={"is_link_class": True})
+    network_links: str = field(default="ideal", metadata={"is_link_class": True})
     radix: int = 36
     leaf_down: int | None = None
     leaf_up: int | None = None

@@ -11,7 +11,7 @@ tables (docs/collectives.md).
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,7 +104,8 @@ class LinkClass:
         what a rank passes on in a step, one part in p of the buffer. The last term is what a rank does for itself that
         no transfer hides (``end_s``).
     share: achieved by rings with the Simple protocol, of the data sheet's rate. launch_us: once per collective on top
-        of NCCL's base. hop_factor: measured hops over those of NCCL's table. copy_end, reduce_end, all_reduce_end,
+        of NCCL's base. base_factor: what is taken of that base.
+        hop_factor: measured hops over those of NCCL's table. copy_end, reduce_end, all_reduce_end,
         own_end: in an all_gather, a reduce_scatter, an all_reduce, an all_to_all, the end of a chunk of 1 MiB over its
         time on the link. nvls_launch_us: as launch_us, of in-switch
         reduction. nvls_overhead: bytes that in-switch reduction costs for each byte that crosses a link, None where
@@ -129,6 +130,7 @@ class LinkClass:
     channels: int = 0
     channel_gb_per_s: float = 0.0
     both_ways: float = 1.0
+    base_factor: float = 1.0
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -136,10 +138,26 @@ class LinkClass:
         """Whether it costs nothing to start and achieves all of its rate."""
         return self.name == "ideal"
 
+    def scaled(self, bandwidth: float = 1.0, latency: float = 1.0) -> "LinkClass":
+        """Return links of this kind of which more is achieved, or which start sooner.
+
+        Model: ends and in-switch reduction follow the share; channels of messages have a rate of their own.
+        Args: bandwidth: what achieved rates are multiplied by. latency: what start-ups and hops are divided by.
+        """
+        return replace(
+            self, share=self.share * bandwidth, channel_gb_per_s=self.channel_gb_per_s * bandwidth,
+            base_factor=self.base_factor / latency, launch_us=self.launch_us / latency,
+            nvls_launch_us=self.nvls_launch_us / latency, exchange_launch_us=self.exchange_launch_us / latency,
+            message_launch_us=self.message_launch_us / latency, hop_factor=self.hop_factor / latency,
+        )  # fmt: skip
+
     def start_up_s(self, algorithm: str, protocol: str) -> float:
         """Return what a collective takes before its first message [s]."""
-        launch_us = self.nvls_launch_us if algorithm in _IN_SWITCH else self.launch_us
-        return (launch_us + _TUNING[algorithm][protocol].base) * 1e-6
+        return (self.launch_us_of(algorithm) + self.base_factor * _TUNING[algorithm][protocol].base) * 1e-6
+
+    def launch_us_of(self, algorithm: str) -> float:
+        """Return what a collective takes once on top of NCCL's base [us]."""
+        return self.nvls_launch_us if algorithm in _IN_SWITCH else self.launch_us
 
     def end_s(self, collective: str, chunk_bytes: float, rate: float) -> float:
         """Return what a rank does for itself that no transfer hides [s]: copying its own chunk, adding to the last one.
@@ -191,6 +209,13 @@ class LinkClasses(NamedTuple):
         """Whether neither costs anything to start and both achieve all of their rate."""
         return self.inside.is_ideal and self.between.is_ideal
 
+    def start_up_s(self, algorithm: str, protocol: str) -> float:
+        """Return what a collective takes before its first message [s]: that of the class that takes more on top of
+        NCCL's base, of equal ones of that inside servers, so that one class alone has the base."""
+        return max(self, key=lambda one: (one.launch_us_of(algorithm), not one.is_ideal)).start_up_s(
+            algorithm, protocol
+        )
+
 
 def read_link_class(name: str, folder: Path = LINKS) -> LinkClass:
     """Return the class whose constants are in ``folder``/NAME.json."""
@@ -241,10 +266,12 @@ def held_out_of(name: str, folder: Path = LINKS) -> list[HeldOutCollective]:
 
 
 def link_class(name: Any, key: str) -> LinkClass:
-    """Return the class that a parameter names.
+    """Return the class that a parameter names, or is (``FabricConfig.with_link_classes``).
 
     Raises: ConfigError for a name that is not registered.
     """
+    if isinstance(name, LinkClass):
+        return name
     if name not in LINK_CLASSES:
         raise ConfigError(f"{key} is {name!r}; link classes: {', '.join(LINK_CLASSES.names())}")
     found: LinkClass = LINK_CLASSES.get(name)

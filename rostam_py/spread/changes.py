@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from rostam_py.costs.limits import KernelLimits, Speeds, limits_of
+from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.levels import link_levels
+from rostam_py.fabrics.link_classes import LinkClass
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
@@ -28,7 +30,9 @@ class Change:
 
     speeds: of kernels. links: of the bandwidth of levels of the fabric, 1 where a level is not named. link_latency: of
     links and switches. launch: launch latency. host: what a launch costs the host. collective_floor: the least duration
-    of a collective.
+    of a collective. class_bandwidth: of what link classes achieve, by name: their links, the ends of collectives and
+    the rates of messages; these links take no factor of their level besides. class_latency: of their start-ups and
+    hops.
     """
 
     speeds: Speeds = field(default_factory=Speeds)
@@ -37,26 +41,50 @@ class Change:
     launch: float = 1.0
     host: float = 1.0
     collective_floor: float = 1.0
+    class_bandwidth: Mapping[str, float] = field(default_factory=dict)
+    class_latency: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, graph: TaskGraph) -> TaskGraph:
         """Return the graph on the changed machine."""
         jobs = graph.jobs
         if self.speeds != Speeds():
             jobs = tuple(_retimed(job, self.speeds) for job in jobs)
-        return TaskGraph(self._machine(graph.machine), jobs)
+        return TaskGraph(self.of_machine(graph.machine), jobs)
 
-    def _machine(self, machine: Machine) -> Machine:
-        fabric = machine.fabric
-        if self.link_latency != 1 or any(factor != 1 for factor in self.links.values()):
-            names, level_of = link_levels(fabric)
-            rates = np.array([self.links.get(name, 1.0) for name in names])
-            fabric = fabric.with_factors(rates[level_of], self.link_latency, self.link_latency)
+    def of_machine(self, machine: Machine) -> Machine:
+        """Return the changed machine."""
         hosts: dict[str, Any] = {"host_launch": machine.host_launch_s / self.host} if machine.host_launch_s else {}
         return replace(
-            machine, fabric=fabric, **hosts,
+            machine, fabric=self._fabric(machine.fabric), **hosts,
             launch_latency=machine.launch_latency_s / self.launch,
             min_kernel_time=machine.min_kernel_s / self.collective_floor,
         )  # fmt: skip
+
+    def _fabric(self, fabric: Fabric) -> Fabric:
+        changed = fabric
+        if self.class_bandwidth or self.class_latency:
+            changed = fabric.with_link_classes(self._link_class)
+        if self.link_latency == 1 and all(factor == 1 for factor in self.links.values()):
+            return changed
+        names, level_of = link_levels(fabric)
+        rates = np.array([self.links.get(name, 1.0) for name in names])[level_of]
+        if changed is not fabric:
+            rates[_differ(fabric, changed)] = 1.0
+        return changed.with_factors(rates, self.link_latency, self.link_latency)
+
+    def _link_class(self, one: LinkClass) -> LinkClass:
+        return one.scaled(self.class_bandwidth.get(one.name, 1.0), self.class_latency.get(one.name, 1.0))
+
+
+def links_of_classes(fabric: Fabric) -> dict[str, np.ndarray]:
+    """Return which of ``fabric.links`` are of each class that is not ideal, as booleans (links,), by name."""
+    names = dict.fromkeys(one.name for one in fabric.config.link_classes if not one.is_ideal)
+    return {name: _differ(fabric, Change(class_bandwidth={name: 2.0})._fabric(fabric)) for name in names}
+
+
+def _differ(fabric: Fabric, changed: Fabric) -> np.ndarray:
+    differ: np.ndarray = fabric.links["bandwidth_bytes_per_s"] != changed.links["bandwidth_bytes_per_s"]
+    return differ
 
 
 def kernel_limits(kernel: KernelTime) -> KernelLimits | None:

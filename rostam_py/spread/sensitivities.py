@@ -82,8 +82,9 @@ def sensitivity(
     """Simulate a plan again with each input 10% better and 10% worse.
 
     Model: the accelerator's peak and memory bandwidth, efficiency by family of ops, bandwidth by level of the fabric,
-        latencies. What is held fixed: HELD_FIXED. Peak and memory bandwidth are there where the cost model knows what
-        bounds its kernels: not for a plan read from a file, nor for published times.
+        what each link class achieves and what it takes to start, latencies. What is held fixed: HELD_FIXED. Peak and
+        memory bandwidth are there where the cost model knows what bounds its kernels: not for a plan read from a file,
+        nor for published times.
     Args:
         plan: or a task graph of one job.
         options: of the simulations; their timeline is not recorded.

@@ -6,7 +6,7 @@ import rostam_py as rostam
 from rostam_py.costs.limits import Speeds
 from rostam_py.errors import ConfigError
 from rostam_py.simulation import TaskGraph
-from rostam_py.spread.changes import Change, kernel_limits
+from rostam_py.spread.changes import Change, kernel_limits, links_of_classes
 from rostam_py.spread.inputs import EFFICIENCIES, LIMITS, LINKS, NETWORK, TIMES, inputs_of
 from tests.spread.hand import LINK, all_reduce, compute, copy, plan, product
 
@@ -77,7 +77,14 @@ def graph():
 STRATEGIES = {
     "tree": ("fat_tree", {"server_size": 8}, {"dp": 2, "tp": 4, "pp": 2}),
     "torus": ("torus", {"dims": (4, 4)}, {"dp": 16}),
-}
+    "classes": (
+        "fat_tree", {"server_size": 8, "server_links": "nvlink4", "network_links": "infiniband"},
+        {"dp": 2, "tp": 4, "pp": 2},
+    ),
+    "direct": (
+        "hybrid_cube_mesh", {"server_links": "nvlink2", "network_links": "infiniband"}, {"dp": 4, "tp": 4},
+    ),
+}  # fmt: skip
 
 
 def placed(graph, case, cost="roofline", **machine):
@@ -98,8 +105,9 @@ def placed(graph, case, cost="roofline", **machine):
 def test_all_rates_times_11_and_all_latencies_by_11_give_exactly_the_time_by_11(graph, case, cost, host):
     base = TaskGraph.of(placed(graph, case, cost, host=host))
     result = rostam.simulate(base)
-    levels = [one.key for one in inputs_of(base, result) if one.kind == LINKS] or ["accelerator to accelerator"]
-    change = Change(Speeds(1.1, 1.1, 1.1, 1.1), dict.fromkeys(levels, 1.1), 1.1, 1.1, 1.1, 1.1)
+    links = next(one for one in inputs_of(base, result) if one.kind == NETWORK).change(1.1)
+    classes = dict.fromkeys(links_of_classes(base.machine.fabric), 1.1)
+    change = Change(Speeds(1.1, 1.1, 1.1, 1.1), links.links, 1.1, 1.1, 1.1, 1.1, classes, classes)
     faster = rostam.simulate(change.of(base))
     # Every kernel and hop is rounded to a picosecond.
     assert result.iteration_time_s / faster.iteration_time_s == pytest.approx(1.1, rel=1e-6)
