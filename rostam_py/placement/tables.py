@@ -10,8 +10,9 @@ rank is cut into twice as many parts by rows, again and again, and the spread wh
 ``columns``: D/d columns of every table on each rank. A rank
 holds its tables' weights and state; of their gradients, which no other rank has, only the rows that were looked up are
 written, kept and updated, each once, whatever the number of samples that looked it up: of V rows that n ids draw
-uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer. All ranks compute, exchange and hold
-what the busiest does. Ids are where the tables are (the data loader puts them there), and a row is read for each id.
+uniformly V (1 - (1 - 1/V)^n), a bound, since ids that are not uniform draw fewer; of measured frequencies what
+plan/table_ids.py expects. All ranks compute, exchange and hold what the busiest does. Ids are where the tables are (the
+data loader puts them there), and a row is read for each id.
 Source: Naumov et al. 2019 (arXiv 1906.00091), section 4; Mudigere et al. 2022 (arXiv 2104.05158), section 4.2;
 ``balanced``: HugeCTR's samples/dlrm/sharding/planner.py (plan "auto"), without the costs that it takes as arguments;
 distinct rows: HugeCTR's embedding collections and torchrec's fused optimizers sum the gradients of equal ids first.
@@ -19,13 +20,14 @@ distinct rows: HugeCTR's embedding collections and torchrec's fused optimizers s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import Op, OperatorGraph
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.plan.table_groups import TABLES
+from rostam_py.plan.table_ids import UNIFORM, IdFrequencies, frequencies, uniform_rows
 
 VECTORS, GRADIENTS = "vectors", "vector gradients"
 _ALL, _TIMED = (0, 1, 2), (1, 2)  # shares of bytes, lookups, vectors: all that are spread evenly, those that take time
@@ -34,7 +36,10 @@ _MAX_CUTS = 20  # that a balanced spread tries; HugeCTR's planner: max_search_it
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An embedding table. lookups, vectors: rows that a sample looks up, and pooled vectors that it gets."""
+    """An embedding table. lookups, vectors: rows that a sample looks up, and pooled vectors that it gets.
+
+    ids: how often each is looked up, None if all are alike.
+    """
 
     parameter: int
     name: str
@@ -42,6 +47,13 @@ class Table:
     dimension: int
     lookups: float
     vectors: float
+    ids: IdFrequencies | None = None
+
+    def distinct_rows(self, num_samples: float) -> float:
+        """Return the expected distinct rows that so many samples look up."""
+        if self.ids is None:
+            return uniform_rows(self.num_rows, num_samples * self.lookups)
+        return self.ids.distinct_rows(num_samples, self.lookups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +71,8 @@ class Load:
 
     def updated(self, tables: Sequence[Table], num_samples: float) -> float:
         """Return the entries that the busiest rank updates, of the rows which so many samples look up."""
-        entries = [distinct_rows(t.num_rows, num_samples * t.lookups) * t.dimension for t in tables]
+        entries = [t.distinct_rows(num_samples) * t.dimension for t in tables]
         return max(sum(entries[table] * part for table, part in rank) for rank in self.ranks)
-
-
-def distinct_rows(num_rows: int, num_ids: float) -> float:
-    """Return the expected distinct rows of a table that uniformly drawn ids look up; others look up no more."""
-    if num_rows == 1:
-        return min(1.0, num_ids)
-    return -num_rows * math.expm1(num_ids * math.log1p(-1 / num_rows))
 
 
 def find_tables(graph: OperatorGraph) -> dict[int, Table]:
@@ -168,6 +173,7 @@ class SpreadTables(SpreadExperts):
     load: Load = Load(1.0, 1.0, 0.0)
     batch: float = 1.0
     words: str = ""
+    ids: str = UNIFORM
     entries: dict[int, float] = field(default_factory=dict)  # exchanged tensor -> its elements of one sample
     group: str = TABLES
 
@@ -184,14 +190,14 @@ class SpreadTables(SpreadExperts):
         if op.id not in self.tables or tensor not in self.divided:
             return self.work(op)
         table = self.tables[op.id]
-        rows = distinct_rows(table.num_rows, self.degree * self.batch * table.lookups)
+        rows = table.distinct_rows(self.degree * self.batch)
         return min(1.0, self._updated_share * rows / (table.num_rows * self.load.held))
 
     @cached_property
     def _updated_share(self) -> float:
         """The busiest rank's entries of rows that were looked up, of all ranks'."""
         samples = self.degree * self.batch
-        total = sum(distinct_rows(t.num_rows, samples * t.lookups) * t.dimension for t in self.every)
+        total = sum(t.distinct_rows(samples) * t.dimension for t in self.every)
         return self.load.updated(self.every, samples) / total
 
     def gathered(self, op: Op) -> float:
@@ -222,16 +228,20 @@ class SpreadTables(SpreadExperts):
             f"{count} embedding tables {self.words} over {self.degree} ranks: the busiest holds"
             f" {self.load.held / even:.3g}, looks up {self.load.lookups / even:.3g} and sends"
             f" {self.load.vectors * self.degree / total:.3g} times the mean, and all compute and exchange as it does;"
-            " gradients of tables are their distinct looked-up rows, ids being uniform"
+            f" gradients of tables are their distinct looked-up rows, ids being {self.ids}"
         ]
 
 
 def spread_tables(
-    graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float
-) -> SpreadTables:
+    graph: OperatorGraph, where: str, degree: int, batch: float, entry_bytes: int, rank_bytes: float,
+    ids: str = UNIFORM,
+) -> SpreadTables:  # fmt: skip
     """Return how a model's tables are spread over ``degree`` ranks: "sharded", "balanced" or by "columns".
 
-    Args: entry_bytes: of one entry of a table, state included. rank_bytes: that a rank may hold of tables.
+    Args:
+        entry_bytes: of one entry of a table, state included.
+        rank_bytes: that a rank may hold of tables.
+        ids: profile of the ids that are looked up.
     Raises: ConfigError for a model without tables; DegreeError for columns that the degree does not divide.
     Cost: linear in ops; tables x ranks.
     """
@@ -242,6 +252,8 @@ def spread_tables(
             " one vector (torch.nn.EmbeddingBag): rows of tokens and positions, which are not pooled, are not"
             " exchanged; set strategy.tables=replicated"
         )
+    known = frequencies(ids, [t.num_rows for t in forward.values()], graph.name, degree * batch)
+    forward = {op: replace(t, ids=one) for (op, t), one in zip(forward.items(), known, strict=True)}
     tables = {op.id: forward[op.forward_op] for op in graph.ops if op.phase == "backward" and op.forward_op in forward
               and not op.is_metadata} | forward  # fmt: skip
     every = list(forward.values())
@@ -263,7 +275,7 @@ def spread_tables(
     divided = {t.id for t in graph.tensors if t.name in names and t.kind in ("parameter", "gradient")}
     return SpreadTables(
         degree, frozenset(divided), frozenset(tables), exchanged, every=tuple(every), tables=tables, load=load,
-        batch=batch,
+        batch=batch, ids=ids,
         words="by columns" if where == "columns" else "whole, or in parts by rows,",
         entries={t: graph.tensors[t].num_elements(1) for t in exchanged},
     )  # fmt: skip

@@ -26,6 +26,7 @@ from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_PARTS, FUSIONS, PO
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
+from rostam_py.plan.table_ids import ID_PROFILES, UNIFORM
 from rostam_py.registry import Registry
 from rostam_py.units import check_simulated, parse_size, parse_time
 
@@ -77,6 +78,8 @@ class Strategy:
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
         exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
         columns of each on every rank. The last three take dp alone.
+    table_ids: how often rows of tables that are not replicated are looked up: uniform, all alike, or a data set's
+        measured frequencies (plan/table_ids.py), by which fewer distinct rows are updated.
     dp, mp: groups, and devices of one model-parallel group (placer sip_ml).
     micro_batch: samples of one micro-batch on one replica; default global_batch / dp without a
         pipeline, 1 with one.
@@ -140,6 +143,7 @@ class Strategy:
     ep: int = 1
     expert_tp: int | None = None
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
+    table_ids: str = field(default=UNIFORM, metadata={"choices": ID_PROFILES})
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     virtual_stages: int = 1
@@ -418,6 +422,12 @@ class Strategy:
 
     def _check_tables(self) -> None:
         _check_choice("tables", self.tables, TABLE_PLACES)
+        _check_choice("table_ids", self.table_ids, ID_PROFILES)
+        if self.table_ids != UNIFORM and self.tables == REPLICATED:
+            raise ConfigError(
+                f"strategy.table_ids is {self.table_ids!r}, but strategy.tables is {self.tables!r}, whose gradients are"
+                f" whole tables; it must be {UNIFORM!r}, or strategy.tables one of: {', '.join(TABLE_PLACES[1:])}"
+            )
         others = [key for key in ("tp", "cp", "pp", "mp", "ep") if getattr(self, key) != 1]
         changes = [f"strategy.{key}=1" for key in others] + (["strategy.shard=0"] if self.shard else [])
         if self.tables != REPLICATED and (changes or "ep" not in PLACERS.get(self.placer).INNER_AXES):

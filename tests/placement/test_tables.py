@@ -1,13 +1,12 @@
 """Embedding tables spread over ranks: messages, memory and the greedy spread by hand."""
 
-import random
-
 import pytest
 
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import dlrm
-from rostam_py.placement.tables import Table, distinct_rows, spread_by_load
+from rostam_py.placement.tables import Table, spread_by_load
 from rostam_py.plan import Strategy
+from rostam_py.plan.table_ids import frequencies
 from rostam_py.tracing import trace
 
 RANKS, LOCAL, DIMENSION = 16, 4096, 128
@@ -147,18 +146,34 @@ def test_adagrad_on_tables_moves_the_bytes_of_looked_up_rows(graph, placed):
     assert found[0].duration_s == pytest.approx(moved / (0.9 * 2039e9), rel=1e-3)
 
 
-def test_distinct_rows_are_those_of_a_draw():
-    rng = random.Random(1)
-    for num_rows, num_ids in ((1, 5), (3, 2), (1000, 50), (1000, 5000)):
-        draws = [len({rng.randrange(num_rows) for _ in range(num_ids)}) for _ in range(400)]
-        assert distinct_rows(num_rows, num_ids) == pytest.approx(sum(draws) / len(draws), rel=0.02)
-    assert distinct_rows(10, 2) == pytest.approx(1.9)  # the second is another one in nine of ten
-    assert distinct_rows(40_000_000, 100) == pytest.approx(100, rel=1e-5)
-    for num_ids in (1, 10, 10_000):
-        assert distinct_rows(100, num_ids) <= min(100, num_ids) + 1e-9
+def test_measured_ids_update_fewer_rows_and_look_up_as_many(graph, placed):
+    """Table 21, whole on a rank with tables 15 and 25, now has most: 20 repeats its ids more. Lookups stay."""
+    known = frequencies("criteo_1tb", dlrm.TABLE_ROWS, "dlrm", 55_296)
+    dense = graph.num_parameters - sum(dlrm.TABLE_ROWS) * DIMENSION
+    stages = {}
+    for ids in ("uniform", "criteo_1tb"):
+        strategy = Strategy(dp=8, tables="balanced", table_ids=ids, optimizer="sgd", check_memory=False)
+        plan = placed(graph, strategy, 55_296)
+        stages[ids] = plan.stages[0]
+        assert any(f"ids being {ids}" in note for note in plan.notes)
+    rows = [one.distinct_rows(55_296, hot) for one, hot in zip(known, dlrm.HOTNESS, strict=True)]
+    updated = stages["criteo_1tb"].memory.gradients / 4 - dense
+    assert updated == pytest.approx((rows[21] + rows[15] + rows[25]) * DIMENSION, rel=1e-6)
+    assert updated > (rows[20] / 4 + rows[9]) * DIMENSION  # the busiest with uniform ids
+    assert updated < 0.4 * (stages["uniform"].memory.gradients / 4 - dense)
+    read = [
+        [k.duration_s for task in stage.templates["forward"] for k in task.kernels if "embedding" in k.op_type]
+        for stage in stages.values()
+    ]
+    assert read[0] == read[1]
 
 
-def test_ids_that_are_not_uniform_look_up_fewer_rows():
-    # half of 1,000 ids on 10 of 1,000 rows, the others on the rest
-    skewed = distinct_rows(10, 500) + distinct_rows(990, 500)
-    assert skewed < 0.7 * distinct_rows(1000, 1000)
+def test_errors_say_which_tables_a_profile_of_ids_is_of(graph, placed):
+    with pytest.raises(ConfigError, match=r"strategy\.table_ids is 'criteo'; it must be one of: uniform, criteo_1tb"):
+        Strategy(dp=2, tables="sharded", table_ids="criteo")
+    with pytest.raises(ConfigError, match=r"table_ids is 'criteo_1tb', but strategy\.tables is 'replicated'"):
+        Strategy(dp=2, table_ids="criteo_1tb")
+    with pytest.raises(ConfigError, match=r"26 tables have 40000000, 39060, 17295, 7424, \.\.\. rows; those of other"):
+        frequencies("criteo_1tb", [10, 20], "other", 1)
+    with pytest.raises(ConfigError, match=r"frequencies of 10,000,000 samples, but 10,000,001 are looked up at once"):
+        frequencies("criteo_1tb", dlrm.TABLE_ROWS, "dlrm", 10_000_001)

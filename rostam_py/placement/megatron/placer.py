@@ -169,7 +169,9 @@ class MegatronPlacer(Placer):
     def _tables_key(self) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
         strategy = self.strategy
-        return () if strategy.tables == REPLICATED else (strategy.tables, strategy.num_data_ranks, strategy.optimizer)
+        return () if strategy.tables == REPLICATED else (
+            strategy.tables, strategy.table_ids, strategy.num_data_ranks, strategy.optimizer,
+        )  # fmt: skip
 
     def _spread(
         self, graph: OperatorGraph, sharding: Sharding, machine: Machine, micro_batch: int, numerics: Numerics
@@ -180,8 +182,9 @@ class MegatronPlacer(Placer):
             return spread_experts(graph, strategy.ep, sharding.expert_ways)
         held = numerics.parameter_bytes + numerics.state_bytes
         return spread_tables(
-            graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes
-        )
+            graph, strategy.tables, strategy.num_data_ranks, micro_batch, held, machine.device.memory_bytes,
+            strategy.table_ids,
+        )  # fmt: skip
 
     def _sharding(self, graph: OperatorGraph, micro_batch: int) -> Sharding:
         degree, is_split = self.strategy.tp, self.strategy.sequence_parallel
