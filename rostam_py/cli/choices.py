@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rostam_py.errors import ConfigError, UnknownNameError
 
@@ -95,9 +96,10 @@ def user_folders() -> list[Path]:
     return [folder.resolve() for folder in named]
 
 
-def check_choice(key: str, values: Iterable[str]) -> None:
+def check_choice(key: str, values: Iterable[str], schema: Any = None) -> None:
     """Refuse a name that does not exist behind a group or a key of names; what sections hold they check themselves.
 
+    Args: schema: of the command; None takes the keys of all points.
     Raises: UnknownNameError with the nearest name and all choices.
     """
     if key in GROUPS:
@@ -105,7 +107,7 @@ def check_choice(key: str, values: Iterable[str]) -> None:
     else:
         from rostam_py.spec.lookup import choices_of, is_list
 
-        choices = [] if "." in key or is_list(key) else sorted(choices_of(key) or ())
+        choices = [] if "." in key or is_list(key, schema) else sorted(choices_of(key, schema) or ())
     if not choices:
         return
     for value in values:

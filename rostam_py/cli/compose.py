@@ -89,6 +89,8 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
     Args: allow_lists: whether several values of one key, such as model=a,b, are meant.
     Raises: ConfigError; UnknownNameError with the choices, for a name inside a list too.
     """
+    from rostam_py.cli.schema import command_schema
+
     for override in overrides:
         key, equals, _ = override.partition("=")
         key = key.lstrip("+")
@@ -101,7 +103,7 @@ def check_overrides(command: str, overrides: list[str], *, allow_lists: bool) ->
                 f"{override!r} is no name; {key} takes one of: {', '.join(group_choices(key))}"
                 + ("" if key == "experiment" else f"; single settings are {key}.KEY=VALUE")
             )
-        check_choice(key, values)
+        check_choice(key, values, command_schema(command))
         if is_list and not allow_lists:
             raise ConfigError(
                 f"{override!r} names several values and rostam {command} takes one: rostam sweep {override} runs each,"

@@ -29,6 +29,16 @@ CASES = {
 }
 
 
+def test_the_analytic_tier_is_a_fidelity_of_this_command_alone(capsys):
+    times = [
+        rows_of(capsys, "algorithm=ring", "sizes.list=[4 MiB]", f"fidelity={name}")["rows"][0]["time_s"]
+        for name in ("analytic", "flow")
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-9)
+    assert main(["run", "fidelity=analytic"]) != 0
+    assert "unknown fidelity 'analytic'; choices: flow" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("collective", CASES)
 def test_times_and_bus_bandwidths_are_those_of_closed_forms(collective, capsys):
     algorithm, ranks, time_s, factor = CASES[collective]
