@@ -348,7 +348,7 @@ def table() -> Iterator[str]:
 
 def record(links: LinkClass) -> dict[str, Any]:
     """Return a class as its file holds it: its constants, and how far they are off on what they were not fitted on."""
-    constants = {key: value for key, value in vars(links).items() if key != "name"}
+    constants = links.constants
     stated = [asdict(one) for bench in BENCHES if bench.name == links.name for one in judge(bench, links)]
     return constants | ({"held_out": stated} if stated else {})
 

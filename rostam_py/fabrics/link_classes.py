@@ -138,6 +138,11 @@ class LinkClass:
         """Whether it costs nothing to start and achieves all of its rate."""
         return self.name == "ideal"
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What its file states; ``base_factor`` is 1 in all of them."""
+        return {key: value for key, value in vars(self).items() if key not in ("name", "base_factor")}
+
     def scaled(self, bandwidth: float = 1.0, latency: float = 1.0) -> "LinkClass":
         """Return links of this kind of which more is achieved, or which start sooner.
 

@@ -276,7 +276,7 @@ class Strategy:
         count = self.offload_blocks
         if not is_integer(count) or count < 0:
             raise ConfigError(f"strategy.offload_blocks is {count!r}; it must be an integer >= 0")
-        needed = {"placer": "megatron", "pp": 1, "recompute": "none"}
+        needed = {"placer": type(self).__dataclass_fields__["placer"].default, "pp": 1, "recompute": "none"}
         for key, value in needed.items():
             if count and getattr(self, key) != value:
                 raise ConfigError(

@@ -13,8 +13,8 @@ from rostam_py.errors import ConfigError
         ([], "rostam profile needs MODEL"),
         (["resnet50", "gpt_125m"], "names 2 models: resnet50, gpt_125m"),
         (["resnet50", "threads=-1"], "threads is -1"),
-        (["resnet50", "optimizer=adamw"], "optimizer is 'adamw'; known: sgd, momentum, adagrad, adam"),
-        (["resnet50", "precision=fp8"], "precision is 'fp8'; known: fp32"),
+        (["resnet50", "optimizer=adamw"], "unknown optimizer 'adamw' (did you mean 'adam'?); choices: adagrad, adam"),
+        (["resnet50", "precision=fp8"], "unknown precision 'fp8'; choices: bf16_mixed"),
         (["resnet50", "batches=[]"], "batches is []"),
     ],
 )
