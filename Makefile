@@ -74,7 +74,7 @@ test-asan: install ## Run the tests of the C++ core under the address and undefi
 validate: install ## Predict published measurements, hold tables to their bounds (VALIDATE_ARGS="tables=V1,V2")
 	$(BIN)/rostam validate bounds=true $(VALIDATE_ARGS)
 
-bench: install ## Measure speed and memory, write build/bench.json (BENCH_ARGS="--only ring")
+bench: install ## Measure speed and memory, compare with stored results (BENCH_ARGS="--only ring")
 	$(BIN)/python -m benchmarks --date "$$(date +%F)" --out build/bench.json $(BENCH_ARGS)
 
 calibrate: install ## Distil measured kernels into the cost tables that are shipped (docs/calibration.md)

@@ -14,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cases import Case, cases
+from benchmarks.case import Case
+from benchmarks.cases import cases
 from benchmarks.measure import Measurement, measure
 
 LIMIT = 1.10  # of CPU seconds and of memory

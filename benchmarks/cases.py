@@ -10,39 +10,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import rostam_py as rostam
+from benchmarks.case import RINGS, Case
+from benchmarks.scale import scale_cases
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.cli.main import main
 from rostam_py.models import MODELS
 
 BANDWIDTH = "2400 Gb/s"
-# By name, so that a case measures the same work whatever the default becomes.
-RINGS = {"all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One measured call.
-
-    name: unique; the part before ":" is its family. size: what growth is measured against within the
-        family, 0 for a case alone. limit: what issue or design asks for, for the reader only. prepare(**arguments)
-        returns the measured call, which returns figures worth a column.
-    """
-
-    name: str
-    prepare: Callable[..., Callable[[], dict[str, Any]]]
-    arguments: dict[str, Any] = field(default_factory=dict)
-    size: int = 0
-    limit: str = ""
-
-    @property
-    def family(self) -> str:
-        """The cases whose growth with size is compared."""
-        return self.name.partition(":")[0]
 
 
 def _fabric(name: str, count: int) -> Any:
@@ -429,4 +407,4 @@ def cases() -> list[Case]:
             ("cell_steps:2048", "cell", 2048, "20 CPU s, 1 GB"),
         )
     ]  # fmt: skip
-    return found
+    return found + scale_cases()

@@ -1,11 +1,13 @@
 """Distil published rates of sustained products into the file that ``rostam_py.costs.sustained`` reads.
 
-Model: rates as published. How a rate follows the power limit: the exponent between two cards of one die (the rows of
-    use ``power``), as the same script found their best shapes.
+Model: rates of bf16 as published. Of fp8 only the best products of short runs are: they keep the share that those of
+    bf16 keep, by the same script on the same device, as both are held by its power. How a rate follows the power limit:
+    the exponent between two cards of one die (the rows of use ``power``), as the same script found their best shapes.
 """
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,16 @@ FILE = "sustained_products.csv"
 def document() -> dict[str, Any]:
     """Return the shipped file's content."""
     rows = read(FILE)
-    rates = [
-        {
-            "accelerator": one["accelerator"], "flops_per_s": float(one["tflops"]) * 1e12, "watts": float(one["watts"]),
-            "device": one["device"],
-        }
-        for one in rows if one["use"] == "sustained"
-    ]  # fmt: skip
+    held = [one for one in rows if one["use"] == "sustained"]
+    achieved = {
+        (one["accelerator"], one["precision"]): float(one["tflops"]) for one in rows if one["use"] == "achieved"
+    }
+    rates = [_rate(one, one["precision"], float(one["tflops"]) * 1e12) for one in held]
+    for one in held:
+        for (name, precision), best in achieved.items():
+            if name == one["accelerator"] and precision != one["precision"]:
+                share = best / achieved[name, one["precision"]]
+                rates.append(_rate(one, precision, float(f"{float(one['tflops']) * 1e12 * share:.4g}")))
     high, low = (one for one in rows if one["use"] == "power")
     value = math.log(float(low["tflops"]) / float(high["tflops"])) / math.log(
         float(low["watts"]) / float(high["watts"])
@@ -32,6 +37,13 @@ def document() -> dict[str, Any]:
     return {
         "made_by": "make calibrate", "source": FILE, "sha256": digest(FILE), "rates": rates,
         "power_exponent": {"value": float(f"{value:.4g}"), "of": f"{low['device']} and {high['device']}"},
+    }  # fmt: skip
+
+
+def _rate(one: Mapping[str, str], precision: str, flops_per_s: float) -> dict[str, Any]:
+    return {
+        "accelerator": one["accelerator"], "precision": precision, "flops_per_s": flops_per_s,
+        "watts": float(one["watts"]), "device": one["device"],
     }  # fmt: skip
 
 

@@ -17,12 +17,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Failure": "rostam_py.plan",
     "Job": "rostam_py.fleet",
     "JobResult": "rostam_py.simulation",
     "LinkBandwidth": "rostam_py.simulation",
     "Machine": "rostam_py.plan",
     "OperatorGraph": "rostam_py.graph",
     "Plan": "rostam_py.plan",
+    "Recovery": "rostam_py.plan",
     "Reroute": "rostam_py.simulation",
     "RunResult": "rostam_py.simulation",
     "SimulationOptions": "rostam_py.simulation",
@@ -34,6 +36,7 @@ _EXPORTS = {
     "draw_jobs": "rostam_py.fleet",
     "error_bar": "rostam_py.spread",
     "figures": "rostam_py.report.run.figures",
+    "outages": "rostam_py.spread",
     "place": "rostam_py.placement",
     "place_mix": "rostam_py.fleet",
     "register_module": "rostam_py.tracing",

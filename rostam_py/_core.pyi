@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'uses_servers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -50,6 +50,11 @@ class Fabric:
     def working_parts(self, kind: str, scope: str) -> list[int]:
         """
         Ids of working 'switches', 'links', 'accelerators' or 'boards'; links of 'network', 'host' or 'all' cables.
+        """
+    @property
+    def accelerators_forward(self) -> bool:
+        """
+        True if paths may go through accelerators.
         """
     @property
     def failed_accelerators(self) -> list[int]:
@@ -139,6 +144,16 @@ class RouteTable:
     def members(self) -> list[list[int]]:
         """
         The fabric links behind every engine link, numbered on from one class of planes to the next.
+        """
+    @property
+    def notes(self) -> list[str]:
+        """
+        What a reader should know of the routing on this fabric, in sentences.
+        """
+    @property
+    def of_link(self) -> numpy.typing.NDArray[numpy.int32]:
+        """
+        The engine link of every fabric link, numbered on from one class of planes to the next.
         """
     @property
     def version(self) -> int:
@@ -321,6 +336,10 @@ def engine_traits(fidelity: str) -> EngineTraits:
     """
     Traits of a registered engine.
     """
+def estimators() -> list[tuple[str, str]]:
+    """
+    What decisions on circuits know of traffic: (name, one line) of each.
+    """
 def fabric_names() -> list[str]:
     """
     Names of the registered fabrics.
@@ -336,6 +355,14 @@ def hamiltonian_cycles(rows: typing.SupportsInt | typing.SupportsIndex, columns:
 def headroom(routes: RouteTable, loads: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> float:
     """
     Largest factor by which loads (as rates) may grow until the first link is full.
+    """
+def is_by_name_only(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that a default choice does not take.
+    """
+def is_pipelined(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms whose pieces of the buffer go one behind the other through all of their steps.
     """
 def link_loads(routes: RouteTable, src: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], dst: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], num_bytes: collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex]) -> numpy.typing.NDArray[numpy.float64]:
     """
@@ -377,11 +404,11 @@ def routing_summary(name: str) -> str:
     """
     What a routing does, in one line.
     """
-def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], rate_cap: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], stop_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], *, seed: typing.SupportsInt | typing.SupportsIndex = 0, park: bool = False, controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], reroutes: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = [], fidelity: str = 'flow') -> dict:
+def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], rate_cap: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], stop_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], *, seed: typing.SupportsInt | typing.SupportsIndex = 0, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], reroutes: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = [], fidelity: str = 'flow') -> dict:
     """
     Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.
     """
-def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], kernel_deviation: typing.SupportsFloat | typing.SupportsIndex = 0.0, distribution: str = 'lognormal', kernel_stream: str = 'kernels') -> dict:
+def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], kernel_deviation: typing.SupportsFloat | typing.SupportsIndex = 0.0, distribution: str = 'lognormal', kernel_stream: str = 'kernels') -> dict:
     """
     Runs a frozen task graph over a system's links without the GIL and returns arrays.
     """
@@ -389,17 +416,25 @@ def schedule_names() -> list[tuple[str, str]]:
     """
     All (collective, algorithm) pairs.
     """
-def set_ocs_circuits(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_ocs: typing.SupportsInt | typing.SupportsIndex, is_symmetric: bool = False, is_duplex: bool = False, can_relay: bool = False) -> dict:
+def set_ocs_circuits(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_ocs: typing.SupportsInt | typing.SupportsIndex, is_symmetric: bool = False, is_duplex: bool = False, can_relay: bool = False, may_leave_out: bool = False) -> dict:
     """
     Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.
     """
-def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0) -> dict:
+def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0, may_leave_out: bool = False) -> dict:
     """
     Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.
+    """
+def switching_modes() -> list[tuple[str, str]]:
+    """
+    When circuits are set anew: (name, one line) of each.
     """
 def uses_servers(collective: str, algorithm: str) -> bool:
     """
     True for algorithms that use the NICs of all ranks of a server.
+    """
+def virtual_layers(fabric: Fabric) -> int:
+    """
+    Virtual layers that dfsssp gives the paths of a plane.
     """
 def works_in_pieces(collective: str, algorithm: str) -> bool:
     """

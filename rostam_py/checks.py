@@ -1,6 +1,8 @@
-"""Checks of what users give: whole numbers, lists of accelerators, ranks or links, folders to write to."""
+"""Checks of what users give: booleans, whole numbers, lists of accelerators, ranks or links, folders to write to."""
 
 import contextlib
+import dataclasses
+import functools
 import operator
 import tempfile
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 
+TRUE_OR_FALSE = "true or false"
 NUM_SEEDS = 2**64  # the core's seeds and path hashes are unsigned 64-bit integers
 
 
@@ -34,6 +37,24 @@ def check_seed(key: str, value: Any) -> int:
     return int(value)
 
 
+@functools.cache
+def _booleans(schema: type) -> tuple[tuple[str, bool], ...]:
+    """Return the fields of a dataclass that take true or false, and whether each also takes None."""
+    kinds: dict[Any, bool] = {bool: False, bool | None: True}
+    return tuple((one.name, kinds[one.type]) for one in dataclasses.fields(schema) if one.type in kinds)
+
+
+def check_booleans(section: str, settings: Any) -> None:
+    """Raise ConfigError for a field of a dataclass that takes true or false and holds anything else, such as 2.
+
+    Args: section: what its keys stand in, "" for none.
+    """
+    for name, is_optional in _booleans(settings.__class__):
+        value = getattr(settings, name)
+        if not isinstance(value, bool | np.bool_) and not (is_optional and value is None):
+            raise ConfigError(f"{section + '.' if section else ''}{name} is {value!r}; it must be {TRUE_OR_FALSE}")
+
+
 def check_integers(key: str, values: Any) -> np.ndarray:
     """Return a list or array of integers as an int64 array (entries,); their range is the caller's to check.
 
@@ -47,6 +68,9 @@ def check_integers(key: str, values: Any) -> np.ndarray:
         entries = None
     if entries is None:
         raise ConfigError(f"{key} is {values!r}; it must be a list of integers")
+    if set(map(type, entries)) == {int}:  # at once, where all of them fit
+        with contextlib.suppress(OverflowError):
+            return np.array(entries, dtype=np.int64)
     for i, value in enumerate(entries):
         if not is_integer(value) or not -(2**63) <= int(value) < 2**63:
             raise ConfigError(f"{key}[{i}] is {value!r}; it must be an integer")

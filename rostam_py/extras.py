@@ -14,6 +14,7 @@ EXTRAS = MappingProxyType({
     "sweep": ("ray", "loky"),
     "report": ("plotly", "itables", "matplotlib"),
     "wandb": ("wandb", "plotly"),
+    "optimal": ("scipy",),
 })  # fmt: skip
 
 

@@ -6,6 +6,8 @@ number is SI (seconds, bytes, bytes per second); a bare number in text is an err
 
 import math
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from rostam_py.errors import UnitError
 
@@ -15,6 +17,7 @@ _SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60
 # The range of the core's SimTime, and of its byte counts.
 MAX_SIMULATED_S = 9.2e6
 _MAX_BYTES = 2**63 - 1
+_MAX_EXACT = 2**53  # integers up to here are doubles
 _QUANTITY = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z/]*)\s*$")
 
 
@@ -71,6 +74,13 @@ def parse_size(value: str | float | int, key: str = "size") -> int:
     if round(number) > _MAX_BYTES:
         raise UnitError(f"{key} is {value!r}; a size must be below 2^63 bytes (8 EiB)")
     return round(number)
+
+
+def parse_sizes(values: Sequence[Any], key: str = "size") -> list[int]:
+    """Return whole bytes of every size, as parse_size does; integers all at once."""
+    if set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= _MAX_EXACT:
+        return list(values)
+    return [parse_size(value, key) for value in values]
 
 
 def format_time(seconds: float) -> str:

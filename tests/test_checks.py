@@ -1,4 +1,6 @@
-"""Whole numbers that users give are checked, never rounded."""
+"""Whole numbers that users give are checked, never rounded; booleans are nothing else."""
+
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -8,8 +10,11 @@ from rostam_py.checks import check_integers, check_seed, is_integer
 from rostam_py.collectives.closed_forms import collective_time_ps
 from rostam_py.collectives.predicted_time import choose_algorithm, predict_collective_time
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.throughput import link_loads, saturation_throughput
 from rostam_py.fabrics.traffic import Traffic
+from rostam_py.plan import Strategy
+from rostam_py.simulation.options import SimulationOptions
 
 
 @pytest.mark.parametrize("value", [0, -3, np.int32(4), np.uint8(2), 2**70])
@@ -84,3 +89,19 @@ def test_a_seed_of_circuits_is_checked_before_they_are_set():
     ring = rostam.fabric("sip_ring", num_accelerators=8)
     with pytest.raises(ConfigError, match="seed is -1"):
         ring.with_circuits(Traffic.from_messages(8, [0], [1], [1.0]), seed=-1)
+
+
+SCHEMAS = [Strategy, SimulationOptions, *(FABRICS.get(name) for name in FABRICS)]
+
+
+@pytest.mark.parametrize("schema", [one for one in SCHEMAS if "bool" in str([entry.type for entry in fields(one)])])
+def test_what_is_no_boolean_is_refused_for_every_boolean_key(schema):
+    made = schema.example() if hasattr(schema, "example") else schema()
+    kept = {one.name: getattr(made, one.name) for one in fields(schema)}
+    keys = [one.name for one in fields(schema) if one.type in (bool, bool | None)]
+    assert keys
+    for key in keys:
+        for bad in (2, 0, "true", 1.0):
+            with pytest.raises(ConfigError, match=rf"\.{key} is {bad!r}; it must be true or false"):
+                schema(**kept | {key: bad})
+        schema(**kept | {key: np.bool_(kept[key] or False)})

@@ -6,6 +6,7 @@
 #include "circuits/ocs_circuits.h"
 #include "circuits/ring_wavelengths.h"
 #include "collectives/pair_chunks.h"
+#include "control/circuit_switching.h"
 #include "fabric/circuits.h"
 
 namespace py = pybind11;
@@ -30,12 +31,12 @@ circuits::Demand demand_of(int32_t num_accelerators, const Ids& src, const Ids& 
 }
 
 py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
-                          int32_t num_ocs, bool is_symmetric, bool is_duplex, bool can_relay) {
+                          int32_t num_ocs, bool is_symmetric, bool is_duplex, bool can_relay, bool may_leave_out) {
   const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   circuits::OcsCircuits circuits;
   {
     py::gil_scoped_release release;
-    circuits = circuits::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay});
+    circuits = circuits::set_ocs_circuits(demand, {num_ocs, is_symmetric, is_duplex, can_relay, may_leave_out});
   }
   return py::dict("src"_a = as_array(circuits.src), "dst"_a = as_array(circuits.dst),
                   "count"_a = as_array(circuits.count), "circuit_pair"_a = as_array(circuits.circuit_pair),
@@ -43,14 +44,14 @@ py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& d
 }
 
 py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
-                              int32_t num_wavelengths, int32_t reach, std::vector<int32_t> cut_segments,
-                              uint64_t seed) {
+                              int32_t num_wavelengths, int32_t reach, std::vector<int32_t> cut_segments, uint64_t seed,
+                              bool may_leave_out) {
   const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   const circuits::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
   circuits::RingWavelengths found;
   {
     py::gil_scoped_release release;
-    found = circuits::set_ring_wavelengths(demand, ring, seed);
+    found = circuits::set_ring_wavelengths(demand, ring, seed, may_leave_out);
   }
   return py::dict("fibre"_a = as_array(found.fibre), "num_hops"_a = as_array(found.num_hops),
                   "count"_a = as_array(found.count), "target"_a = as_array(found.target),
@@ -84,12 +85,16 @@ py::tuple pair_chunks(const collectives::Schedule& schedule) {
 void bind_circuits(py::module_& module) {
   module.def(
       "set_ocs_circuits", &set_ocs_circuits, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "num_ocs"_a,
-      "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false,
+      "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false, "may_leave_out"_a = false,
       "Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.");
   module.def(
       "set_ring_wavelengths", &set_ring_wavelengths, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
       "num_wavelengths"_a, "reach"_a, "cut_segments"_a = std::vector<int32_t>(), "seed"_a = 0,
+      "may_leave_out"_a = false,
       "Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.");
+  module.def("switching_modes", &control::switching_modes, "When circuits are set anew: (name, one line) of each.");
+  module.def("estimators", &control::estimators,
+             "What decisions on circuits know of traffic: (name, one line) of each.");
   module.def("make_circuit_fabric", &make_circuit_fabric, "name"_a, "num_accelerators"_a, "src"_a, "dst"_a,
              "bandwidth_bytes_per_s"_a, "latency_s"_a, "is_relay_enabled"_a = false,
              "The routable fabric of circuits: one directed link a connected pair.");

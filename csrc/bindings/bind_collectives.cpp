@@ -58,6 +58,10 @@ void bind_collectives(py::module_& module) {
              "True for models of bandwidth, whose transfers carry no data to follow.");
   module.def("works_in_pieces", &collectives::works_in_pieces, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that take the buffer in pieces through phases inside and between groups.");
+  module.def("is_by_name_only", &collectives::is_by_name_only, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that a default choice does not take.");
+  module.def("is_pipelined", &collectives::is_pipelined, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms whose pieces of the buffer go one behind the other through all of their steps.");
   module.def(
       "hamiltonian_cycles",
       [](int32_t rows, int32_t columns) {

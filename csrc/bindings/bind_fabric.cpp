@@ -79,6 +79,9 @@ void bind_fabric(py::module_& module) {
       .def_property_readonly("num_switches", &Fabric::num_switches, "Switches, failed ones included.")
       .def_property_readonly("num_vertices", &Fabric::num_vertices,
                              "Accelerators, switches, then NICs and switches inside servers.")
+      .def_property_readonly(
+          "accelerators_forward", [](const Fabric& self) { return self.num_accelerators() > 0 && self.can_forward(0); },
+          "True if paths may go through accelerators.")
       .def_property_readonly("num_cables", &Fabric::num_cables,
                              "Cables of this plane outside servers, failed ones included.")
       .def_property_readonly(

@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.h"
 #include "routing/dependencies.h"
+#include "routing/dfsssp.h"
 #include "routing/layers.h"
 #include "routing/registry.h"
 #include "routing/route_table.h"
@@ -29,7 +30,10 @@ std::shared_ptr<RouteTable> make(const std::string& name, const Planes& planes, 
   options.enable_bundling = enable_bundling;
   std::vector<routing::PlaneClass> classes;
   for (const auto& [fabric, num_planes] : planes) {
-    classes.push_back({routing::make_policy(name, fabric, options), num_planes});
+    const auto after = [name, given = fabric, options](const fabric::Failures& failures) {
+      return routing::make_policy(name, given->with_failures(failures), options);
+    };
+    classes.push_back({routing::make_policy(name, fabric, options), num_planes, after});
   }
   return std::make_shared<RouteTable>(std::move(classes));
 }
@@ -85,6 +89,13 @@ py::array_t<int32_t> forwarding_tables(const std::shared_ptr<fabric::Fabric>& fa
   return tables;
 }
 
+int32_t virtual_layers(const std::shared_ptr<fabric::Fabric>& fabric) {
+  py::gil_scoped_release release;
+  routing::Dfsssp tables(*fabric);
+  tables.assign_layers();
+  return tables.num_layers();
+}
+
 // One entry per class of planes.
 py::list dependencies(const RouteTable& self, const std::vector<int32_t>& members, const std::string& scheme) {
   py::list all;
@@ -137,6 +148,8 @@ void bind_routing(py::module_& module) {
           [](RouteTable& self, int32_t src, int32_t dst, uint64_t hash) { self.unset_route({src, dst, hash}); },
           "src"_a, "dst"_a, "message_hash"_a, "Back to the policy's route.")
       .def_property_readonly("version", &RouteTable::version, "Counts changes of routes.")
+      .def_property_readonly("notes", &RouteTable::notes,
+                             "What a reader should know of the routing on this fabric, in sentences.")
       .def_property_readonly("is_hash_free", &RouteTable::is_hash_free, "True if routes depend on the pair alone.")
       .def_property_readonly(
           "capacities",
@@ -148,12 +161,20 @@ void bind_routing(py::module_& module) {
       .def_property_readonly(
           "classes", [](const RouteTable& self) { return self.links().classes; }, "Class of every engine link.")
       .def_property_readonly(
+          "of_link",
+          [](const RouteTable& self) {
+            const std::vector<int32_t>& values = self.links().of_link;
+            return py::array_t<int32_t>(static_cast<py::ssize_t>(values.size()), values.data());
+          },
+          "The engine link of every fabric link, numbered on from one class of planes to the next.")
+      .def_property_readonly(
           "members", [](const RouteTable& self) { return self.links().members; },
           "The fabric links behind every engine link, numbered on from one class of planes to the next.");
   module.def("channel_dependencies", &dependencies, "routes"_a, "members"_a, "scheme"_a,
              "Per class of planes: counts of virtual channels and their dependencies, and a cycle [(link, channel)].");
   module.def("forwarding_tables", &forwarding_tables, "fabric"_a, "num_layers"_a,
              "Next switch by (layer, switch, destination), -1 where there is none.");
+  module.def("virtual_layers", &virtual_layers, "fabric"_a, "Virtual layers that dfsssp gives the paths of a plane.");
   module.def("channel_schemes", &routing::channel_schemes, "Names of the ways to number virtual channels.");
   module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,
              "Routes by the routing `name` over planes: [(fabric, number of planes like it)]; kept alive.");

@@ -230,6 +230,25 @@ py::list restart_list(const workload::JobResult& job) {
   return restarts;
 }
 
+// What each controller said: arrays and texts by name.
+py::list report_list(const std::vector<workload::Report>& reports) {
+  py::list all;
+  for (const workload::Report& report : reports) {
+    py::dict one;
+    for (const auto& [name, value] : report) {
+      if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
+        one[name.c_str()] = to_array(*integers);
+      } else if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+        one[name.c_str()] = to_array(*numbers);
+      } else {
+        one[name.c_str()] = std::get<std::string>(value);
+      }
+    }
+    all.append(one);
+  }
+  return all;
+}
+
 py::list job_list(const SessionResult& result) {
   using namespace py::literals;
   py::list jobs;
@@ -254,13 +273,14 @@ py::dict result_dict(const SessionResult& result) {
                   "link_busy_s"_a = to_array(result.link_busy_s), "device_end_ps"_a = to_array(result.device_end_ps),
                   "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
                   "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline),
+                  "forwarded_bytes"_a = result.forwarded_bytes, "reports"_a = report_list(result.reports),
                   "checks"_a = result.checks);
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t host_launch_ps, int64_t min_collective_ps,
                      double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
-                     double steady_tolerance, uint64_t seed, bool fold, bool shortcuts, bool park,
+                     double steady_tolerance, uint64_t seed, bool fold, bool shortcuts, bool park, double tolerance,
                      const std::string& fidelity, const ControllerList& controllers,
                      const std::vector<int32_t>& timeline_devices, double kernel_deviation,
                      const std::string& distribution, const std::string& kernel_stream) {
@@ -278,6 +298,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.enable_folding = fold;
   options.enable_shortcuts = shortcuts;
   options.enable_parking = park;
+  options.tolerance = tolerance;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   runtime::Controllers made = make_controllers(controllers);
@@ -292,7 +313,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
 py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
                    const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed, bool park,
-                   const ControllerList& controllers,
+                   double tolerance, const ControllerList& controllers,
                    const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes, const std::string& fidelity) {
   std::vector<runtime::FlowSpec> flows;
   for (py::ssize_t f = 0; f < src.size(); ++f) {
@@ -304,14 +325,15 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   runtime::FlowRunResult result;
   {
     py::gil_scoped_release release;
-    result =
-        runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves, {seed, fidelity, park})
-            .run();
+    result = runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves,
+                              {seed, fidelity, tolerance, park})
+                 .run();
   }
   using namespace py::literals;
   return py::dict("sent_ps"_a = to_array(result.sent_ps), "delivered_ps"_a = to_array(result.delivered_ps),
                   "bytes_left"_a = to_array(result.bytes_left), "link_bytes"_a = to_array(result.link_bytes),
-                  "num_solves"_a = result.num_solves, "checks"_a = result.checks);
+                  "num_solves"_a = result.num_solves, "forwarded_bytes"_a = result.forwarded_bytes,
+                  "reports"_a = report_list(result.reports), "checks"_a = result.checks);
 }
 
 }  // namespace
@@ -387,7 +409,8 @@ void bind_runtime(py::module_& module) {
       "Factors of mean 1 and the given relative standard deviation: the first `count` of a named stream of a seed.");
   module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
-             py::arg("seed") = 0, py::arg("park") = false, py::arg("controllers") = ControllerList{},
+             py::arg("seed") = 0, py::arg("park") = false, py::arg("tolerance") = 0.0,
+             py::arg("controllers") = ControllerList{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              py::arg("fidelity") = runtime::FlowOptions().fidelity,
              "Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.");
@@ -395,7 +418,7 @@ void bind_runtime(py::module_& module) {
              py::arg("launch_latency_ps") = 0, py::arg("host_launch_ps") = 0, py::arg("min_collective_ps") = 0,
              py::arg("comm_compute_fraction") = 0.0, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
              py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
-             py::arg("shortcuts") = true, py::arg("park") = false,
+             py::arg("shortcuts") = true, py::arg("park") = false, py::arg("tolerance") = 0.0,
              py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
              py::arg("timeline_devices") = std::vector<int32_t>{}, py::arg("kernel_deviation") = 0.0,
              py::arg("distribution") = distribution_names().front(), py::arg("kernel_stream") = "kernels",

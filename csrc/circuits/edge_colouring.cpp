@@ -16,6 +16,13 @@ class Colouring {
         colours_(edges.size(), -1),
         edge_at_(static_cast<size_t>(num_vertices) * static_cast<size_t>(num_colours), kFree) {}
 
+  // REQUIRES: the colour is free at both ends.
+  void begin_with(int32_t edge, int32_t colour) {
+    const auto [u, v] = edges_[static_cast<size_t>(edge)];
+    ROSTAM_CHECK(at(u, colour) == kFree && at(v, colour) == kFree, "two edges that meet want colour " << colour);
+    assign(edge, colour);
+  }
+
   // Gives `edge` a colour if it can.
   void colour(int32_t edge) {
     const auto [u, v] = edges_[static_cast<size_t>(edge)];
@@ -77,10 +84,15 @@ class Colouring {
 }  // namespace
 
 std::vector<int32_t> colour_edges(int32_t num_vertices, const std::vector<std::pair<int32_t, int32_t>>& edges,
-                                  int32_t num_colours) {
+                                  int32_t num_colours, const std::vector<int32_t>& wanted) {
   for (const auto& [u, v] : edges) ROSTAM_CHECK(u != v, "an edge joins vertex " << u << " to itself");
   Colouring colouring(num_vertices, edges, num_colours);
-  for (size_t edge = 0; edge < edges.size(); ++edge) colouring.colour(static_cast<int32_t>(edge));
+  for (size_t edge = 0; edge < wanted.size(); ++edge) {
+    if (wanted[edge] >= 0) colouring.begin_with(static_cast<int32_t>(edge), wanted[edge]);
+  }
+  for (size_t edge = 0; edge < edges.size(); ++edge) {
+    if (wanted.empty() || wanted[edge] < 0) colouring.colour(static_cast<int32_t>(edge));
+  }
   return colouring.take();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -28,9 +29,10 @@ struct Edge {
 
 class OcsAllocator {
  public:
-  OcsAllocator(const Demand& demand, const OcsPorts& ports)
+  OcsAllocator(const Demand& demand, const OcsPorts& ports, const std::vector<OcsCircuit>& held)
       : n_(demand.num_accelerators),
         ports_(ports),
+        held_(held),
         is_paired_(ports.is_symmetric || ports.is_duplex),
         room_(static_cast<size_t>(is_paired_ ? n_ : 2 * n_), ports.num_ocs) {
     for (size_t i = 0; i < demand.src.size(); ++i) add_pair(demand.src[i], demand.dst[i], demand.num_bytes[i]);
@@ -38,7 +40,8 @@ class OcsAllocator {
   }
 
   OcsCircuits run() {
-    if (ports_.can_relay && max_degree().second > ports_.num_ocs) {
+    const bool may_miss_some = ports_.can_relay || ports_.may_leave_out;
+    if (may_miss_some && max_degree().second > ports_.num_ocs) {
       open_largest();
     } else {
       check_degree();
@@ -116,7 +119,7 @@ class OcsAllocator {
     std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return key(i) < key(j); });
     const std::vector<int32_t> all_room = room_;
     open_in(order);
-    if (are_all_reached()) return;
+    if (ports_.may_leave_out || are_all_reached()) return;
     for (Edge& edge : edges_) edge.count = 0;
     room_ = all_room;
     open_ring();
@@ -226,7 +229,24 @@ class OcsAllocator {
     std::vector<std::pair<int32_t, int32_t>> ends;
     ends.reserve(order.size());
     for (const size_t i : order) ends.emplace_back(edges_[i].a, edges_[i].b);
-    return colour_edges(is_bipartite ? 2 * n_ : n_, ends, ports_.num_ocs);
+    const bool has_held = is_bipartite && !held_.empty();
+    return colour_edges(is_bipartite ? 2 * n_ : n_, ends, ports_.num_ocs,
+                        has_held ? held_colours(order) : std::vector<int32_t>());
+  }
+
+  // For each circuit the switch of one of its pair that is set already, each of them once; -1 where none is left.
+  std::vector<int32_t> held_colours(const std::vector<size_t>& order) const {
+    std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> switches;
+    for (const OcsCircuit& one : held_) switches[{one.src, n_ + one.dst}].push_back(one.ocs);
+    std::vector<int32_t> colours;
+    colours.reserve(order.size());
+    for (const size_t i : order) {
+      const auto found = switches.find({edges_[i].a, edges_[i].b});
+      const bool is_left = found != switches.end() && !found->second.empty();
+      colours.push_back(is_left ? found->second.back() : -1);
+      if (is_left) found->second.pop_back();
+    }
+    return colours;
   }
 
   // Koenig: sending sides on the left, receiving sides on the right.
@@ -302,6 +322,7 @@ class OcsAllocator {
 
   int32_t n_;
   OcsPorts ports_;
+  const std::vector<OcsCircuit>& held_;
   bool is_paired_;
   std::vector<Edge> edges_;
   std::vector<int32_t> room_;  // circuits that a vertex can still hold
@@ -326,8 +347,8 @@ void check_switches(const OcsCircuits& circuits, int32_t num_accelerators, const
 
 }  // namespace
 
-OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports) {
-  OcsCircuits circuits = OcsAllocator(demand, ports).run();
+OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports, const std::vector<OcsCircuit>& held) {
+  OcsCircuits circuits = OcsAllocator(demand, ports, held).run();
   check_switches(circuits, demand.num_accelerators, ports);
   return circuits;
 }

@@ -13,10 +13,18 @@
 namespace rostam::circuits {
 
 struct OcsPorts {
-  int32_t num_ocs = 0;        // working switches: circuits that an accelerator can send on, and receive on
-  bool is_symmetric = false;  // as many circuits back as forth
-  bool is_duplex = false;     // both directions of a circuit on one switch; implies is_symmetric
-  bool can_relay = false;     // pairs may stay without a circuit; the largest demands get theirs first
+  int32_t num_ocs = 0;         // working switches: circuits that an accelerator can send on, and receive on
+  bool is_symmetric = false;   // as many circuits back as forth
+  bool is_duplex = false;      // both directions of a circuit on one switch; implies is_symmetric
+  bool can_relay = false;      // pairs may stay without a circuit; the largest demands get theirs first
+  bool may_leave_out = false;  // the same, whether circuits of others reach them or not
+};
+
+// A circuit that is set already, on one of the switches.
+struct OcsCircuit {
+  int32_t src = 0;
+  int32_t dst = 0;
+  int32_t ocs = 0;
 };
 
 // Pairs with at least one circuit, ordered by (src, dst). Circuit i joins pair circuit_pair[i] on switch
@@ -35,7 +43,9 @@ struct OcsCircuits {
 // splits any such counts over the switches. Duplex circuits colour a graph that is not bipartite: a heuristic, whose
 // loss is `colouring_gap`.
 // Throws: ConfigError if an accelerator has more peers than circuits and cannot relay, or if relays cannot reach.
+// `held`: circuits of before, which stay on their switches where their pairs still get them, as far as the colouring
+// lets them; of duplex circuits none does.
 // Cost: O(N Q log P) for P pairs, plus the colouring. Source: SiP-ML A.1, reformulated.
-OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports);
+OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports, const std::vector<OcsCircuit>& held = {});
 
 }  // namespace rostam::circuits

@@ -33,10 +33,11 @@ constexpr double kFillStep = 1.1;
 
 class Assignment {
  public:
-  Assignment(const Demand& demand, const Ring& ring, uint64_t seed)
+  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool may_leave_out)
       : demand_(demand),
         ring_(ring),
-        paths_(choose_paths(demand, ring)),
+        may_leave_out_(may_leave_out),
+        paths_(std::move(paths)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
         got_(paths_.size(), 0) {}
 
@@ -44,7 +45,7 @@ class Assignment {
     assign();
     fill();
     for (size_t i = 0; i < got_.size(); ++i) {
-      if (got_[i] > 0) continue;
+      if (got_[i] > 0 || may_leave_out_) continue;
       ROSTAM_THROW(ConfigError, "no wavelength is free on all "
                                     << paths_[i].num_hops() << " segments from accelerator " << demand_.src[i]
                                     << " to accelerator " << demand_.dst[i] << " of the ring (" << ring_.num_wavelengths
@@ -228,6 +229,7 @@ class Assignment {
 
   const Demand& demand_;
   const Ring& ring_;
+  bool may_leave_out_;
   std::vector<RingPath> paths_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
@@ -273,12 +275,76 @@ void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& f
   ROSTAM_CHECK(next == found.circuit_pair.size(), "circuits are not in the order of their pairs");
 }
 
+// Pairs that find a wavelength each, the largest demands first; ascending.
+std::vector<size_t> admit(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths) {
+  const auto n = static_cast<size_t>(ring.num_accelerators);
+  std::vector<int32_t> load(4 * n, 0);  // segments of both fibres, drivers, receivers
+  const auto rows = [&](size_t i) {
+    std::vector<size_t> crossed = {2 * n + static_cast<size_t>(demand.src[i]),
+                                   3 * n + static_cast<size_t>(demand.dst[i])};
+    for (int32_t p = paths[i].start; p < paths[i].end; ++p) {
+      crossed.push_back(static_cast<size_t>(paths[i].fibre) * n + static_cast<size_t>(p) % n);
+    }
+    return crossed;
+  };
+  std::vector<size_t> order(paths.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return demand.num_bytes[i] > demand.num_bytes[j]; });
+  std::vector<size_t> admitted;
+  for (const size_t i : order) {
+    const std::vector<size_t> crossed = rows(i);
+    const auto is_full = [&](size_t row) { return load[row] >= ring.num_wavelengths; };
+    if (std::any_of(crossed.begin(), crossed.end(), is_full)) continue;
+    for (const size_t row : crossed) ++load[row];
+    admitted.push_back(i);
+  }
+  std::sort(admitted.begin(), admitted.end());
+  return admitted;
+}
+
+// The same for all pairs of a demand, of which only some were served.
+RingWavelengths among_all(const RingWavelengths& found, const std::vector<size_t>& served,
+                          const std::vector<RingPath>& paths) {
+  RingWavelengths all = found;
+  all.count.assign(paths.size(), 0);
+  all.target.assign(paths.size(), 0);
+  all.fibre.clear();
+  all.num_hops.clear();
+  for (const RingPath& path : paths) {
+    all.fibre.push_back(path.fibre);
+    all.num_hops.push_back(path.num_hops());
+  }
+  for (size_t k = 0; k < served.size(); ++k) {
+    all.count[served[k]] = found.count[k];
+    all.target[served[k]] = found.target[k];
+  }
+  for (int32_t& pair : all.circuit_pair) pair = static_cast<int32_t>(served[static_cast<size_t>(pair)]);
+  return all;
+}
+
 }  // namespace
 
-RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed) {
-  RingWavelengths found = Assignment(demand, ring, seed).run();
-  check_ring(demand, ring, found);
-  return found;
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
+  std::vector<RingPath> paths = choose_paths(demand, ring);
+  const std::vector<size_t> admitted = may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
+  if (!may_leave_out || admitted.size() == paths.size()) {
+    RingWavelengths found = Assignment(demand, ring, std::move(paths), seed, may_leave_out).run();
+    check_ring(demand, ring, found);
+    return found;
+  }
+  Demand fitting;
+  fitting.num_accelerators = demand.num_accelerators;
+  std::vector<RingPath> fitting_paths;
+  for (const size_t i : admitted) {
+    fitting.src.push_back(demand.src[i]);
+    fitting.dst.push_back(demand.dst[i]);
+    fitting.num_bytes.push_back(demand.num_bytes[i]);
+    fitting_paths.push_back(paths[i]);
+  }
+  RingWavelengths found = Assignment(fitting, ring, std::move(fitting_paths), seed, true).run();
+  check_ring(fitting, ring, found);
+  return among_all(found, admitted, paths);
 }
 
 }  // namespace rostam::circuits

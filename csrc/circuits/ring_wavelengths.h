@@ -35,7 +35,8 @@ struct RingWavelengths {
 // to the slowest pairs, wherever a wavelength is free along a path and at both its ends.
 // Throws: ConfigError for pairs beyond reach, for more pairs than wavelengths on a segment or at an accelerator, and
 // for a pair that is left without a wavelength. Cost: O(W (N + P)).
-// Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see tests/control/test_ring_wavelengths.py.
-RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed);
+// may_leave_out: where wavelengths do not suffice for all pairs the largest demands get theirs, others none.
+// Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see tests/circuits/test_ring_wavelengths.py.
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out = false);
 
 }  // namespace rostam::circuits

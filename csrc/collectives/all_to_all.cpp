@@ -18,9 +18,15 @@ Shape exchange_shape(int32_t p, int32_t num_steps, bool is_synchronous) {
   return shape;
 }
 
+Shape direct_shape(int32_t p) {
+  Shape shape = exchange_shape(p, 1, false);
+  shape.is_all_alike = true;
+  return shape;
+}
+
 class DirectAllToAll : public Schedule {
  public:
-  explicit DirectAllToAll(int32_t p) : Schedule(exchange_shape(p, 1, false)) {}
+  explicit DirectAllToAll(int32_t p) : Schedule(direct_shape(p)) {}
   void sends(int32_t rank, int32_t, std::vector<Transfer>& out) const override {
     const int32_t p = shape().num_ranks;
     for (int32_t shift = 1; shift < p; ++shift) {

@@ -37,6 +37,12 @@ class Hierarchical : public Schedule {
     }
   }
 
+  int32_t next_unlike(int32_t step) const override {
+    if (num_pieces_ > 1) return step + 1;
+    const int32_t inside = group_size_ - 1, between = 2 * (num_groups_ - 1);
+    return step < inside ? inside : step < inside + between ? inside + between : shape().num_steps;
+  }
+
   int64_t total_chunks_sent() const override {
     return int64_t{num_pieces_} * shape().num_ranks * (2 * (group_size_ - 1) * num_groups_ + 2 * (num_groups_ - 1));
   }

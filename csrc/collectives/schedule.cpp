@@ -52,6 +52,25 @@ bool works_in_pieces(const std::string& collective, const std::string& algorithm
   return false;
 }
 
+bool is_by_name_only(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_NAMED(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#define X_NAMED_GRID X_NAMED
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
+bool is_pipelined(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_PIPELINE(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
 void Schedule::messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const {
   const size_t first = out.size();
   sends(rank, step, out);

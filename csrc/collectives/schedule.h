@@ -32,6 +32,8 @@ struct Shape {
   bool has_ordered_arrivals = false;
   // Every step sends as many chunks to the same peers, so that one step tells what all of them load.
   bool has_fixed_peers = false;
+  // One step, in which every rank sends as many chunks to every other one: the same whatever the order of the ranks.
+  bool is_all_alike = false;
   // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
   // that a step costs alpha + bytes/B for every rank (MODEL A5). Rings send eagerly instead: their receive slots are
   // taken as deep enough, and a sender is free when its last byte has left.
@@ -67,6 +69,9 @@ class Schedule {
   // Appends what `rank` sends in `step` to `out`. REQUIRES: 0 <= rank < num_ranks, 0 <= step < num_steps.
   virtual void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const = 0;
 
+  // The first step behind `step` in which ranks may send other messages, or to others; what is in them does not count.
+  virtual int32_t next_unlike(int32_t step) const { return step + 1; }
+
   // The same as messages: transfers that travel together are one, whose chunks are its first transfer's from there on
   // in number only.
   void messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const;
@@ -99,6 +104,12 @@ bool models_bandwidth(const std::string& collective, const std::string& algorith
 
 // True for algorithms that take the buffer in pieces through phases inside and between groups.
 bool works_in_pieces(const std::string& collective, const std::string& algorithm);
+
+// True for algorithms that a default choice does not take: they run where they are asked for.
+bool is_by_name_only(const std::string& collective, const std::string& algorithm);
+
+// True for algorithms whose pieces of the buffer go one behind the other through all of their steps.
+bool is_pipelined(const std::string& collective, const std::string& algorithm);
 
 // All (collective, algorithm) pairs, in the order of builtin.inc.
 std::vector<std::pair<std::string, std::string>> schedule_names();

@@ -42,7 +42,8 @@ std::vector<StepPattern> distinct_steps(const Schedule& schedule) {
   const Shape& shape = schedule.shape();
   std::vector<StepPattern> patterns;
   std::unordered_multimap<uint64_t, size_t> known;
-  for (int32_t step = 0; step < shape.num_steps; ++step) {
+  for (int32_t step = 0, next = 0; step < shape.num_steps; step = next) {
+    next = schedule.next_unlike(step);
     StepPattern pattern = pattern_of(schedule, step);
     if (shape.has_fixed_peers) {
       pattern.count = shape.num_steps;
@@ -56,7 +57,7 @@ std::vector<StepPattern> distinct_steps(const Schedule& schedule) {
       entry = known.emplace(hash, patterns.size());
       patterns.push_back(std::move(pattern));
     }
-    ++patterns[entry->second].count;
+    patterns[entry->second].count += next - step;
   }
   return patterns;
 }

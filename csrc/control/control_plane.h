@@ -18,6 +18,13 @@ struct Part {
   int32_t plane_class = 0;  // of a switch
 };
 
+// Bytes that the messages of a pair of accelerators have still to send, over all planes.
+struct Backlog {
+  int32_t src = 0;
+  int32_t dst = 0;
+  double num_bytes = 0;
+};
+
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -29,6 +36,8 @@ class ControlPlane {
 
   // Bytes that messages between two accelerators have still to send.
   virtual double backlog(int32_t src, int32_t dst) const = 0;
+  // The same of every message under way, or waiting, one entry each.
+  virtual std::vector<Backlog> backlogs() const = 0;
   // Bytes that crossed a link up to now.
   virtual double link_load(int32_t link) const = 0;
 
@@ -60,6 +69,14 @@ class ControlPlane {
   // Throws: ConfigError for a job that does not exist or is through, a time before now, an iteration that has not been
   // reached, and accelerators that do not exist, have failed, are named twice or taken by another job.
   virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators) = 0;
+
+  // From now on messages, those under way with what is left of them, take the routes that the routing has among the
+  // parts that work now (MODEL F19). Those of a pair without a path wait where they are. REQUIRES: the footprint is
+  // any.
+  virtual void renew_routes() = 0;
+
+  // Whether an accelerator, or all of its links out or in, have failed. Throws: ConfigError if it does not exist.
+  virtual bool is_failed(int32_t accelerator) const = 0;
 
   // Where a job's devices are, and how many of its iterations have ended.
   // Throws: ConfigError for a job that does not exist.

@@ -5,6 +5,7 @@
 
 #include "control/control_plane.h"
 #include "folding/footprint.h"
+#include "workload/session_result.h"
 
 namespace rostam::control {
 
@@ -43,6 +44,9 @@ class Controller {
 
   virtual uint32_t subscriptions() const { return 0; }
   virtual folding::Footprint footprint() const = 0;
+
+  // At the end of a run.
+  virtual workload::Report report(SimTime /*now*/) const { return {}; }
 };
 
 }  // namespace rostam::control

@@ -20,6 +20,7 @@ class ControllerParams {
   ControllerParams(std::string controller, std::map<std::string, ParamValue> values)
       : controller_(std::move(controller)), values_(std::move(values)) {}
 
+  const std::string& controller() const { return controller_; }
   bool has(const std::string& key) const { return values_.count(key) > 0; }
 
   // Throws: ConfigError if the key is missing or of another kind. Whole numbers are numbers, too.
@@ -32,6 +33,13 @@ class ControllerParams {
     if (const auto* found = std::get_if<std::vector<int64_t>>(&value(key))) return {found->begin(), found->end()};
     throw_kind(key, "a list of numbers");
   }
+
+  const std::string& text(const std::string& key) const {
+    if (const auto* found = std::get_if<std::string>(&value(key))) return *found;
+    throw_kind(key, "text");
+  }
+  int64_t integer(const std::string& key) const { return single(key, integers(key)); }
+  double number(const std::string& key) const { return single(key, numbers(key)); }
 
   // Throws: ConfigError for keys other than these.
   void check_keys(const std::vector<std::string>& known) const {
@@ -48,6 +56,11 @@ class ControllerParams {
   }
 
  private:
+  template <typename T>
+  T single(const std::string& key, const std::vector<T>& values) const {
+    if (values.size() != 1) throw_kind(key, "one number");
+    return values.front();
+  }
   const ParamValue& value(const std::string& key) const {
     const auto found = values_.find(key);
     if (found == values_.end()) ROSTAM_THROW(ConfigError, "controller " << controller_ << " needs " << key);

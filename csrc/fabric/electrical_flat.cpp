@@ -43,6 +43,11 @@ Blueprint design_electrical_flat(const Params& params) {
     plan.add_cable(a, plan.num_accelerators, port, up + link);
     plan.links.back().latency = down + link;
   }
+  plan.symmetries.emplace_back();  // to the next accelerator
+  for (int32_t a = 0; a < plan.num_accelerators; ++a) {
+    plan.symmetries.back().push_back((a + 1) % plan.num_accelerators);
+  }
+  plan.symmetries.back().push_back(plan.num_accelerators);
   plan.distance = std::make_shared<FlatDistance>(plan.num_accelerators);
   return plan;
 }

@@ -76,7 +76,10 @@ struct Blueprint {
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
   std::shared_ptr<const PathRule> path_rule;         // none: all shortest paths; with one, distances are searched
   std::shared_ptr<const PathRule> turn_rule;         // its turn model, phases are virtual channels; none: not stated
-  std::string no_route_hint;                         // ends the error of a pair without a path
+  // Maps of all vertices, each by the image of every vertex, that take the fabric onto itself while nothing has failed.
+  // Whoever relies on one checks it.
+  std::vector<std::vector<int32_t>> symmetries;
+  std::string no_route_hint;  // ends the error of a pair without a path
 
   // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
   void add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth = -1,
@@ -137,6 +140,9 @@ class Fabric {
   bool can_forward(int32_t vertex) const { return vertex >= num_accelerators() || blueprint_.accelerators_forward; }
   SimTime forward_latency() const { return blueprint_.forward_latency; }
   bool bundles_collapse() const { return blueprint_.bundles_collapse; }
+
+  // As stated for the intact fabric: failures may have broken them.
+  const std::vector<std::vector<int32_t>>& symmetries() const { return blueprint_.symmetries; }
 
   const std::string& no_route_hint() const { return blueprint_.no_route_hint; }
 

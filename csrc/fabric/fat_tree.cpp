@@ -108,6 +108,60 @@ std::vector<int32_t> tiers_of(const Servers& servers, int32_t num_vertices) {
   return tiers;
 }
 
+// Takes ports, servers, leaves or pods to the next one, round the server, leaf, pod or tree that they are in. Switches
+// above leaves, and cores, are joined to all below alike and stay where they are.
+class Rotation {
+ public:
+  Rotation(const Servers& servers, int32_t stride, int32_t count) : servers_(servers), stride_(stride), count_(count) {}
+
+  std::vector<int32_t> map(int32_t num_vertices) const {
+    const Tree& tree = servers_.tree;
+    const int32_t leaf_ports = tree.leaf_down, pod_ports = tree.leaves_per_pod * tree.leaf_down;
+    std::vector<int32_t> image(static_cast<size_t>(num_vertices));
+    for (int32_t v = 0; v < num_vertices; ++v) {
+      int32_t& to = image[static_cast<size_t>(v)];
+      to = v;
+      if (v < tree.first_leaf) {
+        to = port(v);
+      } else if (v < tree.first_middle) {
+        to = tree.first_leaf + port((v - tree.first_leaf) * leaf_ports) / leaf_ports;
+      } else if (v < tree.first_core) {
+        const int32_t pod = (v - tree.first_middle) / tree.pod_switches;
+        to = v + (port(pod * pod_ports) / pod_ports - pod) * tree.pod_switches;
+      } else if (v >= servers_.first_switch) {
+        to = servers_.first_switch + servers_.server_of(port((v - servers_.first_switch) * servers_.size));
+      } else if (v >= servers_.first_nic) {
+        to = servers_.first_nic + port(v - servers_.first_nic);
+      }
+    }
+    return image;
+  }
+
+ private:
+  int32_t port(int32_t p) const {
+    if (p >= servers_.num_accelerators) return p;
+    return p / stride_ % count_ + 1 < count_ ? p + stride_ : p - (count_ - 1) * stride_;
+  }
+
+  const Servers& servers_;
+  int32_t stride_, count_;
+};
+
+// None where ports do not fill leaves, and leaves pods, to the last one, or where rails mix them.
+std::vector<std::vector<int32_t>> rotations_of(const Servers& servers, int32_t num_vertices) {
+  const Tree& tree = servers.tree;
+  const int32_t on_leaf = tree.num_leaves == 1 ? tree.num_ports : tree.leaf_down;
+  const bool is_full = tree.num_rails == 1 && tree.num_ports == tree.num_pods * tree.leaves_per_pod * on_leaf;
+  std::vector<std::vector<int32_t>> maps;
+  if (!is_full || on_leaf % servers.size != 0) return maps;
+  int32_t stride = 1;
+  for (const int32_t count : {servers.size, on_leaf / servers.size, tree.leaves_per_pod, tree.num_pods}) {
+    if (count > 1) maps.push_back(Rotation(servers, stride, count).map(num_vertices));
+    stride *= count;
+  }
+  return maps;
+}
+
 }  // namespace
 
 Blueprint design_fat_tree(const Params& params) {
@@ -133,6 +187,7 @@ Blueprint design_fat_tree(const Params& params) {
   }
   plan.bundles_collapse = tree.are_leaves_even() && tree.are_pods_even();
   plan.turn_rule = make_up_down(tiers_of(servers, tree.end + plan.num_server_parts));
+  plan.symmetries = rotations_of(servers, tree.end + plan.num_server_parts);
   plan.distance = std::make_shared<TreeDistance>(servers);
   return plan;
 }

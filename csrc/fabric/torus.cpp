@@ -115,6 +115,11 @@ Blueprint design_torus(const Params& params) {
                      params.time("link_latency_s"));
     }
   }
+  for (size_t d = 0; d < grid->dims().size(); ++d) {
+    if (grid->dims()[d] == 1) continue;
+    plan.symmetries.emplace_back();  // one step along the dimension
+    for (int32_t a = 0; a < plan.num_accelerators; ++a) plan.symmetries.back().push_back(grid->neighbour(a, d));
+  }
   plan.distance = grid;
   plan.turn_rule = std::make_shared<DimensionOrder>(grid);
   return plan;

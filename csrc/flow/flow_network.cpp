@@ -1,10 +1,17 @@
 #include "flow/flow_network.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "network/registry.h"
 
 namespace rostam::flow {
+
+namespace {
+
+constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
+
+}  // namespace
 
 using network::EngineLink;
 using network::RouteId;
@@ -14,6 +21,7 @@ using network::TransferId;
 FlowNetwork::FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client)
     : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
   links_.resize(static_cast<size_t>(links.size()));
+  crowds_.resize(links_.size());
   for (int32_t l = 0; l < links.size(); ++l) links_[l].capacity = links[l].bytes_per_s;
 }
 
@@ -42,7 +50,7 @@ uint32_t FlowNetwork::new_flow(const Transfer& transfer) {
   flow.rate_cap = transfer.rate_cap;
   flow.extra_latency = transfer.extra_latency;
   flow.token = transfer.token;
-  flow.updated = queue_.now();
+  flow.updated = flow.started = queue_.now();
   flow.finish = transfer.bytes > 0 ? SimTime::never() : queue_.now();
   flow.event_time = SimTime::never();
   flow.route = transfer.route;
@@ -59,8 +67,12 @@ TransferId FlowNetwork::start(const Transfer& transfer) {
     return id;
   }
   attach(id);
+  if (tolerance_ > 0 && is_free(id)) {
+    set_rate(id, flows_[id].peak);  // it changes nobody's rate
+    return id;
+  }
   new_flows_.push_back(id);
-  request_solve();
+  request_solve(tolerance_ > 0 ? latest_effect(expected_s(id)) : queue_.now());
   return id;
 }
 
@@ -69,8 +81,7 @@ TransferId FlowNetwork::resume(const Transfer& transfer, SimTime started) {
   attach(id);
   FlowState& flow = flows_[id];
   paces_[id].rate = flow.peak;
-  paces_[id].bottleneck = kNoLink;
-  flow.updated = started;
+  flow.updated = flow.started = started;
   flow.finish = transmit_end(started, flow.bytes, flow.peak);
   expect_completion(id);
   return id;
@@ -87,54 +98,105 @@ double FlowNetwork::peak_of(const FlowState& flow) const {
 void FlowNetwork::attach(uint32_t id) {
   FlowState& flow = flows_[id];
   const auto& hops = routes_[flow.route].links;
+  const double rate = paces_[id].rate;
   flow.peak = peak_of(flow);
   if (flow.places.size() < hops.size()) flow.places.resize(hops.size());
   flow.is_attached = true;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
-    if (link.members.empty()) {
-      link.busy_since = queue_.now();
+    LinkFlows& crowd = crowds_[hops[h].link];
+    if (crowd.members.empty()) {
+      crowd.busy_since = queue_.now();
       link.peak_load = 0;
     }
     link.peak_load += flow.peak * hops[h].share;
-    flow.places[h] = static_cast<uint32_t>(link.members.size());
-    link.members.push_back({id, h, hops[h].share});
+    flow.places[h] = static_cast<uint32_t>(crowd.members.size());
+    crowd.members.push_back({id, h, hops[h].share});
+    if (link.is_binding) {
+      link.load.add(rate * hops[h].share);
+    } else {
+      update_binding(hops[h].link);
+    }
   }
 }
 
-// Marks the links whose other flows may now run faster: those that were binding.
+// Marks the links that were bottlenecks of others: those may now run faster.
 void FlowNetwork::detach(uint32_t id) {
   FlowState& flow = flows_[id];
   if (!flow.is_attached) return;  // nothing to send
   flow.is_attached = false;
+  set_bottleneck(id, kNoLink);
+  const SimTime latest = latest_effect((queue_.now() - flow.started).seconds());
   const auto& hops = routes_[flow.route].links;
+  const double rate = paces_[id].rate;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
-    const bool was_binding = is_binding(link);
+    LinkFlows& crowd = crowds_[hops[h].link];
     link.peak_load -= flow.peak * hops[h].share;
-    const Member moved = link.members.back();
-    link.members[flow.places[h]] = moved;
+    const Member moved = crowd.members.back();
+    crowd.members[flow.places[h]] = moved;
     flows_[moved.flow].places[moved.hop] = flow.places[h];
-    link.members.pop_back();
-    if (link.members.empty()) {
-      link.busy_ps += (queue_.now() - link.busy_since).ps();
-    } else if (was_binding) {
-      mark_dirty(hops[h].link);
+    crowd.members.pop_back();
+    if (link.is_binding) {
+      link.load.subtract(rate * hops[h].share);
+      update_binding(hops[h].link);
     }
+    if (crowd.members.empty()) crowd.busy_ps += (queue_.now() - crowd.busy_since).ps();
+    if (!crowd.bound.empty()) mark_dirty(hops[h].link, latest);
   }
 }
 
-void FlowNetwork::mark_dirty(int32_t link) {
+// A link that could carry all its flows at their peaks binds none of them.
+void FlowNetwork::update_binding(int32_t index) {
+  LinkState& link = links_[index];
+  const bool was_binding = link.is_binding;
+  link.is_binding = link.peak_load > link.capacity * (1 + kPeakSlack);
+  if (!link.is_binding || was_binding) return;
+  link.load = RateSum();
+  for (const Member& member : crowds_[index].members) link.load.add(paces_[member.flow].rate * member.share);
+}
+
+void FlowNetwork::mark_dirty(int32_t link, SimTime latest) {
+  request_solve(latest);
   if (links_[link].is_dirty) return;
   links_[link].is_dirty = true;
   dirty_links_.push_back(link);
-  request_solve();
 }
 
-void FlowNetwork::request_solve() {
-  if (is_solve_pending_) return;
-  is_solve_pending_ = true;
-  queue_.schedule(queue_.now(), Priority::kSolve, &solves_, 0);
+void FlowNetwork::request_solve(SimTime latest) {
+  if (latest >= solve_time_) return;
+  solve_time_ = latest;
+  queue_.schedule(latest, Priority::kSolve, &solves_, ++solve_number_);
+}
+
+void FlowNetwork::solve_if_due(uint64_t number) {
+  if (number != solve_number_) return;
+  solve_time_ = SimTime::never();
+  solve();
+}
+
+void FlowNetwork::set_tolerance(double share) {
+  if (!(share >= 0 && share < 1)) {
+    ROSTAM_THROW(ConfigError, "tolerance is " << share << "; it must be in [0, 1): a share of a message's duration");
+  }
+  tolerance_ = share;
+}
+
+// When a change by a message of this duration has to take effect.
+SimTime FlowNetwork::latest_effect(double seconds) const {
+  if (tolerance_ == 0) return queue_.now();
+  return queue_.now() + SimTime::from_whole_ps(std::min(std::floor(seconds * tolerance_ * 1e12), kMaxPs / 4));
+}
+
+// How long a flow would take if each of its links gave its flows shares in proportion to their peaks.
+double FlowNetwork::expected_s(uint32_t id) const {
+  const FlowState& flow = flows_[id];
+  double crowding = 1;
+  for (const routing::LinkShare& hop : routes_[flow.route].links) {
+    const LinkState& link = links_[hop.link];
+    if (link.capacity > 0) crowding = std::max(crowding, link.peak_load / link.capacity);
+  }
+  return flow.peak > 0 ? flow.bytes / flow.peak * crowding : 0;
 }
 
 // An unchanged rate leaves the flow untouched, so that its completion time does not drift by rounding.
@@ -221,6 +283,7 @@ void FlowNetwork::set_capacity(int32_t link, double bytes_per_s) {
 int32_t FlowNetwork::add_links(const std::vector<EngineLink>& links) {
   const int32_t first = num_links();
   links_.resize(links_.size() + links.size());
+  crowds_.resize(links_.size());
   for (size_t l = 0; l < links.size(); ++l) links_[first + l].capacity = links[l].bytes_per_s;
   return first;
 }
@@ -233,17 +296,20 @@ void FlowNetwork::remove_links(const std::vector<int32_t>& links) {
   }
 }
 
-void FlowNetwork::change_capacity(int32_t link, double bytes_per_s) {
-  links_[link].capacity = bytes_per_s;
-  mark_dirty(link);
+void FlowNetwork::change_capacity(int32_t index, double bytes_per_s) {
+  links_[index].capacity = bytes_per_s;
+  links_[index].is_reset = true;
+  mark_dirty(index, queue_.now());
+  update_binding(index);
   // Peaks of its flows change, and with them what their other links may have to bind.
-  for (const Member& member : links_[link].members) {
+  for (const Member& member : crowds_[index].members) {
     FlowState& flow = flows_[member.flow];
     const double before = flow.peak;
     flow.peak = peak_of(flow);
     for (const routing::LinkShare& hop : routes_[flow.route].links) {
       links_[hop.link].peak_load += (flow.peak - before) * hop.share;
-      mark_dirty(hop.link);
+      update_binding(hop.link);
+      mark_dirty(hop.link, queue_.now());
     }
   }
 }
@@ -259,7 +325,7 @@ void FlowNetwork::set_route(TransferId id, RouteId route) {
   flow.route = route;
   attach(id);
   new_flows_.push_back(id);
-  request_solve();
+  request_solve(queue_.now());
 }
 
 bool FlowNetwork::is_endless(TransferId id) const {
@@ -267,6 +333,12 @@ bool FlowNetwork::is_endless(TransferId id) const {
 }
 
 double FlowNetwork::backlog(TransferId id) const { return remaining_of(id); }
+
+double FlowNetwork::bytes_waiting(int32_t link) const {
+  double bytes = 0;
+  for (const Member& member : crowds_[link].members) bytes += member.share * remaining_of(member.flow);
+  return bytes;
+}
 
 double FlowNetwork::backlog(int32_t src, int32_t dst) const {
   double bytes = 0;
@@ -297,8 +369,8 @@ std::vector<double> FlowNetwork::link_bytes() const {
 std::vector<double> FlowNetwork::link_busy_s() const {
   std::vector<double> seconds(links_.size(), 0);
   for (size_t l = 0; l < links_.size(); ++l) {
-    int64_t ps = links_[l].busy_ps;
-    if (!links_[l].members.empty()) ps += (queue_.now() - links_[l].busy_since).ps();
+    int64_t ps = crowds_[l].busy_ps;
+    if (!crowds_[l].members.empty()) ps += (queue_.now() - crowds_[l].busy_since).ps();
     seconds[l] = static_cast<double>(ps) * 1e-12;
   }
   return seconds;

@@ -20,6 +20,7 @@ class FlowNetwork : public network::Network {
   FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client);
 
   network::RouteId add_route(const routing::Route& route, uint64_t name) override;
+  void set_tolerance(double share) override;
   network::TransferId start(const network::Transfer& transfer) override;
   network::TransferId resume(const network::Transfer& transfer, SimTime started) override;
   void cancel(network::TransferId flow) override;
@@ -30,6 +31,7 @@ class FlowNetwork : public network::Network {
   double backlog(network::TransferId flow) const override;
   bool is_endless(network::TransferId flow) const override;
   double backlog(int32_t src, int32_t dst) const override;
+  double bytes_waiting(int32_t link) const override;
   network::NetworkStats stats() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
 
@@ -41,27 +43,31 @@ class FlowNetwork : public network::Network {
     uint32_t hop;
     double share;
   };
+  // What solving looks at of every link of a flow: kept together, so that it stays in the cache.
   struct LinkState {
     double capacity = 0;
-    double peak_load = 0;  // what it would carry if every flow on it ran at its peak
-    uint32_t seen = 0;     // link_epoch_ of the last region it was in
-    int32_t local = 0;     // its index in that region's problem
-    std::vector<Member> members;
-    uint32_t summed = 0;      // epoch_ for which the next two hold
-    double outside_load = 0;  // of its flows outside the region, and the fastest of them
-    double outside_fastest = 0;
-    uint32_t included = 0;  // epoch_ in which all its flows joined the region
-    SimTime busy_since;
-    int64_t busy_ps = 0;
-    bool is_dirty = false;
+    double peak_load = 0;     // what it would carry if every flow on it ran at its peak
+    RateSum load;             // what it carries; kept while it is binding
+    double bound_rate = 0;    // of the flows whose bottleneck it is
+    uint32_t seen = 0;        // epoch_ of the last region it was in
+    uint32_t local = 0;       // its index in that region's problem
+    bool is_binding = false;  // else it could carry all its flows at their peaks
+    bool is_dirty = false;    // it may no longer be the bottleneck of the flows that it was
+    bool is_reset = false;    // its capacity has changed
     bool is_removed = false;
   };
-  // What solving looks at of every flow on every link of a region: kept together, so that it stays in the cache.
+  struct LinkFlows {
+    std::vector<Member> members;
+    std::vector<uint32_t> bound;  // the flows whose bottleneck it is
+    SimTime busy_since;
+    int64_t busy_ps = 0;
+  };
+  // The same of every flow.
   struct Pace {
     double rate = 0;
     uint32_t seen = 0;             // epoch_ of the last region it was in
-    uint32_t noticed = 0;          // epoch_ of the last region that it shared a link with
     int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
+    uint32_t place = 0;            // in that link's `bound`
   };
   struct RouteState {
     std::vector<routing::LinkShare> links;
@@ -78,6 +84,7 @@ class FlowNetwork : public network::Network {
     double peak = 0;  // the least of its cap and what each link alone would give it
     uint64_t token = 0;
     SimTime updated;
+    SimTime started;
     SimTime finish;      // at the present rate
     SimTime event_time;  // of its valid completion event, never() if it has none; it may fire before `finish`
     network::RouteId route = 0;
@@ -105,7 +112,7 @@ class FlowNetwork : public network::Network {
   class Solves : public EventHandler {
    public:
     explicit Solves(FlowNetwork& owner) : owner_(owner) {}
-    void on_event(uint64_t) override { owner_.solve(); }
+    void on_event(uint64_t payload) override { owner_.solve_if_due(payload); }
 
    private:
     FlowNetwork& owner_;
@@ -118,21 +125,28 @@ class FlowNetwork : public network::Network {
   void change_capacity(int32_t link, double bytes_per_s);
   std::vector<double> link_bytes() const;
   std::vector<double> link_busy_s() const;
-  void mark_dirty(int32_t link);
-  void request_solve();
+  void mark_dirty(int32_t link, SimTime latest);
+  void request_solve(SimTime latest);
+  void solve_if_due(uint64_t number);
+  SimTime latest_effect(double seconds) const;
+  double expected_s(uint32_t flow) const;
   void solve();
-  // A link that could carry all its flows at their peaks binds none of them.
-  bool is_binding(const LinkState& link) const;
+  void update_binding(int32_t link);
   bool is_free(uint32_t flow) const;  // no link binds it: it runs at its peak
   double peak_of(const FlowState& flow) const;
-  void include_members(int32_t link);
-  void sum_outside(LinkState& link);
-  bool include(uint32_t flow);
+  void set_bottleneck(uint32_t flow, int32_t link);
+  void clear_region();
+  void include_new(uint32_t flow);
+  void include_bound(int32_t link);
+  void include(uint32_t flow);
   void solve_region();
-  void order_region();
   bool grow_region();
+  void sum_loads();
+  double fastest_outside(uint32_t local) const;
   void find_bottleneck(size_t region_flow);
-  void bound_links();
+  void include_spoilt(uint32_t local);
+  void settle_region();
+  void order_region();
   void set_rate(uint32_t flow, double rate);
   double remaining_of(uint32_t flow) const;
   void settle(uint32_t flow);
@@ -146,26 +160,33 @@ class FlowNetwork : public network::Network {
   Deliveries deliveries_;
   Solves solves_;
   std::vector<LinkState> links_;
+  std::vector<LinkFlows> crowds_;  // of links_
   std::vector<RouteState> routes_;
   std::vector<FlowState> flows_;
   std::vector<Pace> paces_;  // of flows_
   std::vector<uint32_t> free_flows_;
   std::vector<int32_t> dirty_links_;
   std::vector<uint32_t> new_flows_;
-  bool is_solve_pending_ = false;
+  double tolerance_ = 0;
+  SimTime solve_time_ = SimTime::never();  // of the next solve, if there is one to come
+  uint64_t solve_number_ = 0;              // its event's; others are stale
   uint32_t epoch_ = 0;
   int64_t num_active_ = 0;
   int64_t num_solves_ = 0;
 
-  // The flows that are being solved, and their binding links: load and fastest flow of each at the new rates, and what
-  // a flow's rate may not be below for the link to be its bottleneck.
-  uint32_t link_epoch_ = 0;
+  // The flows that are being solved, and their binding links.
+  struct RegionLink {
+    int32_t link = 0;
+    uint32_t num_members = 0, num_bound = 0;  // flows of the region on it, and those it was the bottleneck of
+    RateSum outside;                          // what the other flows on it take
+    RateSum load;                             // of all, at the new rates
+    double fastest = 0;                       // flow of the region on it
+    double bound = 0;                         // what a flow's rate may not be below for it to be its bottleneck
+  };
   std::vector<uint32_t> region_flows_;
-  std::vector<std::pair<uint64_t, uint32_t>> named_;
-  std::vector<int32_t> region_links_;
+  std::vector<RegionLink> region_links_;
   std::vector<int32_t> bottlenecks_;
-  std::vector<double> load_, fastest_, bound_;
-  std::vector<uint32_t> neighbours_;  // outside, on links of the region, held by a bottleneck
+  std::vector<std::pair<uint64_t, uint32_t>> named_;
   MaxMinProblem problem_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 // Levels closer than this are one level: symmetric links must not drift apart by the order of subtraction.
 constexpr double kSameLevel = 1e-12;
 constexpr double kCapacitySlack = 1e-9;
-constexpr size_t kScanLinks = 48;  // components up to this size are scanned, larger ones use a heap
+constexpr size_t kScanLinks = 48;  // regions up to this size are scanned, larger ones use a heap
 
 }  // namespace
 
@@ -24,25 +24,39 @@ void MaxMinProblem::clear() {
   share.clear();
   rate_cap.clear();
   rate.clear();
+  weight_.clear();
+  num_flows_.clear();
+  first_hop_.clear();
+  next_hop_.clear();
+  flow_of_.clear();
 }
 
-void MaxMinProblem::index_links() {
-  const size_t num_links = capacity.size();
-  left_ = capacity;
-  weight_.assign(num_links, 0);
-  num_open_.assign(num_links, 0);
-  link_offset_.assign(num_links + 1, 0);
-  for (size_t k = 0; k < link.size(); ++k) {
-    weight_[link[k]] += share[k];
-    ++num_open_[link[k]];
-    ++link_offset_[link[k] + 1];
-  }
-  for (size_t l = 0; l < num_links; ++l) link_offset_[l + 1] += link_offset_[l];
-  link_flows_.resize(link.size());
-  next_.assign(link_offset_.begin(), link_offset_.end() - 1);
-  for (uint32_t f = 0; f + 1 < offset.size(); ++f) {
-    for (uint32_t k = offset[f]; k < offset[f + 1]; ++k) link_flows_[next_[link[k]]++] = f;
-  }
+uint32_t MaxMinProblem::add_link(double bytes_per_s) {
+  capacity.push_back(bytes_per_s);
+  weight_.emplace_back();
+  num_flows_.push_back(0);
+  first_hop_.push_back(kNone);
+  return static_cast<uint32_t>(capacity.size() - 1);
+}
+
+void MaxMinProblem::add_hop(uint32_t index, double hop_share) {
+  weight_[index].add(hop_share);
+  ++num_flows_[index];
+  next_hop_.push_back(first_hop_[index]);
+  first_hop_[index] = static_cast<uint32_t>(link.size());
+  flow_of_.push_back(static_cast<uint32_t>(rate_cap.size() - 1));
+  link.push_back(index);
+  share.push_back(hop_share);
+  ++offset.back();
+}
+
+// The level at which the link would be full if its open flows were raised to it.
+double MaxMinProblem::level_of(uint32_t index) {
+  OpenLink& open = open_[index];
+  if (open.is_level_known) return open.level;
+  open.level = std::max(capacity[index] - open.used.value(), 0.0) / open.weight.value();
+  open.is_level_known = true;
+  return open.level;
 }
 
 void MaxMinProblem::freeze(uint32_t flow, double level) {
@@ -50,18 +64,19 @@ void MaxMinProblem::freeze(uint32_t flow, double level) {
   --num_left_;
   rate[flow] = level;
   for (uint32_t k = offset[flow]; k < offset[flow + 1]; ++k) {
-    left_[link[k]] -= share[k] * level;
-    weight_[link[k]] -= share[k];
-    --num_open_[link[k]];
+    OpenLink& open = open_[link[k]];
+    open.used.add(share[k] * level);
+    open.weight.subtract(share[k]);
+    --open.num_open;
+    open.is_level_known = false;
   }
 }
 
 void MaxMinProblem::freeze_link(uint32_t index, double level) {
   // Snap to the previous level when equal up to rounding.
   if (level > last_level_ * (1 + kSameLevel)) last_level_ = level;
-  for (uint32_t k = link_offset_[index]; k < link_offset_[index + 1]; ++k) {
-    const uint32_t flow = link_flows_[k];
-    if (!is_frozen_[flow]) freeze(flow, last_level_);
+  for (uint32_t k = first_hop_[index]; k != kNone; k = next_hop_[k]) {
+    if (!is_frozen_[flow_of_[k]]) freeze(flow_of_[k], last_level_);
   }
 }
 
@@ -73,8 +88,8 @@ void MaxMinProblem::fill_by_scanning() {
     double level = std::numeric_limits<double>::infinity();
     uint32_t best = num_links + num_flows;
     for (uint32_t l = 0; l < num_links; ++l) {
-      if (num_open_[l] == 0) continue;
-      const double fair = std::max(left_[l], 0.0) / weight_[l];
+      if (open_[l].num_open == 0) continue;
+      const double fair = level_of(l);
       if (fair < level) {
         level = fair;
         best = l;
@@ -113,7 +128,7 @@ void MaxMinProblem::fill_by_heap() {
   const uint32_t num_links = static_cast<uint32_t>(capacity.size());
   heap_.clear();
   for (uint32_t l = 0; l < num_links; ++l) {
-    if (num_open_[l] > 0) heap_.emplace_back(left_[l] / weight_[l], l);
+    if (open_[l].num_open > 0) heap_.emplace_back(level_of(l), l);
   }
   for (uint32_t f = 0; f < num_flows; ++f) {
     if (rate_cap[f] < 1e300) heap_.emplace_back(rate_cap[f], num_links + f);
@@ -122,8 +137,8 @@ void MaxMinProblem::fill_by_heap() {
   while (num_left_ > 0 && !heap_.empty()) {
     const auto [level, index] = heap_.front();
     const bool is_link = index < num_links;
-    if (is_link && num_open_[index] > 0) {
-      const double current = std::max(left_[index], 0.0) / weight_[index];
+    if (is_link && open_[index].num_open > 0) {
+      const double current = level_of(index);
       if (current > level * (1 + kSameLevel)) {
         lower_top(current);
         continue;
@@ -138,7 +153,12 @@ void MaxMinProblem::fill_by_heap() {
 }
 
 void MaxMinProblem::solve() {
-  index_links();
+  open_.resize(capacity.size());
+  for (size_t l = 0; l < capacity.size(); ++l) {
+    open_[l] = OpenLink();
+    open_[l].weight = weight_[l];
+    open_[l].num_open = num_flows_[l];
+  }
   rate.assign(rate_cap.size(), 0);
   is_frozen_.assign(rate_cap.size(), 0);
   num_left_ = static_cast<uint32_t>(rate_cap.size());
@@ -149,8 +169,9 @@ void MaxMinProblem::solve() {
     fill_by_heap();
   }
   for (size_t l = 0; l < capacity.size(); ++l) {
-    ROSTAM_CHECK(left_[l] >= -kCapacitySlack * capacity[l] - 1e-6,
-                 "a link carries " << capacity[l] - left_[l] << " bytes/s, above its capacity " << capacity[l]);
+    const double used = open_[l].used.value();
+    ROSTAM_CHECK(used <= capacity[l] * (1 + kCapacitySlack) + 1e-6,
+                 "a link carries " << used << " bytes/s, above its capacity " << capacity[l]);
   }
 }
 

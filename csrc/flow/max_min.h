@@ -1,17 +1,20 @@
 // Weighted max-min fair rates by progressive filling: raise all rates together, freeze the flows of the link that
-// fills first, repeat. Works on one connected component at a time.
-// Invariant after solve(): each flow is at its cap or crosses a saturated link on which no rate is larger.
+// fills first, repeat. Flows may be added between two solves, which start anew.
+// Invariant after solve(): each flow is at its cap or crosses a saturated link on which no rate is larger. Sums over
+// flows are exact (exact_sum.h), so that rates do not depend on the order in which flows were added.
 #pragma once
 
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "flow/exact_sum.h"
+
 namespace rostam::flow {
 
 // Flow f crosses links[offset[f] .. offset[f + 1]) with shares; link l has `capacity[l]`.
 struct MaxMinProblem {
-  std::vector<double> capacity;  // per link [bytes/s]
+  std::vector<double> capacity;  // per link [bytes/s], for these flows; may change between solves
   std::vector<uint32_t> offset;  // per flow + 1
   std::vector<uint32_t> link;    // per (flow, hop)
   std::vector<double> share;     // per (flow, hop): fraction of the flow's rate on that link
@@ -19,38 +22,47 @@ struct MaxMinProblem {
   std::vector<double> rate;      // result, per flow [bytes/s]
 
   void clear();
+  // Returns its index.
+  uint32_t add_link(double bytes_per_s);
   // Appends a flow without hops; add_hop() extends the last flow.
   void add_flow(double cap) {
     offset.push_back(static_cast<uint32_t>(link.size()));
     rate_cap.push_back(cap);
   }
-  void add_hop(uint32_t link_index, double hop_share) {
-    link.push_back(link_index);
-    share.push_back(hop_share);
-    ++offset.back();
-  }
+  void add_hop(uint32_t link_index, double hop_share);
 
   // Fills `rate`. Throws: InternalError if a link ends above capacity by more than 1e-9.
   // Cost: O(hops log links).
   void solve();
 
  private:
-  void index_links();
+  static constexpr uint32_t kNone = 0xFFFFFFFFu;
+
+  struct OpenLink {  // what is left of a link while flows are frozen
+    RateSum used;
+    ShareSum weight;  // of flows not yet frozen
+    double level = 0;
+    uint32_t num_open = 0;  // flows not yet frozen
+    bool is_level_known = false;
+  };
+  double level_of(uint32_t index);
   void fill_by_scanning();
   void fill_by_heap();
   void lower_top(double level);
   void freeze_link(uint32_t index, double level);
   void freeze(uint32_t flow, double level);
 
-  std::vector<double> left_;        // capacity not yet given away
-  std::vector<double> weight_;      // sum of shares of flows not yet frozen
-  std::vector<uint32_t> num_open_;  // flows not yet frozen, per link
+  // Of all flows: kept from solve to solve.
+  std::vector<ShareSum> weight_;     // per link
+  std::vector<uint32_t> num_flows_;  // per link
+  std::vector<uint32_t> first_hop_;  // per link: its last added hop, then from hop to hop
+  std::vector<uint32_t> next_hop_;   // per hop: the next of its link
+  std::vector<uint32_t> flow_of_;    // per hop
+  // Of a solve.
+  std::vector<OpenLink> open_;
   std::vector<uint8_t> is_frozen_;
   double last_level_ = 0;
-  uint32_t num_left_ = 0;              // flows not yet frozen
-  std::vector<uint32_t> link_offset_;  // CSR link -> flows
-  std::vector<uint32_t> link_flows_;
-  std::vector<uint32_t> next_;  // scratch of index_links()
+  uint32_t num_left_ = 0;  // flows not yet frozen
   std::vector<std::pair<double, uint32_t>> heap_;
 };
 

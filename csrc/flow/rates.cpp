@@ -1,11 +1,12 @@
 // FlowNetwork: which rates change when flows come and go.
 //
 // A rate vector is max-min fair exactly if every flow runs at its peak or has a bottleneck: a full link on which no
-// flow is faster. So a change is solved for the flows next to it only, the others holding their rates, and the region
-// grows by the flows whose bottleneck that spoils (or who take more than their share of one) until none is left. The
-// result is the max-min vector of the whole; the work follows the change, not the connected component.
+// flow is faster. So a change is solved for the flows that lose their bottleneck by it, the others holding their rates,
+// and the region grows by the flows whose bottleneck that spoils (or who take more than their share of one) until none
+// is left. The result is the max-min vector of the whole; the work follows the flows whose rates change, not the
+// connected component: a flow that ends leaves those alone whose bottlenecks it did not cross.
 //
-// Sums over flows go by the names of their routes, not by history: a rate that differs in its last bit ends a message a
+// Sums over flows are exact (exact_sum.h) and know no history: a rate that differs in its last bit ends a message a
 // picosecond earlier, and messages that compete amplify that without bound.
 #include <algorithm>
 #include <limits>
@@ -16,7 +17,6 @@ namespace rostam::flow {
 
 namespace {
 
-constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
 constexpr double kCapacitySlack = 1e-9;
 constexpr double kEqual = 1e-11;  // loads and rates closer than this are equal
 
@@ -24,184 +24,210 @@ bool is_below(double value, double bound) { return value < bound * (1 - kEqual);
 
 }  // namespace
 
-bool FlowNetwork::is_binding(const LinkState& link) const { return link.peak_load > link.capacity * (1 + kPeakSlack); }
-
 bool FlowNetwork::is_free(uint32_t id) const {
   for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-    if (is_binding(links_[hop.link])) return false;
+    if (links_[hop.link].is_binding) return false;
   }
   return true;
 }
 
 // After it: every active flow has its max-min rate and a completion event that fits it.
 void FlowNetwork::solve() {
-  is_solve_pending_ = false;
   ++num_solves_;
   ++epoch_;
-  region_flows_.clear();
-  neighbours_.clear();
+  clear_region();
   for (const uint32_t id : new_flows_) {
-    if (!flows_[id].is_active) continue;
-    if (is_free(id)) {
-      paces_[id].bottleneck = kNoLink;
-      set_rate(id, flows_[id].peak);
-      continue;
-    }
-    for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-      if (is_binding(links_[hop.link])) include_members(hop.link);
-    }
+    if (flows_[id].is_active) include_new(id);
   }
   new_flows_.clear();
-  for (const int32_t link : dirty_links_) {
-    links_[link].is_dirty = false;
-    include_members(link);
+  for (const int32_t index : dirty_links_) {
+    LinkState& link = links_[index];
+    link.is_dirty = false;
+    include_bound(index);
+    if (!link.is_reset) continue;
+    link.is_reset = false;
+    for (const Member& member : crowds_[index].members) include(member.flow);
   }
   dirty_links_.clear();
   if (region_flows_.empty()) return;
   do {
     solve_region();
   } while (grow_region());
-  for (size_t l = 0; l < region_links_.size(); ++l) {
-    const double capacity = links_[region_links_[l]].capacity;
-    ROSTAM_CHECK(load_[l] <= capacity * (1 + kCapacitySlack) + 1e-6,
-                 "link " << region_links_[l] << " carries " << load_[l] << " bytes/s, above its " << capacity);
-  }
-  for (size_t k = 0; k < region_flows_.size(); ++k) {
-    paces_[region_flows_[k]].bottleneck = bottlenecks_[k];
-    set_rate(region_flows_[k], problem_.rate[k]);
-  }
+  settle_region();
 }
 
-void FlowNetwork::include_members(int32_t link) {
-  if (links_[link].included == epoch_) return;
-  links_[link].included = epoch_;
-  for (const Member& member : links_[link].members) include(member.flow);
+void FlowNetwork::clear_region() {
+  region_flows_.clear();
+  region_links_.clear();
+  problem_.clear();
 }
 
-bool FlowNetwork::include(uint32_t id) {
-  if (paces_[id].seen == epoch_) return false;
-  paces_[id].seen = epoch_;
+// A new flow, and those that it meets at their bottlenecks.
+void FlowNetwork::include_new(uint32_t id) {
+  if (is_free(id)) {
+    set_rate(id, flows_[id].peak);
+    return;
+  }
+  include(id);
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) include_bound(hop.link);
+}
+
+void FlowNetwork::include_bound(int32_t link) {
+  for (const uint32_t id : crowds_[link].bound) include(id);
+}
+
+void FlowNetwork::include(uint32_t id) {
+  Pace& pace = paces_[id];
+  if (pace.seen == epoch_) return;
+  pace.seen = epoch_;
   region_flows_.push_back(id);
-  return true;
+  problem_.add_flow(flows_[id].peak);
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    LinkState& link = links_[hop.link];
+    if (!link.is_binding) continue;
+    if (link.seen != epoch_) {
+      link.seen = epoch_;
+      link.local = problem_.add_link(link.capacity);
+      region_links_.emplace_back();
+      region_links_.back().link = hop.link;
+      region_links_.back().outside = link.load;
+    }
+    RegionLink& here = region_links_[link.local];
+    here.outside.subtract(pace.rate * hop.share);
+    ++here.num_members;
+    if (pace.bottleneck == hop.link) ++here.num_bound;
+    problem_.add_hop(link.local, hop.share);
+  }
 }
 
 // Max-min rates of the region's flows (into problem_.rate) on what the others leave of their binding links.
 void FlowNetwork::solve_region() {
-  ++link_epoch_;
-  region_links_.clear();
-  problem_.clear();
-  order_region();
-  for (const uint32_t id : region_flows_) {
-    problem_.add_flow(flows_[id].peak);
-    for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-      LinkState& link = links_[hop.link];
-      if (link.seen != link_epoch_) {
-        if (!is_binding(link)) continue;
-        link.seen = link_epoch_;
-        link.local = static_cast<int32_t>(region_links_.size());
-        region_links_.push_back(hop.link);
-        problem_.capacity.push_back(link.capacity);
-      }
-      problem_.add_hop(static_cast<uint32_t>(link.local), hop.share);
-    }
-  }
-  load_.assign(region_links_.size(), 0);
-  fastest_.assign(region_links_.size(), 0);
   for (size_t l = 0; l < region_links_.size(); ++l) {
-    LinkState& link = links_[region_links_[l]];
-    if (link.summed != epoch_) sum_outside(link);
-    load_[l] = link.outside_load;
-    fastest_[l] = link.outside_fastest;
-    problem_.capacity[l] = std::max(0.0, problem_.capacity[l] - link.outside_load);
+    const RegionLink& here = region_links_[l];
+    problem_.capacity[l] = std::max(0.0, links_[here.link].capacity - here.outside.value());
   }
   problem_.solve();
-}
-
-// What the flows outside the region do to one of its links. Holds until one of them joins it.
-void FlowNetwork::sum_outside(LinkState& link) {
-  long double load = 0;  // rounded once, so that the order of the members hardly ever matters
-  double fastest = 0;
-  for (const Member& member : link.members) {
-    Pace& pace = paces_[member.flow];
-    if (pace.seen == epoch_) continue;
-    load += pace.rate * member.share;
-    fastest = std::max(fastest, pace.rate);
-    if (pace.noticed == epoch_ || pace.bottleneck == kNoLink) continue;
-    pace.noticed = epoch_;
-    neighbours_.push_back(member.flow);
-  }
-  link.summed = epoch_;
-  link.outside_load = static_cast<double>(load);
-  link.outside_fastest = fastest;
-}
-
-// Orders the region's flows by the names of their routes.
-void FlowNetwork::order_region() {
-  named_.clear();
-  for (const uint32_t id : region_flows_) named_.emplace_back(routes_[flows_[id].route].name, id);
-  if (std::is_sorted(named_.begin(), named_.end())) return;
-  std::sort(named_.begin(), named_.end());
-  for (size_t k = 0; k < named_.size(); ++k) region_flows_[k] = named_[k].second;
 }
 
 // Adds the flows outside that the region's new rates leave without a bottleneck, or that crowd one of its flows out of
 // its own. Returns whether there were any.
 bool FlowNetwork::grow_region() {
-  for (size_t k = 0; k < region_flows_.size(); ++k) {
-    for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-      load_[problem_.link[h]] += problem_.rate[k] * problem_.share[h];
-      fastest_[problem_.link[h]] = std::max(fastest_[problem_.link[h]], problem_.rate[k]);
-    }
-  }
-  bound_links();
-  const size_t num_before = region_flows_.size();
+  sum_loads();
+  const size_t num_before = region_flows_.size(), num_links = region_links_.size();
   bottlenecks_.assign(num_before, kNoLink);
   for (size_t k = 0; k < num_before; ++k) {
     if (is_below(problem_.rate[k], flows_[region_flows_[k]].peak)) find_bottleneck(k);
   }
-  size_t num_outside = 0;
-  for (const uint32_t id : neighbours_) {
-    const Pace& pace = paces_[id];
-    if (pace.seen == epoch_) continue;
-    neighbours_[num_outside++] = id;
-    const LinkState& bottleneck = links_[pace.bottleneck];
-    if (bottleneck.seen != link_epoch_) continue;  // no flow of the region is on it: as it was
-    if (pace.rate < bound_[bottleneck.local]) include(id);
-  }
-  neighbours_.resize(num_outside);
-  for (size_t k = num_before; k < region_flows_.size(); ++k) {
-    for (const routing::LinkShare& hop : routes_[flows_[region_flows_[k]].route].links) links_[hop.link].summed = 0;
-  }
+  for (uint32_t l = 0; l < num_links; ++l) include_spoilt(l);
   return region_flows_.size() > num_before;
 }
 
 // A full link may be the bottleneck of its fastest flows; a link that is not full is of none.
-void FlowNetwork::bound_links() {
-  bound_.resize(region_links_.size());
-  for (size_t l = 0; l < region_links_.size(); ++l) {
-    const bool is_full = !is_below(load_[l], links_[region_links_[l]].capacity);
-    bound_[l] = is_full ? fastest_[l] * (1 - kEqual) : std::numeric_limits<double>::infinity();
+void FlowNetwork::sum_loads() {
+  for (RegionLink& here : region_links_) {
+    here.load = here.outside;
+    here.fastest = 0;
   }
+  for (size_t k = 0; k < region_flows_.size(); ++k) {
+    for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
+      RegionLink& here = region_links_[problem_.link[h]];
+      here.load.add(problem_.rate[k] * problem_.share[h]);
+      here.fastest = std::max(here.fastest, problem_.rate[k]);
+    }
+  }
+  for (uint32_t l = 0; l < region_links_.size(); ++l) {
+    RegionLink& here = region_links_[l];
+    here.bound = std::numeric_limits<double>::infinity();
+    if (is_below(here.load.value(), links_[here.link].capacity)) continue;
+    here.bound = std::max(here.fastest, fastest_outside(l)) * (1 - kEqual);
+  }
+}
+
+// A link's fastest flows are those whose bottleneck it is, if there are any.
+double FlowNetwork::fastest_outside(uint32_t local) const {
+  const RegionLink& here = region_links_[local];
+  const LinkFlows& crowd = crowds_[here.link];
+  if (here.num_members == crowd.members.size()) return 0;
+  if (here.num_bound < crowd.bound.size()) return links_[here.link].bound_rate;
+  double fastest = 0;
+  for (const Member& member : crowd.members) {
+    const Pace& pace = paces_[member.flow];
+    if (pace.seen != epoch_) fastest = std::max(fastest, pace.rate);
+  }
+  return fastest;
 }
 
 // Finds the full link on which the region's k-th flow is among the fastest; where faster flows outside are in the
 // way, they join the region.
 void FlowNetwork::find_bottleneck(size_t k) {
-  for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-    const uint32_t local = problem_.link[h];
-    if (problem_.rate[k] < bound_[local]) continue;
-    bottlenecks_[k] = region_links_[local];
+  const uint32_t first = problem_.offset[k], end = problem_.offset[k + 1];
+  const double rate = problem_.rate[k];
+  for (uint32_t h = first; h < end; ++h) {
+    const RegionLink& here = region_links_[problem_.link[h]];
+    if (rate < here.bound) continue;
+    bottlenecks_[k] = here.link;
     return;
   }
-  for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-    const uint32_t local = problem_.link[h];
-    if (bound_[local] == std::numeric_limits<double>::infinity()) continue;
-    bottlenecks_[k] = region_links_[local];  // holds if nobody outside is faster but for rounding
-    for (const Member& member : links_[region_links_[local]].members) {
+  for (uint32_t h = first; h < end; ++h) {
+    const RegionLink& here = region_links_[problem_.link[h]];
+    if (here.bound == std::numeric_limits<double>::infinity()) continue;
+    bottlenecks_[k] = here.link;  // holds if nobody outside is faster but for rounding
+    for (const Member& member : crowds_[bottlenecks_[k]].members) {
       const Pace& pace = paces_[member.flow];
-      if (pace.seen != epoch_ && is_below(problem_.rate[k], pace.rate)) include(member.flow);
+      if (pace.seen != epoch_ && is_below(rate, pace.rate)) include(member.flow);
     }
   }
+}
+
+// The flows outside whose bottleneck the link no longer is join the region.
+void FlowNetwork::include_spoilt(uint32_t local) {
+  const double bound = region_links_[local].bound;
+  const int32_t link = region_links_[local].link;
+  const LinkFlows& crowd = crowds_[link];
+  if (region_links_[local].num_bound == crowd.bound.size() || links_[link].bound_rate >= bound) return;
+  for (const uint32_t id : crowd.bound) {
+    if (paces_[id].rate < bound) include(id);
+  }
+}
+
+// The region's new rates hold.
+void FlowNetwork::settle_region() {
+  for (const RegionLink& here : region_links_) {
+    LinkState& link = links_[here.link];
+    link.load = here.load;
+    const double load = here.load.value();
+    ROSTAM_CHECK(load <= link.capacity * (1 + kCapacitySlack) + 1e-6,
+                 "link " << here.link << " carries " << load << " bytes/s, above its " << link.capacity);
+  }
+  order_region();
+  for (const auto& [name, k] : named_) {
+    set_bottleneck(region_flows_[k], bottlenecks_[k]);
+    if (bottlenecks_[k] != kNoLink) links_[bottlenecks_[k]].bound_rate = problem_.rate[k];
+    set_rate(region_flows_[k], problem_.rate[k]);
+  }
+}
+
+// By the names of routes: flows that end together do so in the order in which they got their rates.
+void FlowNetwork::order_region() {
+  named_.clear();
+  for (uint32_t k = 0; k < region_flows_.size(); ++k)
+    named_.emplace_back(routes_[flows_[region_flows_[k]].route].name, k);
+  if (!std::is_sorted(named_.begin(), named_.end())) std::sort(named_.begin(), named_.end());
+}
+
+void FlowNetwork::set_bottleneck(uint32_t id, int32_t link) {
+  Pace& pace = paces_[id];
+  if (pace.bottleneck == link) return;
+  if (pace.bottleneck != kNoLink) {
+    std::vector<uint32_t>& bound = crowds_[pace.bottleneck].bound;
+    bound[pace.place] = bound.back();
+    paces_[bound[pace.place]].place = pace.place;
+    bound.pop_back();
+  }
+  pace.bottleneck = link;
+  if (link == kNoLink) return;
+  pace.place = static_cast<uint32_t>(crowds_[link].bound.size());
+  crowds_[link].bound.push_back(id);
 }
 
 }  // namespace rostam::flow

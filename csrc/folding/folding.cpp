@@ -5,6 +5,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "folding/memory.h"
+#include "folding/symmetry.h"
 #include "routing/end_points.h"
 #include "sim/random.h"
 
@@ -226,6 +228,7 @@ WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, const System&
 }  // namespace
 
 WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes) {
+  check_memory(*graph, routes);
   WeightedSystem system;
   system.graph = std::move(graph);
   system.devices = system.graph->devices;
@@ -245,6 +248,7 @@ WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::Route
   // Routes with lanes are not quotients: planes that differ are simulated one by one.
   const bool is_open = footprint.is_any || !routes.is_hash_free() || routes.planes().size() > 1;
   if (is_open) return unfolded(std::move(graph), routes);
+  if (auto system = fold_by_symmetry(graph, routes, footprint)) return *std::move(system);
   SystemBuilder builder(*graph, routes);
   if (!builder.build()) return unfolded(std::move(graph), routes);
   Colours colours = initial_colours(*graph, routes, footprint);

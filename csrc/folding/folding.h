@@ -21,10 +21,11 @@ namespace rostam::folding {
 
 using workload::TaskGraph;
 
-// Every device and link simulated.
+// Every device and link simulated. Throws: ConfigError if that takes more memory than there is (folding/memory.h).
 WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes);
 
-// The coarsest equitable partition, or the identity where routes are hashed, planes differ, any link may change,
+// The orbits of the fabric's symmetries (folding/symmetry.h) where channels are many and there are any, else the
+// coarsest equitable partition, or the identity where routes are hashed, planes differ, any link may change,
 // refinement does not pay, or the system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x
 // links a route).
 WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "network/link_table.h"
+#include "routing/policy.h"
 #include "routing/route.h"
+#include "sim/errors.h"
 #include "sim/event_queue.h"
 
 namespace rostam::network {
@@ -41,16 +43,21 @@ struct NetworkStats {
   int64_t num_solves = 0;           // times that rates were computed anew
 };
 
-class Network {
+class Network : public routing::LinkBacklog {
  public:
-  virtual ~Network() = default;
-
   // Registers the links that transfers may take; equal routes may be registered once and used by many transfers.
-  // `name` tells routes apart whatever the order of their registration: sums over transfers follow it, so that they
-  // are reproducible.
+  // `name` tells routes apart whatever the order of their registration: transfers that end together do so in its
+  // order, so that what follows is reproducible.
   // Engines see routes of one lane; planes that differ are split before them (StripedNetwork).
   // REQUIRES: every link exists and is not removed, shares > 0.
   virtual RouteId add_route(const routing::Route& route, uint64_t name) = 0;
+
+  // What transfers change may take effect up to `share` of their own duration later, together with what others change
+  // meanwhile; 0, the default, is exact. Before the first transfer.
+  // Throws: ConfigError for an engine that has no such choice, and for a share that is not 0 or more and below 1.
+  virtual void set_tolerance(double /*share*/) {
+    throw ConfigError("tolerance is set, but this engine is exact only; leave it at 0, or take fidelity=flow");
+  }
 
   // Starts a transfer now. bytes == 0 is sent at once and delivered after the route's latency.
   // The id is valid until the transfer is sent or cancelled.
@@ -84,6 +91,9 @@ class Network {
 
   // Bytes that a transfer has still to send, as of now.
   virtual double backlog(TransferId transfer) const = 0;
+
+  // Bytes that the transfers on a link have still to send over it. Cost: O(transfers on it).
+  double bytes_waiting(int32_t link) const override = 0;
 
   // True if the transfer is being sent, but so slowly that at this rate it is not through by the end of simulated time.
   virtual bool is_endless(TransferId transfer) const = 0;

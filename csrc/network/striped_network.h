@@ -19,6 +19,7 @@ class StripedNetwork : public Network, private NetworkClient {
   StripedNetwork(MakeEngine make, EventQueue& queue, const LinkTable& links, NetworkClient& client);
 
   RouteId add_route(const routing::Route& route, uint64_t name) override;
+  void set_tolerance(double share) override { engine_->set_tolerance(share); }
   TransferId start(const Transfer& transfer) override;
   // REQUIRES: a route without lanes.
   TransferId resume(const Transfer& transfer, SimTime started) override;
@@ -30,6 +31,7 @@ class StripedNetwork : public Network, private NetworkClient {
   int64_t carried_bytes(RouteId route, int64_t bytes) const override;
   double backlog(TransferId transfer) const override;
   double backlog(int32_t src, int32_t dst) const override;
+  double bytes_waiting(int32_t link) const override { return engine_->bytes_waiting(link); }
   bool is_endless(TransferId transfer) const override;
   NetworkStats stats() const override;
   int32_t num_links() const override { return engine_->num_links(); }

@@ -91,4 +91,15 @@ void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::ve
   }
 }
 
+double EndPoints::forwarded_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent) const {
+  double out = 0, own = 0;
+  for (size_t link = 0; link < link_bytes.size(); ++link) {
+    for (uint32_t k = first_[link]; k < first_[link + 1]; ++k) {
+      if (ends_[k].share > 0) out += link_bytes[link] * num_planes_[link] * ends_[k].share;
+    }
+  }
+  for (const double bytes : sent) own += bytes;
+  return out - own <= kBytesSlack * out ? 0 : out - own;
+}
+
 }  // namespace rostam::routing

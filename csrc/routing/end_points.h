@@ -27,6 +27,9 @@ class EndPoints {
   void check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
                    const std::vector<double>& received) const;
 
+  // Bytes that accelerators passed on: out of all of them less what they sent themselves. Units: as check_bytes.
+  double forwarded_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent) const;
+
  private:
   void check_links(const LinkShare* first, const LinkShare* last, int32_t src, int32_t dst);
 

@@ -21,6 +21,7 @@ class HashPolicy : public RoutePolicy {
     const fabric::Fabric& fabric = paths_.fabric();
     uint64_t state = mix(query.hash ^ mix((static_cast<uint64_t>(src) << 32) | static_cast<uint32_t>(dst)));
     Route route;
+    route.links.reserve(static_cast<size_t>(paths_.distance(paths_.start(src))));
     route.src = src;
     route.dst = dst;
     route.latency = overhead_;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "routing/registry.h"
@@ -21,8 +23,9 @@ constexpr int32_t kMaxSwitches = 4096;      // tables and loads take 32 bytes fo
 constexpr int32_t kMaxSearchSteps = 20000;  // of one path; fabrics with many equal ones take the best of the first
 constexpr int64_t kSpoilt =
     6;  // paths that one such switch outweighs: own; more gives more disjoint paths, less balance
-constexpr int32_t kMostDetour = 3;   // neighbours of a graph of girth five have no other path of less than four cables
-constexpr double kRounding = 1e-12;  // sums of n-ths that should make 1 differ from it by rounding alone
+constexpr int32_t kMostDetour = 3;  // neighbours of a graph of girth five have no other path of less than four cables
+constexpr double kFewBranching = 0.25;  // with more pairs of several minimal paths layers are the wrong routing
+constexpr double kRounding = 1e-12;     // sums of n-ths that should make 1 differ from it by rounding alone
 
 // Drawn from the seed: switches in the order of mixed numbers.
 std::vector<int32_t> drawn_order(int32_t count, uint64_t seed) {
@@ -149,6 +152,21 @@ void Layers::search(const std::vector<int32_t>& table, int32_t to, int32_t left,
   }
 }
 
+double Layers::share_of_branching_pairs(const std::vector<int32_t>& ends) const {
+  int64_t num_pairs = 0, num_branching = 0;
+  for (const int32_t from : ends) {
+    for (const int32_t to : ends) {
+      const int32_t far = hops(from, to);
+      if (far <= 0) continue;
+      const std::vector<int32_t>& near = neighbours_[static_cast<size_t>(from)];
+      const auto nearer = std::count_if(near.begin(), near.end(), [&](int32_t at) { return hops(at, to) == far - 1; });
+      ++num_pairs;
+      if (nearer > 1) ++num_branching;
+    }
+  }
+  return num_pairs == 0 ? 0 : static_cast<double>(num_branching) / static_cast<double>(num_pairs);
+}
+
 std::vector<int32_t> Layers::flat() const {
   std::vector<int32_t> all;
   for (const std::vector<int32_t>& table : tables_) all.insert(all.end(), table.begin(), table.end());
@@ -169,10 +187,13 @@ class LayersPolicy : public RoutePolicy {
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
-    Route route = minimal_->route(src, dst, query);  // names a pair without one
-    const auto [first, last] = nearest(src, dst);
-    if (first >= 0) {
-      route = Route();
+    const int32_t count = fabric_->num_accelerators();
+    const bool is_pair = src >= 0 && src < count && dst >= 0 && dst < count;
+    const auto [first, last] = is_pair ? nearest(src, dst) : std::pair<int32_t, int32_t>(-1, -1);
+    Route route;
+    if (first < 0) {
+      route = minimal_->route(src, dst, query);  // over a link of the two alone, or it says what is missing
+    } else {
       used_.clear();
       for (int32_t layer = 0; layer < kNumLayers; ++layer) add_layer(layer, src, first, last, dst, query, route);
       for (const int32_t link : used_) {
@@ -189,6 +210,23 @@ class LayersPolicy : public RoutePolicy {
   bool is_hash_free() const override { return true; }
   const fabric::Fabric& fabric() const override { return *fabric_; }
   const EngineLinks& links() const override { return links_; }
+
+  // Layers are for pairs with a single minimal path; where there are more, three of four layers are detours.
+  std::string note() const override {
+    std::vector<int32_t> ends;
+    for (int32_t a = 0; a < fabric_->num_accelerators(); ++a) {
+      for (const int32_t door : doors(a)) ends.push_back(door);
+    }
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    const double share = layers_.share_of_branching_pairs(ends);
+    if (share <= kFewBranching) return {};
+    std::ostringstream text;
+    text << std::lround(100 * share) << "% of the switch pairs of fabric " << fabric_->name()
+         << " have several minimal paths, of which routing layers takes one and three detours: spray takes all minimal "
+            "ones";
+    return text.str();
+  }
 
  private:
   // Switches that an accelerator may enter the network at: itself, or its neighbours.

@@ -35,6 +35,9 @@ class Layers {
   int32_t next(int32_t layer, int32_t at, int32_t to) const {
     return tables_[static_cast<size_t>(layer)][index(at, to)];
   }
+  // Of the ordered pairs of these switches that are apart and joined, the share with more than one minimal next hop
+  // from the first; 0 without pairs.
+  double share_of_branching_pairs(const std::vector<int32_t>& ends) const;
   // Row-major (layer, at, to).
   std::vector<int32_t> flat() const;
 

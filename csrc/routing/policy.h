@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "routing/engine_links.h"
@@ -10,9 +11,18 @@
 
 namespace rostam::routing {
 
+// What waits for links at a moment: of a network, or of loads that are summed up.
+class LinkBacklog {
+ public:
+  virtual ~LinkBacklog() = default;
+  // Bytes that have still to cross an engine link, of all that is under way.
+  virtual double bytes_waiting(int32_t link) const = 0;
+};
+
 struct RouteQuery {
-  uint64_t hash = 0;         // of the message or channel; ignored by policies that take all paths
-  bool wants_steps = false;  // fill Route::steps. REQUIRES: a policy without bundles
+  uint64_t hash = 0;                     // of the message or channel; ignored by policies that take all paths
+  bool wants_steps = false;              // fill Route::steps. REQUIRES: a policy without bundles
+  const LinkBacklog* backlog = nullptr;  // for policies that read it; null: nothing waits anywhere
 };
 
 // Flow i carries num_bytes[i] from accelerator src[i] to dst[i].
@@ -37,11 +47,22 @@ class RoutePolicy {
   // True if the route depends on the pair alone, so that it may be cached and folded.
   virtual bool is_hash_free() const = 0;
 
+  // True if the route depends on what waits for links, so that it holds for the message that asks alone.
+  virtual bool reads_backlog() const { return false; }
+
+  // True if the route depends on the shape of the fabric alone: a map of the fabric onto itself, links onto equal
+  // links, takes routes to routes with the same shares.
+  virtual bool follows_symmetries() const { return false; }
+
   // The fabric that routes lead over, failures included.
   virtual const fabric::Fabric& fabric() const = 0;
 
   // The engine links that routes name.
   virtual const EngineLinks& links() const = 0;
+
+  // What a reader of results should know of this routing on this fabric, in a sentence: that it stands for another one
+  // there, or suits it badly. Empty: nothing.
+  virtual std::string note() const { return {}; }
 
   // Adds the bytes that the flows put on each engine link, flow i with hash i; flows of an accelerator to itself and
   // those without bytes put none. Cost: flows x path, or less where a policy knows how.

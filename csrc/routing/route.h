@@ -14,6 +14,7 @@ namespace rostam::routing {
 struct LinkShare {
   int32_t link = 0;
   double share = 1;
+  bool operator==(const LinkShare& other) const { return link == other.link && share == other.share; }
 };
 
 // The paths of a route as a graph without circles, level by level: the first node is the source, the last one the

@@ -16,6 +16,19 @@ size_t RouteTable::ChannelHash::operator()(const std::tuple<int32_t, int32_t, ui
 
 namespace {
 
+// That of one class of planes, whose policy numbers its own links.
+class PlaneBacklog : public LinkBacklog {
+ public:
+  PlaneBacklog(const LinkBacklog* all, int32_t first_link) : all_(all), first_link_(first_link) {}
+  double bytes_waiting(int32_t link) const override {
+    return all_ == nullptr ? 0 : all_->bytes_waiting(first_link_ + link);
+  }
+
+ private:
+  const LinkBacklog* all_;
+  int32_t first_link_;
+};
+
 void append_steps(const Steps& more, int32_t first_link, Steps& steps) {
   const auto num_nodes = static_cast<uint32_t>(steps.nodes.size()), num_hops = static_cast<uint32_t>(steps.hops.size());
   for (Steps::Node node : more.nodes) {
@@ -23,7 +36,9 @@ void append_steps(const Steps& more, int32_t first_link, Steps& steps) {
     node.end_hop += num_hops;
     steps.nodes.push_back(node);
   }
-  for (const Steps::Hop& hop : more.hops) steps.hops.push_back({hop.link + first_link, hop.node + num_nodes});
+  for (const Steps::Hop& hop : more.hops) {
+    steps.hops.push_back({hop.link + first_link, hop.node + num_nodes, hop.channel});
+  }
 }
 
 }  // namespace
@@ -41,6 +56,19 @@ RouteTable::RouteTable(std::vector<PlaneClass> planes, MissingRoute missing)
 bool RouteTable::is_hash_free() const {
   return set_.empty() &&
          std::all_of(planes_.begin(), planes_.end(), [](const PlaneClass& one) { return one.policy->is_hash_free(); });
+}
+
+bool RouteTable::reads_backlog() const {
+  return std::any_of(planes_.begin(), planes_.end(), [](const PlaneClass& one) { return one.policy->reads_backlog(); });
+}
+
+std::vector<std::string> RouteTable::notes() const {
+  std::vector<std::string> found;
+  for (const PlaneClass& one : planes_) {
+    std::string note = one.policy->note();
+    if (!note.empty() && std::find(found.begin(), found.end(), note) == found.end()) found.push_back(std::move(note));
+  }
+  return found;
 }
 
 int32_t RouteTable::num_planes() const {
@@ -89,7 +117,7 @@ void RouteTable::check_not_removed(const Route& route) const {
 
 // Throws: NoRouteError if no plane connects the pair.
 Route RouteTable::policy_route(const Channel& channel, bool wants_steps) const {
-  const RouteQuery query{channel.hash, wants_steps};
+  const RouteQuery query{channel.hash, wants_steps, backlog_};
   if (planes_.size() == 1) {
     Route route = planes_.front().policy->route(channel.src, channel.dst, query);
     check_not_removed(route);
@@ -106,7 +134,8 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
   for (size_t k = 0; k < planes_.size(); ++k) {
     Route part;
     try {
-      part = planes_[k].policy->route(channel.src, channel.dst, query);
+      const PlaneBacklog own(query.backlog, first_link_[k]);
+      part = planes_[k].policy->route(channel.src, channel.dst, {query.hash, query.wants_steps, &own});
       for (LinkShare& hop : part.links) hop.link += first_link_[k];
       check_not_removed(part);
     } catch (const NoRouteError&) {

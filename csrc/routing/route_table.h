@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -17,10 +19,14 @@
 
 namespace rostam::routing {
 
+// The same routing over the same fabric with more parts failed.
+using PolicyAfter = std::function<std::shared_ptr<const RoutePolicy>(const fabric::Failures&)>;
+
 // `num_planes` planes that are alike: messages put the same on each, so one is simulated.
 struct PlaneClass {
   std::shared_ptr<const RoutePolicy> policy;
   int32_t num_planes = 1;
+  PolicyAfter after;  // empty: its routes stay
 };
 
 // Where a message goes; `hash` tells the channels of a pair apart.
@@ -70,6 +76,11 @@ class RouteTable {
   int32_t num_accelerators() const { return planes_.front().policy->fabric().num_accelerators(); }
   int32_t num_planes() const;  // of all classes
   bool is_hash_free() const;
+  // True if every message asks for a route of its own, since policies read what waits for links.
+  bool reads_backlog() const;
+  // What such policies read from now on; null: nothing waits. It must outlive the table or be replaced.
+  void read_backlog(const LinkBacklog* backlog) { backlog_ = backlog; }
+  std::vector<std::string> notes() const;  // of the policies, each once
 
   // What each plane carries of a message: for engines, which send lanes' own parts of all bytes.
   int64_t wire_bytes(int64_t bytes) const;
@@ -96,6 +107,7 @@ class RouteTable {
   std::map<Pair, Route> set_of_pairs_;
   std::vector<uint8_t> is_removed_;  // per engine link; shorter where none behind is
   uint64_t version_ = 0;
+  const LinkBacklog* backlog_ = nullptr;
 };
 
 }  // namespace rostam::routing

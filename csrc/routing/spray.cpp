@@ -89,9 +89,11 @@ class SprayLoads {
 class SprayPolicy : public SprayPaths {
  public:
   SprayPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options,
-              std::shared_ptr<const fabric::PathRule> rule)
-      : links_(*fabric, options.enable_bundling),
+              std::shared_ptr<const fabric::PathRule> rule, std::string note)
+      : note_(std::move(note)),
+        links_(*fabric, options.enable_bundling),
         overhead_(options.message_overhead),
+        has_rule_(rule != nullptr || fabric->path_rule() != nullptr),
         is_bundled_(options.enable_bundling),
         can_collapse_(is_bundled_ && fabric->bundles_collapse()),
         position_(links_.members.size(), -1),
@@ -136,7 +138,9 @@ class SprayPolicy : public SprayPaths {
 
   const fabric::Fabric& fabric() const override { return paths_.fabric(); }
   bool is_hash_free() const override { return true; }
+  bool follows_symmetries() const override { return !has_rule_; }
   const EngineLinks& links() const override { return links_; }
+  std::string note() const override { return note_; }
 
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {
     std::vector<size_t> order(flows.src.size());
@@ -178,6 +182,7 @@ class SprayPolicy : public SprayPaths {
     route.src = src;
     route.dst = dst;
     const int32_t start = paths_.start(src), end = paths_.end();
+    route.links.reserve(static_cast<size_t>(paths_.distance(start)));  // one a level at least
     level_.assign(1, start);
     weight_[static_cast<size_t>(start)] = 1;
     latency_[static_cast<size_t>(start)] = overhead_;
@@ -256,8 +261,10 @@ class SprayPolicy : public SprayPaths {
     route.links[static_cast<size_t>(position)].share += share;
   }
 
+  std::string note_;
   EngineLinks links_;
   SimTime overhead_;
+  bool has_rule_;  // which may tell links apart that are otherwise equal
   bool is_bundled_;
   bool can_collapse_;
   // Working memory of route(), all zero (or -1) between calls.
@@ -275,12 +282,13 @@ class SprayPolicy : public SprayPaths {
 
 std::unique_ptr<RoutePolicy> make_spray_policy(std::shared_ptr<const fabric::Fabric> fabric,
                                                const PolicyOptions& options) {
-  return std::make_unique<SprayPolicy>(std::move(fabric), options, nullptr);
+  return std::make_unique<SprayPolicy>(std::move(fabric), options, nullptr, "");
 }
 
 std::unique_ptr<SprayPaths> make_spray_paths(std::shared_ptr<const fabric::Fabric> fabric, SimTime message_overhead,
-                                             std::shared_ptr<const fabric::PathRule> rule) {
-  return std::make_unique<SprayPolicy>(std::move(fabric), PolicyOptions{message_overhead, false}, std::move(rule));
+                                             std::shared_ptr<const fabric::PathRule> rule, std::string note) {
+  return std::make_unique<SprayPolicy>(std::move(fabric), PolicyOptions{message_overhead, false}, std::move(rule),
+                                       std::move(note));
 }
 
 }  // namespace rostam::routing

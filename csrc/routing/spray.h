@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "routing/registry.h"
@@ -22,8 +23,8 @@ class SprayPaths : public RoutePolicy {
   virtual void add_loads_to(int32_t to, const std::vector<double>& held, std::vector<double>& loads) const = 0;
 };
 
-// Spray of walks by `rule`, or by the fabric's own where it is null; no links are bundled.
+// Spray of walks by `rule`, or by the fabric's own where it is null; no links are bundled. note: the policy's.
 std::unique_ptr<SprayPaths> make_spray_paths(std::shared_ptr<const fabric::Fabric> fabric, SimTime message_overhead,
-                                             std::shared_ptr<const fabric::PathRule> rule);
+                                             std::shared_ptr<const fabric::PathRule> rule, std::string note = {});
 
 }  // namespace rostam::routing

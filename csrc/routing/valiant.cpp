@@ -1,11 +1,13 @@
 // valiant routing: every message is spread equally over all intermediate vertices, with minimal paths sprayed to each
 // of them and on from it, which evens out any pattern at the price of longer ways. Intermediate are all switches with
-// accelerators of their own, or all accelerators where they forward; by way of an end's own one the way is minimal.
+// accelerators of their own, or all accelerators where they forward; by way of an end's own one the way is minimal, as
+// it is between accelerators of one server.
 // It is the mean of packets that draw an intermediate vertex each. Steps: one graph for each intermediate vertex;
 // phases (virtual channels) behind it are others than before it. Source: Valiant, "A Scheme for Fast Parallel
 // Communication", SIAM J. Computing 1982; on Dragonflies by way of a router, where Kim et al. (ISCA 2008, section 4.1)
 // go by way of a group.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "routing/registry.h"
@@ -32,7 +34,7 @@ class ValiantPolicy : public RoutePolicy {
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
     Route route = spray_->route(src, dst, {});  // names a pair without one
-    const std::vector<int32_t> by = on_the_way(src, dst);
+    const std::vector<int32_t> by = stays_inside_server(route) ? std::vector<int32_t>() : on_the_way(src, dst);
     if (by.empty()) return finished(query.wants_steps ? spray_->route(src, dst, query) : std::move(route));
     route.links.clear();
     used_.clear();
@@ -57,6 +59,13 @@ class ValiantPolicy : public RoutePolicy {
   const fabric::Fabric& fabric() const override { return spray_->fabric(); }
   const EngineLinks& links() const override { return spray_->links(); }
 
+  std::string note() const override {
+    if (intermediate_.size() > 1) return {};
+    const std::string why =
+        intermediate_.empty() ? " has no vertex to go by way of" : " has a single switch to go by way of";
+    return "fabric " + fabric().name() + why + ": routing valiant takes minimal paths there";
+  }
+
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {
     if (!is_uniform()) return RoutePolicy::add_loads(flows, loads);
     std::vector<double> sent(num_vertices(), 0.0), received(num_vertices(), 0.0);
@@ -80,11 +89,20 @@ class ValiantPolicy : public RoutePolicy {
 
  private:
   size_t num_vertices() const { return static_cast<size_t>(fabric().num_vertices()); }
-  // Every accelerator reaches every intermediate vertex, and is reached from it.
+  bool stays_inside_server(const Route& route) const {
+    return std::all_of(route.links.begin(), route.links.end(), [this](const LinkShare& hop) {
+      return links().classes[static_cast<size_t>(hop.link)] == static_cast<int32_t>(fabric::LinkClass::kServer);
+    });
+  }
+
+  // Every accelerator reaches every intermediate vertex, and is reached from it; no two share a server.
   bool is_uniform() const {
     if (!is_known_) {
       is_known_ = true;
-      is_uniform_ = !intermediate_.empty();
+      const std::vector<int32_t>& classes = links().classes;
+      const bool has_servers =
+          std::find(classes.begin(), classes.end(), static_cast<int32_t>(fabric::LinkClass::kServer)) != classes.end();
+      is_uniform_ = !intermediate_.empty() && !has_servers;
       for (const int32_t vertex : intermediate_) {
         for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
           is_uniform_ = spray_->reaches(a, vertex);

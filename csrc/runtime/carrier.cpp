@@ -89,6 +89,11 @@ void Carrier::move(int32_t src, int32_t dst) {
   }
 }
 
+void Carrier::move_all() {
+  client_.on_new_offers();
+  for (int32_t number = 0; number < client_.num_parcels(); ++number) move(number);
+}
+
 void Carrier::on_sent(uint64_t token) {
   const auto number = static_cast<int32_t>(token);
   Parcel& parcel = client_.parcel(number);
@@ -100,6 +105,19 @@ void Carrier::on_sent(uint64_t token) {
 
 void Carrier::on_delivered(uint64_t token) { client_.on_delivered(static_cast<int32_t>(token)); }
 
+std::vector<control::Backlog> Carrier::backlogs() const {
+  std::vector<control::Backlog> found;
+  for (int32_t number = 0; number < client_.num_parcels(); ++number) {
+    const Parcel& parcel = client_.parcel(number);
+    const bool is_sending = parcel.state == ParcelState::kSending;
+    if (!is_sending && parcel.state != ParcelState::kWaiting) continue;
+    const double left = is_sending && parcel.carried > 0 ? backlog(parcel) / parcel.carried : 1;
+    const CarrierClient::Ends ends = client_.ends_of(number);
+    found.push_back({ends.src, ends.dst, static_cast<double>(parcel.bytes) * left});
+  }
+  return found;
+}
+
 void Carrier::count_under_way() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);
@@ -108,9 +126,14 @@ void Carrier::count_under_way() {
   }
 }
 
-void Carrier::throw_if_stuck() const {
+void Carrier::throw_if_stuck() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);
+    if (parcel.state == ParcelState::kSending && client_.route_of(number) == network::kNoRoute) {
+      ROSTAM_THROW(NoRouteError, client_.describe(number)
+                                     << " has " << backlog(parcel) << " bytes left at " << queue_.now().seconds()
+                                     << " s, and no path for them: parts have failed on all");
+    }
     if (parcel.state == ParcelState::kWaiting) {
       ROSTAM_THROW(NoRouteError, client_.describe(number) << " waits for a route at " << queue_.now().seconds()
                                                           << " s, and nothing will give it one: a controller must set "

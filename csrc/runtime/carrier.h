@@ -93,11 +93,16 @@ class Carrier : public network::NetworkClient {
   void move(int32_t number);
   // The same of all parcels between two accelerators. REQUIRES: the route table has the new route.
   void move(int32_t src, int32_t dst);
+  // The same of all parcels.
+  void move_all();
   // For parcels that start from now on.
   void renew_offers() { client_.on_new_offers(); }
 
   // Bytes that a parcel that is being sent has still to send on the simulated plane, its lanes' together.
   double backlog(const Parcel& parcel) const { return network_->backlog(parcel.transfer); }
+
+  // Of every parcel that waits or is being sent, over all planes.
+  std::vector<control::Backlog> backlogs() const;
 
   // What each plane carries of a message.
   int64_t wire_bytes(int64_t bytes) const { return route_table_.wire_bytes(bytes); }
@@ -110,7 +115,7 @@ class Carrier : public network::NetworkClient {
   void count_under_way();
   // Where nothing else can happen. Throws: ConfigError for a parcel that would not be through by the end of simulated
   // time, NoRouteError for one that waits for a route.
-  void throw_if_stuck() const;
+  void throw_if_stuck();
 
   void on_sent(uint64_t token) override;
   void on_delivered(uint64_t token) override;

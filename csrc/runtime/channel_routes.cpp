@@ -25,6 +25,7 @@ network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer) 
   LastRoute& last = last_routes_[d][slot];
   if (last.peer == peer && last.route != kNoRoute) return last.route;
   const workload::ChannelId channel = system_.channels.find(d, slot, peer);
+  if (table_.reads_backlog()) return fresh_route(d, slot, peer, channel);
   if (routes_[channel] == kNoRoute) routes_[channel] = add_route(d, slot, peer, channel);
   last = {peer, routes_[channel]};
   return last.route;
@@ -36,6 +37,19 @@ network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer,
   const network::RouteId id = network_.add_route(*route, channel);
   if (watcher_ != nullptr) watcher_->on_new_route(id, *route, d, slot);
   return id;
+}
+
+network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
+  ROSTAM_CHECK(watcher_ == nullptr, "routes change from message to message where shortcuts rely on them");
+  const std::optional<routing::Route> route = find_route(d, slot, peer);
+  if (!route.has_value()) return kNoRoute;
+  std::vector<Candidate>& known = candidates_[channel];
+  for (const Candidate& one : known) {
+    if (one.links == route->links) return one.id;
+  }
+  const uint64_t name = static_cast<uint64_t>(known.size()) << 40 | static_cast<uint64_t>(channel);
+  known.push_back({route->links, network_.add_route(*route, name)});
+  return known.back().id;
 }
 
 std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot, int32_t peer) {
@@ -68,15 +82,20 @@ void ChannelRoutes::forget(int32_t src, int32_t dst) {
 void ChannelRoutes::forget_slot(int32_t d, int32_t slot, int32_t dst) {
   for (const int32_t peer : system_.channels.destinations(d, slot)) {
     if (system_.accelerator_of(peer) != dst) continue;
-    routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
+    forget_channel(system_.channels.find(d, slot, peer));
     last_routes_[d][slot] = LastRoute();
   }
+}
+
+void ChannelRoutes::forget_channel(workload::ChannelId channel) {
+  routes_[channel] = kNoRoute;
+  candidates_.erase(channel);
 }
 
 void ChannelRoutes::forget_device(int32_t d) {
   for (int32_t slot = 0; slot < static_cast<int32_t>(last_routes_[d].size()); ++slot) {
     for (const int32_t peer : system_.channels.destinations(d, slot)) {
-      routes_[system_.channels.find(d, slot, peer)] = kNoRoute;
+      forget_channel(system_.channels.find(d, slot, peer));
     }
     last_routes_[d][slot] = LastRoute();
   }
@@ -85,6 +104,7 @@ void ChannelRoutes::forget_device(int32_t d) {
 void ChannelRoutes::forget_all() {
   ROSTAM_CHECK(!system_.is_folded, "routes change where folding relies on them");
   std::fill(routes_.begin(), routes_.end(), kNoRoute);
+  candidates_.clear();
   for (std::vector<LastRoute>& slots : last_routes_) std::fill(slots.begin(), slots.end(), LastRoute());
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "folding/weighted_system.h"
@@ -48,9 +49,16 @@ class ChannelRoutes {
     int32_t peer = -1;
     network::RouteId route = network::kNoRoute;
   };
+  struct Candidate {
+    std::vector<routing::LinkShare> links;
+    network::RouteId id;
+  };
+  // Of one message, where every message may take another route: registered once.
+  network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
   std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer);
   network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
   void forget_slot(int32_t device, int32_t slot, int32_t dst);
+  void forget_channel(workload::ChannelId channel);
 
   const folding::WeightedSystem& system_;
   const routing::RouteTable& table_;
@@ -58,7 +66,8 @@ class ChannelRoutes {
   network::Network& network_;
   routing::EndPoints& end_points_;
   RouteWatcher* watcher_ = nullptr;
-  std::vector<network::RouteId> routes_;             // per channel
+  std::vector<network::RouteId> routes_;  // per channel
+  std::unordered_map<workload::ChannelId, std::vector<Candidate>> candidates_;
   std::vector<std::vector<LastRoute>> last_routes_;  // per slot of every device
 };
 

@@ -33,6 +33,7 @@ class ControlHost::Plane : public control::ControlPlane {
     host_.queue_.schedule(time, Priority::kNormal, &host_.wakes_, static_cast<uint64_t>(controller_));
   }
   double backlog(int32_t src, int32_t dst) const override { return host_.carrier_.network().backlog(src, dst); }
+  std::vector<control::Backlog> backlogs() const override { return host_.carrier_.backlogs(); }
   double link_load(int32_t link) const override {
     return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
   }
@@ -69,6 +70,17 @@ class ControlHost::Plane : public control::ControlPlane {
     host_.defer([this, job, when, from_iteration, accelerators] {
       host_.target_.restart(job, when, from_iteration, accelerators, host_.faults_);
     });
+  }
+  void renew_routes() override {
+    check_any("renews routes");
+    host_.defer([this] { host_.renew_routes(); });
+  }
+  bool is_failed(int32_t accelerator) const override {
+    const int32_t count = host_.faults_.num_accelerators();
+    if (accelerator < 0 || accelerator >= count) {
+      ROSTAM_THROW(ConfigError, "a controller names accelerator " << accelerator << "; there are " << count);
+    }
+    return host_.faults_.is_failed(accelerator);
   }
   std::vector<int32_t> accelerators_of(int32_t job) const override { return host_.target_.accelerators_of(job); }
   int32_t num_iterations_done(int32_t job) const override { return host_.target_.num_iterations_done(job); }
@@ -116,12 +128,15 @@ void ControlHost::set_capacity(int32_t link, double bytes_per_s) {
   change_capacity(link);
 }
 
-// To what the link can carry now.
+// To what the link can carry now, as all messages that start from now on know.
 void ControlHost::change_capacity(int32_t link) {
-  const double bytes_per_s = faults_.capacity(link);
-  carrier_.network().set_capacity(target_.simulated_link(link), bytes_per_s);
-  routes_.set_capacity(link, bytes_per_s);
+  change_network(link);
+  routes_.set_capacity(link, faults_.capacity(link));
   if (routes_.planes().size() > 1) carrier_.renew_offers();
+}
+
+void ControlHost::change_network(int32_t link) {
+  carrier_.network().set_capacity(target_.simulated_link(link), faults_.capacity(link));
 }
 
 int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
@@ -155,7 +170,10 @@ void ControlHost::act(uint64_t) {
 }
 
 void ControlHost::fail(const control::Part& part) {
-  for (const int32_t link : faults_.fail(part)) change_capacity(link);
+  for (const int32_t link : faults_.fail(part)) {
+    change_network(link);
+    unknown_.push_back(link);
+  }
   control::Event event;
   event.kind = control::kFailure;
   event.part = part;
@@ -168,11 +186,30 @@ void ControlHost::fail(const control::Part& part) {
 }
 
 void ControlHost::repair(const control::Part& part) {
-  for (const int32_t link : faults_.repair(part)) change_capacity(link);
+  for (const int32_t link : faults_.repair(part)) {
+    change_network(link);
+    unknown_.push_back(link);
+  }
   control::Event event;
   event.kind = control::kRepair;
   event.part = part;
   tell(event);
+}
+
+void ControlHost::renew_routes() {
+  for (const int32_t link : std::exchange(unknown_, {})) routes_.set_capacity(link, faults_.capacity(link));
+  routes_.set_missing(routing::MissingRoute::kPark);
+  for (size_t k = 0; k < routes_.planes().size(); ++k) {
+    const routing::PolicyAfter& after = routes_.planes()[k].after;
+    if (after) routes_.set_policy(k, after(faults_.failures_of(static_cast<int32_t>(k))));
+  }
+  carrier_.move_all();
+}
+
+std::vector<workload::Report> ControlHost::report() const {
+  std::vector<workload::Report> all;
+  for (const auto& controller : controllers_) all.push_back(controller->report(queue_.now()));
+  return all;
 }
 
 void ControlHost::wake(uint64_t controller) { controllers_[controller]->wake(*planes_[controller]); }

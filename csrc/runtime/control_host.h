@@ -49,6 +49,9 @@ class ControlHost : public ParcelListener {
   bool hears(uint32_t kinds) const { return (subscriptions_ & kinds) != 0; }
   void tell(const control::Event& event) override;
 
+  // Of each controller, at the end of a run.
+  std::vector<workload::Report> report() const;
+
  private:
   class Plane;
   void wake(uint64_t controller);
@@ -56,12 +59,14 @@ class ControlHost : public ParcelListener {
   int32_t add_link(int32_t src, int32_t dst, double bytes_per_s);
   void remove_links(const std::vector<int32_t>& links);
   void change_capacity(int32_t link);
+  void change_network(int32_t link);
   // What a controller may ask for while a message or task is being handled waits until that is through.
   using Action = std::function<void()>;
   void defer(Action action);
   void act(uint64_t);
   void fail(const control::Part& part);
   void repair(const control::Part& part);
+  void renew_routes();
 
   Controllers& controllers_;
   EventQueue& queue_;
@@ -70,6 +75,7 @@ class ControlHost : public ParcelListener {
   routing::RouteTable& routes_;
   routing::EndPoints& end_points_;
   Faults faults_;
+  std::vector<int32_t> unknown_;  // links that have failed or been repaired since routes were renewed
   uint32_t subscriptions_ = 0;
   MemberEvent<ControlHost> wakes_, acts_;
   std::deque<Action> actions_;

@@ -18,7 +18,8 @@ Faults::Faults(const routing::RouteTable& routes)
       const fabric::Link& link = fabric.links()[members.front()];
       const auto index = static_cast<int32_t>(links_.size());
       const bool is_removed = fabric.is_link_failed(members.front());
-      links_.push_back({link.src, link.dst, plane_class, routes.links().capacities[index], 0, is_removed});
+      links_.push_back({link.src, link.dst, plane_class, routes.links().capacities[index], 0, is_removed, {}});
+      for (const int32_t member : members) links_.back().cables.push_back(fabric.links()[member].cable);
     }
     ++plane_class;
   }
@@ -29,7 +30,10 @@ Faults::Key Faults::key_of(const Part& part) {
 }
 
 void Faults::add_link(int32_t src, int32_t dst, double bytes_per_s) {
-  Link link = {src, dst, 0, bytes_per_s};
+  Link link;
+  link.src = src;
+  link.dst = dst;
+  link.bytes_per_s = bytes_per_s;
   for (const int32_t end : {src, dst}) {
     link.num_failures += static_cast<int32_t>(failed_.count({PartKind::kAccelerator, end, 0}));
   }
@@ -79,6 +83,17 @@ std::vector<int32_t> Faults::repair(const Part& part) {
   }
   for (const int32_t link : links) --links_[link].num_failures;
   return links;
+}
+
+fabric::Failures Faults::failures_of(int32_t plane_class) const {
+  fabric::Failures found;
+  for (const auto& [kind, id, of_class] : failed_) {
+    if (kind == PartKind::kAccelerator) found.accelerators.push_back(id);
+    if (kind == PartKind::kSwitch && of_class == plane_class) found.switches.push_back(id);
+    if (kind != PartKind::kLink || links_[id].plane_class != plane_class) continue;
+    found.cables.insert(found.cables.end(), links_[id].cables.begin(), links_[id].cables.end());
+  }
+  return found;
 }
 
 bool Faults::are_all_failed(int32_t accelerator, bool outgoing) const {

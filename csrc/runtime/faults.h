@@ -27,6 +27,9 @@ class Faults {
   std::vector<int32_t> fail(const control::Part& part);
   std::vector<int32_t> repair(const control::Part& part);
 
+  // What has failed in the planes of a class, in addition to what had before the run; a cable with either direction.
+  fabric::Failures failures_of(int32_t plane_class) const;
+
   // What a link can carry now [bytes/s].
   double capacity(int32_t link) const { return links_[link].num_failures > 0 ? 0 : links_[link].bytes_per_s; }
 
@@ -44,6 +47,7 @@ class Faults {
     double bytes_per_s = 0;
     int32_t num_failures = 0;
     bool is_removed = false;  // or failed before the run
+    std::vector<int32_t> cables;
   };
   static Key key_of(const control::Part& part);
   std::vector<int32_t> links_of(const control::Part& part) const;

@@ -19,6 +19,8 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
       carrier_(options.fidelity, network::LinkTable(routes_.links()), routes_, queue_,
                std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
       control_(controllers_, queue_, *this, carrier_, routes_, end_points_) {
+  if (routes_.reads_backlog()) routes_.read_backlog(&carrier_.network());
+  if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);
   routes_.set_missing(options.enable_parking ? routing::MissingRoute::kPark : routing::MissingRoute::kThrow);
   result_.sent_ps.assign(flows.size(), -1);
   result_.delivered_ps.assign(flows.size(), -1);
@@ -110,15 +112,17 @@ FlowRunResult FlowRun::run() {
   network::NetworkStats stats = carrier_.network().stats();
   // MODEL K29, with what was sent of flows that were cut off.
   end_points_.check_bytes(stats.link_bytes, carrier_.wire().sent(), carrier_.wire().received());
+  result_.forwarded_bytes = end_points_.forwarded_bytes(stats.link_bytes, carrier_.wire().sent());
   result_.checks = {"routes join the ends of their flows",
                     "links of every accelerator carry what it sends, receives and forwards"};
+  result_.reports = control_.report();
   result_.link_bytes = std::move(stats.link_bytes);
   result_.link_bytes.resize(num_links_);
   result_.num_solves = stats.num_solves;
   return std::move(result_);
 }
 
-void FlowRun::check_all_arrived() const {
+void FlowRun::check_all_arrived() {
   carrier_.throw_if_stuck();
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (flows_[f].state != ParcelState::kSending) continue;

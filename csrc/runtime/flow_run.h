@@ -34,6 +34,7 @@ struct RerouteEvent {
 struct FlowOptions {
   uint64_t seed = 0;              // of the flows' paths, if hashed
   std::string fidelity = "flow";  // the engine
+  double tolerance = 0;           // of the engine, see Network::set_tolerance
   bool enable_parking = false;    // flows without a route wait for one; else they are a NoRouteError
 };
 
@@ -43,7 +44,9 @@ struct FlowRunResult {
   std::vector<double> bytes_left;     // of flows cut off, else 0
   std::vector<double> link_bytes;     // per engine link
   int64_t num_solves = 0;
-  std::vector<std::string> checks;  // conservation laws that were checked and held
+  double forwarded_bytes = 0;             // by accelerators that were neither source nor destination, one plane
+  std::vector<workload::Report> reports;  // of the controllers
+  std::vector<std::string> checks;        // conservation laws that were checked and held
 };
 
 class FlowRun : public CarrierClient, public ControlTarget {
@@ -83,7 +86,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   void on_event(uint64_t payload);
   void schedule(SimTime time, Kind kind, size_t index);
   void stop(int32_t flow);
-  void check_all_arrived() const;
+  void check_all_arrived();
 
   routing::RouteTable routes_;
   size_t num_links_;         // without those that are added

@@ -13,7 +13,9 @@ Messenger::Messenger(const folding::WeightedSystem& system, const routing::Route
       ledger_(ledger),
       client_(client),
       carrier_(options.fidelity, system.links, routes, queue, system.weights, *this),
-      routes_(system, routes, options.seed, carrier_.network(), end_points) {}
+      routes_(system, routes, options.seed, carrier_.network(), end_points) {
+  if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);
+}
 
 int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
   int32_t index;

@@ -21,6 +21,7 @@ struct SessionOptions {
   uint64_t seed = 0;
   Variation kernel_variation;             // every run of a kernel takes a factor of its own; nothing is folded then
   std::string fidelity = "flow";          // the engine
+  double tolerance = 0;                   // of the engine, see Network::set_tolerance
   bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
   bool enable_parking = false;            // messages without a route wait for one; else they are a NoRouteError
   bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone

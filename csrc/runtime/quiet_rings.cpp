@@ -70,11 +70,9 @@ std::vector<SimTime> QuietRings::latencies(const Ring& ring, int32_t protocol) c
 const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_t occurrence) {
   RingState& ring = rings_[ring_index];
   RingCollective& one = collective(ring, occurrence);
-  RingSteps steps(one, SimTime::never());
-  for (int32_t step = 0; step < one.exchange.num_steps; ++step) steps.advance();
   one.end = SimTime::zero();
   ends_.clear();
-  for (const RingSteps::Start& start : steps.starts()) {
+  for (const RingSteps::Start& start : ring_ends(one)) {
     one.end = std::max(one.end, start.time);
     ends_.push_back({start.time, one.origins[start.decided_by]});
   }

@@ -120,9 +120,10 @@ void Restarts::place(int32_t device, int32_t accelerator) {
 void Restarts::throw_if_down() const {
   for (size_t job = 0; job < jobs_.size(); ++job) {
     if (!jobs_[job].is_down) continue;
-    ROSTAM_THROW(ConfigError, "accelerator " << jobs_[job].failed_accelerator << " failed at "
-                                             << jobs_[job].cut.seconds() << " s, and no controller restarted job "
-                                             << job << ", which used it");
+    ROSTAM_THROW(ConfigError, "accelerator " << jobs_[job].failed_accelerator
+                                             << " failed, or lost all of its links, at " << jobs_[job].cut.seconds()
+                                             << " s, and nothing restarted job " << job
+                                             << ", which used it: it needs a spare, or a repair");
   }
 }
 

@@ -34,9 +34,9 @@ void check_options(const workload::TaskGraph& graph, const routing::RouteTable& 
   }
 }
 
-// MODEL K29, over the whole run on one plane.
+// MODEL K29, over the whole run on one plane; what it forwards is kept.
 void check_accelerators(const workload::TaskGraph& graph, const routing::RouteTable& routes,
-                        const SessionResult& result, const routing::EndPoints& end_points) {
+                        const routing::EndPoints& end_points, SessionResult& result) {
   const auto num_accelerators = static_cast<size_t>(routes.num_accelerators());
   std::vector<double> sent(num_accelerators), received(num_accelerators);
   for (size_t d = 0; d < graph.devices.size(); ++d) {
@@ -48,6 +48,7 @@ void check_accelerators(const workload::TaskGraph& graph, const routing::RouteTa
     received[one.accelerator] += one.received_bytes;
   }
   end_points.check_bytes(result.total_link_bytes, sent, received);
+  result.forwarded_bytes = end_points.forwarded_bytes(result.total_link_bytes, sent);
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   routing::EndPoints end_points(routes);
   SessionResult simulated = Session(system, routes, options, controllers, end_points).run();
   SessionResult result = folding::expand(system, std::move(simulated), options.timeline_devices);
-  check_accelerators(*graph, routes, result, end_points);
+  check_accelerators(*graph, routes, end_points, result);
   const bool has_restarts = std::any_of(result.jobs.begin(), result.jobs.end(),
                                         [](const workload::JobResult& job) { return !job.restarts.empty(); });
   result.checks = {has_restarts ? "bytes sent = bytes received + bytes lost" : "bytes sent = bytes received",

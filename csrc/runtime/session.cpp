@@ -22,11 +22,12 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
       restarts_({system, queue_, instances_, participations_, jobs_, ledger_, breakdown_, scheduler_, messenger_,
                  mailboxes_}),
       control_(controllers, queue_, *this, messenger_.carrier(), routes, end_points) {
+  if (routes.reads_backlog()) routes.read_backlog(&messenger_.carrier().network());
   const RunnerParts parts = {system, options,         queue_,     path_,   instances_,
                              jobs_,  participations_, messenger_, ledger_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
-  if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking) {
+  if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking && !routes.reads_backlog()) {
     runner_ = std::make_unique<RingRunner>(parts, footprint);
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
@@ -139,6 +140,7 @@ SessionResult Session::collect() {
   restarts_.fill(result);
   ledger_.fill(total, result);
   messenger_.carrier().wire().fill(result);
+  result.reports = control_.report();
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());
   result.num_events = queue_.num_events();
   result.num_solves = total.num_solves;

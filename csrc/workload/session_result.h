@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -70,6 +72,9 @@ struct JobResult {
   std::vector<Restart> restarts;
 };
 
+// What a controller has to say of a run, by name.
+using Report = std::map<std::string, std::variant<std::vector<int64_t>, std::vector<double>, std::string>>;
+
 struct SessionResult {
   std::vector<JobResult> jobs;
   int32_t num_buckets = 0;
@@ -86,6 +91,8 @@ struct SessionResult {
   };
   std::vector<Elsewhere> wire_elsewhere;
   std::vector<int64_t> device_end_ps;  // last task of each device
+  double forwarded_bytes = 0;   // by accelerators that were neither source nor destination, the whole run, one plane
+  std::vector<Report> reports;  // of the controllers
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;
   int64_t num_solves = 0;

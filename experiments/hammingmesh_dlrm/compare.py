@@ -13,9 +13,11 @@ from rostam_py.plan import Batches
 from rostam_py.plan.groups import grid_groups
 from rostam_py.plan.table_groups import table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage, Task
+from rostam_py.reproduction import Figure
 
 EXPECTED = Path(__file__).with_name("expected.csv")
 RANKS = 128
+WITHIN = 0.02  # of the published iteration
 # Section V-B, of an iteration: seconds of compute by part, bytes exchanged, bytes of gradients.
 EMBEDDING_S, INTERACTION_S, MLP_S = 95e-6, 209e-6, 796e-6
 EXCHANGED, GRADIENTS = 1_000_000, 2_960_000
@@ -91,6 +93,18 @@ def _parameters(text: str) -> dict[str, Any]:
     """Read "dims=32x32;planes=4"."""
     pairs = (part.split("=") for part in text.split(";"))
     return {key: int(value) if value.isdigit() else [int(n) for n in value.split("x")] for key, value in pairs}
+
+
+def figures() -> list[Figure]:
+    """Return the ledger's figures: iterations in ms, met within WITHIN."""
+    return [
+        Figure(
+            name=row["name"], published="" if row["printed"] is None else f"{row['printed']:.2f}",
+            ours=f"{row['iteration']:.3f}", difference="" if row["printed"] is None else f"{row['difference']:+.2f}",
+            is_met=None if row["printed"] is None else abs(row["difference"]) <= WITHIN * row["printed"],
+        )
+        for row in compare(("rostam",))
+    ]  # fmt: skip
 
 
 def main() -> None:

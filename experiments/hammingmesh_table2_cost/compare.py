@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.fabrics import build_fabric
+from rostam_py.reproduction import Figure
 
 EXPECTED = Path(__file__).with_name("expected.csv")
 
@@ -31,15 +32,34 @@ def _parameters(text: str) -> dict[str, Any]:
     return {key: [int(v) for v in value.split("x")] if "x" in value else int(value) for key, value in pairs}
 
 
+def figures() -> list[Figure]:
+    """Return the ledger's figures: costs in M$, met where they round to the printed digits."""
+    return [
+        Figure(
+            name=row["name"], published=_shown(row["printed"], "{:g}"), ours=f"{row['own']:.2f}",
+            difference=_shown(row["difference"], "{:+.1%}"), is_met=_is_met(row["printed"], row["own"]),
+        )
+        for row in compare()
+    ]  # fmt: skip
+
+
+def _is_met(printed: float | None, own: float) -> bool | None:
+    if printed is None:
+        return None
+    return round(own, 0 if printed >= 100 else 1) == printed
+
+
+def _shown(value: float | None, how: str) -> str:
+    return "" if value is None else how.format(value)
+
+
 def main() -> None:
     """Print the comparison."""
     table = Table(title="HammingMesh, Table II: cost [M$]")
     for column in ("cluster", "printed", "rostam", "difference"):
         table.add_column(column, justify="left" if column == "cluster" else "right")
-    for row in compare():
-        printed = "" if row["printed"] is None else f"{row['printed']:g}"
-        difference = "" if row["difference"] is None else f"{row['difference']:+.1%}"
-        table.add_row(row["name"], printed, f"{row['own']:.2f}", difference)
+    for one in figures():
+        table.add_row(one.name, one.published, one.ours, one.difference)
     Console().print(table)
 
 

@@ -14,6 +14,7 @@ from searched_points import COST, Point, SearchedPoints, print_table
 
 import rostam_py as rostam
 from rostam_py.fleet import Baselines, Job, JobOutcome
+from rostam_py.reproduction import Figure, claim_figures
 
 COMMAND = "python experiments/ml_routing_mix/compare.py"
 POINTS = Path(__file__).with_name("points.json")
@@ -214,6 +215,12 @@ def by_failures(points: SearchedPoints, mixes: Mixes) -> dict[int, list[Point]]:
             key = f"{MAX_JOBS} jobs, seed {seed}, {n} failed spines"
             kept.append(points.keep(key, lambda n=n, seed=seed: mixes.measure_failed(MAX_JOBS, seed, n)))
     return found
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: claims. Args: path: of the points."""
+    found = compare(SearchedPoints(path, COMMAND), Mixes())
+    return claim_figures((row | {"theirs": row["published"]} for row in found), "")
 
 
 def main() -> None:

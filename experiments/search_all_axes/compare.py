@@ -3,21 +3,25 @@
 Points are kept in points.json; delete one to compute it again. Usage: python experiments/search_all_axes/compare.py
 """
 
-import datetime
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from searched_points import SearchedPoints, print_table
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.plan.searched_axes import Site, Space, without_axes
+from rostam_py.reproduction import Figure
 from rostam_py.searching import Searcher
 from rostam_py.searching.candidates import facts_of
 
-ROOT = Path(__file__).parent
+POINTS = Path(__file__).with_name("points.json")
 COMMAND = "python experiments/search_all_axes/compare.py"
 MODELS = ("llama3_70b", "mixtral_8x7b")
 BATCH = 1_024
@@ -28,6 +32,7 @@ SMALL_AXES: dict[str, list[Any]] = {
     "virtual_stages": [1, 2], "micro_batch": [1, 2], "recompute": ["none", "full"], "shard": [0, 1, 3],
 }  # fmt: skip
 NUM_SIMULATED = 8
+MOST_GAP, MOST_CPU_S = 0.03, 120
 COST = "roofline"
 
 
@@ -88,26 +93,43 @@ def simulate_all(graph: rostam.OperatorGraph, where: rostam.Machine, axes: dict[
     return times
 
 
-def keep(points: dict[str, Any], key: str, compute: Callable[[], Any]) -> None:
-    """Compute a point that is not kept, and write it."""
-    if key not in points:
-        points[key] = compute()
-        kept = {
-            "command": COMMAND, "date": datetime.date.today().isoformat(), "rostam_version": rostam.__version__,
-            "points": points,
-        }  # fmt: skip
-        (ROOT / "points.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+EVERY: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
+    **{f"1024 {model}": (large, model) for model in MODELS},
+    **{f"32 {model}": (small, model) for model in MODELS},
+}
+
+
+def compare(points: SearchedPoints, keys: Sequence[str] = tuple(EVERY)) -> dict[str, dict[str, Any]]:
+    """Return points by key, those that are not kept computed. Args: keys: of EVERY."""
+    found = {}
+    for key in keys:
+        compute, model = EVERY[key]
+        found[key] = points.keep(key, lambda compute=compute, model=model: compute(model))  # type: ignore[misc]
+    return found
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: gaps and CPU seconds, each next to what is claimed. Args: path: of the points."""
+    rows = []
+    for key, found in compare(SearchedPoints(path, COMMAND)).items():
+        if "gap" in found:
+            gap = found["gap"]
+            name, bound, ours, is_met = "gap to the best of all", f"{MOST_GAP:.0%}", f"{gap:.1%}", gap <= MOST_GAP
+        else:
+            seconds = found["process_cpu_s"]
+            name, bound, ours, is_met = "CPU seconds", str(MOST_CPU_S), f"{seconds:.0f}", seconds <= MOST_CPU_S
+        size, model = key.split()
+        rows.append(Figure(name=f"{model} on {size}: {name}", published=f"<= {bound}", ours=ours, is_met=is_met))
+    return rows
 
 
 def main() -> None:
-    """Compute what is missing, or only the points named, and print them."""
-    path = ROOT / "points.json"
-    points = json.loads(path.read_text(encoding="utf-8"))["points"] if path.exists() else {}
-    every = {f"1024 {m}": (large, m) for m in MODELS} | {f"32 {m}": (small, m) for m in MODELS}
-    for key in sys.argv[1:] or every:
-        compute, model = every[key]
-        keep(points, key, lambda compute=compute, model=model: compute(model))  # type: ignore[misc]
-        sys.stdout.write(f"{key}: {json.dumps(points[key], indent=1)}\n")
+    """Compute what is missing, or only the points named, and print them; all of them as a table of figures, too."""
+    for key, found in compare(SearchedPoints(POINTS, COMMAND), sys.argv[1:] or tuple(EVERY)).items():
+        sys.stdout.write(f"{key}: {json.dumps(found, indent=1)}\n")
+    if not sys.argv[1:]:
+        rows = [[one.name, one.published, one.ours] for one in figures(POINTS)]
+        print_table("search over all axes", ("figure", "claimed", "rostam"), rows)
 
 
 if __name__ == "__main__":

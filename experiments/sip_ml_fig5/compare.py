@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from searched_points import ALL, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
 
+from rostam_py.reproduction import Figure, claim_figures
+
 COMMAND = "python experiments/sip_ml_fig5/compare.py"
 POINTS = Path(__file__).with_name("points.json")
 NUM_ACCELERATORS, NUM_SIMULATED = 1_024, 4
@@ -152,6 +154,11 @@ def _curve_rows(
             cells.append(f"{best['time_to_accuracy_s']:,.1f} ({best['strategy']})" if best else "refused")
         rows.append(cells)
     return rows
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: claims. Args: path: of the points."""
+    return claim_figures(compare(SearchedPoints(path, COMMAND)), "{model}, {space}")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from searched_points import ALL, COST, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
 
 import rostam_py as rostam
+from rostam_py.reproduction import Figure, claim_figures
 
 COMMAND = "python experiments/sip_ml_fig6/compare.py"
 POINTS = Path(__file__).with_name("points.json")
@@ -109,6 +110,11 @@ def compare(points: SearchedPoints) -> list[dict[str, Any]]:
         rows += [{"claim": claim, "space": space.name, "theirs": theirs, "ours": ours, "is_met": is_met}
                  for claim, theirs, ours, is_met in claims]  # fmt: skip
     return rows
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: claims. Args: path: of the points."""
+    return claim_figures(compare(SearchedPoints(path, COMMAND)), "{space}")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from searched_points import COST, PAPER, TRANSFORMER, Point, SearchedPoints, machine, print_table
 
 import rostam_py as rostam
+from rostam_py.reproduction import Figure, claim_figures
 
 COMMAND = "python experiments/sip_ml_fig7/compare.py"
 POINTS = Path(__file__).with_name("points.json")
@@ -92,6 +93,11 @@ def compare(points: SearchedPoints) -> list[dict[str, Any]]:
              "ours": near},
         ]  # fmt: skip
     return rows
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: claims. Args: path: of the points."""
+    return claim_figures(({"theirs": "stated"} | row for row in compare(SearchedPoints(path, COMMAND))), "{case}")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from searched_points import ALL, COST, PAPER, TRANSFORMER, Point, SearchedPoints, Space, machine, print_table
 
 import rostam_py as rostam
+from rostam_py.reproduction import Figure, claim_figures
 
 COMMAND = "python experiments/sip_ml_fig8/compare.py"
 POINTS = Path(__file__).with_name("points.json")
@@ -65,6 +66,11 @@ def compare(points: SearchedPoints) -> list[dict[str, Any]]:
                  "ours": f"{late:.3f}x", "is_met": abs(late - 1) < 0.05},
             ]  # fmt: skip
     return rows
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: claims. Args: path: of the points."""
+    return claim_figures(compare(SearchedPoints(path, COMMAND)), "{case}")
 
 
 def main() -> None:

@@ -9,9 +9,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from searched_points import ALL, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
 
+from rostam_py.reproduction import Figure
+
 COMMAND = "python experiments/sip_ml_table1/compare.py"
 POINTS, EXPECTED = Path(__file__).with_name("points.json"), Path(__file__).with_name("expected.csv")
 BANDWIDTH = "10 Tb/s"
+WITHIN = 0.1  # of a printed speed-up
 # The paper names no model here. Goyal's 90 epochs at any batch up to 8,192 leave the batch free: linear scaling.
 CASES: tuple[tuple[Job, Space], ...] = (
     (TRANSFORMER, PAPER), (TRANSFORMER, ALL), (Job("resnet50", "resnet50_goyal", (256, 512, 1024, 2048, 4096)), PAPER),
@@ -64,6 +67,18 @@ def slowdowns(points: SearchedPoints) -> dict[int, float]:
         first, last = (point(points, job, PAPER, 32, latency)["best"]["iteration_s"] for latency in ENDS)
         found[batch] = last / first
     return found
+
+
+def figures(path: Path) -> list[Figure]:
+    """Return the ledger's figures: speed-ups, met within WITHIN. Args: path: of the points."""
+    return [
+        Figure(
+            name=f"{r['model']}, {r['curve']}, {r['space']}: {r['num_accelerators']} accelerators, {r['latency']}",
+            published=f"{r['printed']:.2f}", ours=f"{r['own']:.2f}", difference=f"{r['difference']:+.0%}",
+            is_met=abs(r["difference"]) <= WITHIN,
+        )
+        for r in compare(SearchedPoints(path, COMMAND))
+    ]  # fmt: skip
 
 
 def main() -> None:

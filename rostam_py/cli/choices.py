@@ -22,6 +22,7 @@ LIST_KINDS = {
     "collectives": "algorithms of each collective", "routings": "how paths are chosen",
     "fidelities": "engines, and the tier without one",
     "controllers": "what acts on a running network", "hosts": "how kernels are launched",
+    "circuit_controls": "when circuits of optical fabrics are set", "estimators": "what that knows of the traffic",
     "strategies": "axes of parallelism, what each splits; all other keys of a strategy",
     "placers": "ways to split a model over accelerators", "groups": "kinds of process groups in results",
     "convergence": "iterations to accuracy over the batch",
@@ -97,16 +98,19 @@ def user_folders() -> list[Path]:
 
 
 def check_choice(key: str, values: Iterable[str], schema: Any = None) -> None:
-    """Refuse a name that does not exist behind a group or a key of names; what sections hold they check themselves.
+    """Refuse a name that does not exist behind a group or a key of names, and what is neither true nor false behind a
+    key that takes these, for Hydra reads 2 as true; other names that sections hold they check themselves.
 
     Args: schema: of the command; None takes the keys of all points.
-    Raises: UnknownNameError with the nearest name and all choices.
+    Raises: UnknownNameError with the nearest name and all choices; ConfigError.
     """
     if key in GROUPS:
         choices = group_choices(key)
     else:
-        from rostam_py.spec.lookup import choices_of, is_list
+        from rostam_py.spec.lookup import choices_of, is_boolean, is_list
 
+        if is_boolean(key, schema):
+            _check_flags(key, values)
         choices = [] if "." in key or is_list(key, schema) else sorted(choices_of(key, schema) or ())
     if not choices:
         return
@@ -119,6 +123,14 @@ def check_choice(key: str, values: Iterable[str], schema: Any = None) -> None:
 
         more = f", or {OWN_MODELS}" if key == "model" else ""
         raise UnknownNameError(f"unknown {key} {value!r}{hint}; choices: {', '.join(choices)}{more}")
+
+
+def _check_flags(key: str, values: Iterable[str]) -> None:
+    from rostam_py.checks import TRUE_OR_FALSE
+
+    for value in values:
+        if value.lower() not in ("true", "false", "null"):
+            raise ConfigError(f"{key} is {value!r}; it must be {TRUE_OR_FALSE}")
 
 
 def _preset_text(group: str, name: str) -> str:

@@ -77,8 +77,9 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     fabric = config.failures.applied_to(Fabric(name_of("fabric", config.fabric), config.fabric))
     ranks = _ranks(config.ranks, fabric)
     sizes = _sizes(config.sizes)
-    count = len(fabric.healthy_accelerators if ranks is None else ranks)
+    count = _num_ranks(fabric, ranks)
     what = f"{config.collective} over {count:,} of {fabric.num_accelerators:,} accelerators on {fabric.describe()}"
+    notes: tuple[str, ...] = ()
     if not as_json:
         print(f"# {what}; algorithm {config.algorithm}, {config.fidelity}, {config.routing}")
         print(f"# one collective at a time on idle links, out of place; {_what_counts(fabric)}")
@@ -86,6 +87,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     rows = []
     for row in _rows(config, fabric, ranks, sizes, count):
         rows.append(row)
+        notes = row.result.notes
         if not as_json:
             print(row.line(), flush=True)
     if not rows:
@@ -96,7 +98,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     document = {
         "collective": config.collective, "fabric": fabric.describe(), "num_ranks": count, "routing": config.routing,
         "fidelity": config.fidelity, "seed": config.seed, "rows": [row.to_dict() for row in rows],
-        "mean_bus_bandwidth_bytes_per_s": mean,
+        "mean_bus_bandwidth_bytes_per_s": mean, "notes": list(notes),
     }  # fmt: skip
     text = json.dumps(document, indent=2) + "\n"
     if config.out is not None:
@@ -107,6 +109,8 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
         return 0
     print(f"# mean bus bandwidth: {mean * 1e-9:.4g} GB/s" + (f"; {len(sizes) - len(rows)} sizes without an element of"
           " each rank left out" if len(rows) < len(sizes) else ""))  # fmt: skip
+    for note in notes:
+        print(f"# note: {note}")
     if config.out is not None:
         print(f"# written to {config.out}")
     return 0
@@ -131,6 +135,13 @@ def _ranks(given: Any, fabric: Fabric) -> list[int] | None:
     return [int(one) for one in healthy[:count]]
 
 
+def _num_ranks(fabric: Fabric, ranks: list[int] | None) -> int:
+    count = len(fabric.healthy_accelerators if ranks is None else ranks)
+    if count < 2:
+        raise ConfigError(f"a collective needs at least 2 ranks, here it has {count}; take more accelerators or ranks")
+    return count
+
+
 def _sizes(options: SizeOptions) -> list[int]:
     if options.list is not None:
         if not isinstance(options.list, list) or not options.list:
@@ -153,7 +164,7 @@ def _rows(
         result = run_collective(
             fabric, config.collective, num_bytes=whole, algorithm=config.algorithm, ranks=ranks,
             fidelity=config.fidelity, routing=config.routing, fold=config.fold, seed=config.seed,
-            group=config.group, protocol=config.protocol,
+            group=config.group, protocol=config.protocol, tolerance=config.tolerance,
         )  # fmt: skip
         yield Row(elements, config.type, result)
 

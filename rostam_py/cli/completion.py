@@ -105,7 +105,7 @@ def candidates(words: Sequence[str]) -> list[str]:
         return _starting(word, [*COMMANDS[command].options, *_OPTIONS])
     plain: dict[str, Callable[[], Iterable[str]]] = {
         "list": lambda: LIST_KINDS, "cache": lambda: CACHE_ACTIONS, "completion": lambda: SCRIPTS,
-        "help": lambda: COMMANDS, "profile": lambda: _values_of("model", "profile") or (),
+        "help": lambda: COMMANDS, "reproduce": _experiments, "profile": lambda: _values_of("model", "profile") or (),
     }  # fmt: skip
     if command == "report" and len(before) == 1:
         return []  # a folder: the shell knows them
@@ -113,9 +113,19 @@ def candidates(words: Sequence[str]) -> list[str]:
         return _override("run", before[1:], word) if word else []
     if command in plain and "=" not in word and (command != "profile" or len(before) == 1):
         return _starting(word, plain[command]())
-    if command not in plain or command == "profile":
+    if command not in plain or command in ("profile", "reproduce"):
         return _override(command, before[1:], word)
     return []
+
+
+def _experiments() -> list[str]:
+    from rostam_py.errors import ConfigError
+    from rostam_py.reproduction.experiment import experiments_in
+
+    try:
+        return list(experiments_in())
+    except ConfigError:
+        return []
 
 
 def _override(command: str, before: list[str], word: str) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rostam_py.checks import TRUE_OR_FALSE
 from rostam_py.cli.bare_numbers import check_bare_numbers
 from rostam_py.cli.choices import GROUPS, check_choice, experiment_command, group_choices, user_folders
 from rostam_py.cli.kept_composition import composition, keep
@@ -257,7 +258,7 @@ def _explain(error: Exception, command: str, overrides: list[str]) -> ConfigErro
     return ConfigError(f"{full_key + ': ' if full_key else ''}{first}")
 
 
-_EXPECTED = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+_EXPECTED = {int: "an integer", float: "a number", bool: TRUE_OR_FALSE, str: "a text"}
 
 
 def _wanted(command: str, key: str) -> str:

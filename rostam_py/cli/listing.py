@@ -30,7 +30,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
         "models": _models, "machines": _machines, "fabrics": _fabrics, "presets": _presets, "experiments": _experiments,
         "accelerators": _accelerators, "costs": _costs, "collectives": _collectives, "routings": _routings,
         "fidelities": _fidelities, "controllers": _controllers, "hosts": _hosts, "strategies": _strategies,
-        "placers": _placers,
+        "placers": _placers, "circuit_controls": _circuit_controls, "estimators": _estimators,
         "groups": _groups, "convergence": _convergence,
     }  # fmt: skip
     for kind in kinds:
@@ -38,7 +38,7 @@ def list_kinds(kinds: list[str], as_json: bool) -> int:
             raise UnknownNameError(f"unknown kind {kind!r}; kinds: {', '.join(listers)}")
     if not kinds:
         for kind, what in LIST_KINDS.items():
-            print(f"  rostam list {kind:<14}{what}")
+            print(f"  rostam list {kind:<18}{what}")
         return 0
     rows = {kind: listers[kind]() for kind in kinds}
     if as_json:
@@ -173,6 +173,18 @@ def _controllers() -> list[Row]:
     from rostam_py.simulation import controllers
 
     return [{"controller": name, "what": what} for name, what in controllers().items()]
+
+
+def _circuit_controls() -> list[Row]:
+    from rostam_py.fabrics.optical import circuit_controls
+
+    return [{"fabric.control": name, "what": what} for name, what in circuit_controls().items()]
+
+
+def _estimators() -> list[Row]:
+    from rostam_py.fabrics.optical import estimators
+
+    return [{"fabric.estimator": name, "what": what} for name, what in estimators().items()]
 
 
 def _hosts() -> list[Row]:

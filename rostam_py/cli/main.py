@@ -23,8 +23,10 @@ commands
   search     find the strategy and batch with the least time-to-accuracy: estimates of all, simulations of the best
   sweep      every combination of models, fabrics, bandwidths, strategies ...: one table, a report; resumes when killed
   collective one collective over a range of sizes: time, algorithm and bus bandwidth, as nccl-tests print them
+  check      prove a routing free of deadlock on a fabric or show the cycle; compare a list of cables with a plan
   compare    two runs side by side: configuration, time by kind, critical path, memory and price
   validate   published measurements of training steps, or your own, next to what rostam predicts of them
+  reproduce  experiments' published figures next to rostam's, each with a verdict, in one ledger
   report     draw a sweep's or a run's folder: one HTML page that works offline, PDF and SVG figures for papers
   list       list what can be named, of one kind or several:
 {kinds}
@@ -44,8 +46,10 @@ examples
   rostam search model=transformer_350m fabric=cluster_64 strategy.precision=bf16_mixed
   rostam sweep model=resnet50,gpt_125m fabric=tree_64,torus_8x8 'fabric.accelerator_bandwidth=100 Gb/s,400 Gb/s'
   rostam collective collective=all_reduce ranks=16 sizes.begin='1 MiB'
+  rostam check fabric=torus fabric.dims=[8,8] routing=turns failures.links=5%
   rostam compare strategy.tp=2 strategy.tp=8 model=gpt_1_3b global_batch=64
   rostam validate tables=V1,V2
+  rostam reproduce --all
   rostam report runs/my_sweep formats=[pdf,svg]
   rostam list fabrics
 

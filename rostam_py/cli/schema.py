@@ -21,6 +21,7 @@ from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.spec.keys import (
     DEFAULT_MODEL,
     MODES,
+    FabricKeys,
     MixKeys,
     NetworkKeys,
     PointKeys,
@@ -125,7 +126,8 @@ class CollectiveConfig(NetworkKeys):
     first ones; null takes all that work. type: of an element, as NCCL calls
     it; sizes are rounded down to whole ones. group: ranks in a server of hierarchical; null takes the
     fabric's. fidelity: the engine, or analytic (rostam list fidelities). fold: simulate ranks that must behave alike
-    once. out: also write the rows to FILE.csv or FILE.json.
+    once. tolerance: rates follow starts and ends of messages up to this share of their duration later; 0 is exact.
+    out: also write the rows to FILE.csv or FILE.json.
     """
 
     collective: str = field(default="all_reduce", metadata={"choices": _collectives})
@@ -137,7 +139,39 @@ class CollectiveConfig(NetworkKeys):
     group: int | None = None
     fidelity: str = field(default="flow", metadata={"choices": _fidelities})
     fold: bool = True
+    tolerance: float = 0.0
     out: str | None = None
+
+
+def _routings() -> Iterable[str]:
+    from rostam_py.fabrics.routings import routings
+
+    return routings()
+
+
+def _channel_schemes() -> Iterable[str]:
+    from rostam_py.fabrics.dependencies import channel_schemes
+
+    return channel_schemes()
+
+
+@dataclass(kw_only=True)
+class CheckConfig(FabricKeys):
+    """A proof that packets of a routing cannot block each other for good on a fabric, failures included, or the links
+    that wait for each other in a circle (Dally and Seitz 1987). With cables: what a list of real cables lacks, has too
+    much, or joins to the wrong place. Exit status 1 if anything is found. Grows with the pairs of accelerators: seconds
+    at some hundreds.
+
+    routing: what is proved (rostam list routings); turns is the fabric's own turn model. virtual_channels: which one of
+    a link a packet takes: routing as the routing says, one the first always, hops the k-th on its k-th link. cables: a
+    CSV file with columns src and dst, names of a plane's vertices such as switch 0 and accelerator 3; it is compared
+    with the fabric, and nothing else is checked. write_cables: write the fabric's own to FILE.csv in that form.
+    """
+
+    routing: str = field(default="turns", metadata={"choices": _routings})
+    virtual_channels: str = field(default="routing", metadata={"choices": _channel_schemes})
+    cables: str | None = None
+    write_cables: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -232,7 +266,8 @@ class ValidateConfig:
     any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and what was measured (time_s,
     samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib). cost_model: null takes the default one
     (rostam list costs). alternatives: also run the other ways to fill what a source leaves open, and print the spread.
-    bounds: exit status 1 if the errors of a table are beyond the bounds that it states, or a row fails.
+    bounds: exit status 1 if the errors of a table are beyond the bounds that it states, or a row fails; these are of
+    whole tables at the default costs, so rows, file and cost_model are refused with it.
     report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.
     """
 
@@ -246,9 +281,28 @@ class ValidateConfig:
     out: str | None = None
 
 
+@dataclass(kw_only=True)
+class ReproduceConfig:
+    """Published figures next to rostam's, from folders of experiments, in one ledger (Markdown and HTML): figure,
+    published, ours, signed difference, and a verdict: reproduced, deviates because (and the change that was tried), or
+    cannot be derived because. Give names of experiments, or --all. Exit status 1 if one fails or a deviation is
+    unexplained.
+
+    folder: holds the experiments, a folder each; null takes experiments/ of rostam's checkout. rerun: compute anew the
+    searches and mixes that an experiment ships as points.json, up to an hour for all; points are kept as they come.
+    out: folder of the ledger; what is finished there is not run again until its files or rostam's code change.
+    """
+
+    folder: str | None = None
+    rerun: bool = False
+    out: str = "runs/reproduce"
+
+
 COMMAND_SCHEMAS: dict[str, type] = {
     "run": RunConfig, "search": SearchConfig, "sweep": SweepConfig, "collective": CollectiveConfig,
+    "check": CheckConfig,
     "profile": ProfileConfig, "demo": DemoConfig, "report": ReportConfig, "validate": ValidateConfig,
+    "reproduce": ReproduceConfig,
 }  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from rich.table import Table
 from rostam_py.cli.schema import RunConfig
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
-from rostam_py.spread import compute_by_basis, error_bar, sensitivity, variability
+from rostam_py.spread import compute_by_basis, error_bar, outages, sensitivity, variability
 from rostam_py.units import format_time
 
 _STEPS = {"p50_s": "p50", "p95_s": "p95", "mean_s": "mean"}
+_CAUSES = ("down_s", "redone_s", "slower_s")  # of lost time
 _SHOWN = 20  # rows of sensitivities
 _LEAST = 5e-5  # share of the time from which on an input is shown
 
@@ -26,7 +27,7 @@ def spread_of(
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Return what result.json holds besides the result, by key: "error_bar", "compute_by_basis_s" where kernels
-    say what their times rest on, and where asked for "sensitivity" and "variability".
+    say what their times rest on, and where asked for "sensitivity", "variability" and "outages".
 
     Args: source: what was simulated. options: how. progress: called with a line of text at each stage.
     """
@@ -40,6 +41,9 @@ def spread_of(
     if not config.variability.is_none:
         steps = variability(source, options=options, progress=progress, **dataclasses.asdict(config.variability))
         documents["variability"] = steps.to_dict()
+    if not config.outages.is_none:
+        lost = outages(source, options=options, progress=progress, **dataclasses.asdict(config.outages))
+        documents["outages"] = lost.to_dict()
     return documents
 
 
@@ -50,8 +54,27 @@ def range_words(documents: Mapping[str, Any]) -> str:
 
 
 def step_rows(documents: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the rows of a run's table on steps of fleets that vary."""
-    found = documents.get("variability")
+    """Return the rows of a run's table on steps of fleets that vary, and on failures."""
+    return [*_varied_rows(documents.get("variability")), *_outage_rows(documents.get("outages"))]
+
+
+def _outage_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    words = f"{found['iterations']:,} iterations take {format_time(found['total_s'])}, without failures"
+    words += f" {format_time(found['without_s'])}"
+    causes = ", ".join(f"{key.removesuffix('_s')} {_seconds(found[key])}" for key in _CAUSES)
+    counts = f"{len(found['failures']):,} failures, {len(found['restarts']):,} restarts"
+    if found["num_later"]:
+        counts += f"; {found['num_later']:,} given for after the end"
+    return [("outages", words), ("time lost", f"{causes}: {counts}")]
+
+
+def _seconds(value: float) -> str:
+    return f"{'-' if value < 0 else ''}{format_time(abs(value))}"
+
+
+def _varied_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if not found:
         return []
     varied = ", ".join(f"{key} {found[key]:.1%}" for key in ("devices", "links", "kernels") if found[key])

@@ -200,8 +200,8 @@ def _resolved(key: str, value: Any, plain: list[str]) -> Any:
     What the command line says of a group's keys holds for each choice of it.
     """
     check_bare_numbers(key, value)
-    if isinstance(value, str):
-        check_choice(key, [value])
+    if isinstance(value, str | int | float):
+        check_choice(key, [str(value)])
     if key not in _RESOLVED or not isinstance(value, str):
         return value
     overrides = [*(one for one in plain if _key_of(one) != key), f"{key}={value}"]

@@ -107,6 +107,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
         slowest = format_time(1 / circuits.min_ratio_per_s) if circuits.min_ratio_per_s else "-"
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
         table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
+    if result.reconfigurations is not None:
+        table.add_row("reconfigurations", result.reconfigurations.describe())
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
     if (usd := result.fabric.network_usd) is not None:
         left_out = "" if result.fabric.config.is_fully_priced else "; switches inside servers are not on the price list"

@@ -46,6 +46,14 @@ EXAMPLES = {
         "rostam collective algorithm=ring ranks=8 'sizes.list=[1 MiB,64 MiB]' type=bfloat16 out=ring.csv",
         "rostam collective fabric=torus --help        the keys of one fabric",
     ),
+    "check": (
+        "rostam check fabric=torus fabric.dims=[8,8] routing=turns       its proof, and the virtual channels it takes",
+        "rostam check fabric=torus fabric.dims=[8,8] routing=spray       the links that wait for each other; status 1",
+        "rostam check fabric=slim_fly fabric.q=5 routing=layers virtual_channels=one",
+        "rostam check fabric=hx2mesh_8x8 routing=up_down failures.links=5% failures.switches=2 failures.seed=3 --json",
+        "rostam check fabric=slim_fly fabric.q=5 write_cables=plan.csv   the plan, columns src and dst",
+        "rostam check fabric=slim_fly fabric.q=5 cables=found.csv        what is missing, extra or has a wrong end",
+    ),
     "compare": (
         "rostam compare runs/first runs/second",
         "rostam compare strategy.tp=2 'strategy.tp=4 strategy.pp=2' model=gpt_125m global_batch=256",
@@ -58,6 +66,11 @@ EXAMPLES = {
         "rostam validate rows=*70B*,V1/* cost_model=roofline --json",
         "rostam validate file=mine.csv report=true",
     ),
+    "reproduce": (
+        "rostam reproduce --all                       every experiment, most from the points that it ships",
+        "rostam reproduce hammingmesh_table2_cost sip_ml_fig7",
+        "rostam reproduce sip_ml_fig7 rerun=true out=runs/anew",
+    ),
     "report": ("rostam report runs/my_sweep formats=[pdf,svg]",),
     "list": ("rostam list presets experiments", "rostam list fabrics --json"),
     "cache": ("rostam cache list", "rostam cache clear"),
@@ -67,6 +80,7 @@ _ARGUMENTS = {
     "profile": " MODEL",
     "compare": " A B",
     "report": " DIR",
+    "reproduce": " NAME ... | --all",
     "list": " [KIND ...]",
     "cache": " list | clear",
     "completion": " bash | zsh | fish",
@@ -115,6 +129,8 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
         _print_table("kinds", LIST_KINDS)
     if command == "cache":
         _print_table("actions", CACHE_ACTIONS)
+    if command == "reproduce":
+        _print_experiments()
     if schema is None:
         return
     from rostam_py.cli.schema import groups_of
@@ -124,6 +140,16 @@ def print_usage(command: str, overrides: list[str] | None = None) -> None:
     _print_fields(schema, "", chosen)
     if groups := groups_of(schema):
         _print_groups(chosen, groups)
+
+
+def _print_experiments() -> None:
+    from rostam_py.errors import ConfigError
+    from rostam_py.reproduction.experiment import experiments_in
+
+    try:
+        _print_table("experiments", {name: one.title for name, one in experiments_in().items()})
+    except ConfigError as error:  # an installed package has none
+        print(f"\nexperiments: {error}")
 
 
 def _schema_of(command: str) -> Any:

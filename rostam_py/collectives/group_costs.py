@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rostam_py import _core
-from rostam_py.collectives.pieces import PhaseCosts, phase_costs
+from rostam_py.collectives.pieces import PhaseCosts, PipelineCosts, phase_costs
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.collectives.transport import PLAIN, Transport
 from rostam_py.fabrics.fabric import Fabric
@@ -48,7 +48,7 @@ class GroupCosts:
     is_eager: bool
     steps: tuple[_Step, ...]
     planes: int = 1
-    phases: PhaseCosts | None = None
+    phases: PhaseCosts | PipelineCosts | None = None
     num_pieces: int = 1
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:

@@ -1,4 +1,5 @@
-"""Algorithms that take the buffer in pieces through phases inside and between groups: what they cost in K pieces.
+"""Algorithms that take the buffer in pieces, through phases inside and between groups or through a pipeline: what they
+cost in K pieces.
 
 Legend: K = pieces, g = ranks of a group, m = groups, L = steps of one piece, P = phases of one piece.
 """
@@ -14,6 +15,7 @@ from rostam_py.collectives.transport import PLAIN, Transport
 from rostam_py.fabrics.fabric import Fabric
 
 MAX_PIECES = 64
+MAX_PIPELINED = 1024
 # Beyond it latencies are those of some messages, taken evenly.
 _NUM_SAMPLES = 2**12
 
@@ -70,12 +72,58 @@ class PhaseCosts:
         return np.unique(both, axis=0, return_counts=True)
 
 
-def phase_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str) -> PhaseCosts | None:
+@dataclass(frozen=True, slots=True)
+class PipelineCosts:
+    """What a pipeline costs whose pieces go one behind the other through all steps.
+
+    num_steps: of one piece. chunks_per_piece: of the buffer. alpha_s: of the slowest message. beta_s_per_byte: that the
+    fullest link needs for a byte of every chunk, while all ranks are busy.
+    """
+
+    num_steps: int
+    chunks_per_piece: int
+    alpha_s: float
+    beta_s_per_byte: float
+
+    def time_s(self, num_bytes: float, num_pieces: int, how: Transport = PLAIN) -> float:
+        """Return the time in n pieces: L + n - 1 steps of the slowest message."""
+        chunk = np.ceil(num_bytes / (num_pieces * self.chunks_per_piece))
+        step_s = self.alpha_s + how.network_hop_s + self.beta_s_per_byte * float(chunk) * how.wire_overhead
+        return how.startup_s + (self.num_steps + num_pieces - 1) * step_s
+
+    def best_pieces(self, num_bytes: float, how: Transport = PLAIN) -> int:
+        """Return the power of two up to 1,024 of least time, the smallest of equals."""
+        most = max(1, min(MAX_PIPELINED, int(num_bytes) // self.chunks_per_piece))
+        choices = [2**k for k in range(most.bit_length())]
+        return choices[int(np.argmin([self.time_s(num_bytes, choice, how) for choice in choices]))]
+
+
+def _pipeline_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str) -> PipelineCosts:
+    """Return the costs of a pipelined algorithm. Cost: one route for each message of a step in which all are busy."""
+    alone = key._replace(num_pieces=1).schedule()
+    # With as many pieces as steps one step has them all under way.
+    full = key._replace(num_pieces=int(alone.num_steps)).schedule()
+    _, src, dst, chunks = max(full.distinct_steps(), key=lambda step: int(np.sum(step[3])))
+    router = fabric.router(routing)
+    starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
+    sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
+    latency_ps, _ = _core.route_costs(router, starts, ends, sizes)
+    seconds = _core.link_loads(router, starts, ends, sizes) / np.maximum(np.asarray(router.capacities), 1e-300)
+    return PipelineCosts(
+        int(alone.num_steps), int(alone.num_chunks), float(latency_ps.max()) * 1e-12, float(seconds.max())
+    )
+
+
+def phase_costs(
+    fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str
+) -> PhaseCosts | PipelineCosts | None:
     """Return the costs of an algorithm that works in pieces on groups that run it at once; None with one phase only.
 
     Args: groups: accelerators in rank order, int array (groups, p).
     Cost: one route a message of a step inside and of one between groups.
     """
+    if _core.is_pipelined(key.collective, key.algorithm):
+        return _pipeline_costs(fabric, key, groups, routing) if key.num_ranks > 1 else None
     size = int(key.group_size)  # type: ignore[arg-type]
     if not 1 < size < key.num_ranks:
         return None

@@ -9,13 +9,13 @@ Example:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rostam_py import _core
-from rostam_py.collectives.pieces import PhaseCosts, phase_costs
+from rostam_py.collectives.pieces import PhaseCosts, PipelineCosts, phase_costs
 from rostam_py.collectives.rank_groups import (
     RankShape,
     ScheduleKey,
@@ -84,7 +84,7 @@ class AlgorithmCosts:
 
     num_chunks: int
     steps: tuple[StepCosts, ...]
-    phases: PhaseCosts | None = None
+    phases: PhaseCosts | PipelineCosts | None = None
 
     def time_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
         """Return the time for ``num_bytes`` in one plane [s], in as many pieces as are fastest. how: as StepCosts."""
@@ -139,15 +139,15 @@ def algorithm_costs(
         if fabric.is_circuit_switched:
             src, dst, num_bytes = key.traffic(2**20)
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
-        steps = []
+        steps, router = [], routed.router(routing)
         for count, src, dst, chunks in schedule.distinct_steps():
-            costs = _message_costs(routed, routing, members[src], members[dst], chunks)
+            costs = _message_costs(router, members[src], members[dst], chunks)
             costs = np.concatenate([costs, _places(fabric, members[src], members[dst], chunks, costs.shape[1])])
             runs_ahead = schedule.num_steps > 1 and not (schedule.is_synchronous or _has_answers(src, dst))
             means = _ring_means(costs[:3], _rings(src, dst, chunks)) if runs_ahead else None
-            alpha_s, beta_s_per_byte, inside, num_chunks = np.unique(costs, axis=1)
+            alpha_s, beta_s_per_byte, inside, num_chunks = _distinct_columns(costs)
             steps.append(StepCosts(count, alpha_s, beta_s_per_byte, inside, num_chunks, means))
-        has_phases = _core.works_in_pieces(collective, algorithm) and not fabric.is_circuit_switched
+        has_phases = _has_pieces(collective, algorithm) and not fabric.is_circuit_switched
         phases = phase_costs(fabric, key, members[None, :], routing) if has_phases else None
         known[name] = AlgorithmCosts(schedule.num_chunks, tuple(steps), phases)
     return known[name]
@@ -178,13 +178,17 @@ def schedule_of_ranks(
     if reason is not None:
         raise ConfigError(f"{collective} by {algorithm} cannot run on {fabric.describe()}: {reason}")
     protocols = [protocol] if protocol is not None else protocols_for(fabric, collective, algorithm) or [""]
-    if len(protocols) == 1 and not _core.works_in_pieces(collective, algorithm):
+    if len(protocols) == 1 and not _has_pieces(collective, algorithm):
         return members, key._replace(protocol=protocols[0])
     costs = algorithm_costs(fabric, collective, algorithm, ranks, **how)
     in_plane = -(-num_bytes // fabric.planes)
     ways = {name: transport_in_plane(fabric, key._replace(protocol=name), num_bytes) for name in protocols}
     best = min(ways, key=lambda name: costs.time_s(in_plane, ways[name]))
     return members, key._replace(num_pieces=costs.num_pieces(in_plane, ways[best]), protocol=best)
+
+
+def _has_pieces(collective: str, algorithm: str) -> bool:
+    return bool(_core.works_in_pieces(collective, algorithm) or _core.is_pipelined(collective, algorithm))
 
 
 def transport_in_plane(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
@@ -388,9 +392,15 @@ def _hops(inside: np.ndarray, how: Transport) -> np.ndarray:
     return np.asarray(how.network_hop_s + inside * (how.server_hop_s - how.network_hop_s))
 
 
-def _message_costs(fabric: Fabric, routing: str, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:
+def _distinct_columns(values: np.ndarray) -> np.ndarray:
+    """Return the distinct columns in order; runs of equal ones, which most are, go before they are sorted."""
+    is_new = np.ones(values.shape[1], bool)
+    is_new[1:] = (values[:, 1:] != values[:, :-1]).any(axis=0)
+    return np.unique(values[:, is_new], axis=1)
+
+
+def _message_costs(router: Any, src: np.ndarray, dst: np.ndarray, chunks: np.ndarray) -> np.ndarray:
     """Return latency and seconds per byte of a chunk of messages sent at once, float array (2, M) or (2, 1)."""
-    router = fabric.router(routing)
     sizes = chunks.astype(float)
     if len(src) <= MAX_ROUTED_MESSAGES:
         latency_ps, seconds = _core.route_costs(router, src, dst, sizes)

@@ -51,7 +51,9 @@ def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[s
 
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
     """Return whether the default choice may take an algorithm: on links with costs one that NCCL has, elsewhere any
-    but models of bandwidth."""
+    but models of bandwidth, and nowhere one that runs by name only."""
+    if _core.is_by_name_only(collective, algorithm):
+        return False
     classes = fabric.config.link_classes
     if _core.models_bandwidth(collective, algorithm):
         if algorithm == "nvls" and len(members) < MIN_NVLS_RANKS:

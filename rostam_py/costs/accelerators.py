@@ -20,11 +20,14 @@ class Accelerator:
     """One accelerator type.
 
     name: exact, memory size included (MODEL D15). memory_bandwidth_bytes_per_s: read plus write.
-    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8", "nvfp4" (matrix units); a type
-        without an entry is not supported by the matrix units.
+    peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8", "mxfp8" (8 bits, blocks of 32 with
+        a scale), "nvfp4" (matrix units); a type without an entry is not supported by the matrix units.
     multiprocessors: that share a kernel's blocks; 0 where it has none, or none are known.
     watts: the limit of its power [W]; 0 where it is not known.
-    host_bandwidth_bytes_per_s: between it and its host's memory, each way; 0 where it is not known.
+    host_bandwidth_bytes_per_s: of copies between it and its host's memory, each way, as measured; 0 where it is not
+        known.
+    transposes_fp8: its products of 8 bits read both operands along the contraction alone (cuBLAS: TN), so that other
+        products of the same tensor read a transposed copy.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
     """
 
@@ -36,6 +39,7 @@ class Accelerator:
     multiprocessors: int = 0
     watts: float = 0.0
     host_bandwidth_bytes_per_s: float = 0.0
+    transposes_fp8: bool = False
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -47,7 +51,7 @@ class Accelerator:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 
     def peak(self, kind: str) -> float:
-        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16", "fp8" or "nvfp4".
+        """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8" or "nvfp4".
 
         Raises: ConfigError if the accelerator has no such peak.
         """
@@ -89,7 +93,7 @@ class Accelerator:
 def _accelerator(
     name: str, memory: tuple[int, str], bandwidth: tuple[float, str], *,
     multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
-    host: tuple[float, str] | None = None,
+    host: tuple[float, str] | None = None, transposes_fp8: tuple[bool, str] | None = None,
     **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
@@ -98,10 +102,11 @@ def _accelerator(
     sources |= {} if multiprocessors is None else {"multiprocessors": multiprocessors[1]}
     sources |= {} if watts is None else {"watts": watts[1]}
     sources |= {} if host is None else {"host_bandwidth_bytes_per_s": host[1]}
+    sources |= {} if transposes_fp8 is None else {"transposes_fp8": transposes_fp8[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
         name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
-        watts[0] if watts else 0.0, host[0] if host else 0.0,
+        watts[0] if watts else 0.0, host[0] if host else 0.0, transposes_fp8[0] if transposes_fp8 else False,
     )  # fmt: skip
 
 
@@ -118,12 +123,27 @@ _AIC = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0), systems/{}.yaml"
 _AS_B200 = f"as the B200's, {UNVERIFIED} for this device"
 _HALF = f"half its bf16, {UNVERIFIED}"
 _TPU_V4 = "Jouppi et al., TPU v4, ISCA 2023, table 4; Google Cloud's page on TPU v4"
-_PCIE4 = "PCIe 4.0 x16, 64 GB/s both ways together: NVIDIA A100 data sheet"
-_PCIE5 = "PCIe 5.0 x16, 128 GB/s both ways together: NVIDIA H100 data sheet"
-_C2C = (
-    "NVLink-C2C, 900 GB/s both ways together (NVIDIA GB200 NVL72 data sheet), shared by a superchip's two accelerators,"
-    f" {UNVERIFIED}"
+_PCIE4 = (
+    25.13e9,
+    "copies of 512 MiB to an A100-SXM4 (NVIDIA/nvbandwidth, issue 42); of 32 GB/s, PCIe 4.0 x16 (NVIDIA A100 data"
+    " sheet)",
 )
+_PCIE5 = (
+    55.63e9,
+    "copies of 1 GiB to the device (NVIDIA's blog on NVbandwidth, as quoted by dev.smart-guide.co.kr); of 64 GB/s, PCIe"
+    " 5.0 x16 (NVIDIA H100 data sheet)",
+)
+_PCIE5_HOST = (_PCIE5[0], f"as the H100's: its hosts have PCIe 5.0, {UNVERIFIED}, though its own port is of PCIe 6.0")
+_C2C = (
+    225e9 * 346 / 450,
+    "a superchip's two accelerators share NVLink-C2C's 450 GB/s each way (NVIDIA GB200 NVL72 data sheet), of which"
+    f" copies to a GH200 reach 346 (NVIDIA/nvbandwidth, issue 23); that a GB200's reach the same share is {UNVERIFIED}",
+)
+_TN = (
+    True, "cuBLAS's documentation of cublasLtMatmul: fp8 on compute capability 8.9 and 9.0 in TN format alone; as"
+    " Transformer Engine has it (nvte_is_non_tn_fp8_gemm_supported)",
+)  # fmt: skip
+_AS_FP8 = "as its fp8: blocks' scales are applied inside the same instruction (PTX ISA, tcgen05.mma kind::mxf8f6f4)"
 _DRIVER = "total memory read from the driver of one such device"
 
 ACCELERATORS = {
@@ -136,57 +156,60 @@ ACCELERATORS = {
         ),
         _accelerator(
             "a100_40gb", (40960 * _MIB, f"40 GiB of HBM2; driver figure {UNVERIFIED}"), (1555e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=(32e9, _PCIE4),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4,
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "a100_80gb", (81920 * _MIB, f"80 GiB of HBM2e; driver figure {UNVERIFIED}"), (2039e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=(32e9, _PCIE4),
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4,
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
-            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=(64e9, _PCIE5),
+            transposes_fp8=_TN, multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=_PCIE5,
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
         ),
         _accelerator(
             "h100_96gb", (95 * 2**30, f"96 GB of HBM2e as {_TITAN}; driver figure {UNVERIFIED}"), (2400e9, _TITAN),
-            multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
+            transposes_fp8=_TN, multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
             fp32=(66.9e12, _AS_H100), tf32=(494.7e12, _AS_H100), bf16=(989.4e12, _AS_H100), fp16=(989.4e12, _AS_H100),
             fp8=(1978.9e12, _AS_H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
-            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=(64e9, _PCIE5),
+            transposes_fp8=_TN, multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=_PCIE5,
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
             fp8=(1978.9e12, _H200),
         ),
         _accelerator(
             "b200_180gb", (180_000_000_000, _B200_MEMORY), (8000e9, _B200),
-            multiprocessors=(148, f"reported by CUDA, {UNVERIFIED}"), watts=(1000, _B200),
+            multiprocessors=(148, f"reported by CUDA, {UNVERIFIED}"), watts=(1000, _B200), host=_PCIE5_HOST,
             fp32=(80e12, _B200), tf32=(1100e12, _B200), bf16=(2250e12, _B200), fp16=(2250e12, _B200),
-            fp8=(4500e12, _B200), nvfp4=(9000e12, _AIC.format("b200_sxm")),
+            fp8=(4500e12, _B200), mxfp8=(4500e12, _AS_FP8), nvfp4=(9000e12, _AIC.format("b200_sxm")),
         ),
         _accelerator(
             "b300_288gb", (275040 * _MIB, _AIC.format("b300_sxm")), (7750e9, _AIC.format("b300_sxm")),
-            multiprocessors=(148, _AS_B200), watts=(1100, _AIC.format("b300_sxm")),
+            multiprocessors=(148, _AS_B200), watts=(1100, _AIC.format("b300_sxm")), host=_PCIE5_HOST,
             fp32=(80e12, _AS_B200), tf32=(1100e12, _AS_B200), bf16=(2250e12, _AIC.format("b300_sxm")),
             fp16=(2250e12, _AIC.format("b300_sxm")), fp8=(4500e12, _AIC.format("b300_sxm")),
+            mxfp8=(4500e12, _AS_FP8),
             nvfp4=(14000e12, _AIC.format("b300_sxm")),
         ),
         _accelerator(
             "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
-            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")), host=(225e9, _C2C),
+            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")), host=_C2C,
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
             fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
+            mxfp8=(5000e12, _AS_FP8),
             nvfp4=(10000e12, _AIC.format("gb200")),
         ),
         _accelerator(
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
-            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")), host=(225e9, _C2C),
+            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")), host=_C2C,
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
+            mxfp8=(5000e12, _AS_FP8),
             nvfp4=(15000e12, _AIC.format("gb300")),
         ),
         _accelerator(

@@ -4,11 +4,12 @@ Model: duration = (ideal time + fixed time) x ratio, never less than the ideal t
 at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables
 (``make calibrate``, or one's own). Of several sources the median counts, of those that measured around the shape, else
 of the nearest. What the accelerator's table lacks falls back, in this order:
-* fp16 takes the rows of bf16;
+* fp16 takes the rows of bf16, mxfp8 those of fp8;
 * a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
 * an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
+* grouped products, measured in bf16 alone, take in 8 and 4 bits as many times one product of all their rows as there;
 * a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
@@ -27,11 +28,11 @@ from pathlib import Path
 import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
-from rostam_py.costs.attention_programs import of_programs, programs_of
+from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, of_programs, programs_of
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
-from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
+from rostam_py.costs.kernel_shapes import KernelQuestion, plain_product, question_of
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
@@ -42,7 +43,8 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 
 # A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
-_SAME_UNITS = {"fp16": "bf16"}
+_SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
+_WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 
 
 @dataclass(slots=True)
@@ -96,14 +98,15 @@ class CalibratedCost:
 
         table: path of a kernel table to use in place of the accelerator's shipped one; "" is the shipped one.
         min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2).
-        attention: whose attention kernels the program calls: a name in ``ATTENTION_PROGRAMS``.
-        clocks: one of CLOCKS: "sustained" holds every kernel to the rate that its accelerator sustains at its power
-            limit, as training does; "burst" leaves kernels as they were timed one by one, as rows of ``table`` always.
+        attention: whose attention kernels the program calls: flash2 (PyTorch's default), flash3, cudnn, or best, the
+            fastest that Transformer Engine and inference engines call.
+        clocks: sustained holds every kernel to the rate that its accelerator sustains at its power limit, as training
+            does; burst leaves kernels as they were timed one by one, as rows of ``table`` always are.
         """
 
         table: str = ""
-        attention: str = "best"
-        clocks: str = "sustained"
+        attention: str = field(default="best", metadata={"choices": ATTENTION_PROGRAMS})
+        clocks: str = field(default="sustained", metadata={"choices": CLOCKS})
         min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
 
         def __post_init__(self) -> None:
@@ -204,7 +207,7 @@ class CalibratedCost:
             return None
         series, lender = self._series(asked.kind, asked.precision)
         if not series:
-            return None
+            return self._as_wider(asked)
         device = self.accelerator if not lender else ACCELERATORS[lender]
         found = [self._asked_here(one, asked, device) for one in series]
         beside = kernel_kind(asked.kind).beside
@@ -229,6 +232,23 @@ class CalibratedCost:
             tuple(one.series for one in used),
             is_own=not lender and not asked.is_substitute,
         )  # fmt: skip
+
+    def _as_wider(self, asked: KernelQuestion) -> _Answer | None:
+        """Return the time of a grouped product in a precision in which nobody measured one, None for other kernels.
+
+        Model: as many times that of one product of all rows as in 16 bits: what is lost to small groups is lost alike.
+        """
+        plain, wider = plain_product(asked), _WIDER.get(asked.precision)
+        if plain is None or wider is None:
+            return None
+        own, narrow, wide = (
+            self._answer(one) for one in (replace(asked, precision=wider), plain, replace(plain, precision=wider))
+        )
+        if own is None or narrow is None or wide is None:
+            return None
+        seconds = own.seconds * narrow.seconds / wide.seconds
+        how = f"as products are to {wider} ones, {UNVERIFIED}"
+        return _Answer(seconds, how, own.spread, own.fixed_share, (*own.used, *narrow.used))
 
     def _sustained_s(self, asked: KernelQuestion) -> float:
         """Return how long a kernel takes at the rate that the accelerator sustains; 0 where none is known or asked.

@@ -6,10 +6,12 @@ from rostam_py.graph.fusion import APART, POINTWISE, REDUCTION, ROWS, WHOLE_NORM
 
 FAMILIES = ("matmul", "convolution", "attention", "normalization", "embedding", "reduction", "elementwise", "optimizer")
 MATRIX_FAMILIES = ("matmul", "convolution", "attention")
+HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copies to or from its host's memory
 
 # First match wins; each text is looked for in the op type after "aten.".
 _PATTERNS = (
     ("optimizer.", "optimizer"),
+    ("offload", HOST_COPY),
     ("scaled_dot_product", "attention"),
     ("flash_attention", "attention"),
     ("efficient_attention", "attention"),
@@ -81,7 +83,7 @@ def fused_kind(op_type: str, role: str, is_elementwise: bool) -> str:
 
 @functools.cache
 def op_family(op_type: str, role: str = "") -> str:
-    """Return the family of an op type, one of FAMILIES, else that of its role; what is unknown is element-wise."""
+    """Return the family of an op type, of FAMILIES or HOST_COPY, else that of its role; unknown is element-wise."""
     for pattern, family in _PATTERNS:
         if pattern in op_type:
             return family

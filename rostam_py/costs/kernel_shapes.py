@@ -162,6 +162,15 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
     )
 
 
+def plain_product(asked: KernelQuestion) -> KernelQuestion | None:
+    """Return the one product of as many rows in all as a grouped product has, None for other kinds."""
+    if asked.kind != "grouped_product":
+        return None
+    groups, m, n, k, *_ = asked.sizes
+    sizes = (1.0, groups * m, n, k, float(LAYOUTS.index("TN")), 2.0)
+    return KernelQuestion("product", sizes, asked.precision, asked.flops, asked.traffic, is_substitute=True)
+
+
 def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
     """Return the tensor (experts, k, n) of a grouped product, None for other products."""
     if "grouped_mm" not in op.op_type:

@@ -11,6 +11,12 @@ bits: 0.5625 bytes for each, by rows for one product and by columns for another.
 operand that gives the rows (calibration/library.py); what they have not is the read before, which finds the largest
 value, for the whole tensor's scale. NVIDIA's recipe keeps some blocks in 16 bits, which is not modelled: MLPerf's
 configurations keep none.
+
+8-bit products have three recipes (transformer_engine/common/recipe of NVIDIA/TransformerEngine): one scale for each
+tensor, of the values that it has (Float8CurrentScaling, torchtitan's tensorwise: a kernel finds the largest value,
+another casts; a norm finds that of what it makes), or of those that it had in iterations before (DelayedScaling: one
+kernel, or the norm itself), and one of 8 bits for each 32 values, by rows and by columns (MXFP8BlockScaling: one kernel
+writes both). See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp.
 """
 
 from collections.abc import Iterable
@@ -21,15 +27,35 @@ from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
+class Casts:
+    """What kernels do that cast the inputs of narrow products, beyond what products are timed with.
+
+    num_reads: how often they read an input; num_reads_of_norm: one that a norm makes. num_weight_reads: a weight.
+    writes_rows: they write the copy that products read by rows; False where products do, for both that read a gradient.
+    writes_columns: copies by columns are others than those by rows, on every device.
+    """
+
+    num_reads: int
+    num_reads_of_norm: int
+    num_weight_reads: int
+    writes_rows: bool = True
+    writes_columns: bool = False
+
+    def has_columns(self, transposes: bool) -> bool:
+        """Return whether copies by columns are made. Args: transposes: the device's products need transposed ones."""
+        return self.writes_columns or transposes
+
+
+@dataclass(frozen=True, slots=True)
 class Precision:
     """What a precision fixes.
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
-        experts are sent for it. has_casts: casts to it take time beyond products'.
+        experts are sent for it. casts: to it, None where nothing is cast for products.
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
-    parameter_bytes: of one parameter as it is held; narrow_weight_bytes: of a weight as products read it, forward and
-        backward, where weights are held so (strategy.narrow_weights).
+    parameter_bytes: of one parameter as it is held; gathered_weight_bytes: of a weight as it is gathered where weights
+        are held as products read them (strategy.narrow_weights), 0 where they cannot be.
     gradient_precisions: of GRADIENT_PRECISIONS, those in which gradients may accumulate and travel; the default first.
     tensor_bytes: bytes of one traced float32 activation element.
     has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
@@ -45,16 +71,26 @@ class Precision:
     sent_bytes: float
     others: str = ""
     note: str = ""
-    narrow_weight_bytes: float = 0.0
-    has_casts: bool = False
+    gathered_weight_bytes: float = 0.0
+    casts: Casts | None = None
 
     @property
-    def narrow_weight_width(self) -> float:
-        """Bytes of a weight as products read it over those of other weights."""
-        return self.narrow_weight_bytes / self.parameter_bytes
+    def gathered_weight_width(self) -> float:
+        """Bytes of a weight as it is gathered, where weights are held as products read them, over those of others."""
+        return self.gathered_weight_bytes / self.parameter_bytes
+
+    def copied_weight_bytes(self, transposes: bool) -> float:
+        """Return the bytes of the copies of a weight that products read. Args: transposes: see Casts.has_columns."""
+        copies = 0 if self.casts is None else 1 + self.casts.has_columns(transposes)
+        return copies * self.product_bytes
 
 
 _NVFP4 = 0.5 + 1 / 16
+_MXFP8 = 1 + 1 / 32
+_OF_FP8 = (
+    "matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in bf16_mixed,"
+    " kernels' traffic in 2 bytes"
+)
 AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)
@@ -65,16 +101,24 @@ PRECISIONS = {
     "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2, 2),
     "fp8_mixed": Precision(
         "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
-        note="fp8_mixed: matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all"
-        " else as in bf16_mixed; scales and casts take no time, kernels' traffic counts 2 bytes",
-        narrow_weight_bytes=1.0,
+        note=f"fp8_mixed: {_OF_FP8}; a kernel finds the largest value of each input, another casts it",
+        gathered_weight_bytes=1.0, casts=Casts(2, 1, 2),
+    ),
+    "fp8_delayed_mixed": Precision(
+        "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
+        note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
+        gathered_weight_bytes=1.0, casts=Casts(1, 0, 1),
+    ),
+    "mxfp8_mixed": Precision(
+        "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",
+        note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 32",
+        gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True),
     ),
     "nvfp4_mixed": Precision(
         "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
         note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
-        " 4.5 bits; a kernel finds the scale of each input that is no weight, casts of weights take no time; all else"
-        " as in bf16_mixed",
-        narrow_weight_bytes=2 * _NVFP4, has_casts=True,
+        " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
+        gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True),
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage

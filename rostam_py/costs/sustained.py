@@ -2,9 +2,10 @@
 
 Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
 settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
-random numbers, at bf16 or fp16. Under another power limit the rate follows a power of it, as two cards of one die do;
-so does the arithmetic of every kernel whose rows an accelerator of equal peaks and a higher limit lends.
-Ignores sustained rates of fp8, fp32 and TF32, which nobody published, and of accelerators whose peak none of these has.
+random numbers, at bf16 or fp16; of fp8, than the share that bf16 keeps of the fastest short run, unverified. Under
+another power limit the rate follows a power of it, as two cards of one die do; so does the arithmetic of every kernel
+whose rows an accelerator of equal peaks and a higher limit lends.
+Ignores sustained rates of NVFP4, fp32 and TF32, which nobody published, and of accelerators whose peak none has.
 """
 
 import functools
@@ -16,25 +17,24 @@ from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 
 RATES = Path(__file__).parent / "tables" / "sustained_products.json"
 CLOCKS = ("sustained", "burst")  # cost.clocks: rates that are held, or as timed kernel by kernel
-_PRECISIONS = ("bf16", "fp16")
+_MEASURED = {"bf16": "bf16", "fp16": "bf16", "fp8": "fp8", "mxfp8": "fp8"}  # precision -> whose rate it has
 
 
 @dataclass(frozen=True, slots=True)
 class SustainedRates:
-    """rates: accelerator to sustained FLOP/s of bf16 and to the watts of its limit. exponent: of watts in a rate."""
+    """rates: precision and accelerator to sustained FLOP/s and the watts of its limit. exponent: of watts in a rate."""
 
-    rates: dict[str, tuple[float, float]]
+    rates: dict[str, dict[str, tuple[float, float]]]
     exponent: float
 
     def rate(self, accelerator: Accelerator, precision: str) -> float | None:
         """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same peak."""
-        if precision not in _PRECISIONS:
-            return None
-        peak = accelerator.peak(precision)
-        same = [name for name in self.rates if ACCELERATORS[name].peak_flops_per_s.get("bf16") == peak]
+        measured = _MEASURED.get(precision, "")
+        rates, peak = self.rates.get(measured, {}), accelerator.peak(precision)
+        same = [name for name in rates if ACCELERATORS[name].peak_flops_per_s.get(measured) == peak]
         if not same:
             return None
-        rate, watts = self.rates[accelerator.name if accelerator.name in same else same[0]]
+        rate, watts = rates[accelerator.name if accelerator.name in same else same[0]]
         return min(rate * self._share(accelerator.watts, watts), peak)
 
     def slowed(self, accelerator: Accelerator, lender: Accelerator) -> float:
@@ -53,5 +53,7 @@ class SustainedRates:
 def sustained_rates() -> SustainedRates:
     """Return the shipped rates."""
     document = json.loads(RATES.read_text())
-    rates = {one["accelerator"]: (one["flops_per_s"], one["watts"]) for one in document["rates"]}
+    rates: dict[str, dict[str, tuple[float, float]]] = {}
+    for one in document["rates"]:
+        rates.setdefault(one["precision"], {})[one["accelerator"]] = (one["flops_per_s"], one["watts"])
     return SustainedRates(rates, document["power_exponent"]["value"])

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.fabric import Fabric, check_fabric
 
 Cable = tuple[str, str]
 _COLUMNS = ("src", "dst")
@@ -38,6 +39,16 @@ class Cabling:
         """Whether every cable is where the plan has it, and no other is there."""
         return not (self.missing or self.extra or self.wrong)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict and all cables that differ."""
+        return {
+            "is_right": self.is_right,
+            "num_right": self.num_right,
+            "missing": [list(cable) for cable in self.missing],
+            "extra": [list(cable) for cable in self.extra],
+            "wrong": [{"is": list(there), "should_be": list(plan)} for there, plan in self.wrong],
+        }
+
     def __str__(self) -> str:
         """Return the verdict, a line for each of the first cables of a kind."""
         lines = [f"{self.num_right:,} cables as planned"]
@@ -48,7 +59,12 @@ class Cabling:
 
 
 def planned_cables(fabric: Fabric) -> list[Cable]:
-    """Return the cables of one plane of an intact fabric by the names of their ends, in the order of their ids."""
+    """Return the cables of one plane of an intact fabric by the names of their ends, in the order of their ids.
+
+    Raises: ConfigError for what is no fabric, or for one of fibres to optical switches.
+    """
+    if check_fabric(fabric).is_circuit_switched:
+        raise ConfigError(f"fabric {fabric.name!r} has fibres to optical switches, which are no list of cables")
     links = fabric.links
     ends: dict[int, Cable] = {}
     for src, dst, cable in zip(links["src"].tolist(), links["dst"].tolist(), links["cable"].tolist(), strict=True):
@@ -71,13 +87,12 @@ def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabli
     Args:
         fabric: the plan.
         cables: a CSV file with columns src and dst, or pairs of names such as ("switch 0", "accelerator 3").
-    Raises: ConfigError for a file without these columns or an end that no vertex is named.
+    Raises: ConfigError for what is no fabric, a file without these columns, what is no pair of names, or a name that
+        no vertex has.
     """
     as_planned = {_sorted(one): one for one in planned_cables(fabric)}
     plan = [_sorted(one) for one in planned_cables(fabric)]
-    given = (
-        list(_read(cables)) if isinstance(cables, str | Path) else [(f"cable {k}", one) for k, one in enumerate(cables)]
-    )
+    given = list(_read(cables)) if isinstance(cables, str | Path) else _pairs(cables)
     known = {name for cable in plan for name in cable}
     for where, cable in given:
         for name in cable:
@@ -115,6 +130,20 @@ def _read(path: str | Path) -> Iterable[tuple[str, Cable]]:
                 yield f"{path}, line {reader.line_num}", ((row["src"] or "").strip(), (row["dst"] or "").strip())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _pairs(cables: Any) -> list[tuple[str, Cable]]:
+    """Return cables with what to call each."""
+    form = 'pairs of names such as ("switch 0", "accelerator 3"), or the path of a CSV file'
+    if not isinstance(cables, Iterable):
+        raise ConfigError(f"cables is {cables!r}; it must be {form}")
+    checked = []
+    for k, one in enumerate(cables):
+        ends = tuple(one) if isinstance(one, list | tuple) else ()
+        if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
+            raise ConfigError(f"cables[{k}] is {one!r}; cables must be {form}")
+        checked.append((f"cables[{k}]", (ends[0], ends[1])))
+    return checked
 
 
 def _sorted(cable: Cable) -> Cable:

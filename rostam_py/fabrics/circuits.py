@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, format_size, format_time
@@ -29,6 +30,7 @@ class Circuits:
     without demand.
     relayed_src, relayed_dst, relayed_bytes: demanded pairs without a circuit, whose data takes a chain of circuits.
     colouring_gap: circuits given up so that both directions lie on one switch (duplex only).
+    switching: how they are set anew during a run; None where they are not. What is above holds at its begin.
     notes: what a reader should know: remainder of the bandwidth, relays, gap, failed parts.
     """
 
@@ -46,12 +48,19 @@ class Circuits:
     relayed_dst: np.ndarray = field(default_factory=_no_pairs)
     relayed_bytes: np.ndarray = field(default_factory=lambda: np.empty(0))
     colouring_gap: int = 0
+    switching: Switching | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def num_circuits(self) -> int:
         """Circuits (or wavelengths) of one plane, all pairs together."""
         return len(self.circuit_pair)
+
+    @property
+    def links(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Source, destination, bandwidth over all planes and latency of the links that stand for pairs."""
+        of = self if self.switching is None else self.switching
+        return of.src, of.dst, of.bandwidth_bytes_per_s, of.latency_s
 
     @property
     def num_relayed_pairs(self) -> int:
@@ -94,7 +103,7 @@ def make_circuits(
     """Return Circuits with what follows from demand and counts: bandwidths, the least ratio, relayed pairs.
 
     Args: circuit_bandwidth_bytes_per_s: of one circuit or wavelength over all planes. assignment: circuit_pair, ocs,
-        fibre, wavelength, colouring_gap.
+        fibre, wavelength, colouring_gap, switching.
     """
     count = count.astype(np.int64)
     bandwidth = count * circuit_bandwidth_bytes_per_s
@@ -105,7 +114,9 @@ def make_circuits(
     ratios = bandwidth[where] / traffic.num_bytes[has_circuit]
     left = ~has_circuit
     relayed = traffic.num_bytes[left]
-    if len(relayed):
+    if len(relayed) and assignment.get("switching") is not None:
+        notes = (*notes, f"{len(relayed):,} of {len(demanded):,} pairs have no circuit to begin with")
+    elif len(relayed):
         share = relayed.sum() / traffic.total_bytes
         notes = (
             *notes,

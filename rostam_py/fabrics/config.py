@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from rostam_py.checks import is_integer
+from rostam_py.checks import check_booleans, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials, parts_per_port
 from rostam_py.fabrics.link_classes import IDEAL, LinkClass, LinkClasses, link_class
@@ -82,6 +82,7 @@ class FabricConfig:
     planes: int = 1
 
     def __post_init__(self) -> None:
+        check_booleans("fabric", self)
         self.planes = check_integer("fabric.planes", self.planes, 1)
         if self.link_bandwidth is not None and self.accelerator_bandwidth is not None:
             raise ConfigError(
@@ -169,6 +170,16 @@ class FabricConfig:
     @property
     def is_circuit_switched(self) -> bool:
         """Whether routes need circuits (MODEL G)."""
+        return False
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether circuits are set anew during a run."""
+        return False
+
+    @property
+    def serves_beyond_degree(self) -> bool:
+        """Whether an accelerator may have more peers than circuits: by relays, or by one circuit after another."""
         return False
 
     @property

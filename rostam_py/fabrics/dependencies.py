@@ -11,7 +11,8 @@ from typing import Any
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.fabric import Fabric, check_fabric
+from rostam_py.fabrics.routings import check_routing
 from rostam_py.html import html_pairs
 
 _SHOWN = 12  # links of a cycle in prose
@@ -25,6 +26,7 @@ class Dependencies:
     other is waited for. num_virtual_channels: the most that one link needs. num_pairs: ordered pairs of accelerators
     with a path. num_unrouted: those without one, which get NoRouteError. cycle: ("accelerator 0", "switch 3", virtual
     channel) of links each of which waits for the next, the last for the first; () if packets cannot block for good.
+    notes: what to know of the routing on this fabric.
     """
 
     num_channels: int
@@ -33,6 +35,7 @@ class Dependencies:
     num_pairs: int
     num_unrouted: int
     cycle: tuple[tuple[str, str, int], ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_deadlock_free(self) -> bool:
@@ -44,12 +47,13 @@ class Dependencies:
         pairs = f"{self.num_pairs:,} pairs" + (f", {self.num_unrouted:,} without a path" if self.num_unrouted else "")
         what = f"{pairs}; {self.num_channels:,} channels, {self.num_dependencies:,} dependencies, "
         what += f"{self.num_virtual_channels} virtual channel{'s' if self.num_virtual_channels > 1 else ''} of a link"
+        notes = [f"note: {note}" for note in self.notes]
         if self.is_deadlock_free:
-            return f"free of deadlock: {what}"
+            return "\n".join([f"free of deadlock: {what}", *notes])
         lines = [f"  {src} -> {dst}, virtual channel {channel}" for src, dst, channel in self.cycle[:_SHOWN]]
         rest = len(self.cycle) - _SHOWN
         more = [f"  and {rest} more, back to the first"] if rest > 0 else ["  and back to the first"]
-        return "\n".join([f"may deadlock: {what}; these links wait for each other:", *lines, *more])
+        return "\n".join([f"may deadlock: {what}; these links wait for each other:", *lines, *more, *notes])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the cycle."""
@@ -61,12 +65,20 @@ class Dependencies:
             "num_pairs": self.num_pairs,
             "num_unrouted": self.num_unrouted,
             "cycle": [list(link) for link in self.cycle],
+            "notes": list(self.notes),
         }
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        pairs = {key.replace("_", " "): f"{value}" for key, value in self.to_dict().items() if key != "cycle"}
+        pairs = {
+            key.replace("_", " "): f"{value}" for key, value in self.to_dict().items() if key not in ("cycle", "notes")
+        }
         return html_pairs("channel dependencies", {**pairs, "links in a cycle": f"{len(self.cycle)}"})
+
+
+def channel_schemes() -> list[str]:
+    """Return the names of the ways to number virtual channels."""
+    return list(_core.channel_schemes())
 
 
 def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channels: str = "routing") -> Dependencies:
@@ -81,11 +93,13 @@ def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channe
         routing: a registered one (rostam list routings); "turns" is the fabric's own turn model.
         virtual_channels: which one a packet takes: "routing" as the routing says (the first where it says nothing),
             "one" the first always, "hops" the k-th on its k-th link.
-    Raises: ConfigError for another routing or another way to number virtual channels.
+    Raises: ConfigError for what is no fabric, another routing or another way to number virtual channels.
     Cost: pairs x paths.
     Source: Dally and Seitz, IEEE Transactions on Computers 1987, theorem 1.
     """
-    schemes = _core.channel_schemes()
+    check_fabric(fabric)
+    check_routing(routing)
+    schemes = channel_schemes()
     if virtual_channels not in schemes:
         near = difflib.get_close_matches(str(virtual_channels), schemes, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -109,4 +123,5 @@ def check_dependencies(fabric: Fabric, routing: str = "turns", *, virtual_channe
         num_pairs=min(one["num_pairs"] for one in found),
         num_unrouted=max(one["num_unrouted"] for one in found),
         cycle=tuple(cycle),
+        notes=tuple(routes.notes),
     )

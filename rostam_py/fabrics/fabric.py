@@ -41,7 +41,8 @@ class Fabric:
         An optical fabric holds ports, switches and fibres; routes need ``with_circuits`` (MODEL G22), and its
         failures hit every plane, since all planes have the same circuits.
     Args: name: registered name. config: its Config. failures: parts that do not work. demand: (traffic, seed) that
-        circuits are set for. factors: of its links, as ``with_factors`` takes them.
+        circuits are set for. factors: of its links, as ``with_factors`` takes them. apart: planes simulated on their
+        own, as ``with_planes_apart`` takes them.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Fabric:
         failures: Failures | None = None,
         demand: tuple[Traffic, int] | None = None,
         factors: LinkFactors | None = None,
+        apart: tuple[int, ...] = (),
     ) -> None:
         intact = config.build(name)
-        self._fill(name, config, intact, _checked(failures or Failures(), intact, config), demand)
+        self._fill(name, config, intact, _checked(failures or Failures(), intact, config), demand, apart)
         self._apply(factors)
 
     def _fill(
@@ -63,13 +65,15 @@ class Fabric:
         intact: "_core.Fabric",
         failures: Failures,
         demand: tuple[Traffic, int] | None,
+        apart: tuple[int, ...] = (),
     ) -> None:
-        """Set every field: ``intact`` is the core's fabric of one plane as built."""
+        """Set every field: ``intact`` is the core's fabric of one plane as built, ``apart`` as of with_planes_apart."""
+        self._apart = apart
         self._name = name
         self._config = config
         self._intact = intact
         self._vertex_names = config.vertex_names()
-        self._planes, self._failures = _failed_planes(intact, config, failures)
+        self._planes, self._failures = _failed_planes(intact, config, failures, apart)
         self._cores = [core for core, _ in self._planes]
         self._demand = demand
         self._circuits = None
@@ -81,7 +85,7 @@ class Fabric:
             self._cores = [_circuit_core(self, self._circuits)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._name, self._config, self._failures, self._demand, self._factors)
+        return type(self), (self._name, self._config, self._failures, self._demand, self._factors, self._apart)
 
     def __repr__(self) -> str:
         return f"Fabric({self.describe()})"
@@ -446,6 +450,18 @@ class Fabric:
             return self._failures
         return _in_plane(self._failures, self._intact, plane)
 
+    def with_planes_apart(self, planes: Iterable[int]) -> "Fabric":
+        """Return this fabric with planes simulated each on its own, as those are that something will happen to.
+
+        Nothing else changes; an optical fabric is returned as it is, since all its planes have the same circuits.
+        Raises: ConfigError for planes that do not exist.
+        """
+        wanted = _ids("planes", planes, self.planes)
+        apart = tuple(sorted({*self._apart, *wanted}))
+        if self.is_circuit_switched or self.planes == 1 or apart == self._apart:
+            return self
+        return Fabric(self._name, self._config, self._failures, self._demand, self._factors, apart)
+
     def with_factors(self, bandwidth: Any = 1.0, latency: Any = 1.0, forward_latency: float = 1.0) -> "Fabric":
         """Return this fabric with faster or slower links; its parameters and prices stay as they are.
 
@@ -466,7 +482,9 @@ class Fabric:
 
         Args: change: a class to what replaces it; the same parts have failed, and circuits are of the same demand.
         """
-        return Fabric(self._name, self._config.with_link_classes(change), self._failures, self._demand, self._factors)
+        return Fabric(
+            self._name, self._config.with_link_classes(change), self._failures, self._demand, self._factors, self._apart
+        )
 
     def _apply(self, factors: LinkFactors | None) -> None:
         """Make the links of all planes as fast as factors say."""
@@ -482,8 +500,18 @@ class Fabric:
         if self._factors is not None:
             raise ConfigError(f"fabric {self._name!r} has factors of its links; fail parts and set circuits before")
         changed = object.__new__(type(self))
-        changed._fill(self._name, self._config, self._intact, failures, demand)
+        changed._fill(self._name, self._config, self._intact, failures, demand, self._apart)
         return changed
+
+
+def check_fabric(value: Any) -> Fabric:
+    """Return ``value``, a Fabric.
+
+    Raises: ConfigError for anything else, a registered name say.
+    """
+    if not isinstance(value, Fabric):
+        raise ConfigError(f"fabric is {value!r}; it must be a Fabric, as rostam.fabric(name, ...) returns it")
+    return value
 
 
 def _in_plane(failures: Failures, intact: "_core.Fabric", plane: int) -> Failures:
@@ -497,21 +525,21 @@ def _in_plane(failures: Failures, intact: "_core.Fabric", plane: int) -> Failure
 
 
 def _failed_planes(
-    intact: "_core.Fabric", config: FabricConfig, failures: Failures
+    intact: "_core.Fabric", config: FabricConfig, failures: Failures, apart: tuple[int, ...]
 ) -> tuple[list[tuple["_core.Fabric", tuple[int, ...]]], Failures]:
     """Return (core of one plane, planes like it) for each class of planes, and all failures.
 
     Accelerators that are cut off in every plane have failed in addition.
     """
     all_planes = tuple(range(config.planes))
-    if not failures:
+    if not failures and not apart:
         return [(intact, all_planes)], failures
-    classes: dict[tuple[Any, Any], list[int]] = {}
+    classes: dict[tuple[Any, Any, int], list[int]] = {}
     for plane in all_planes:
         own = failures if config.is_circuit_switched else _in_plane(failures, intact, plane)
-        classes.setdefault((own.switches, own.links), []).append(plane)
+        classes.setdefault((own.switches, own.links, plane if plane in apart else -1), []).append(plane)
     lost = list(failures.accelerators)
-    cores = [intact.with_failures(list(switches), list(links), lost) for switches, links in classes]
+    cores = [intact.with_failures(list(switches), list(links), lost) for switches, links, _ in classes]
     cut_off = set(failures.cut_off)
     if not config.is_circuit_switched:  # what joins accelerators of an optical fabric is its circuits
         cut_off |= set.intersection(*(set(core.cut_off()) for core in cores)) - set(lost)
@@ -544,9 +572,9 @@ def _merged(before: Iterable[int], more: Iterable[int]) -> tuple[int, ...]:
 
 def _circuit_core(fabric: Fabric, circuits: Circuits) -> "_core.Fabric":
     """Return the core's fabric of one plane's circuits, with the accelerators failed that have."""
+    src, dst, bandwidth_bytes_per_s, latency_s = circuits.links
     core = _core.make_circuit_fabric(
-        fabric.name, fabric.num_accelerators, circuits.src, circuits.dst,
-        circuits.bandwidth_bytes_per_s / fabric.planes, circuits.latency_s,
+        fabric.name, fabric.num_accelerators, src, dst, bandwidth_bytes_per_s / fabric.planes, latency_s,
         is_relay_enabled=bool(getattr(fabric.config, "relay", False)),
     )  # fmt: skip
     return core.with_failures([], [], list(fabric.failures.accelerators))

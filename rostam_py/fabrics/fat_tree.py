@@ -72,8 +72,6 @@ class FatTreeConfig(FabricConfig):
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.radix = check_integer("fabric.radix", self.radix, 2)
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
-        if not isinstance(self.rails, bool):
-            raise ConfigError(f"fabric.rails is {self.rails!r}; allowed: true, false")
         if self.rails and self.server_size == 1:
             raise ConfigError("fabric.rails is true, but fabric.server_size is 1; a rail joins accelerators of servers")
         for key in ("leaf_down", "leaf_up", "num_spines"):

@@ -4,6 +4,7 @@ Example:
     tables = forwarding_tables(fabric, num_layers=4)
     path_of(tables, 2, 0, 7)                      # [0, 3, 12, 7], by walking layer 2's table
     largest_slim_fly(layers=16, ports=36)         # what 49,151 LIDs address
+    virtual_layers(fabric)                        # of dfsssp
 Legend: L = layers, S = switches.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError, NoRouteError
-from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.fabric import Fabric, check_fabric
 from rostam_py.fabrics.slim_fly import constructible, network_degree
 
 UNICAST_LIDS = 49_151  # 0x0001 to 0xBFFF: InfiniBand Architecture Specification 1.4, volume 1, section 4.1.3
@@ -31,13 +32,13 @@ def forwarding_tables(fabric: Fabric, num_layers: int = 4) -> np.ndarray:
         fabric: with its failures.
         num_layers: >= 1.
     Returns: int array (L, S, S), indexed by layer, switch, destination; -1 where there is no way, and on the diagonal.
-    Raises: ConfigError for fewer layers.
+    Raises: ConfigError for what is no fabric, or fewer layers.
     Cost: layers x pairs of switches x paths of a pair.
     Source: Blach et al., NSDI 2024, section 4.
     """
     if not is_integer(num_layers) or num_layers < 1:
         raise ConfigError(f"num_layers is {num_layers!r}; it must be an integer >= 1")
-    return np.asarray(_core.forwarding_tables(fabric.core, int(num_layers)))
+    return np.asarray(_core.forwarding_tables(check_fabric(fabric).core, int(num_layers)))
 
 
 def path_of(tables: np.ndarray, layer: int, source: int, target: int) -> list[int]:
@@ -66,6 +67,18 @@ def disjoint_layers(tables: np.ndarray, source: int, target: int) -> int:
         if len(taken) > most and len(frozenset().union(*taken)) == sum(map(len, taken)):
             most = len(taken)
     return most
+
+
+def virtual_layers(fabric: Fabric) -> int:
+    """Return how many virtual layers routing dfsssp needs to keep the paths of plane 0 free of deadlock.
+
+    Model: a circle of channel dependencies loses the paths over its weakest dependency to the next layer
+        (csrc/routing/dfsssp.h). InfiniBand has up to 15 virtual lanes for data.
+    Raises: ConfigError for what is no fabric, or one too large for its tables.
+    Cost: links on the paths of all pairs.
+    Source: Domke, Hoefler and Nagel, IPDPS 2011, section IV.
+    """
+    return int(_core.virtual_layers(check_fabric(fabric).core))
 
 
 @dataclass(frozen=True, slots=True)

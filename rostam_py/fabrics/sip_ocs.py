@@ -1,14 +1,16 @@
 """sip_ocs: accelerators joined by Q optical circuit switches."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.optical import OpticalConfig
+from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import parse_time
 
@@ -17,11 +19,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, slots=True)
-class SipOcsConfig(FabricConfig):
+class SipOcsConfig(OpticalConfig):
     """Optical circuit switches: each accelerator has one link of B/Q to each of Q switches.
 
-    Model: the fabric is ports and switches; circuits are set once for a plan's demand (``with_circuits``, MODEL
-        G21). A circuit is directed and has B/Q; on a switch an accelerator sends on, and receives on, one circuit.
+    Model: the fabric is ports and switches; circuits are set for a plan's demand (``with_circuits``, MODEL G21), once
+        or, with another ``control``, anew as traffic changes (OpticalConfig). A circuit is directed and has B/Q; on a
+        switch an accelerator sends on, and receives on, one circuit.
         A failed switch takes one circuit from every accelerator; a failed link takes its whole switch out of use.
     Args:
         num_accelerators: >= 1.
@@ -32,8 +35,12 @@ class SipOcsConfig(FabricConfig):
             each, nothing in between); false refuses a demand of more peers than circuits.
         latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each of the two links of a circuit; 0, since ``latency`` covers the whole path.
+        reconfiguration_delay: 10 ms, of commercial switches. period: null takes 5 delays: the paper's controller uses
+            the traffic of the last 5 d and keeps circuits for 5 d. Others: OpticalConfig.
     Source: SiP-ML, sections 3.1, 3.3 and 4.1 (SiP-OCS).
     """
+
+    PERIODS: ClassVar[int] = 5
 
     num_accelerators: int
     num_ocs: int = 16
@@ -44,7 +51,7 @@ class SipOcsConfig(FabricConfig):
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
-        FabricConfig.__post_init__(self)
+        OpticalConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.num_ocs = check_integer("fabric.num_ocs", self.num_ocs, 1)
         check_integer("fabric.num_accelerators x fabric.num_ocs", self.num_accelerators * self.num_ocs, 1)
@@ -64,6 +71,11 @@ class SipOcsConfig(FabricConfig):
     def is_circuit_switched(self) -> bool:
         """Whether routes need circuits."""
         return True
+
+    @property
+    def serves_beyond_degree(self) -> bool:
+        """Whether an accelerator may have more peers than circuits: by relays, or by one circuit after another."""
+        return self.relay or self.serves_all
 
     def max_circuit_degree(self, failures: Any) -> int:
         """Return the circuits that an accelerator can hold: one on each working switch."""
@@ -90,15 +102,35 @@ class SipOcsConfig(FabricConfig):
             raise ConfigError(f"all {self.num_ocs} optical switches have failed; no circuit can be set")
         found = _core.set_ocs_circuits(
             traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
-            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay,
+            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay and not self.is_dynamic,
+            may_leave_out=self.is_dynamic and self.serves_beyond_degree,
         )  # fmt: skip
         latency_s = parse_time(self.latency) + 2 * parse_time(self.link_latency)
+        switching = self._switching(traffic, found, len(working), latency_s) if self.is_dynamic else None
         return make_circuits(
-            traffic, src=found["src"], dst=found["dst"], count=found["count"],
+            traffic, switching=switching, src=found["src"], dst=found["dst"], count=found["count"],
             circuit_bandwidth_bytes_per_s=self.planes * self.link_bandwidth_bytes_per_s,
             latency_s=np.full(len(found["src"]), latency_s), notes=self._notes(lost, found["colouring_gap"]),
             circuit_pair=found["circuit_pair"].astype(np.int64), ocs=working[found["circuit_ocs"]],
             colouring_gap=int(found["colouring_gap"]),
+        )  # fmt: skip
+
+    def _switching(self, traffic: Traffic, found: dict[str, Any], num_ocs: int, latency_s: float) -> Switching:
+        """Return how circuits are set anew between the pairs of a demand, beginning with those found."""
+        if self.symmetric or self.duplex:
+            traffic = traffic.both_ways()
+        port = self.link_bandwidth_bytes_per_s
+        keys, num = traffic.src * traffic.num_accelerators + traffic.dst, len(traffic.src)
+        where = np.searchsorted(keys, found["src"].astype(np.int64) * traffic.num_accelerators + found["dst"])
+        return Switching(
+            controller="ocs_circuits", src=traffic.src, dst=traffic.dst,
+            bandwidth_bytes_per_s=np.full(num, self.planes * port * num_ocs), latency_s=np.full(num, latency_s),
+            parameters={
+                **self.switching_parameters(traffic, port, latency_s),
+                "initial_pair": where[found["circuit_pair"]].tolist(), "initial_channel": found["circuit_ocs"].tolist(),
+                "num_ocs": [num_ocs], "symmetric": [int(self.symmetric)], "duplex": [int(self.duplex)],
+                "relay": [int(self.relay)],
+            },
         )  # fmt: skip
 
     def _lost_switches(self, failures: Any) -> set[int]:

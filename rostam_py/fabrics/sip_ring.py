@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
-from rostam_py.fabrics.config import FabricConfig, check_integer
+from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.optical import OpticalConfig
+from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
@@ -19,12 +21,13 @@ _ROUNDING = 1e-9
 
 
 @dataclass(kw_only=True, slots=True)
-class SipRingConfig(FabricConfig):
+class SipRingConfig(OpticalConfig):
     """A switchless ring: W wavelengths on each of two counter-rotating fibres, used again on segments apart.
 
     Model: W = floor(B / wavelength_bandwidth); the remainder is lost and reported. The fabric is fibres; wavelengths
-        are set once for a plan's demand (``with_circuits``, MODEL G22): data takes the shorter way round, at most
-        ``reach`` hops. An accelerator sends, and receives, a wavelength on at most one fibre: <= B in all.
+        are set for a plan's demand (``with_circuits``, MODEL G22), once or, with another ``control``, anew as traffic
+        changes (OpticalConfig): data takes the shorter way round, at most ``reach`` hops. An accelerator sends, and
+        receives, a wavelength on at most one fibre: <= B in all.
         A failed accelerator lets light pass; a cut fibre sends its pairs the other way round. Groups of accelerators
         that send alike get alike: what rounding would give to some of them only stays dark.
         The wavelengths are assigned greedily, so the least of a pair can lie below the optimum: a shift by 3, by 5 or
@@ -39,17 +42,22 @@ class SipRingConfig(FabricConfig):
         latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each fibre segment on the way; 0, since ``latency`` covers the whole path.
         link_bandwidth: of a fibre, which is B.
+        reconfiguration_delay: 25 us, of micro-ring resonators. period: null takes 4 delays: the paper estimates traffic
+            and sets wavelengths every 100 us. Others: OpticalConfig.
     Source: SiP-ML, sections 3.1, 3.3 and 4.1 (SiP-Ring).
     """
+
+    PERIODS: ClassVar[int] = 4
 
     num_accelerators: int
     wavelength_bandwidth: Any = field(default="25 Gb/s", metadata={"unit": "bandwidth"})
     reach: int = 16
     latency: Any = field(default="1 us", metadata={"unit": "time"})
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
+    reconfiguration_delay: Any = field(default="25 us", metadata={"unit": "time"})
 
     def __post_init__(self) -> None:
-        FabricConfig.__post_init__(self)
+        OpticalConfig.__post_init__(self)
         self.num_accelerators = check_integer("fabric.num_accelerators", self.num_accelerators, 1)
         self.reach = check_integer("fabric.reach", self.reach, 1)
         if self.wavelength_bandwidth is None or self.num_wavelengths < 1:
@@ -110,6 +118,7 @@ class SipRingConfig(FabricConfig):
         found = _core.set_ring_wavelengths(
             traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes,
             num_wavelengths=self.num_wavelengths, reach=self.reach, cut_segments=list(failures.links), seed=seed,
+            may_leave_out=self.serves_all,
         )  # fmt: skip
         notes = [f"{self.num_wavelengths} wavelengths a fibre"]
         remainder = self.describe_remainder()
@@ -125,11 +134,34 @@ class SipRingConfig(FabricConfig):
         if num_dark:
             notes.append(f"{num_dark:,} wavelengths dark, so that groups that send alike are served alike")
         pair, wavelength = pair[is_lit], wavelength[is_lit]
+        fibre = found["fibre"].astype(np.int64)[pair]
         latency_s = parse_time(self.latency) + found["num_hops"] * parse_time(self.link_latency)
+        is_served = count > 0
+        switching = None
+        if self.is_dynamic:
+            switching = self._switching(traffic, latency_s, pair, fibre, wavelength, failures, seed)
         return make_circuits(
-            traffic, src=traffic.src, dst=traffic.dst, count=count,
+            traffic, src=traffic.src[is_served], dst=traffic.dst[is_served], count=count[is_served],
+            switching=switching,
             circuit_bandwidth_bytes_per_s=self.planes * parse_bandwidth(self.wavelength_bandwidth),
-            latency_s=np.asarray(latency_s, dtype=np.float64), notes=tuple(notes),
-            circuit_pair=pair, fibre=found["fibre"].astype(np.int64)[pair],
-            wavelength=wavelength,
+            latency_s=np.asarray(latency_s, dtype=np.float64)[is_served], notes=tuple(notes),
+            circuit_pair=(np.cumsum(is_served) - 1)[pair], fibre=fibre, wavelength=wavelength,
+        )  # fmt: skip
+
+    def _switching(
+        self, traffic: Traffic, latency_s: np.ndarray, pair: np.ndarray, fibre: np.ndarray, wavelength: np.ndarray,
+        failures: Any, seed: int,
+    ) -> Switching:  # fmt: skip
+        """Return how wavelengths are set anew between the pairs of a demand, beginning with these circuits."""
+        one = parse_bandwidth(self.wavelength_bandwidth)
+        num, w = len(traffic.src), self.num_wavelengths
+        return Switching(
+            controller="ring_wavelengths", src=traffic.src, dst=traffic.dst,
+            bandwidth_bytes_per_s=np.full(num, self.planes * one * w), latency_s=np.broadcast_to(latency_s, num),
+            parameters={
+                **self.switching_parameters(traffic, one, 0.0),
+                "initial_pair": pair.tolist(), "initial_channel": (fibre * w + wavelength).tolist(),
+                "num_wavelengths": [w], "reach": [self.reach], "seed": [seed % 2**63],
+                **({"cut_segments": list(failures.links)} if failures.links else {}),
+            },
         )  # fmt: skip

@@ -11,7 +11,9 @@ from rostam_py import _core
 from rostam_py.checks import check_integers, is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
-from rostam_py.fabrics.fabric import Fabric
+from rostam_py.fabrics.fabric import Fabric, check_fabric
+from rostam_py.fabrics.optical import refuse_dynamic
+from rostam_py.fabrics.optimal import OPTIMAL, optimal_share
 
 PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
 
@@ -31,6 +33,8 @@ def link_loads(
     Raises: NoRouteError for a pair without a path; ConfigError for an unknown accelerator or routing.
     Cost: spray: destinations x links; other routings: flows x path length.
     """
+    check_fabric(fabric)
+    refuse_dynamic(fabric, "the analytic tier")
     sizes = np.asarray(num_bytes, dtype=float)
     ends = [check_integers(key, side) for key, side in (("src", src), ("dst", dst))]
     if not ends[0].shape == ends[1].shape == sizes.shape or sizes.ndim != 1:
@@ -67,16 +71,22 @@ def saturation_throughput(
     Args:
         pattern: "all_to_all"; "bisection", where each accelerator of the lower half of ids sends equally to all of
             the upper half, and back; "neighbour", to the next id round a ring; "shift", by ``shift`` ids; or an
-            array: entry i is where the i-th working accelerator sends, itself for nothing.
-        routing: a registered one (rostam list routings).
+            array: entry i is where the i-th working accelerator sends, itself for nothing; or a matrix (accelerators,
+            accelerators) of what each working one sends to each, where the one with the most offers all of B.
+        routing: a registered one (rostam list routings), or "optimal" for the most that any could carry, over all
+            paths, by linear programming (``optimal.py``).
         shift: for "shift", any integer.
     Returns: share in (0, 1].
     Raises: ConfigError for an unknown pattern or routing; NoRouteError where failures cut a pair apart.
-    Cost: spray: accelerators x links.
+    Cost: spray: accelerators x links. optimal: see ``optimal_share``.
     Source: own; tests/analytic/test_throughput.py derives trees and tori by hand.
     """
-    port = fabric.plane_bandwidth_bytes_per_s
+    port = check_fabric(fabric).plane_bandwidth_bytes_per_s
+    refuse_dynamic(fabric, "the analytic tier")
     healthy = fabric.healthy_accelerators
+    if isinstance(routing, str) and routing == OPTIMAL:
+        src, dst, share = _flows(healthy, pattern, shift)
+        return optimal_share(with_circuits_for(fabric, src, dst, share), src, dst, share)
     if isinstance(pattern, str) and pattern == "all_to_all" and not fabric.is_circuit_switched:
         routes = fabric.router(routing, enable_bundling=False)
         loads = _core.all_to_all_loads(routes, healthy, port)
@@ -95,6 +105,8 @@ def _flows(
     count = len(healthy)
     if not is_integer(shift):
         raise ConfigError(f"shift is {shift!r}; it must be an integer")
+    if not isinstance(pattern, str) and np.ndim(pattern) == 2:
+        return _flows_of_matrix(healthy, np.asarray(pattern, dtype=float))
     if not isinstance(pattern, str):
         targets = check_integers("pattern", pattern)
         if targets.shape != (count,) or not np.isin(targets, healthy).all():
@@ -115,4 +127,22 @@ def _flows(
         dst = np.concatenate([np.tile(upper, len(lower)), np.tile(lower, len(upper))])
         share = np.where(np.arange(len(src)) < len(lower) * len(upper), 1 / max(1, len(upper)), 1 / max(1, len(lower)))
         return src, dst, share
-    raise ConfigError(f"unknown pattern {pattern!r}; allowed: {', '.join(PATTERNS)}, or an array of destinations")
+    raise ConfigError(
+        f"unknown pattern {pattern!r}; allowed: {', '.join(PATTERNS)}, an array of destinations, or a matrix"
+    )
+
+
+def _flows_of_matrix(healthy: np.ndarray, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (src, dst, share of B) of what each working accelerator sends to each."""
+    count = len(healthy)
+    if matrix.shape != (count, count):
+        raise ConfigError(
+            f"pattern is a matrix of shape {matrix.shape}; it needs a row and a column for each of the {count} working"
+            " accelerators"
+        )
+    if not (np.isfinite(matrix).all() and matrix.min(initial=0) >= 0):
+        raise ConfigError("pattern is a matrix with entries that are negative or not finite; they must be >= 0")
+    given = matrix * ~np.eye(count, dtype=bool)  # nothing is sent to oneself
+    row, column = np.nonzero(given)
+    most = given.sum(axis=1).max(initial=0)
+    return healthy[row], healthy[column], given[row, column] / (most or 1)

@@ -90,6 +90,15 @@ class Traffic:
         columns = [np.concatenate([getattr(part, key) for part in parts]) for key in ("src", "dst", "num_bytes")]
         return cls.from_messages(counts.pop(), *columns)
 
+    def both_ways(self) -> "Traffic":
+        """Return it with the opposite of every pair, both with the larger of the two amounts."""
+        num = self.num_accelerators
+        ends = [np.concatenate([a, b]) for a, b in ((self.src, self.dst), (self.dst, self.src))]
+        keys, which = np.unique(ends[0] * num + ends[1], return_inverse=True)
+        most = np.zeros(len(keys))
+        np.maximum.at(most, which, np.tile(self.num_bytes, 2))
+        return Traffic(num, keys // num, keys % num, most)
+
     def out_degree(self) -> np.ndarray:
         """Return how many peers every accelerator sends to, int array (accelerators,)."""
         return np.bincount(self.src, minlength=self.num_accelerators)

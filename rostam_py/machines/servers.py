@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from rostam_py.checks import check_booleans
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.machines.config import MachineConfig, Site
@@ -30,6 +31,7 @@ class ServersConfig(MachineConfig):
     taper: float = 1.0
 
     def __post_init__(self) -> None:
+        check_booleans("machine", self)
         self.servers = check_integer("machine.servers", self.servers, 1)
         most = self.figure("radix") - 1
         if isinstance(self.taper, bool) or not isinstance(self.taper, int | float) or not 1 <= self.taper <= most:
@@ -78,12 +80,6 @@ class SwitchedServersConfig(ServersConfig):
 
     rails: bool = True
     in_network_reduction: bool = False
-
-    def __post_init__(self) -> None:
-        ServersConfig.__post_init__(self)
-        for key in ("rails", "in_network_reduction"):
-            if not isinstance(getattr(self, key), bool):
-                raise ConfigError(f"machine.{key} is {getattr(self, key)!r}; allowed: true, false")
 
     def site(self) -> Site:
         """Return the tree of these servers."""

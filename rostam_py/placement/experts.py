@@ -34,7 +34,8 @@ class SpreadExperts:
     divided: tensors of which a rank holds one ``degree``-th. ops: those that work on the rows of a rank's experts.
     exchanged: tensor -> "dispatch" or "combine", the all-to-all behind its producer. multiplied: of what is dispatched,
     what products read. received: rows that a rank has of all others until they are combined. layers: (module, n) of the
-    ops with an expert split. busy: rows of the busiest rank over the mean.
+    ops with an expert split. busy: rows of the busiest rank over the mean. per_token: rows for each token, 0 where what
+    is dispatched is gathered from no tokens.
     """
 
     degree: int = 1
@@ -46,6 +47,7 @@ class SpreadExperts:
     layers: tuple[tuple[str, int], ...] = ()
     busy: float = 1.0
     group: str = EXPERTS
+    per_token: float = 0.0
 
     def share(self, tensor: int) -> float:
         """Return the part of a tensor that one rank of a group holds: of the experts' weights its own."""
@@ -157,7 +159,21 @@ class _Finder:
         return SpreadExperts(
             degree, frozenset(self._with_copies(region, divided)), frozenset(region), exchanged,
             frozenset(multiplied), frozenset(received), tuple(layers), self._busy(degree),
+            per_token=self._per_token(exchanged),
         )  # fmt: skip
+
+    def _per_token(self, exchanged: dict[int, str]) -> float:
+        """Return the rows of forward's dispatch over those that they are gathered from."""
+        for t, kind in exchanged.items():
+            maker = self._producer(t)
+            if kind != DISPATCH or maker is None or maker.phase != "forward":
+                continue
+            rows = self.graph.tensors[t].shape[0].at(1)
+            read = [self.graph.tensors[i] for i in maker.inputs if self._is_rows(i)]
+            tokens = [one.shape[0].at(1) for one in read if len(one.shape) == len(self.graph.tensors[t].shape)]
+            if tokens and rows > min(tokens):
+                return float(rows / min(tokens))
+        return 0.0
 
     def _between(self) -> set[int]:
         """Return the ops with an expert split, and those on a way from one to another through rows alone."""

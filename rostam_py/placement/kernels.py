@@ -23,10 +23,11 @@ from rostam_py.graph import (
     kernel_bytes,
     kernel_traffic,
 )
+from rostam_py.graph.fusion import APART, REDUCTION, ROWS
 from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
-from rostam_py.placement.product_inputs import is_narrow, kept_widths, memory_of, num_casts
+from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
 from rostam_py.placement.sharding import Sharding
 from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.machine import Machine
@@ -71,6 +72,8 @@ class KernelBuilder:
         part: of whose graph the kernels are, where several ranks share each sequence.
         fusion: which ops share a kernel (plan.fusion).
         adds_gradients: whether adding gradients up costs traffic.
+        transposes_fp8: the device's products of 8 bits need transposed copies.
+        casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
     """
 
     def __init__(
@@ -86,8 +89,11 @@ class KernelBuilder:
         part: SequencePart | None = None,
         fusion: str = PRODUCER,
         adds_gradients: bool = False,
+        transposes_fp8: bool = False,
+        casts_weights: bool = False,
     ) -> None:
         self.fusion, self.adds_gradients = fusion, adds_gradients
+        self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
         self.kept_times: dict[int, float] = {}  # tensor -> how many times its bytes are kept for backward
@@ -173,29 +179,46 @@ class KernelBuilder:
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
         """Return kernels, the first reader of what is cast for products with its cast."""
-        if not get_precision(self.precision).has_casts:
+        if get_precision(self.precision).casts is None:
             return kernels
-        left, found = num_casts(self.graph), []
+        left, found, of_norms = cast_inputs(self.graph, with_weights=self.casts_weights), [], set[int]()
         for kernel in kernels:
             op = self.graph.ops[kernel.ops[0]]
             casts = []
             if not kernel.is_view and is_narrow(self.graph, op):
                 for t in op.inputs:
-                    copies = left.pop((op.phase, memory_of(self.graph, t)), None)
-                    casts += [] if copies is None else [self._cast(op, t, copies)]
+                    memory = memory_of(self.graph, t)
+                    one = left.pop((op.phase, memory), None)
+                    casts += [] if one is None else self._cast(op, t, one, memory in of_norms)
             found.append(replace(kernel, casts=tuple(casts)) if casts else kernel)
+            if self._is_norm(kernel):
+                of_norms.update(memory_of(self.graph, t) for t in kernel.outputs)
         return found
 
-    def _cast(self, op: Op, tensor: int, copies: int) -> KernelTime:
-        """Return what the cast of a product's input takes beyond it. Args: copies: that it writes for others."""
-        chosen = get_precision(self.precision)
-        size = self._read_bytes((op,), tensor)
-        read, written = size, copies * size * chosen.product_bytes / chosen.tensor_bytes
+    def _is_norm(self, kernel: Kernel) -> bool:
+        """Tell whether a kernel of forward is a norm by rows, written out or not, so that it may know what it makes."""
+        ops = [self.graph.ops[i] for i in kernel.ops]
+        kinds = {self._fused_kinds[op.id] for op in ops}
+        return ops[0].phase == "forward" and not kinds.isdisjoint((ROWS, REDUCTION)) and APART not in kinds
+
+    def _cast(self, op: Op, tensor: int, one: CastInput, is_of_norm: bool) -> list[KernelTime]:
+        """Return what the cast of a product's input takes beyond it, nothing where a norm has made all.
+
+        Model: what is gathered for the product is cast by those that hold it, before; each transposes all of it then.
+        """
+        precision = get_precision(self.precision)
+        whole, width = self._read_bytes((op,), tensor), precision.product_bytes / precision.tensor_bytes
+        held = whole * min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(op, tensor) or 1.0))
+        traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
+        read = traffic.wide_reads * held + traffic.narrow_reads * whole * width
+        written = (traffic.copies * held + traffic.narrow_reads * whole) * width
+        if not read:
+            return []
         cast = Op(
             id=0, name=f"{op.name} (cast)", module=op.module, phase=op.phase, op_type="rostam.cast", inputs=(),
             outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
-        return KernelTime.of(self.cost, KernelCall((cast,), 0.0, read, written, self.batch, chosen.others))
+        return [KernelTime.of(self.cost, KernelCall((cast,), 0.0, read, written, self.batch, precision.others))]
 
     def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
         if self.fusion == PRODUCER:

@@ -30,7 +30,7 @@ def stage_memory(
     numerics: Numerics,
     untrained_bytes: int = 0,
     gathered_bytes: int = 0,
-    narrowed_bytes: int = 0,
+    added_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -39,11 +39,11 @@ def stage_memory(
         activation_bytes: at their most, of all micro-batches in flight, kept inputs included.
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
-        narrowed_bytes: by which trained weights in the products' width are less.
+        added_bytes: by which trained weights are more, or less, for what of them is in the products' width.
     """
     weights, gradients, state = held
     return MemoryBytes(
-        parameters=weights * numerics.parameter_bytes - narrowed_bytes + untrained_bytes,
+        parameters=weights * numerics.parameter_bytes + added_bytes + untrained_bytes,
         gradients=gradients * numerics.gradient_bytes,
         optimizer_state=state * numerics.state_bytes,
         activations=round(activation_bytes),

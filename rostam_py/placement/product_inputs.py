@@ -2,12 +2,17 @@
 
 Model: a product of a repeated block casts its inputs, and keeps the casts for backward; products outside the blocks are
 as wide as other ops where there are blocks. A tensor that only products read in backward is kept in their width alone,
-one that other ops read too as it is and in their width. Products that read the same tensor in a phase share what its
-cast takes beyond them: a read that finds its largest value and, in forward, a copy by columns for weights' gradients.
+one that other ops read too as it is and in their width. Products that read the same tensor in a phase share its cast
+(costs/precision.py: Casts), which makes what both phases read of what forward reads: rows for its products, columns for
+weights' gradients. Of what backward alone reads, gradients of results, inputs' gradients take rows, weights' columns.
+Weights are cast once an iteration (Transformer Engine's is_first_microbatch), and where ranks share them whenever they
+have been gathered.
 """
 
-from rostam_py.costs.precision import get_precision
-from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
+from dataclasses import dataclass
+
+from rostam_py.costs.precision import Casts, Precision, get_precision
+from rostam_py.graph import Op, OperatorGraph
 
 
 def narrow_weights(graph: OperatorGraph) -> frozenset[int]:
@@ -36,25 +41,75 @@ def sent_width(precision: str) -> float:
     return chosen.sent_bytes / chosen.tensor_bytes
 
 
-def num_casts(graph: OperatorGraph) -> dict[tuple[str, int], int]:
-    """Return, by phase and memory, of what narrow products read and is no weight, copies that a cast makes for others.
+@dataclass(frozen=True, slots=True)
+class CastTraffic:
+    """What a cast reads of the input, how many copies it writes, and how often such a copy is transposed apart."""
 
-    Model: products make their own rows' copies; backward reads of what forward read take the other way, by columns.
-        What backward alone reads, gradients of results, is the rows of both products that read it.
+    wide_reads: int
+    copies: int
+    narrow_reads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CastInput:
+    """What narrow products of a phase read.
+
+    by_rows, by_columns: which copies of it they read. is_weight; is_gradient: of results, which backward alone reads.
+    """
+
+    by_rows: bool
+    by_columns: bool
+    is_weight: bool = False
+    is_gradient: bool = False
+
+    def traffic(
+        self, precision: Precision, transposes: bool, *, is_of_norm: bool = False, is_gathered: bool = False
+    ) -> CastTraffic:
+        """Return what the cast moves beyond the products.
+
+        Args:
+            transposes: the device's products of 8 bits need transposed copies.
+            is_of_norm: a norm makes the input, which may know its largest value, or cast it.
+            is_gathered: it is gathered as it is cast, and transposed behind.
+        """
+        casts = precision.casts or Casts(0, 0, 0)
+        reads = casts.num_weight_reads if self.is_weight else casts.num_reads_of_norm if is_of_norm else casts.num_reads
+        has_columns = self.by_columns and casts.has_columns(transposes)
+        if not (casts.writes_rows or self.is_weight):
+            return CastTraffic(reads, int(has_columns and not self.is_gradient))
+        if not (self.by_rows and has_columns):
+            return CastTraffic(reads, 1 if reads else 0)
+        if casts.writes_columns or (reads and not is_gathered):
+            return CastTraffic(reads, 2)
+        return CastTraffic(reads, 1 if reads else 0, narrow_reads=1)
+
+
+def cast_inputs(graph: OperatorGraph, *, with_weights: bool = False) -> dict[tuple[str, int], CastInput]:
+    """Return what is cast for narrow products, by phase and memory.
+
+    Args: with_weights: trained weights too, by rows in forward and by columns in backward.
     Cost: linear in ops.
     """
-    read: dict[tuple[str, int], None] = {}
+    rows, columns, weights = set[tuple[str, int]](), set[tuple[str, int]](), set[int]()
+    kinds = {memory_of(graph, t.id): t.kind for t in graph.weights}
     for op in graph.ops:
-        if is_narrow(graph, op) and not op.is_metadata:
-            made = (t for t in op.inputs if graph.tensors[graph.view_roots[t]].kind not in WEIGHT_KINDS)
-            for memory in {memory_of(graph, t) for t in made}:
-                read[op.phase, memory] = None
+        if not is_narrow(graph, op) or op.is_metadata:
+            continue
+        makes_gradient = not graph.gradient_tensors.isdisjoint(op.outputs)
+        for memory in {memory_of(graph, t) for t in op.inputs}:
+            if memory not in kinds:
+                (columns if makes_gradient else rows).add((op.phase, memory))
+            elif with_weights and kinds[memory] == "parameter":
+                weights.add(memory)
+                (rows if op.phase == "forward" else columns).add((op.phase, memory))
     found = {}
-    for phase, memory in read:
+    for phase, memory in rows | columns:
         if phase == "forward":
-            found[phase, memory] = int(("backward", memory) in read)
-        elif ("forward", memory) not in read:
-            found[phase, memory] = 0
+            in_backward = ("backward", memory) in rows | columns and memory not in weights
+            found[phase, memory] = CastInput(True, in_backward, memory in weights)
+        elif memory in weights or ("forward", memory) not in rows:
+            is_weight, key = memory in weights, (phase, memory)
+            found[key] = CastInput(key in rows, key in columns, is_weight, is_gradient=not is_weight)
     return found
 
 

@@ -6,6 +6,7 @@ Example:
 """
 
 from rostam_py.plan.data import Batches, Message
+from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.group_kinds import GROUP_KINDS, GroupKind
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
@@ -15,6 +16,6 @@ from rostam_py.plan.strategy import PLACERS, Strategy
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage, Task
 
 __all__ = [
-    "GROUP_KINDS", "PLACERS", "Batches", "GroupKind", "GroupSet", "KernelTime", "Machine", "MemoryBytes", "Message",
-    "Plan", "Program", "Segment", "Stage", "Strategy", "Task",
+    "GROUP_KINDS", "PLACERS", "Batches", "Failure", "GroupKind", "GroupSet", "KernelTime", "Machine", "MemoryBytes",
+    "Message", "Plan", "Program", "Recovery", "Segment", "Stage", "Strategy", "Task",
 ]  # fmt: skip

@@ -50,11 +50,26 @@ HOST_SYNCS = {
     "messages": "in front of the optimizer's step and before computing on what another stage sent (Megatron-Core's"
     " batch_p2p_sync)",
 }
+DEFAULT_SYNC = "optimizer"
 
 
 def host_launch_s(host: str, launch: str | float | None) -> float:
     """Return what a kernel costs its host [s]. Args: launch: in place of the host's own [s or text]."""
     return parse_time(HOSTS[host].launch if launch is None else launch, "machine.host_launch")
+
+
+def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:
+    """Return in words why a host waits less than ``host_sync`` says, "" where it does not.
+
+    Args:
+        launch_s: what a kernel costs it.
+        has_routed_rows: whether the job sends rows to experts.
+    """
+    if not launch_s and host_sync not in ("none", DEFAULT_SYNC):
+        return f"machine.host_sync is {host_sync}, but no device waits for its host: launches take none of its time"
+    if host_sync == "experts" and not has_routed_rows:
+        return "machine.host_sync is experts, but no rows go to experts: hosts wait in front of the optimizer alone"
+    return ""
 
 
 def check_host(given: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
-from rostam_py.plan.host import HOST_SYNCS, HOSTS, check_host, host_launch_s
+from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, check_host, host_launch_s
 from rostam_py.units import check_simulated, format_bandwidth, format_count, format_size, parse_time
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
@@ -43,7 +43,7 @@ class Machine:
     comm_compute_fraction: float = 0.0
     host: str = field(default="graphs", metadata={"choices": HOSTS})
     host_launch: str | float | None = field(default=None, metadata={"unit": "time"})
-    host_sync: str = field(default="optimizer", metadata={"choices": HOST_SYNCS})
+    host_sync: str = field(default=DEFAULT_SYNC, metadata={"choices": HOST_SYNCS})
     watts: float | None = None
     usd: float | None = None
 

@@ -60,8 +60,9 @@ class Plan(PlanData):
 
     def __post_init__(self) -> None:
         fabric = self.machine.fabric
-        may_relay = getattr(fabric.config, "relay", False)
-        self._check_degree(None if may_relay else fabric.max_circuit_degree, f"{fabric.name} gives it")
+        limit = fabric.max_circuit_degree
+        if limit is not None and not fabric.config.serves_beyond_degree:
+            self._check_degree(limit, f"{fabric.name} gives it")
         self._check_degree(self.max_circuit_degree, "strategy.max_circuit_degree allows it")
 
     def _check_degree(self, limit: int | None, giver: str) -> None:
@@ -71,7 +72,8 @@ class Plan(PlanData):
         worst = int(np.argmax(np.maximum(out, into)))
         raise DegreeError(
             f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but {giver} {limit}"
-            " circuits; lower the degrees of the strategy, choose ring algorithms, or let the fabric relay"
+            " circuits; lower the degrees of the strategy, choose ring algorithms, or let the fabric relay or set"
+            " circuits anew (fabric.control)"
         )
 
     def save(self, path: str | Path) -> None:

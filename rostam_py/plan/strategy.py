@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from rostam_py.checks import check_integers, check_seed, is_integer
+from rostam_py.checks import check_booleans, check_integers, check_seed, is_integer
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, gradient_bytes
@@ -75,6 +75,8 @@ class Strategy:
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
     expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on
         a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
+    servers_per_token: a token's rows cross to each server that has experts of it once, to at most so many servers, and
+        are copied there (DeepSeek-V3's node-limited routing, DeepEP, HybridEP); None sends one to each expert's rank.
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
         exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
         columns of each on every rank. The last three take dp alone.
@@ -87,8 +89,9 @@ class Strategy:
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
-    precision: fp32, tf32, bf16_mixed, fp16_mixed, fp8_mixed or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam;
-        None takes the model's own.
+    precision: fp32, tf32, bf16_mixed, fp16_mixed, of 8 bits fp8_mixed (a scale for each tensor, of its values),
+        fp8_delayed_mixed (of those before) or mxfp8_mixed (a scale for each 32 values), or nvfp4_mixed; optimizer: sgd,
+        momentum, adagrad or adam; None takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
@@ -142,6 +145,7 @@ class Strategy:
     mp: int = 1
     ep: int = 1
     expert_tp: int | None = None
+    servers_per_token: int | None = None
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     table_ids: str = field(default=UNIFORM, metadata={"choices": ID_PROFILES})
     micro_batch: int | None = None
@@ -189,6 +193,7 @@ class Strategy:
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
+        check_booleans("strategy", self)
         for key in (*AXES, "mp", *INNER_AXES):
             if key != "dp" or self.dp is not None:
                 _check_degree(key, getattr(self, key))
@@ -222,7 +227,7 @@ class Strategy:
         self._check_algorithms()
 
     def _check_narrow_weights(self) -> None:
-        narrow = [name for name, one in PRECISIONS.items() if one.narrow_weight_bytes]
+        narrow = [name for name, one in PRECISIONS.items() if one.gathered_weight_bytes]
         if self.narrow_weights and self.precision not in narrow:
             raise ConfigError(
                 f"strategy.narrow_weights is {self.narrow_weights!r}, which needs strategy.precision to be one of:"
@@ -335,6 +340,12 @@ class Strategy:
     def _check_experts(self) -> None:
         """Raise DegreeError for an ep that the placer does not know, or that does not divide the replicas."""
         self._check_expert_tp()
+        if self.servers_per_token is not None:
+            _check_degree("servers_per_token", self.servers_per_token)
+            if self.ep == 1:
+                raise ConfigError(
+                    f"strategy.servers_per_token is {self.servers_per_token}, which needs strategy.ep > 1"
+                )
         if self.ep == 1:
             return
         if "ep" not in PLACERS.get(self.placer).INNER_AXES:

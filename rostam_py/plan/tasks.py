@@ -38,7 +38,7 @@ class KernelTime:
 
     @property
     def family(self) -> str:
-        """The family of its main op, one of ``costs.families.FAMILIES``."""
+        """The family of its main op, one of ``costs.families.FAMILIES`` or ``HOST_COPY``."""
         return op_family(self.op_type, self.role)
 
 

@@ -19,12 +19,27 @@ from rostam_py.collectives.predicted_time import (
 from rostam_py.collectives.rank_groups import check_shapes
 from rostam_py.collectives.transport import add_protocol, transport
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.fabrics.fabric import check_fabric
+from rostam_py.fabrics.optical import refuse_dynamic
 from rostam_py.html import html_pairs
-from rostam_py.simulation.engines import ANALYTIC, check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, time_ps
+from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.simulation.engines import ANALYTIC, check_fidelity, check_tolerance, tolerance_notes
+from rostam_py.simulation.events import (
+    LinkBandwidth,
+    check_events,
+    controller_list,
+    expand_links,
+    fabric_for_events,
+    time_ps,
+)
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.picoseconds import seconds_to_ps
+from rostam_py.simulation.reconfigurations import (
+    Reconfigurations,
+    circuit_controllers,
+    reconfigurations_of,
+)
 from rostam_py.simulation.restarts import Restart, restarts_of
 from rostam_py.units import format_bandwidth, format_size, format_time, parse_size
 
@@ -48,7 +63,8 @@ class CollectiveResult:
     plane, a protocol's own bytes included. protocol: "" where links cost nothing to start. num_channels: rings side by
     side, one for each NIC of a server. num_simulated_ranks: fewer than the ranks where folding applied. checks:
     conservation checks that ran, all passed. restarts: where controllers cut and restarted it; the bytes above are
-    those of the last start.
+    those of the last start. notes: what to know of the routing on this fabric. reconfigurations: of circuits
+    that are set anew; else None.
     """
 
     collective: str
@@ -66,6 +82,8 @@ class CollectiveResult:
     num_channels: int = 1
     checks: tuple[str, ...] = ()
     restarts: tuple[Restart, ...] = ()
+    notes: tuple[str, ...] = ()
+    reconfigurations: Reconfigurations | None = None
 
     @property
     def time_s(self) -> float:
@@ -114,8 +132,10 @@ def run_collective(
     grid: tuple[int, int] | None = None,
     start_s: Mapping[int, float] | Sequence[float] | None = None,
     events: Sequence[Any] = (),
+    recovery: Recovery | None = None,
     controllers: Sequence[Any] = (),
     park: bool = False,
+    tolerance: float = 0.0,
 ) -> CollectiveResult:
     """Run one collective over ``ranks`` and return its time and traffic.
 
@@ -134,14 +154,17 @@ def run_collective(
         hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
         start_s: when each rank joins [s]: a sequence of one time per rank, or {rank: time} where the rest starts at 0.
-        events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on the network meanwhile
-        (rostam list controllers). shortcuts, park: as in ``simulate``. options: SimulationOptions; keywords go first.
+        events: LinkBandwidth changes, and parts that fail (Failure). recovery: what is done about failures.
+        controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
+        shortcuts, park, tolerance: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
     """
+    check_fabric(fabric)
     check_fidelity(fidelity, has_closed_forms=True)
-    check_events(events, (LinkBandwidth,), "run_collective")
+    tolerance = check_tolerance(tolerance)
+    check_events(events, (LinkBandwidth, Failure), "run_collective")
     seed = check_seed("seed", seed)
     size = parse_size(num_bytes, "num_bytes")
     members = _members(fabric, ranks)
@@ -164,9 +187,10 @@ def run_collective(
     members, count, shape = placed, len(placed), key.grid
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
-        if events or controllers or park or start_s is not None:
+        refuse_dynamic(fabric, "fidelity='analytic'")
+        if events or controllers or park or tolerance or start_s is not None:
             raise ConfigError(
-                "fidelity='analytic' knows neither events, controllers, park nor start_s; use an engine,"
+                "fidelity='analytic' knows neither events, controllers, park, tolerance nor start_s; use an engine,"
                 " fidelity='flow' say"
             )
         return _closed_form(fabric, collective, name, size, members, shape)
@@ -182,10 +206,13 @@ def run_collective(
     slots[:, 0, 1] = np.arange(count)
     graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts_ps[order], slots)
     graph.freeze()
+    fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
+    switching = circuit_controllers(router, fabric)
     raw = _core.run_session(
         graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
-        fidelity=fidelity, controllers=controller_list(events, controllers, router, fabric),
+        tolerance=tolerance,
+        fidelity=fidelity, controllers=[*controller_list(events, controllers, router, fabric, recovery), *switching],
     )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:
@@ -199,6 +226,8 @@ def run_collective(
         num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
+        notes=(*router.notes, *tolerance_notes(tolerance)),
+        reconfigurations=reconfigurations_of(fabric, switching, raw["reports"], raw["forwarded_bytes"]),
     )  # fmt: skip
 
 

@@ -21,6 +21,25 @@ def fidelities() -> dict[str, str]:
     return engines() | {ANALYTIC: "closed forms of single collectives, without a simulation"}
 
 
+def check_tolerance(tolerance: float) -> float:
+    """Return the share of a message's duration by which what it changes may be late.
+
+    Raises: ConfigError unless it is a number in [0, 1).
+    """
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
+        raise ConfigError(
+            f"tolerance is {tolerance!r}; it must be a number in [0, 1), a share of a message's duration, 0 for exact"
+        )
+    return float(tolerance)
+
+
+def tolerance_notes(tolerance: float) -> tuple[str, ...]:
+    """Return what a result says of its tolerance: nothing where it is exact."""
+    if tolerance == 0:
+        return ()
+    return (f"Not exact: rates follow starts and ends of messages up to {tolerance:.3g} of their duration later.",)
+
+
 def check_fidelity(fidelity: str, *, has_closed_forms: bool = False) -> None:
     """Raise ConfigError unless ``fidelity`` is an engine, or the analytic tier where there are closed forms."""
     allowed = fidelities() if has_closed_forms else engines()

@@ -9,7 +9,10 @@ import numpy as np
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.optical import refuse_dynamic
+from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers, check_controllers
+from rostam_py.simulation.failures import failures_parameters, planes_of
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -59,14 +62,32 @@ def time_ps(value: str | float, key: str) -> int:
     return round(check_simulated(parse_time(value, key), key) * 1e12)
 
 
-def controller_list(events: Iterable[Any], controllers: Sequence[Any], router: Any, fabric: Any) -> Controllers:
-    """Return the controllers of a run, LinkBandwidth events being the first of them, for routes without bundles.
+def fabric_for_events(fabric: Any, events: Iterable[Any]) -> Any:
+    """Return the fabric with the planes apart that events strike one at a time.
 
-    Args: fabric: that the router is over, circuits set.
-    Raises: ConfigError for a link or a controller that does not exist.
+    Raises: ConfigError for parts that do not exist.
     """
+    return fabric.with_planes_apart(planes_of([event for event in events if isinstance(event, Failure)], fabric))
+
+
+def controller_list(
+    events: Iterable[Any], controllers: Sequence[Any], router: Any, fabric: Any, recovery: Recovery | None = None
+) -> Controllers:
+    """Return the controllers of a run, the events' being the first of them, for routes without bundles.
+
+    Args: fabric: that the router is over, circuits set, as ``fabric_for_events`` returns it.
+    Raises: ConfigError for a part or a controller that does not exist, and a recovery without failures.
+    """
+    events = list(events)
     wanted = [event for event in events if isinstance(event, LinkBandwidth)]
     others = check_controllers(controllers)
+    failures = [event for event in events if isinstance(event, Failure)]
+    if failures:
+        others = [("failures", failures_parameters(failures, recovery, router, fabric)), *others]
+    elif recovery is not None:
+        raise ConfigError("recovery is given, but events hold no Failure")
+    if wanted or failures:
+        refuse_dynamic(fabric, "an event that changes links")
     if not wanted:
         return others
     engine_link = {link: index for index, links in enumerate(router.members) for link in links}
@@ -102,7 +123,7 @@ def check_events(events: Sequence[Any], allowed: tuple[type, ...], where: str) -
 
 def expand_links(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:
     """Spread per-engine-link amounts over the directed links behind them, float array (num_links,)."""
+    of_link = router.of_link
     spread = np.zeros(num_links)
-    for value, links in zip(values, router.members, strict=True):
-        spread[links] = value / len(links)
+    spread[: len(of_link)] = (values / np.bincount(of_link, minlength=len(values)))[of_link]
     return spread

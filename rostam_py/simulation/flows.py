@@ -10,12 +10,27 @@ from rostam_py import _core
 from rostam_py.checks import check_integers, check_seed
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
+from rostam_py.fabrics.fabric import check_fabric
 from rostam_py.html import html_pairs
-from rostam_py.simulation.engines import check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, Reroute, check_events, controller_list, expand_links, time_ps
+from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
+from rostam_py.simulation.events import (
+    LinkBandwidth,
+    Reroute,
+    check_events,
+    controller_list,
+    expand_links,
+    fabric_for_events,
+    time_ps,
+)
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.options import takes_options
-from rostam_py.units import format_size, format_time, parse_bandwidth, parse_size
+from rostam_py.simulation.reconfigurations import (
+    Reconfigurations,
+    circuit_controllers,
+    reconfigurations_of,
+)
+from rostam_py.units import format_size, format_time, parse_bandwidth, parse_sizes
 
 
 @dataclass(frozen=True)
@@ -23,7 +38,8 @@ class FlowsResult:
     """When flows ended. sent_s, finish_s: last byte left the source, arrived [s], float arrays (num_flows,).
 
     Both are nan for flows that were cut off; bytes_left is what those had still to send (over all planes), else 0.
-    link_bytes: per directed link of one plane, float array. checks: conservation checks that ran, all passed.
+    link_bytes: per directed link of one plane, float array. checks: conservation checks that ran, all passed. notes:
+    what to know of the routing on this fabric. reconfigurations: of circuits that are set anew; else None.
     """
 
     sent_s: np.ndarray
@@ -31,6 +47,8 @@ class FlowsResult:
     bytes_left: np.ndarray
     link_bytes: np.ndarray
     checks: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    reconfigurations: Reconfigurations | None = None
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many flows, and when the first, middle and last arrived."""
@@ -59,33 +77,39 @@ def run_flows(
     routing: str = "hash",
     seed: int = 0,
     events: Sequence[Any] = (),
+    recovery: Recovery | None = None,
     controllers: Sequence[Any] = (),
     park: bool = False,
+    tolerance: float = 0.0,
 ) -> FlowsResult:
     """Run flows with max-min sharing and return when each was sent and had arrived.
 
     Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
-        seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, and Reroute where routing is "hash".
+        seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, Failure, and Reroute where
+        routing is "hash". recovery: what is done about failures: its detection and reroute.
         stop_s: when a flow that is still sending is cut off [s], None never.
         options: SimulationOptions; keywords go first.
         rate_cap: the fastest a flow may send [bytes/s or text], None as fast as links let it.
     controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
     park: flows without a route wait until a controller gives them one; one that is cut off by then has all its bytes
         left.
+    tolerance: rates follow starts and ends of flows up to this share of their duration later, together with others
+        that start and end meanwhile; 0 is exact.
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair, or with park for one that still waits at the
         end; DeadlockError for flows left on links of bandwidth 0.
     """
+    check_fabric(fabric)
     check_fidelity(fidelity)
-    check_events(events, (LinkBandwidth, Reroute), "run_flows")
+    tolerance = check_tolerance(tolerance)
+    check_events(events, (LinkBandwidth, Reroute, Failure), "run_flows")
     seed = check_seed("seed", seed)
     sources, targets = _ends(fabric, "src", src), _ends(fabric, "dst", dst)
     num_flows = len(sources)
     reroutes = _reroutes(events, routing, num_flows)
     if len(targets) != num_flows:
         raise ConfigError(f"src has {num_flows} entries and dst {len(targets)}; give both for every flow")
-    given = list_of("num_bytes", num_bytes, num_flows, "flows")
-    sizes = [parse_size(value, "num_bytes") for value in given]
+    sizes = parse_sizes(list_of("num_bytes", num_bytes, num_flows, "flows"), "num_bytes")
     starts = [0 if value is None else time_ps(value, "start_s") for value in _per_flow(start_s, num_flows, "start_s")]
     stops = [-1 if value is None else time_ps(value, "stop_s") for value in _per_flow(stop_s, len(sizes), "stop_s")]
     caps = [
@@ -93,12 +117,14 @@ def run_flows(
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
+    fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
+    own = circuit_controllers(router, fabric, (np.asarray(starts), sources, targets, np.asarray(sizes)))
     raw = _core.run_flows(
         router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),
-        seed=seed, park=park, controllers=controller_list(events, controllers, router, fabric), reroutes=reroutes,
-        fidelity=fidelity,
+        seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
+        reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
     )  # fmt: skip
     return FlowsResult(
         _seconds(raw["sent_ps"]),
@@ -106,6 +132,8 @@ def run_flows(
         raw["bytes_left"],
         expand_links(raw["link_bytes"], router, len(fabric.links)),
         tuple(raw["checks"]),
+        (*router.notes, *tolerance_notes(tolerance)),
+        reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"]),
     )
 
 

@@ -23,6 +23,7 @@ from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.messages import COLUMNS, AxisMessages, axis_messages, hidden_times, message_rows
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.picoseconds import PS
+from rostam_py.simulation.reconfigurations import Reconfigurations
 from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.stage_memory import StageMemory
 from rostam_py.simulation.timeline import write_perfetto
@@ -76,6 +77,7 @@ class JobResult:
     checks: conservation checks that ran, all passed.
     restarts: where controllers cut and restarted the job; iterations that were done again count as they ended last.
     controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
+    reconfigurations: of the circuits, the whole run; None where they are set once, or there are none.
     """
 
     job: GraphJob = field(repr=False)
@@ -99,6 +101,7 @@ class JobResult:
     restarts: tuple[Restart, ...]
     notes: tuple[str, ...]
     controllers: tuple[dict[str, Any], ...]
+    reconfigurations: Reconfigurations | None
     _path: dict[str, np.ndarray] = field(repr=False)
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)
@@ -279,6 +282,7 @@ class JobResult:
             "num_simulated_devices": self.num_simulated_devices,
             "checks": list(self.checks),
             **({"restarts": [asdict(one) for one in self.restarts]} if self.restarts else {}),
+            **({} if self.reconfigurations is None else {"reconfigurations": self.reconfigurations.record()}),
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -299,7 +303,9 @@ class JobResult:
         if len(self._timeline["start_ps"]) == 0:
             raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
-        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time())
+        done = self.reconfigurations
+        dark = [] if done is None else done.spans_ps()
+        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), dark)
 
     def memory_over_time(self) -> list[StageMemory]:
         """Return the memory of a recorded device of each stage over the last iteration; of a task graph none is known.

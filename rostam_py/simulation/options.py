@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from rostam_py.checks import check_booleans
 from rostam_py.errors import ConfigError
 
 Result = TypeVar("Result")
@@ -23,8 +24,10 @@ class SimulationOptions:
     fidelity: the engine. routing: how paths are chosen. seed: of hashed paths and circuits. fold: simulate devices
     that must behave alike once. shortcuts: compute rings on quiet links without their messages; by default as fold.
     fuse: kernels between communication points are one task. min_iterations, max_iterations: bounds of a plan's.
-    start_times: of each plan. events: changes to the network. controllers: what acts on it. park: messages
-    without a route wait until a controller gives them one. timeline: devices whose tasks are recorded.
+    start_times: of each plan. events: changes to the network. recovery: what is done about failures among them.
+    controllers: what acts on it. park: messages without a route wait until a controller gives them one. timeline:
+    devices whose tasks are recorded. tolerance: share of a message's duration by which rates may follow its start and
+    end later, 0 for exact.
     """
 
     fidelity: str | None = None
@@ -37,9 +40,14 @@ class SimulationOptions:
     max_iterations: int | None = None
     start_times: Sequence[str | float] | None = None
     events: Sequence[Any] | None = None
+    recovery: Any = None
     controllers: Sequence[Any] | None = None
     park: bool | None = None
     timeline: bool | Sequence[int] | None = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        check_booleans("options", self)
 
     def given(self) -> dict[str, Any]:
         """Return the options that are set, by name."""

@@ -10,16 +10,20 @@ from rostam_py.checks import check_integers, check_seed
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.config import check_integer
+from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.plan.host import unused_sync
+from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.compile import GraphNames, compile_graph
-from rostam_py.simulation.engines import check_fidelity
-from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links
+from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
+from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, fabric_for_events
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.job_result import CollectiveTimes, JobResult
 from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
+from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
 from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.task_graph import TaskGraph
@@ -45,8 +49,10 @@ def simulate(
     fuse: bool = True,
     timeline: bool | Sequence[int] = False,
     events: Sequence[Any] = (),
+    recovery: Recovery | None = None,
     controllers: Sequence[Any] = (),
     park: bool = False,
+    tolerance: float = 0.0,
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
     min_iterations: int = 1,
@@ -63,12 +69,15 @@ def simulate(
         nothing else uses meanwhile without their messages (same numbers, see MODEL H24). Both False simulate every
         device and message. options: SimulationOptions; keywords go first. fuse: False
         keeps every kernel a task (same times, slower). timeline: True records one device of every stage, or a list
-        of accelerators. events: LinkBandwidth changes. controllers: names, or (name, parameters), of what acts on
-        the network meanwhile (rostam list controllers). park: messages without a route wait until a controller gives
-        them one; nothing is folded then. start_times: of each plan [s or text]; a task graph has its
-        own, and its circuits.
+        of accelerators. events: LinkBandwidth changes, and parts that fail (Failure); nothing is folded with these.
+        recovery: what is done about failures, by default at once and without spares. controllers: names, or (name,
+        parameters), of what acts on the network meanwhile (rostam list controllers). park: messages without a route
+        wait until a controller gives them one; nothing is folded then. start_times: of each plan [s or text]; a task
+        graph has its own, and its circuits.
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
+        tolerance: rates follow starts and ends of messages up to this share of their duration later, together with
+        others that start and end meanwhile; 0 is exact.
         variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then.
     Returns: RunResult, or a list of them for a list of plans; JobResult for a task graph of one job, a list of
         them for several.
@@ -77,7 +86,8 @@ def simulate(
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
     check_fidelity(fidelity)
-    check_events(events, (LinkBandwidth,), "simulate")
+    tolerance = check_tolerance(tolerance)
+    check_events(events, (LinkBandwidth, Failure), "simulate")
     seed = check_seed("seed", seed)
     plans: list[Plan | None]
     if isinstance(plan, TaskGraph):
@@ -92,13 +102,14 @@ def simulate(
             _check_size(one)
         graph, plans = TaskGraph.of(given, seed=seed, start_times=start_times), list(given)
     core, names = compile_graph(graph, fuse=fuse, is_varied=variation is not None)
-    fabric, machine = graph.machine.fabric, graph.machine
+    fabric, machine = fabric_for_events(graph.machine.fabric, events), graph.machine
     router = make_router(fabric, routing, has_events=bool(events or controllers))
     default = 3 if len(plans) > 1 else 10
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
-    acting = controller_list(events, controllers, router, fabric)
+    acting = controller_list(events, controllers, router, fabric, recovery)
+    own = circuit_controllers(router, fabric)
     raw = _core.run_session(
         core,
         router,
@@ -113,19 +124,42 @@ def simulate(
         fold=fold,
         shortcuts=fold if shortcuts is None else shortcuts,
         park=park,
+        tolerance=tolerance,
         fidelity=fidelity,
-        controllers=acting,
+        controllers=[*acting, *own],
         timeline_devices=_recorded(names, timeline),
         **_variation(variation),
     )
     said = tuple({"name": name, **parameters} for name, parameters in acting)
-    common = {"fidelity": fidelity, "routing": routing, "seed": seed, "fabric": fabric, "controllers": said}
+    common: dict[str, Any] = {
+        "fidelity": fidelity,
+        "routing": routing,
+        "seed": seed,
+        "fabric": fabric,
+        "controllers": said,
+    }
+    common["reconfigurations"] = reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"])
     results = [
-        _result(number, names, job, one, raw, router, common)
+        _result(
+            number,
+            names,
+            job,
+            one,
+            raw,
+            router,
+            common | {"notes": (*_notes(job, router, machine), *tolerance_notes(tolerance))},
+        )
         for number, (job, one) in enumerate(zip(graph.jobs, plans, strict=True))
     ]
     is_single = isinstance(plan, Plan) or (isinstance(plan, TaskGraph) and len(results) == 1)
     return results[0] if is_single else results
+
+
+def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
+    """Return the notes of a job, of its routes, and of hosts that wait less than the machine has them wait."""
+    tasks = (task for stage in job.stages for template in stage.templates.values() for task in template)
+    said = unused_sync(machine.host_sync, machine.host_launch_s, has_routed_rows=any(task.is_routed for task in tasks))
+    return (*job.notes, *router.notes, *([said] if said else []))
 
 
 def _variation(given: KernelVariation | None) -> dict[str, Any]:
@@ -212,7 +246,6 @@ def _result(
             "critical path sums to the iteration",
         ),
         restarts=restarts_of(found),
-        notes=job.notes,
         _path=found["critical_path"],
         _ends_ps=ends,
         _timeline=raw["timeline"],
@@ -251,9 +284,9 @@ def _collective_times(table: np.ndarray, kinds: Sequence[str]) -> dict[str, tupl
 
 
 def _busy(values: np.ndarray, router: Any, num_links: int) -> np.ndarray:
+    of_link = router.of_link
     busy = np.zeros(num_links)
-    for value, links in zip(values, router.members, strict=True):
-        busy[links] = value
+    busy[: len(of_link)] = values[of_link]
     return busy
 
 

@@ -16,14 +16,15 @@ _RECV = "recv"
 
 def write_perfetto(
     path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int,
-    memory: Iterable[StageMemory] = (),
+    memory: Iterable[StageMemory] = (), dark: Iterable[tuple[int, int, int]] = (),
 ) -> None:  # fmt: skip
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
     One process per device, one thread per stream; on the compute thread tasks lie below a slice that names their phase,
     micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. Waits for the host are
     slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
-    there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes.
+    there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Reconfigurations of
+    circuits, in ``dark`` as (begin [ps], end [ps], circuits that change), are slices of a process of their own.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -53,6 +54,13 @@ def write_perfetto(
             one = _phase_slice(span, int(names.accelerators[span.device]), begin_ps)
             events += _cut([one], (end_ps - begin_ps) / 1e6)
     events += [event for one in memory for event in _counters(one, (end_ps - begin_ps) / 1e6)]
+    changes = [one for one in dark if one[1] > begin_ps and one[0] < end_ps]
+    process = 1 + max((int(one) for one in names.accelerators), default=0)
+    for begin, end, count in changes:
+        one = _slice("reconfiguration", process, 0, begin - begin_ps, end - begin, {"circuits": count})
+        events += _cut([one], (end_ps - begin_ps) / 1e6)
+    if changes:
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "circuits"}})
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:

@@ -28,6 +28,7 @@ from rostam_py.fabrics.routings import routings
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
+from rostam_py.plan.failures import Outages
 from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
@@ -197,11 +198,10 @@ class TrainingKeys:
 
 
 @dataclass(kw_only=True)
-class NetworkKeys:
-    """What messages go through.
+class FabricKeys:
+    """A fabric and what of it has failed.
 
-    num_accelerators: sizes any fabric. routing: how paths are chosen (rostam list routings). seed: of everything drawn
-    at random but failures.
+    num_accelerators: sizes any fabric.
     """
 
     fabric: Any = field(
@@ -213,6 +213,15 @@ class NetworkKeys:
     )
     num_accelerators: int | None = None
     failures: RandomFailures = field(default_factory=RandomFailures)
+
+
+@dataclass(kw_only=True)
+class NetworkKeys(FabricKeys):
+    """What messages go through.
+
+    routing: how paths are chosen (rostam list routings). seed: of everything drawn at random but failures.
+    """
+
     routing: str = field(default="spray", metadata={"choices": routings})
     seed: int = 0
 
@@ -274,18 +283,34 @@ class VariabilityKeys(Variability):
 
 
 @dataclass(kw_only=True)
+class OutageKeys(Outages):
+    """What fails while a run lasts; then it is also simulated with that, and the time lost to it said by cause.
+
+    events: failures, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links (cables), switches,
+    accelerators, boards and planes. mtbf_links, mtbf_switches, mtbf_accelerators, mtbf_boards, mtbf_planes: mean time
+    between failures of one such part, to draw more from; null: none. repair: of drawn ones, how long after; null:
+    never. iterations: that are run. seed: of the draw. detection: of a failure or repair. reroute: from then until
+    messages take other routes. restart: from then until a job that lost an accelerator goes on. checkpoint_iterations:
+    from one checkpoint to the next; 0: none. spares: accelerators that take the place of failed ones.
+    """
+
+
+@dataclass(kw_only=True)
 class RunKeys(SiteKeys, TrainingKeys):
     """One simulation.
 
     global_batch: samples per iteration; null takes 8 per replica (8 micro-batches of 1 with a pipeline). fold: simulate
-    devices that must behave alike once.
+    devices that must behave alike once. tolerance: rates follow starts and ends of messages up to this share of their
+    duration later; 0 is exact.
     """
 
     WORDS: ClassVar[str] = "simulations"
 
     global_batch: int | None = None
     fold: bool = True
+    tolerance: float = 0.0
     variability: VariabilityKeys = field(default_factory=VariabilityKeys)
+    outages: OutageKeys = field(default_factory=OutageKeys)
 
 
 @dataclass(kw_only=True)

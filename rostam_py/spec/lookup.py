@@ -39,6 +39,12 @@ def is_list(key: str, schema: Any = None) -> bool:
     return entry is not None and not rest and "list[" in str(entry.type)
 
 
+def is_boolean(key: str, schema: Any = None) -> bool:
+    """Say whether a dotted key takes true or false."""
+    entry, rest = _entry_at(key, schema)
+    return entry is not None and not rest and entry.type in (bool, bool | None)
+
+
 def is_sequence(key: str, schema: Any = None) -> bool:
     """Say whether a dotted key takes names in an order, "tp,cp,pp,dp", as one value."""
     entry, rest = _entry_at(key, schema)

@@ -32,7 +32,7 @@ from rostam_py.plan import Strategy
 from rostam_py.plan.machine import UPKEEP
 from rostam_py.plan.strategy import MOVED
 from rostam_py.simulation.controllers import check_controllers
-from rostam_py.simulation.engines import check_fidelity
+from rostam_py.simulation.engines import check_fidelity, check_tolerance
 from rostam_py.spec.keys import (
     GIVEN,
     MISSING,
@@ -43,6 +43,7 @@ from rostam_py.spec.keys import (
     JobKeys,
     MachineKeys,
     MixOptions,
+    OutageKeys,
     SearchOptions,
     VariabilityKeys,
     all_keys,
@@ -57,7 +58,7 @@ Settings = dict[str, Any]
 # Sections that their own dataclass checks.
 _SECTIONS: dict[str, Any] = {
     "machine": MachineKeys, "failures": RandomFailures, "search": SearchOptions, "mix": MixOptions,
-    "variability": VariabilityKeys,
+    "variability": VariabilityKeys, "outages": OutageKeys,
 }  # fmt: skip
 
 
@@ -144,9 +145,10 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     for key, schema in _SECTIONS.items():
         if key in settings:
             settings[key] = _section(key, schema, settings[key])
-    # Where nothing varies the section leaves no trace, so that points without it keep their identity.
-    if "variability" in settings and VariabilityKeys(**settings["variability"]).is_none:
-        del settings["variability"]
+    # Where nothing varies, or fails, the section leaves no trace, so that points without it keep their identity.
+    for key, schema in (("variability", VariabilityKeys), ("outages", OutageKeys)):
+        if key in settings and schema(**settings[key]).is_none:
+            del settings[key]
     _check_common(settings)
     size = settings.pop("num_accelerators")
     for key in ("fabric", "cost"):
@@ -167,6 +169,9 @@ def _complete_training(settings: Settings) -> None:
     settings["strategy"] = _complete_strategy(_text(settings["strategy"]), "strategy")
     check_model(settings["model"])
     check_fidelity(settings["fidelity"])
+    # What is exact leaves no trace, so that points keep their identity.
+    if check_tolerance(settings.get("tolerance", 0.0)) == 0:
+        settings.pop("tolerance", None)
     if settings.get("global_batch") is not None:
         settings["global_batch"] = check_count("global_batch", settings["global_batch"])
     if settings["mode"] == "search":

@@ -7,10 +7,11 @@ Example:
 
 from rostam_py.spread.bases import compute_by_basis
 from rostam_py.spread.error_bars import ErrorBar, NoErrorBar, error_bar
+from rostam_py.spread.outages import OutageTimes, outages
 from rostam_py.spread.sensitivities import Sensitivities, Sensitivity, sensitivity
 from rostam_py.spread.variabilities import StepSample, StepVariability, variability
 
 __all__ = [
-    "ErrorBar", "NoErrorBar", "Sensitivities", "Sensitivity", "StepSample", "StepVariability", "compute_by_basis",
-    "error_bar",    "sensitivity", "variability",
+    "ErrorBar", "NoErrorBar", "OutageTimes", "Sensitivities", "Sensitivity", "StepSample", "StepVariability",
+    "compute_by_basis", "error_bar", "outages", "sensitivity", "variability",
 ]  # fmt: skip

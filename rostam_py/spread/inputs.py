@@ -1,10 +1,12 @@
 """Inputs: what of a machine a job's time may hang on, each with the change that makes it better by a factor."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from rostam_py.costs.families import HOST_COPY
 from rostam_py.costs.limits import KernelLimits, Speeds
 from rostam_py.fabrics.levels import link_levels
 from rostam_py.plan.tasks import KernelTime
@@ -56,14 +58,19 @@ def inputs_of(graph: TaskGraph, base: JobResult) -> list[Input]:
 
 
 def _speed(name: str) -> Callable[[float], Change]:
-    return lambda factor: Change(speeds=Speeds(**{name: factor}))  # type: ignore[arg-type]
+    def change(factor: float) -> Change:
+        speed: dict[str, Any] = {name: factor}
+        return Change(speeds=replace(Speeds(), **speed))
+
+    return change
 
 
 def _family(family: str) -> Input:
     def change(factor: float) -> Change:
         return Change(speeds=Speeds(families={family: factor}))
 
-    return Input(f"efficiency of {family} kernels", EFFICIENCIES, change, family)
+    words = "waits for copies to and from hosts" if family == HOST_COPY else f"efficiency of {family} kernels"
+    return Input(words, EFFICIENCIES, change, family)
 
 
 def _floor(factor: float) -> Change:

@@ -16,7 +16,7 @@ from rostam_py.simulation import RunResult
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings
-from rostam_py.spread import StepVariability
+from rostam_py.spread import OutageTimes, StepVariability
 
 # name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
 _BEFORE_EXPOSED: dict[str, str] = {
@@ -37,6 +37,8 @@ _BEFORE_EXPOSED: dict[str, str] = {
 _AFTER_EXPOSED: dict[str, str] = {
     "exposed_s": "float",
     "step_p50_s": "float", "step_p95_s": "float", "step_mean_s": "float", "slowest_share": "float",
+    "outage_without_s": "float", "outage_total_s": "float", "outage_down_s": "float", "outage_redone_s": "float",
+    "outage_slower_s": "float", "outage_failures": "int", "outage_restarts": "int",
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
     "energy_to_target_j": "float",
     "estimate_s": "float", "estimate_error": "float",
@@ -86,6 +88,15 @@ def variability_row(found: StepVariability) -> dict[str, float]:
     return {
         "step_p50_s": found.p50_s, "step_p95_s": found.p95_s, "step_mean_s": found.mean_s,
         "slowest_share": found.slowest_share,
+    }  # fmt: skip
+
+
+def outage_row(found: OutageTimes) -> dict[str, float | int]:
+    """Return what a row holds of the time lost to failures."""
+    return {
+        "outage_without_s": found.without_s, "outage_total_s": found.total_s, "outage_down_s": found.down_s,
+        "outage_redone_s": found.redone_s, "outage_slower_s": found.slower_s, "outage_failures": len(found.failures),
+        "outage_restarts": len(found.restarts),
     }  # fmt: skip
 
 

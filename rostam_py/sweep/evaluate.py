@@ -24,8 +24,16 @@ from rostam_py.spec.build import (
 )
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings, complete_settings, goal_of_settings
-from rostam_py.spread import variability
-from rostam_py.sweep.columns import failed_columns, mix_row, plan_row, result_row, settings_row, variability_row
+from rostam_py.spread import outages, variability
+from rostam_py.sweep.columns import (
+    failed_columns,
+    mix_row,
+    outage_row,
+    plan_row,
+    result_row,
+    settings_row,
+    variability_row,
+)
 from rostam_py.units import parse_time
 
 GraphLoader = Callable[[str], OperatorGraph]
@@ -137,10 +145,14 @@ class Evaluator:
 
     def _run_row(self, site: _Site, settings: Settings) -> dict[str, Any]:
         row = result_row(self._simulate(site, settings), settings, site.network_usd)
-        if "variability" not in settings:
+        if not {"variability", "outages"} & settings.keys():
             return row
         plan, options = self._plan(site.machine, settings), simulation_options(settings)
-        return row | variability_row(variability(plan, options=options, **settings["variability"]))
+        if "variability" in settings:
+            row |= variability_row(variability(plan, options=options, **settings["variability"]))
+        if "outages" in settings:
+            row |= outage_row(outages(plan, options=options, **settings["outages"]))
+        return row
 
     def _searcher(self, settings: Settings) -> Searcher:
         keys = ("model", "strategy", "cost", "routing", "fidelity", "seed", "controllers")

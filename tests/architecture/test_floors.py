@@ -32,7 +32,7 @@ FLOORS = [
     {"searching", "spread"},
     {"fleet"},
     {"spec"},
-    {"sweep", "report", "validation"},
+    {"sweep", "report", "validation", "reproduction"},
     {"cli"},
 ]
 LEVEL = {name: level for level, floor in enumerate(FLOORS) for name in floor}

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from benchmarks import against
-from benchmarks.cases import Case
+from benchmarks.case import Case
 from benchmarks.measure import Measurement, measure
 
 

@@ -84,6 +84,25 @@ def test_a_row_by_hand():
     assert ratio * (ideal + series.fit.fixed_s) == pytest.approx(seconds, rel=1e-3)
 
 
+def test_fp8_products_alone_are_those_of_a_source_that_timed_them_alone():
+    # OpenXLA's are of the kernel alone; of TensorRT-LLM's a 4096^3 product takes 81 us with its input's casts.
+    table = shipped("b200_180gb")
+    library_s, alone_s = (
+        {
+            tuple(int(series.columns[key][i]) for key in ("batch", "m", "n", "k")): float(series.seconds[i])
+            for i in range(len(series.seconds))
+        }
+        for start in ("aiconfigurator", "gemm_b200.csv")
+        for series in table.series
+        if series.precision == "fp8" and series.source.startswith(start)
+    )
+    both = [shape for shape in library_s if shape in alone_s and min(shape[1:]) >= 1024]
+    ratios = [library_s[shape] / alone_s[shape] for shape in both]
+    assert len(both) >= 5
+    assert np.mean(ratios) == pytest.approx(1, abs=0.12)
+    assert 0.7 < min(ratios) <= max(ratios) < 1.3
+
+
 def test_extra_names_the_version_that_is_read():
     project = tomllib.loads((Path(published.__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert project["optional-dependencies"]["calibration"] == [library.REQUIREMENT]

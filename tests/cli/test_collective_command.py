@@ -135,6 +135,16 @@ def test_errors_name_key_value_and_what_is_allowed(overrides, words, capsys):
         assert word in text
 
 
+def test_a_single_rank_is_refused_and_a_note_on_the_routing_printed(capsys):
+    assert main(["collective", "fabric=hyperx", "fabric.dims=[1]"]) == 2
+    assert "a collective needs at least 2 ranks, here it has 1" in capsys.readouterr().err
+    assert main(["collective", *FLAT, "ranks=1"]) == 2
+    capsys.readouterr()
+    assert main(["collective", *FLAT, "routing=valiant", "sizes.list=[1 MiB]"]) == 0
+    assert "# note: fabric electrical_flat has a single switch" in capsys.readouterr().out
+    assert rows_of(capsys, "routing=spray", "sizes.list=[1 MiB]")["notes"] == []
+
+
 def test_help_says_what_the_columns_are(capsys):
     assert main(["collective", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())

@@ -161,14 +161,14 @@ def test_a_routing_that_the_core_registers_is_known_everywhere(monkeypatch, caps
 
 def test_an_algorithm_that_the_core_registers_is_known_everywhere(monkeypatch, capsys):
     names = _core.schedule_names()
-    monkeypatch.setattr(_core, "schedule_names", lambda: [*names, ("all_reduce", "swing"), ("gather", "swing")])
+    monkeypatch.setattr(_core, "schedule_names", lambda: [*names, ("all_reduce", "wheel"), ("gather", "wheel")])
     known = _core.needs_grid
-    monkeypatch.setattr(_core, "needs_grid", lambda name, algorithm: algorithm != "swing" and known(name, algorithm))
+    monkeypatch.setattr(_core, "needs_grid", lambda name, algorithm: algorithm != "wheel" and known(name, algorithm))
     assert main(["list", "collectives", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["collectives"]
-    assert {"collective": "gather", "algorithm": "swing", "ranks": "any"} in rows
-    assert candidates(["run", "strategy.algorithms.all_reduce=sw"]) == ["strategy.algorithms.all_reduce=swing"]
+    assert {"collective": "gather", "algorithm": "wheel", "ranks": "any"} in rows
+    assert candidates(["run", "strategy.algorithms.all_reduce=wh"]) == ["strategy.algorithms.all_reduce=wheel"]
     assert candidates(["run", "strategy.algorithms.g"]) == ["strategy.algorithms.gather="]
     for collective in ("all_reduce", "gather"):
-        settings = complete_settings({"strategy": {"algorithms": {collective: "swing"}}})
-        assert settings["strategy"]["algorithms"] == {collective: "swing"}
+        settings = complete_settings({"strategy": {"algorithms": {collective: "wheel"}}})
+        assert settings["strategy"]["algorithms"] == {collective: "wheel"}

@@ -60,6 +60,25 @@ def test_every_key_of_every_group_has_a_meaning(kind):
         assert {key for key, meaning in fields_of(schema) if not meaning} == set(), name
 
 
+@pytest.mark.parametrize("kind", [FABRICS, COST_MODELS], ids=["fabrics", "costs"])
+def test_meanings_name_every_choice_of_a_key_of_a_group(kind):
+    for name in kind:
+        schema = getattr(kind.get(name), "Config", kind.get(name))
+        for entry in dataclasses.fields(schema):
+            choices = entry.metadata.get("choices", ())
+            text = meanings(schema)[entry.name]
+            if callable(choices):  # of a registry, which is listed
+                assert "rostam list" in text, (name, entry.name)
+                continue
+            assert [one for one in choices if not re.search(rf"\b{re.escape(one)}\b", text)] == [], (name, entry.name)
+        assert not re.search(r"\b[A-Z]{3,}_[A-Z_]+\b|one of [A-Z]{4,}\b", " ".join(meanings(schema).values()))
+
+
+def test_bounds_say_what_they_refuse():
+    text = meanings(command_schema("validate"))["bounds"]
+    assert "rows, file and cost_model are refused" in text
+
+
 def test_meanings_are_read_from_sentences_and_lines():
     @dataclasses.dataclass
     class Config:

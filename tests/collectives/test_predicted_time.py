@@ -43,7 +43,7 @@ def simulated_times(fabric, collective, size):
         try:
             result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm)
         except ConfigError as error:
-            assert "grid" in str(error)  # noqa: PT017
+            assert "grid" in str(error) or "powers of two" in str(error)  # noqa: PT017
             continue
         times[algorithm] = result.time_s
     return times
@@ -57,7 +57,8 @@ def test_auto_is_within_a_tenth_of_the_best_simulated_algorithm(key, collective)
         times = simulated_times(fabric, collective, size)
         auto = rostam.run_collective(fabric, collective, num_bytes=size, algorithm="auto")
         assert auto.time_s == times[auto.algorithm]
-        assert auto.time_s <= 1.1 * min(times.values()), (size, auto.algorithm, times)
+        chosen_from = [one for name, one in times.items() if not _core.is_by_name_only(collective, name)]
+        assert auto.time_s <= 1.1 * min(chosen_from), (size, auto.algorithm, times)
 
 
 @pytest.mark.parametrize("key", FABRICS)
@@ -68,6 +69,9 @@ def test_predictions_are_within_a_fifth_of_simulations(key):
         for size in SIZES:
             for algorithm, time_s in simulated_times(fabric, collective, size).items():
                 predicted = predict_collective_time(fabric, collective, algorithm, size)
+                if _core.is_pipelined(collective, algorithm):  # fullest links and longest ways together: from above
+                    assert 0.75 * time_s <= predicted <= 3 * time_s, (collective, algorithm, size)
+                    continue
                 assert predicted == pytest.approx(time_s, rel=0.2), (collective, algorithm, size)
 
 

@@ -155,7 +155,7 @@ def test_the_choice_is_hardly_slower_than_the_best_of_all_algorithms_simulated(n
         chosen = choose_algorithm(fabric, collective, size, given)
         times = {}
         for one, algorithm in _core.schedule_names():
-            if _core.models_bandwidth(one, algorithm):  # links that cost nothing never choose it
+            if _core.models_bandwidth(one, algorithm) or _core.is_by_name_only(one, algorithm):  # never chosen here
                 continue
             if one != collective or not _can_run(fabric, collective, algorithm, given):
                 continue

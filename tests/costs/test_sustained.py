@@ -53,7 +53,7 @@ def test_same_die_holds_the_same_and_less_power_less():
 
 
 def test_lent_arithmetic_slows_under_a_lower_limit_and_memory_does_not():
-    # fp8 has no sustained rate: h100_96gb of 500 W is slower than the H100 of 700 W that lends by 0.714^0.243 = 0.922.
+    # h100_96gb of 500 W is slower than the H100 of 700 W that lends by 0.714^0.243 = 0.922, held or not.
     fast, slow = (product(name, "sustained", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb"))
     assert slow / fast == pytest.approx((500 / 700) ** sustained_rates().exponent, rel=0.01)
     same = [product(name, "burst", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb")]
@@ -72,9 +72,20 @@ def test_lent_arithmetic_slows_under_a_lower_limit_and_memory_does_not():
     assert times[1] / times[0] == pytest.approx(3350 / 2400, rel=0.01)
 
 
+def test_fp8_keeps_the_share_that_bf16_keeps_of_short_runs():
+    rates = sustained_rates()
+    # short runs: 1,453.4 of fp8 and 794.5 of bf16 on H200, 3,432.5 and 1,745 on B200; bf16 is held at 755.5 and 1,437.5
+    assert rates.rate(ACCELERATORS["h100_80gb"], "fp8") == pytest.approx(1453.4e12 * 755.5 / 794.5, rel=1e-3)
+    assert rates.rate(ACCELERATORS["b200_180gb"], "mxfp8") == pytest.approx(3432.5e12 * 1437.5 / 1745, rel=1e-3)
+    assert product("h100_80gb", "sustained", precision="fp8_mixed")[0] == pytest.approx(1382, rel=1e-3)
+    assert product("h100_80gb", "burst", precision="fp8_mixed")[0] > 1450
+
+
 def test_what_nobody_measured_is_not_limited():
     rates = sustained_rates()
-    assert rates.rate(ACCELERATORS["h100_80gb"], "fp8") is None
+    assert rates.rate(ACCELERATORS["h100_80gb"], "fp32") is None
+    assert rates.rate(ACCELERATORS["gb200_186gb"], "fp8") is None
+    assert rates.rate(ACCELERATORS["b200_180gb"], "nvfp4") is None
     assert rates.rate(ACCELERATORS["gb200_186gb"], "bf16") is None
     assert rates.rate(ACCELERATORS["v100_32gb"], "fp16") is None
     assert rates.rate(ACCELERATORS["b200_180gb"], "fp16") == 1437.5e12

@@ -86,6 +86,19 @@ class UnsharedNetwork : public Network {
     }
     return left;
   }
+  double bytes_waiting(int32_t link) const override {
+    double bytes = 0;
+    for (const auto& [id, state] : transfers_) {
+      for (const Part& part : state.parts) {
+        const double left = std::max(0.0, part.left - part.rate * (queue_.now() - part.updated).seconds());
+        for (size_t h = part.first_link; h < part.end_link; ++h) {
+          const routing::LinkShare& hop = routes_[state.transfer.route].links[h];
+          if (hop.link == link) bytes += hop.share * left;
+        }
+      }
+    }
+    return bytes;
+  }
   NetworkStats stats() const override {
     NetworkStats stats;
     for (const Link& link : links_) {

@@ -68,6 +68,10 @@ def test_costs_are_those_of_the_published_counts_to_the_dollar(name, planes, swi
 
 
 def test_the_large_tapered_tree_costs_the_recomputed_figure_at_the_printed_counts():
-    # 390 leaves of 42 and 22 ports; 794 switches a plane are printed, as many cables above leaves as above pods.
+    # 390 leaves of 42 and 22 ports; 794 switches a plane are printed, as many cables above leaves as above pods: ports
+    # pooled over the whole of a level. Whole pods of 30 leaves on 22 switches, each group with its cores, take 831.
+    uplinks = 390 * 22
+    assert 390 + -(-uplinks // 32) + -(-uplinks // 64) == 794
+    assert 391 + 13 * 22 + 22 * -(-13 * 31 // 64) == 831
     bill = BillOfMaterials(16 * 794, {"DAC": 16 * 390 * 42, "AoC": 16 * 2 * 390 * 22})
     assert bill.total_usd == 418_258_560

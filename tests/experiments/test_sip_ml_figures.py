@@ -1,8 +1,8 @@
-"""SiP-ML's figures 5 to 8 and table 1: which published claims the kept points meet, and that they are current."""
+"""SiP-ML's figures 5 to 9 and table 1: which published claims the kept points meet, and that they are current."""
 
 import pytest
 
-FIGURES = ("sip_ml_fig5", "sip_ml_fig6", "sip_ml_fig7", "sip_ml_fig8", "sip_ml_table1")
+FIGURES = ("sip_ml_fig5", "sip_ml_fig6", "sip_ml_fig7", "sip_ml_fig8", "sip_ml_fig9", "sip_ml_table1")
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,13 @@ import random
 
 import pytest
 
+import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics import FABRICS, build_fabric, example_fabric
 from rostam_py.fabrics.cabling import check_cabling, planned_cables, write_cabling
+from rostam_py.fabrics.dependencies import check_dependencies
+from rostam_py.fabrics.forwarding import forwarding_tables
+from rostam_py.fabrics.throughput import link_loads
 
 
 @pytest.fixture
@@ -74,3 +78,32 @@ def test_files_that_cannot_be_cables_are_refused(slim_fly, tmp_path):
     path.write_text("src,dst\nswitch 0,switch 99\n")
     with pytest.raises(ConfigError, match=r"cables.csv, line 2 ends at 'switch 99', which the fabric does not have"):
         check_cabling(slim_fly, path)
+
+
+@pytest.mark.parametrize(
+    ("cables", "said"),
+    [
+        ([("switch 0",)], r"cables\[0\] is \('switch 0',\); cables must be pairs of names"),
+        ([("switch 0", "switch 1"), ("switch 0", 1)], r"cables\[1\] is \('switch 0', 1\)"),
+        (["ab"], r"cables\[0\] is 'ab'"),
+        (5, r"cables is 5; it must be pairs of names such as"),
+    ],
+)
+def test_what_is_no_pair_of_names_is_refused(slim_fly, cables, said):
+    with pytest.raises(ConfigError, match=said):
+        check_cabling(slim_fly, cables)
+
+
+def test_a_name_in_place_of_a_fabric_is_refused(tmp_path):
+    for call in (
+        lambda: check_cabling("torus", []),
+        lambda: write_cabling("torus", tmp_path / "plan.csv"),
+        lambda: check_dependencies("torus", "turns"),
+        lambda: forwarding_tables("torus"),
+        lambda: rostam.saturation_throughput("torus"),
+        lambda: link_loads("torus", [0], [1], [1]),
+        lambda: rostam.run_collective("torus", "all_reduce", num_bytes=1),
+        lambda: rostam.run_flows("torus", src=[0], dst=[1], num_bytes=[1]),
+    ):
+        with pytest.raises(ConfigError, match=r"fabric is 'torus'; it must be a Fabric, as rostam\.fabric"):
+            call()

@@ -84,21 +84,117 @@ def test_products_of_blocks_run_at_the_narrow_peak_and_nothing_else_changes(
             assert less[name] == kernel
     assert products == 5 * 3 - 1  # nobody asks for the gradient of the input
     casts = {name for name in less if name not in wide}
+    assert casts
     assert all("cast" in name for name in casts)
-    assert bool(casts) == (precision == "nvfp4_mixed")
 
 
-def test_casts_to_nvfp4_read_once_more_and_write_what_backward_reads_by_columns(deep, placed):
-    plan = placed(deep, Strategy(precision="nvfp4_mixed", micro_batch=64, check_memory=False), 64, cost="roofline",
-                  accelerator="b200_180gb")  # fmt: skip
-    found = [k for t in ("forward", "backward") for task in plan.stages[0].templates[t] for k in task.kernels]
-    casts = [k for k in found if k.op_type == "rostam.cast"]
-    size = 64 * 8192  # elements of any input, and of any gradient
-    # products cast their rows; what is left is each tensor's scale: of four inputs, and of four gradients of results
-    assert [k.call.bytes_read for k in casts] == [2 * size] * 8
-    # and by columns, for the weights' gradients, the inputs
-    assert [k.call.bytes_written for k in casts] == [size * 9 / 16] * 4 + [0] * 4
-    assert {k.family for k in casts} == {"elementwise"}
+SIZE = 64 * 8192  # elements of any input of deep's products at 64 rows, and of any gradient of their results
+H100_80, B200 = "h100_80gb", "b200_180gb"
+
+
+def casts_of(plan):
+    """Return bytes read and written by each cast of a micro-batch, in order."""
+    tasks = [task for t in ("forward", "backward") for task in plan.stages[0].templates[t]]
+    found = [k for task in tasks for k in task.kernels if k.op_type == "rostam.cast" and not task.is_optimizer]
+    assert {k.family for k in found} <= {"elementwise"}
+    return [(k.call.bytes_read, k.call.bytes_written) for k in found]
+
+
+# Four inputs of forward, then four gradients of results; behind the last, of the first block, no input has a gradient.
+# A scale of the present values takes two reads, others one; Hopper's products of 8 bits read transposed copies for
+# weights' gradients, blocks with scales are others by columns than by rows; products cast their rows to nvfp4.
+CASTS = [
+    ("fp8_mixed", H100_80, 4, [2] * 7 + [1]),
+    ("fp8_mixed", B200, 4, [1] * 8),
+    ("fp8_delayed_mixed", H100_80, 2, [2] * 7 + [1]),
+    ("fp8_delayed_mixed", B200, 2, [1] * 8),
+    ("mxfp8_mixed", B200, 2, [2 * 33 / 32] * 7 + [33 / 32]),
+    ("nvfp4_mixed", B200, 2, [9 / 16] * 4 + [0] * 4),
+]
+
+
+@pytest.mark.parametrize(("precision", "accelerator", "read", "written"), CASTS)
+def test_casts_read_and_write_what_transformer_engines_do(precision, accelerator, read, written, deep, placed):
+    strategy = Strategy(precision=precision, micro_batch=64, check_memory=False)
+    plan = placed(deep, strategy, 64, cost="roofline", accelerator=accelerator)
+    assert casts_of(plan) == [(read * SIZE, out * SIZE) for out in written]
+
+
+class Normed(nn.Module):
+    """Two products of 64 x 64, of what a norm and of what a GELU makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.RMSNorm(64), nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        """Norm, multiply, GELU, multiply."""
+        return self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+# of the norm's result, of the GELU's, of the gradients of down's and up's results: bytes for each of 8 x 64 elements
+NORMED = [
+    ("fp8_mixed", H100_80, [(2, 2), (4, 2), (4, 2), (4, 2)]),
+    ("fp8_mixed", B200, [(2, 1), (4, 1), (4, 1), (4, 1)]),
+    ("fp8_delayed_mixed", H100_80, [(1, 1), (2, 2), (2, 2), (2, 2)]),  # the norm casts, a kernel transposes its bytes
+    ("fp8_delayed_mixed", B200, [(2, 1), (2, 1), (2, 1)]),
+    ("mxfp8_mixed", B200, [(2, 33 / 16)] * 4),
+]
+
+
+@pytest.mark.parametrize(("precision", "accelerator", "expected"), NORMED)
+def test_norms_know_the_largest_value_of_what_they_make(precision, accelerator, expected, placed):
+    graph = trace(Normed(), torch.randn(2, 64), loss_fn=lambda y: (y * y).mean(), name="normed")
+    plan = placed(graph, Strategy(precision=precision, fusion="pointwise"), 8, cost="roofline", accelerator=accelerator)
+    assert casts_of(plan) == [(read * 8 * 64, written * 8 * 64) for read, written in expected]
+
+
+@pytest.mark.parametrize(("accelerator", "expected"), [(B200, (1, 1 / 2)), (H100_80, (1 + 1, 1 / 2 + 1))])
+def test_what_is_gathered_is_cast_before_and_transposed_behind(accelerator, expected, gpt, placed):
+    # The first product reads what a norm makes, half of the sequence on each of two ranks: its 2 bytes are read once,
+    # 1 is written; behind the gather Hopper reads and writes a transposed byte of all.
+    strategy = Strategy(precision="fp8_mixed", tp=2, sequence_parallel=True, micro_batch=1, check_memory=False)
+    plan = placed(gpt, strategy, 1, cost="roofline", accelerator=accelerator)
+    assert casts_of(plan)[0] == tuple(share * 2048 * 768 for share in expected)
+
+
+# bytes read and written for each of the four weights of blocks, which two products read, once an iteration
+WEIGHT_CASTS = [
+    ("fp8_mixed", H100_80, False, (4, 2)),
+    ("fp8_mixed", H100_80, True, (1, 1)),
+    ("fp8_mixed", B200, False, (4, 1)),
+    ("fp8_mixed", B200, True, None),
+    ("fp8_delayed_mixed", B200, False, (2, 1)),
+    ("mxfp8_mixed", B200, True, (2, 33 / 16)),
+    ("nvfp4_mixed", B200, False, (4, 9 / 8)),
+    ("nvfp4_mixed", B200, True, None),
+]
+
+
+@pytest.mark.parametrize(("precision", "accelerator", "is_narrow", "expected"), WEIGHT_CASTS)
+def test_weights_are_cast_once_an_iteration(precision, accelerator, is_narrow, expected, deep, placed):
+    strategy = Strategy(precision=precision, micro_batch=8, narrow_weights=is_narrow, check_memory=False)
+    plan = placed(deep, strategy, 32, cost="roofline", accelerator=accelerator)
+    tasks = [task for tasks in plan.stages[0].templates.values() for task in tasks if task.is_optimizer]
+    found = [k for task in tasks for k in task.kernels if k.op_type == "rostam.cast"]
+    weights = 4 * 8192 * 8192
+    told = [(k.call.bytes_read, k.call.bytes_written) for k in found]
+    assert told == ([] if expected is None else [(expected[0] * weights, expected[1] * weights)])
+
+
+def test_weights_that_ranks_share_are_cast_as_often_as_they_are_gathered(deep, placed):
+    strategy = Strategy(dp=2, shard=3, precision="fp8_mixed", micro_batch=64, check_memory=False)
+    plan = placed(deep, strategy, 128, cost="roofline", accelerator=H100_80)
+    weight = 8192 * 8192
+    found = casts_of(plan)
+    # forward: each of four by rows; backward: by columns, for all but the first block, whose input has no gradient
+    assert [one for one in found if one == (4 * weight, weight)] == [(4 * weight, weight)] * (4 + 3)
+    assert len(found) == 8 + 7
+
+
+def test_blocks_with_scales_need_an_accelerator_that_applies_them(gpt, placed):
+    with pytest.raises(ConfigError, match=r"h100_80gb has no mxfp8 peak.*with one: b200_180gb, b300_288gb"):
+        placed(gpt, Strategy(precision="mxfp8_mixed"), 1, **H100)
 
 
 def test_what_products_alone_read_is_kept_in_one_byte(placed):
@@ -111,7 +207,9 @@ def test_what_products_alone_read_is_kept_in_one_byte(placed):
     memory = {precision: stage.memory for precision, stage in stages.items()}
     kept = {precision: stage.activation_changes["forward"][0] for precision, stage in stages.items()}
     assert kept["bf16_mixed"] - kept["fp8_mixed"] == 10 * 256
-    assert memory["bf16_mixed"].parameters == memory["fp8_mixed"].parameters == 2 * 2 * 64 * 256
+    # beside weights of 2 bytes lie their casts, and their transposed copies
+    assert memory["bf16_mixed"].parameters == 2 * 2 * 64 * 256
+    assert memory["fp8_mixed"].parameters == (2 + 1 + 1) * 2 * 64 * 256
     assert (parameter_bytes("fp8_mixed"), gradient_bytes("fp8_mixed"), optimizer_state_bytes("adam", "fp8_mixed")) == (
         2, 4, 12,
     )  # fmt: skip
@@ -136,9 +234,9 @@ def test_rows_are_dispatched_in_one_byte_and_combined_in_two(placed):
     assert {m.num_bytes: m.count for m in plan.messages() if m.group == "ep"} == {rows: 4, 2 * rows: 4, weights: 4}
 
 
-def test_results_say_what_is_ignored(gpt, placed):
+def test_results_say_what_is_cast(gpt, placed):
     plan = placed(gpt, Strategy(precision="fp8_mixed"), 1, **H100)
-    assert any("scales and casts take no time" in note for note in plan.notes)
+    assert any("finds the largest value of each input, another casts it" in note for note in plan.notes)
 
 
 def test_where_it_cannot_be_the_error_names_what_can(gpt, placed):
@@ -183,14 +281,19 @@ TABLE, MIX, NORM = 100 * 64, 64 * 64, 2 * 64
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
-def test_narrow_weights_are_those_that_products_alone_read(is_frozen, placed):
+@pytest.mark.parametrize(
+    ("precision", "accelerator", "copies"),
+    [("fp8_mixed", H100_80, 2), ("fp8_mixed", B200, 1), ("mxfp8_mixed", B200, 2 * 33 / 32)],
+)
+def test_narrow_weights_are_those_that_products_alone_read(precision, accelerator, copies, is_frozen, placed):
+    graph = embedded(is_frozen=is_frozen)
     stages = [
-        placed(embedded(is_frozen=is_frozen), Strategy(precision="fp8_mixed", narrow_weights=narrow), 8, **H100).stages
+        placed(graph, Strategy(precision=precision, narrow_weights=narrow), 8, accelerator=accelerator).stages
         for narrow in (False, True)
     ]
     wide, narrow = (stage.memory for (stage,) in stages)
-    assert wide.parameters == 2 * (TABLE + MIX + NORM)
-    assert narrow.parameters == 2 * (TABLE + NORM) + MIX
+    assert wide.parameters == 2 * (TABLE + MIX + NORM) + copies * MIX
+    assert narrow.parameters == 2 * (TABLE + NORM) + copies * MIX
     assert (wide.optimizer_state, wide.gradients) == (narrow.optimizer_state, narrow.gradients)
 
 
@@ -213,6 +316,6 @@ def test_narrow_weights_are_gathered_in_one_byte(shard, placed):
 def test_narrow_weights_need_narrow_products():
     for precision in ("bf16_mixed", None):
         with pytest.raises(
-            ConfigError, match=rf"narrow_weights is True, .*one of: fp8_mixed, nvfp4_mixed; it is '?{precision}'?"
+            ConfigError, match=rf"narrow_weights is True, .*one of: fp8_mixed, .*nvfp4_mixed; it is '?{precision}'?"
         ):
             Strategy(precision=precision, narrow_weights=True)

@@ -4,8 +4,9 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.costs import get_accelerator
+from rostam_py.costs.families import HOST_COPY
 from rostam_py.errors import ConfigError
-from rostam_py.placement.megatron.offload import OFFLOAD
+from rostam_py.placement.megatron.offload import OFFLOAD, Offload
 
 # megatron_22b: hidden size, heads, sequence.
 HIDDEN, HEADS, LENGTH, BLOCKS = 6144, 64, 2048, 48
@@ -35,10 +36,37 @@ def seconds(plan, phase, block):
     return sum(k.duration_s for k in kernels if k.module.split(".")[:2] == ["blocks", str(block)])
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, BLOCKS - 1])
-def test_all_but_one_block_leave_the_device(graph, count):
+# While the last block computes, those that stay are on the device; where it alone stays, the copied one before it too.
+@pytest.mark.parametrize(
+    ("count", "freed"), [(1, 1), (2, 2), (7, 7), (BLOCKS - 2, BLOCKS - 2), (BLOCKS - 1, BLOCKS - 2)]
+)
+def test_blocks_in_the_hosts_memory_leave_the_device(graph, count, freed):
     whole, left = (plan_of(graph, 64e9, offload_blocks=n).stages[0].memory.activations for n in (0, count))
-    assert whole - left == pytest.approx((count - 1) * block_bytes(), rel=2e-5)  # norms keep 4 numbers a token
+    assert whole - left == pytest.approx(freed * block_bytes(), rel=2e-5)  # norms keep 4 numbers a token
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_freed_bytes_are_what_a_walk_over_blocks_of_any_size_finds(count):
+    sizes = [3.0, 1.0, 7.0, 2.0, 2.0, 5.0]
+    most = 0.0
+    for running in range(len(sizes)):  # kept blocks done, the copied one before, the running one
+        there = set(range(count, running)) | ({running - 1} if 0 < running <= count else set()) | {running}
+        most = max(most, sum(sizes[block] for block in there))
+    copied, kept = dict(enumerate(sizes[:count])), dict(enumerate(sizes[count:], count))
+    assert Offload(copied, kept, 1e9).freed_bytes == sum(sizes) - most
+
+
+def test_waits_are_no_kernels_of_any_family(graph):
+    plan = plan_of(graph, 2e9, offload_blocks=2)
+    found, plain = (rostam.simulate(one) for one in (plan, plan_of(graph, 2e9)))
+    waits = [k.duration_s for name in ("forward", "backward_last") for t in plan.stages[0].templates[name]
+             for k in t.kernels if k.op_type == OFFLOAD]  # fmt: skip
+    assert found.compute_by_family[HOST_COPY] == pytest.approx(sum(waits), rel=1e-6)
+    rest = {family: seconds for family, seconds in found.compute_by_family.items() if family != HOST_COPY}
+    assert rest == pytest.approx(plain.compute_by_family, rel=1e-6)
+    inputs = [row.name for row in rostam.sensitivity(plan).rows]
+    assert "waits for copies to and from hosts" in inputs
+    assert not any(HOST_COPY in name for name in inputs)
 
 
 def test_a_fast_link_takes_no_time(graph):
@@ -86,5 +114,13 @@ def test_what_cannot_be_is_refused(graph, changes, words):
 def test_pipelines_and_unknown_links_are_refused(graph):
     with pytest.raises(ConfigError, match=r"offload_blocks is 2, which needs strategy\.pp=1; it is 2"):
         rostam.Strategy(dp=1, pp=2, offload_blocks=2)
-    with pytest.raises(ConfigError, match="the bandwidth between linked and its host is not known"):
+    with pytest.raises(ConfigError) as caught:
         plan_of(graph, 0.0, offload_blocks=2)
+    words = ["offload_blocks is 2", "linked has no host_bandwidth_bytes_per_s", "b200_180gb", "gb200_186gb"]
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_copies_are_slower_than_the_data_sheet(graph):
+    shares = {"a100_80gb": 32e9, "h100_80gb": 64e9, "b200_180gb": 64e9, "b300_288gb": 64e9, "gb300_288gb": 225e9}
+    for name, data_sheet in shares.items():
+        assert 0.7 < get_accelerator(name).host_bandwidth_bytes_per_s / data_sheet < 0.9

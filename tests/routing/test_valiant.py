@@ -43,6 +43,15 @@ def test_a_way_by_an_intermediate_switch_is_two_minimal_ones():
     assert latency_ps == 4 * 20_000 + 3 * 40_000
 
 
+def test_accelerators_of_one_server_stay_inside_it():
+    fabric = build_fabric("fat_tree", num_accelerators=16, radix=8, server_size=4)
+    valiant, spray = fabric.router("valiant"), fabric.router("spray")
+    _, shares, latency_ps = valiant.route(0, 3)
+    assert list(shares) == [1, 1]  # to the server's own switch and back
+    assert latency_ps == spray.route(0, 3)[2]
+    assert valiant.route(0, 12)[2] > spray.route(0, 12)[2]  # by way of another leaf
+
+
 def test_valiant_evens_out_the_worst_pattern_of_a_dragonfly():
     # All of a group send to the next group: minimal ways share that pair's only cable; Valiant's use all.
     a, p, h, g = 4, 2, 2, 9

@@ -21,7 +21,10 @@ def star(routing="spray", first_slot=0, num_slots=NUM_SLOTS):
     slots = np.full((4, num_slots, 3), -1, np.int32)
     low, high = first_slot + 3, first_slot + 3 + 256
     slots[0, high, 2], slots[1, low, 2], slots[2, 0, 2], slots[3, 0, 2] = 2, 2, 0, 1
-    columns = lambda slot, size: ([2], [slot], [0], [-1], [slot], [size], [0], [0, 0], [])  # noqa: E731
+
+    def columns(slot, size):
+        return [2], [slot], [0], [-1], [slot], [size], [0], [0, 0], []
+
     sends = [core.add_template(*columns(high, 1_000_000)), core.add_template(*columns(low, 3_000_000))]
     recvs = [core.add_template([3, 3], [0, 0], [0, 0], [-1, -1], [high, low], [0, 0], [0, 0], [0, 0, 0], []),
              core.add_template([], [], [], [], [], [], [], [0], [])]  # fmt: skip

@@ -183,3 +183,22 @@ def test_messages_that_compete_all_over_a_torus_end_to_the_same_picosecond():
     fast, whole = (rostam.simulate(plan, fold=fold, max_iterations=1) for fold in (True, False))
     assert fast.iteration_times_s == whole.iteration_times_s
     np.testing.assert_array_equal(fast.breakdown_by_device, whole.breakdown_by_device)
+
+
+@pytest.mark.parametrize("p", [2, 3, 7, 16, 24])
+def test_hops_of_unlike_latency_end_as_message_by_message(p):
+    # Two trees' ends: neighbours share a leaf or do not. Few join times, so that many ways are equally long.
+    fabric = rostam.fabric("fat_tree", num_accelerators=24, radix=8, accelerator_bandwidth=8e9, planes=1)
+    rng = np.random.default_rng(p)
+    for _ in range(20):
+        ranks = rng.permutation(24)[:p].tolist()
+        starts = (rng.integers(0, 4, p) * rng.choice([20e-9, 1e-6, 1e-4])).tolist()
+        collective = str(rng.choice(["all_reduce", "all_gather", "reduce_scatter"]))
+        quiet, plain = (
+            rostam.run_collective(
+                fabric, collective, algorithm="ring", num_bytes=int(rng.integers(1, 2) * 1000 * p), ranks=ranks,
+                start_s=starts, fold=False, shortcuts=shortcuts,
+            )
+            for shortcuts in (True, False)
+        )  # fmt: skip
+        assert quiet.finish_s.tolist() == plain.finish_s.tolist()

@@ -101,6 +101,27 @@ def test_a_host_that_reads_rows_of_experts_waits_once_a_layer_and_forward(routed
     assert routed_tasks(rostam.Plan.load(str(tmp_path / "plan.json"))) == routed_tasks(again)
 
 
+@pytest.mark.parametrize(
+    ("host", "sync", "words"),
+    [
+        ("eager", "experts", "machine.host_sync is experts, but no rows go to experts"),
+        ("graphs", "experts", "machine.host_sync is experts, but no device waits for its host"),
+        ("graphs", "messages", "machine.host_sync is messages, but no device waits for its host"),
+        ("eager", "optimizer", ""),
+        ("graphs", "none", ""),
+    ],
+)
+def test_waits_that_do_not_come_about_are_said(graph, host, sync, words):
+    notes = [one for one in rostam.simulate(plan_of(graph, host=host, host_sync=sync)).notes if "host_sync" in one]
+    assert len(notes) == bool(words)
+    assert all(one.startswith(words) for one in notes)
+
+
+def test_waits_for_routing_that_come_about_leave_no_note(routed):
+    plan = plan_of(routed, 2, strategy={"dp": 2, "ep": 2, "micro_batch": 1}, host="eager", host_sync="experts")
+    assert not any("host_sync" in one for one in rostam.simulate(plan).notes)
+
+
 def test_a_wait_for_routing_takes_the_launch_of_what_sends_the_rows(routed):
     # On a slow network hosts catch up while rows are sent: each wait costs the launch of the all-to-all behind it, less
     # the latency that it would have had anyway.

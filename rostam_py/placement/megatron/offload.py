@@ -4,13 +4,15 @@ Model: as Megatron-Core's cpu_offloading_num_layers (Transformer Engine's pytorc
 first n blocks keeps for backward is copied to the host behind its forward and back in front of its backward, at the
 accelerator's ``host_bandwidth_bytes_per_s``, while the block behind it computes, which does not end before the copy
 does. So block b + 1 lasts max(its kernels, the copy of block b) in both phases; what it lacks is a kernel without work
-at its end. On the device one of the n blocks is there, the one that is copied or computes.
+at its end, of the family ``host_copy``. On the device are the blocks that are not copied and, while block b <= n
+computes, block b - 1: where two blocks or more stay, the last forward needs no more than those that stay.
 Ignores that copies share the memory's and the host's bandwidth, and communication beside kernels, which hides copies,
 too.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
@@ -22,15 +24,22 @@ OFFLOAD = "rostam.offload"
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """What is copied to the host. block_bytes: block -> what it keeps, in the order of blocks. bytes_per_s: one way."""
+    """What is copied to the host.
+
+    block_bytes: copied block -> what it keeps, in the order of blocks. kept_bytes: likewise of the blocks that stay.
+    bytes_per_s: of copies, one way.
+    """
 
     block_bytes: Mapping[int, float] = field(default_factory=dict)
+    kept_bytes: Mapping[int, float] = field(default_factory=dict)
     bytes_per_s: float = 0.0
 
     @property
     def freed_bytes(self) -> float:
-        """What the device need not hold: all but the largest block [bytes]."""
-        return sum(self.block_bytes.values()) - max(self.block_bytes.values(), default=0.0)
+        """By how much the most that blocks take on the device at once is less than all of them [bytes]."""
+        copied, kept = list(self.block_bytes.values()), list(self.kept_bytes.values())
+        pairs = pairwise([*copied, *kept[:1]])  # a block and the one before it, which is on its way
+        return sum(copied) - max(0.0, max(map(sum, pairs), default=0.0) - sum(kept))
 
     def waits(self, graph: OperatorGraph, kernels: Sequence[Kernel]) -> dict[int, KernelTime]:
         """Return, by position, what runs behind kernels of a template until the copies beside them have ended."""
@@ -42,7 +51,7 @@ class Offload:
                 seconds[block] = seconds.get(block, 0.0) + kernel.time.duration_s
                 last[block] = position
         blocks, found = sorted(seconds), dict[int, KernelTime]()
-        for before, block in zip(blocks, blocks[1:], strict=False):
+        for before, block in pairwise(blocks):
             lacking = self.block_bytes.get(before, 0.0) / (self.bytes_per_s or 1.0) - seconds[block]
             if lacking > 0:
                 found[last[block]] = KernelTime("copies to and from the host", "", OFFLOAD, lacking)
@@ -50,12 +59,20 @@ class Offload:
 
 
 def offload(
-    graph: OperatorGraph, builder: KernelBuilder, saved: set[int], blocks: frozenset[int], bytes_per_s: float
+    graph: OperatorGraph, builder: KernelBuilder, saved: set[int], blocks: Sequence[int], count: int, bytes_per_s: float
 ) -> Offload:
-    """Return what is copied of some blocks. Args: saved: what the device keeps for backward. Cost: linear in saved."""
-    of_block: dict[int, set[int]] = {block: set() for block in sorted(blocks)}
+    """Return what is copied of the first ``count`` blocks.
+
+    Args:
+        saved: what the device keeps for backward.
+        blocks: all of the model, in order.
+    Cost: linear in saved.
+    """
+    of_block: dict[int, set[int]] = {block: set() for block in blocks}
     for t in saved:
         maker = graph.tensors[t].producer
         if maker is not None and graph.ops[maker].block in of_block:
             of_block[graph.ops[maker].block].add(t)
-    return Offload({block: stored_bytes(graph, builder, kept) for block, kept in of_block.items()}, bytes_per_s)
+    held = {block: stored_bytes(graph, builder, kept) for block, kept in of_block.items()}
+    copied, kept = ({block: held[block] for block in part} for part in (blocks[:count], blocks[count:]))
+    return Offload(copied, kept, bytes_per_s)

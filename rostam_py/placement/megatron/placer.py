@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.costs.accelerators import ACCELERATORS
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.precision import get_precision
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.graph import WEIGHT_KINDS, Op, OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.context import SequencePart, split_sequences
+from rostam_py.placement.expert_hops import ExpertHops, expert_hops
 from rostam_py.placement.experts import SpreadExperts, spread_experts
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
 from rostam_py.placement.megatron.backward_split import (
@@ -41,6 +43,7 @@ from rostam_py.placement.megatron.resident_memory import Resident, resident_memo
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.turn_memory import turn_bytes
+from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
@@ -127,7 +130,9 @@ class MegatronPlacer(Placer):
             )
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
-        job = _Job(self._builder(graph, machine, micro_batch), machine, strategy, num_microbatches)
+        builder = self._builder(graph, machine, micro_batch)
+        hops = self._hops(builder, machine, accelerators)
+        job = _Job(builder, machine, strategy, num_microbatches, hops)
         graph = job.graph
         stages = job.build_stages()
         batches = Batches(global_batch, micro_batch, num_microbatches)
@@ -138,6 +143,22 @@ class MegatronPlacer(Placer):
             notes=(*job.notes(), *graph.notes), cost=self.cost_name,
             precision=job.numerics.precision, optimizer=job.numerics.optimizer,
         )  # fmt: skip
+
+    def _hops(self, builder: KernelBuilder, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
+        """Return how rows of experts travel: nothing where one goes to each expert's rank."""
+        strategy, experts = self.strategy, builder.experts
+        if strategy.servers_per_token is None:
+            return ExpertHops()
+        counts = {count for _, count in experts.layers}
+        if len(counts) != 1 or not experts.per_token.is_integer() or not experts.per_token:
+            raise ConfigError(
+                f"strategy.servers_per_token is {strategy.servers_per_token}, but {builder.graph.name} does not send"
+                " every token to the same number of equally many experts; leave it out"
+            )
+        ids = np.arange(accelerators.size).reshape(accelerators.shape)
+        (groups, *_) = expert_groups(ids, strategy.ep, strategy.has_whole_experts)
+        servers = accelerators.ravel() // machine.fabric.config.accelerators_per_server
+        return expert_hops(groups.members, servers, counts.pop(), int(experts.per_token), strategy.servers_per_token)
 
     def _builder(self, graph: OperatorGraph, machine: Machine, micro_batch: int) -> KernelBuilder:
         """Return the kernels of the sharded graph, made now or by a placer before."""
@@ -150,7 +171,7 @@ class MegatronPlacer(Placer):
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.name,
-            strategy.fused_as, strategy.accumulation,
+            strategy.fused_as, strategy.accumulation, casts_gathered(strategy, numerics.precision),
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -161,7 +182,8 @@ class MegatronPlacer(Placer):
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
-                strategy.fused_as, strategy.accumulation == "fused",
+                strategy.fused_as, strategy.accumulation == "fused", machine.device.transposes_fp8,
+                casts_gathered(strategy, numerics.precision),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -216,7 +238,10 @@ class MegatronPlacer(Placer):
 class _Job:
     """One placement in progress: shard, cut, fuse, write templates, add up memory."""
 
-    def __init__(self, builder: KernelBuilder, machine: Machine, strategy: Strategy, num_microbatches: int) -> None:
+    def __init__(
+        self, builder: KernelBuilder, machine: Machine, strategy: Strategy, num_microbatches: int, hops: ExpertHops
+    ) -> None:
+        self.hops = hops
         self.builder, self.graph, self.sharding, self.cost = builder, builder.graph, builder.sharding, builder.cost
         self.machine, self.strategy, self.num_microbatches = machine, strategy, num_microbatches
         self.numerics = strategy.numerics(builder.graph)
@@ -247,10 +272,9 @@ class _Job:
             for t in graph.parameters
         }
         self.parameter_ids = {t.name: t.id for t in graph.parameters}
-        self.narrow: dict[int, float] = {}  # weight in the products' width -> that over an activation's
-        if strategy.narrow_weights:
-            width = get_precision(self.numerics.precision).narrow_weight_width
-            self.narrow = dict.fromkeys(narrow_weights(graph), width)
+        precision = get_precision(self.numerics.precision)
+        self.products_weights = narrow_weights(graph) if precision.casts else frozenset[int]()
+        self.copied_bytes = precision.copied_weight_bytes(machine.device.transposes_fp8)
         is_eager = strategy.fused_as == UNFUSED
         self.derived = {} if is_eager else derived_in_kernels(graph, builder, self.assignment, self._sent())
         if strategy.fused_part == FUSED_BLOCKS:
@@ -264,7 +288,7 @@ class _Job:
         """Return the process groups of a (dp, pp, tp) grid."""
         found = grid_groups(shape, self.tied, self.sharding.inner_degrees, self.strategy.cp)
         ids = np.arange(math.prod(shape)).reshape(shape)
-        found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts)
+        found += expert_groups(ids, self.strategy.ep, self.strategy.has_whole_experts) + self.hops.groups
         found += table_groups(ids, self.strategy.tables)
         found += sharding_groups(shape, self.state.degree) if self.state.level else ()
         if self.states[EXPERT_DATA].level:
@@ -297,6 +321,7 @@ class _Job:
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
             self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states,
             self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
+            self.hops,
         )  # fmt: skip
 
     def _sent(self) -> set[int]:
@@ -388,7 +413,7 @@ class _Job:
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
         num_parameters = self._num_parameters(stage)
-        optimizer = self._optimizer_kernel(self._num_shared(context, stage))
+        optimizer = self._optimizer_kernels(self._num_shared(context, stage), self._num_cast(stage))
         written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
         return Stage(
             index=stage,
@@ -431,11 +456,13 @@ class _Job:
         names = (op.module for op in ops if op.phase == "forward" and self.assignment.op_stages[op.id] in chunks)
         return tuple(dict.fromkeys(n for n in names if n))
 
-    def _optimizer_kernel(self, num_parameters: int) -> KernelTime | None:
+    def _optimizer_kernels(self, num_parameters: int, num_cast: int) -> tuple[KernelTime, ...]:
+        """Return the update of as many parameters, and the casts of the weights that an iteration's products read."""
         if not num_parameters:
-            return None
-        call = self.numerics.optimizer_call(num_parameters)
-        return KernelTime.of(self.cost, call, "optimizer")
+            return ()
+        update = KernelTime.of(self.cost, self.numerics.optimizer_call(num_parameters), "optimizer")
+        transposes = self.machine.device.transposes_fp8
+        return (update, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
 
     def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
         """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""
@@ -475,7 +502,10 @@ class _Job:
         """Return what every device needs; activations at their most while its program runs."""
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
         is_full = self.strategy.recompute == "full"
-        residents = resident_memory(self.graph, self.builder, self.assignment, is_full, self.narrow)
+        wide = self.numerics.parameter_bytes
+        width = (self.copied_bytes + (0 if self.strategy.narrow_weights else wide)) / wide
+        widths = dict.fromkeys(self.products_weights, width)
+        residents = resident_memory(self.graph, self.builder, self.assignment, is_full, widths)
         saved = self._saved_by_stage()
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
         context.offload = self._offload(saved)
@@ -496,21 +526,34 @@ class _Job:
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
-            narrowed = self._narrowed_bytes(s)
-            result.append(stage_memory(held, most, self.numerics, untrained, gathered, narrowed))
+            result.append(stage_memory(held, most, self.numerics, untrained, gathered, self._added_bytes(s)))
         return result
 
     def _weight_bytes(self, parameter: str) -> int:
-        """Return the bytes of a device's part of a trained weight, as it is held and gathered."""
-        width = self.numerics.parameter_bytes * self.narrow.get(self.parameter_ids[parameter], 1.0)
+        """Return the bytes of a device's part of a trained weight as it is gathered."""
+        width: float = self.numerics.parameter_bytes
+        if self.strategy.narrow_weights and self.parameter_ids[parameter] in self.products_weights:
+            width = get_precision(self.numerics.precision).gathered_weight_bytes
         return math.ceil(self.local_parameters[parameter] * width)
 
-    def _narrowed_bytes(self, stage: int) -> int:
-        """Return by how much the trained weights that a device holds are less for lying in the products' width."""
+    def _num_cast(self, stage: int) -> int:
+        """Return a device's trained weights that lie in the products' width, alone or besides."""
         here = (name for name, devices in self.holders.items() if stage in devices)
+        return sum(self.local_parameters[name] for name in here if self.parameter_ids[name] in self.products_weights)
+
+    def _added_bytes(self, stage: int) -> int:
+        """Return by how much the trained weights that a device holds are more for the copies that products read.
+
+        Model: copies of weights that ranks share last no longer than what is gathered, and are not counted.
+        """
+        here = [name for name, devices in self.holders.items() if stage in devices]
         wide = self.numerics.parameter_bytes
-        less = sum(self.local_parameters[name] * wide - self._weight_bytes(name) for name in here)
-        return less // self.state.degree if self.state.shares_weights else less
+        if self.state.shares_weights:
+            return (
+                sum(self._weight_bytes(name) - self.local_parameters[name] * wide for name in here) // self.state.degree
+            )
+        held = self.copied_bytes - (wide if self.strategy.narrow_weights else 0)
+        return math.ceil(self._num_cast(stage) * held - 1e-6)
 
     def _activation_changes(
         self, residents: list[Resident], saved: list[set[int]], turns: list[float], offloaded: float
@@ -545,17 +588,18 @@ class _Job:
         if not count:
             return Offload()
         if not device.host_bandwidth_bytes_per_s:
+            known = [one.name for one in ACCELERATORS.values() if one.host_bandwidth_bytes_per_s]
             raise ConfigError(
-                f"strategy.offload_blocks is {count}, but the bandwidth between {device.name} and its host is"
-                " not known; set strategy.offload_blocks=0"
+                f"strategy.offload_blocks is {count}, but accelerator {device.name} has no host_bandwidth_bytes_per_s;"
+                f" set strategy.offload_blocks=0, or in Python get_accelerator({device.name!r}).with_overrides('mine',"
+                f" host_bandwidth_bytes_per_s=...). Accelerators with one: {', '.join(known)}"
             )
-        every = first_blocks(self.graph, self.assignment.op_stages, None)
+        every = sorted(first_blocks(self.graph, self.assignment.op_stages, None))
         if count >= len(every):
             raise ConfigError(
                 f"strategy.offload_blocks is {count}; it must be less than the {len(every)} blocks of {self.graph.name}"
             )
-        blocks = first_blocks(self.graph, self.assignment.op_stages, count)
-        return offload(self.graph, self.builder, saved[0], blocks, device.host_bandwidth_bytes_per_s)
+        return offload(self.graph, self.builder, saved[0], every, count, device.host_bandwidth_bytes_per_s)
 
     def _replayed_bytes(self, stage: int) -> float:
         """Return the most bytes that one replay makes of what is not kept."""
@@ -623,6 +667,8 @@ class _Job:
             f" (strategy.fusion={self.strategy.fused_as}); {counts.num_metadata:,} metadata ops vanished"
         )
         found += self.builder.experts.notes()
+        if self.hops.hops:
+            found.append(f"a token's rows cross to {self.hops.num_servers:.3g} servers once each, in the mean")
         found += [note] if (note := get_precision(self.numerics.precision).note) else []
         if self.state.level:
             found.append(self.state.describe())

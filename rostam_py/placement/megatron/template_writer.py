@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rostam_py.graph import Op, OperatorGraph
+from rostam_py.placement.expert_hops import ExpertHops, Hop
 from rostam_py.placement.experts import DISPATCH
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.context_parallel import ContextExchange
@@ -44,6 +45,7 @@ class TemplateContext:
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
     weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
+    hops: ExpertHops = field(default_factory=ExpertHops)  # of rows of experts that cross to a server once
     offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
@@ -75,6 +77,7 @@ class TemplateWriter:
         self._provider: dict[int, int] = {}  # tensor -> task that makes it available
         self._gathers: dict[tuple[Gather, bool], int] = {}  # (gather, whether for a replay) -> its task
         self._halos: dict[int, int] = {}  # tensor -> task after which a member has its halo
+        self._beside: dict[int, int] = {}  # message -> one that runs at the same time, for the same tensors
         self._awaited: set[int] = set()  # messages that some segment waits for already
         self.flops = self.model_flops = 0.0
 
@@ -249,9 +252,15 @@ class TemplateWriter:
         is_whole = tensor in self.context.sharding.comms and not self._is_gathered_behind_dispatch(tensor)
         size = math.ceil(builder.tensor_bytes(tensor, is_whole) * self._rows_sent(tensor) - 1e-6)
         name = f"{builder.experts.exchanged[tensor]} {self._origin(tensor)} {self.phase}"
-        task = self.collective(name, builder.experts.group, "all_to_all", size, deps)
+        hops = self.context.hops.hops or (Hop(builder.experts.group, 1.0),)
+        tasks = [
+            self.collective(name, hop.group, "all_to_all", math.ceil(size * hop.share - 1e-6), deps) for hop in hops
+        ]
         if self._follows_routing(tensor):
-            self.tasks[task] = replace(self.tasks[task], is_routed=True)
+            self.tasks[tasks[0]] = replace(self.tasks[tasks[0]], is_routed=True)
+        task = tasks[-1]
+        if len(tasks) > 1:
+            self._beside[task] = tasks[0]
         self._provider.update(dict.fromkeys(bundle, task))
 
     def _follows_routing(self, tensor: int) -> bool:
@@ -270,7 +279,7 @@ class TemplateWriter:
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
-        needed = {self._provider[t] for t in tensors if t in self._provider} | set(tasks)
+        needed = self._with_beside({self._provider[t] for t in tensors if t in self._provider} | set(tasks))
         needed = {i for i in needed if i < len(self.tasks) and self.tasks[i].kind != "compute"} - self._awaited
         if needed:
             self.close()
@@ -279,10 +288,13 @@ class TemplateWriter:
 
     def _deps_on(self, tensors: tuple[int, ...] | list[int]) -> tuple[int, ...]:
         """Return the tasks that make the tensors available, closing the open segment if it is one."""
-        providers = {self._provider[t] for t in tensors if t in self._provider}
+        providers = self._with_beside({self._provider[t] for t in tensors if t in self._provider})
         if len(self.tasks) in providers:
             self.close()
         return tuple(sorted(providers))
+
+    def _with_beside(self, tasks: set[int]) -> set[int]:
+        return tasks | {self._beside[task] for task in tasks if task in self._beside}
 
     def wait(self, time: KernelTime) -> None:
         """Append what no op of the graph does."""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rostam_py.placement.expert_hops import BETWEEN, INSIDE
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.buckets import Buckets, Pending
 from rostam_py.placement.megatron.context_parallel import GROUP
@@ -42,7 +43,7 @@ def write_stage(
     device: int,
     program: Program,
     gradients: Mapping[int, list[Gradient]],
-    optimizer: KernelTime | None,
+    optimizer: tuple[KernelTime, ...],
 ) -> StageTemplates:
     """Return the templates of a device.
 
@@ -54,7 +55,8 @@ def write_stage(
         costs nothing.
     Args:
         device: its place in the pipeline.
-        gradients: chunk -> gradients that are final when it has run. optimizer: None for a device without parameters.
+        gradients: chunk -> gradients that are final when it has run. optimizer: kernels of
+            its step, none for a device without parameters.
     """
     result = StageTemplates({}, program)
     finals, chunks = final_templates(program), context.stages.chunks(device)
@@ -81,7 +83,7 @@ def write_stage(
 
 def _write_finals(
     context: TemplateContext, chunks: Sequence[int], finals: Sequence[str], gradients: Mapping[int, list[Gradient]],
-    optimizer: KernelTime | None, result: StageTemplates,
+    optimizer: tuple[KernelTime, ...], result: StageTemplates,
 ) -> list[list[Gradient]]:  # fmt: skip
     """Write the last micro-batch's templates in which gradients are final; return the buckets."""
     pending, buckets = Pending(), list[list[Gradient]]()
@@ -103,18 +105,24 @@ def _write_finals(
     return buckets
 
 
-def _end(writer: TemplateWriter, optimizer: KernelTime | None, buckets: Sequence[list[Gradient]]) -> None:
+def _end(writer: TemplateWriter, optimizer: tuple[KernelTime, ...], buckets: Sequence[list[Gradient]]) -> None:
     """Append the optimizer step, which waits for all reductions of gradients, to the template that ends an iteration.
 
     Where ranks share its state but not the weights, they gather the weights that it has updated.
     """
     context = writer.context
-    inner = {*context.sharding.groups, EXPERTS, GROUP, *(state.gathered for state in context.states.values())}
+    inner = {
+        *context.sharding.groups,
+        EXPERTS,
+        BETWEEN,
+        INSIDE,
+        GROUP,
+        *(state.gathered for state in context.states.values()),
+    }
     awaited = {t for task in writer.tasks for t in task.deps}
     collectives = ((t, task) for t, task in enumerate(writer.tasks) if task.kind == "collective")
     finals = {t for t, task in collectives if task.group not in inner or t not in awaited}
-    kernels = () if optimizer is None else (optimizer,)
-    writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=kernels, is_optimizer=True))
+    writer.tasks.append(Task("compute", "optimizer", tuple(sorted(finals)), kernels=optimizer, is_optimizer=True))
     if buckets and context.state.gathers_updated and not context.state.is_gather_overlapped:
         gather_updated(writer, unit_gathers(context, bucket_units(context.graph, buckets)))
 

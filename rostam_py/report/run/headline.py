@@ -25,6 +25,7 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     return [
         f"One iteration takes {format_time(total)}{between}{rate}" + (f": {shares}." if shares else "."),
         *_steps(detail),
+        *_outages(detail),
         *_faults(detail),
     ]
 
@@ -36,6 +37,17 @@ def _steps(detail: dict[str, Any]) -> list[str]:
         return []
     half, most = format_time(found["p50_s"]), format_time(found["p95_s"])
     return [f"Where its parts vary, half of {len(found['steps_s']):,} fleets take at most {half}, 95% at most {most}."]
+
+
+def _outages(detail: dict[str, Any]) -> list[str]:
+    """Return a sentence on the time that failures during a run cost."""
+    found = detail.get("outages")
+    if not found:
+        return []
+    lost, without = found["total_s"] - found["without_s"], found["without_s"]
+    causes = ", ".join(f"{format_time(max(0.0, found[f'{key}_s']))} {key}" for key in ("down", "redone", "slower"))
+    what = f"{len(found['failures']):,} failures in {found['iterations']:,} iterations"
+    return [f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {causes}."]
 
 
 def _faults(detail: dict[str, Any]) -> list[str]:

@@ -1,0 +1,51 @@
+// CircuitPlanner: circuits for one demand after another between the same pairs; what can stay as it is stays.
+// Example: make_ocs_planner({4, {0, 1}, {1, 0}}, OcsPorts{2})->plan({1e6, 0}, {}) gives pair 0 a circuit on each
+// switch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "circuits/ocs_circuits.h"
+#include "circuits/ring_paths.h"
+
+namespace rostam::circuits {
+
+// One circuit of a pair. channel: its switch; on a ring fibre x W + wavelength.
+struct Circuit {
+  int32_t pair = 0;
+  int32_t channel = 0;
+  bool operator==(const Circuit& other) const { return pair == other.pair && channel == other.channel; }
+  bool operator<(const Circuit& other) const {
+    return pair != other.pair ? pair < other.pair : channel < other.channel;
+  }
+};
+
+// Ascending, each once.
+using Setting = std::vector<Circuit>;
+
+// Unique pairs of accelerators, ordered by (src, dst).
+struct PairList {
+  int32_t num_accelerators = 0;
+  std::vector<int32_t> src;
+  std::vector<int32_t> dst;
+  int32_t size() const { return static_cast<int32_t>(src.size()); }
+};
+
+class CircuitPlanner {
+ public:
+  virtual ~CircuitPlanner() = default;
+
+  // num_bytes: what each pair has to send; 0 for none, and no circuit. Where ports or wavelengths do not suffice for
+  // all pairs the largest demands get theirs. held: circuits that are set now.
+  virtual Setting plan(const std::vector<double>& num_bytes, const Setting& held) const = 0;
+};
+
+// `pairs` holds the opposite of every pair where circuits are symmetric.
+std::unique_ptr<CircuitPlanner> make_ocs_planner(PairList pairs, const OcsPorts& ports);
+
+// seed: orders pairs that are equally slow. REQUIRES: every pair has a way of at most `reach` hops.
+std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed);
+
+}  // namespace rostam::circuits

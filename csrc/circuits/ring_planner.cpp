@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "circuits/planner.h"
+#include "circuits/ring_wavelengths.h"
+
+namespace rostam::circuits {
+
+namespace {
+
+class RingPlanner : public CircuitPlanner {
+ public:
+  RingPlanner(PairList pairs, Ring ring, uint64_t seed)
+      : pairs_(std::move(pairs)), ring_(std::move(ring)), seed_(seed) {}
+
+  Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override {
+    Demand demand;
+    demand.num_accelerators = pairs_.num_accelerators;
+    std::vector<int32_t> pair_of;
+    for (int32_t p = 0; p < pairs_.size(); ++p) {
+      if (num_bytes[p] <= 0) continue;
+      pair_of.push_back(p);
+      demand.src.push_back(pairs_.src[p]);
+      demand.dst.push_back(pairs_.dst[p]);
+      demand.num_bytes.push_back(num_bytes[p]);
+    }
+    const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true);
+    Setting setting;
+    setting.reserve(found.circuit_pair.size());
+    for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
+      const int32_t i = found.circuit_pair[c];
+      setting.push_back({pair_of[i], found.fibre[i] * ring_.num_wavelengths + found.circuit_wavelength[c]});
+    }
+    rename(setting, held);
+    std::sort(setting.begin(), setting.end());
+    return setting;
+  }
+
+ private:
+  // Wavelengths are alike: each takes the name, out of all of them, under which most of its circuits are held already,
+  // those with most to gain first.
+  void rename(Setting& setting, const Setting& held) const {
+    const int32_t w = ring_.num_wavelengths;
+    std::vector<int32_t> shared(static_cast<size_t>(w) * static_cast<size_t>(w), 0);
+    std::vector<size_t> begin(static_cast<size_t>(pairs_.size()) + 1, 0);
+    for (const Circuit& one : held) ++begin[static_cast<size_t>(one.pair) + 1];
+    for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
+    for (const Circuit& one : setting) {
+      for (size_t h = begin[one.pair]; h < begin[static_cast<size_t>(one.pair) + 1]; ++h) {
+        if (held[h].channel / w == one.channel / w) ++shared[one.channel % w * w + held[h].channel % w];
+      }
+    }
+    std::vector<std::tuple<int32_t, int32_t, int32_t>> gains;  // circuits kept, wavelength, its name
+    for (int32_t from = 0; from < w; ++from) {
+      for (int32_t to = 0; to < w; ++to) {
+        if (shared[from * w + to] > 0) gains.emplace_back(-shared[from * w + to], from, to);
+      }
+    }
+    std::sort(gains.begin(), gains.end());
+    std::vector<int32_t> name(static_cast<size_t>(w), -1);
+    std::vector<uint8_t> is_taken(static_cast<size_t>(w), 0);
+    for (const auto& [gain, from, to] : gains) {
+      if (name[from] >= 0 || is_taken[to]) continue;
+      name[from] = to;
+      is_taken[to] = 1;
+    }
+    int32_t next = 0;
+    for (int32_t& one : name) {
+      if (one >= 0) continue;
+      while (is_taken[next]) ++next;
+      one = next;
+      is_taken[next] = 1;
+    }
+    for (Circuit& one : setting) one.channel = one.channel / w * w + name[one.channel % w];
+  }
+
+  PairList pairs_;
+  Ring ring_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed) {
+  return std::make_unique<RingPlanner>(std::move(pairs), ring, seed);
+}
+
+}  // namespace rostam::circuits

@@ -1,0 +1,343 @@
+#include "control/circuit_switching.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+namespace {
+
+// Demands are alike, and get the settings of before, if every pair's differs by less than half of a 16th of an octave
+// (2%) from the largest's; amounts below 2^-20 of that count as so much.
+constexpr double kStepsPerOctave = 16;
+constexpr double kOctaves = 20;
+constexpr int16_t kNone = INT16_MIN;
+// Settings that are kept; training has a handful of phases.
+constexpr size_t kMaxKnown = 256;
+
+std::vector<int16_t> quantise(const std::vector<double>& demand) {
+  const double most = *std::max_element(demand.begin(), demand.end());
+  std::vector<int16_t> steps;
+  steps.reserve(demand.size());
+  for (const double bytes : demand) {
+    const double octaves = bytes > 0 ? std::max(std::log2(bytes / most), -kOctaves) : 0;
+    steps.push_back(bytes > 0 ? static_cast<int16_t>(std::lround(octaves * kStepsPerOctave)) : kNone);
+  }
+  return steps;
+}
+
+}  // namespace
+
+CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& options,
+                                   std::unique_ptr<circuits::CircuitPlanner> planner)
+    : pairs_(given.pairs),
+      links_(std::move(given.links)),
+      options_(options),
+      planner_(std::move(planner)),
+      traffic_(given.pairs, std::move(given.iteration_bytes), given.known),
+      setting_(std::move(given.initial)),
+      count_(links_.size(), 0),
+      lit_(links_.size(), 0),
+      capacity_of_(links_.size(), -1),
+      path_(links_.size()),
+      known_(std::move(given.known)) {
+  std::sort(setting_.begin(), setting_.end());
+  for (const circuits::Circuit& one : setting_) ++count_[one.pair];
+  lit_ = count_;
+}
+
+void CircuitSwitching::begin(ControlPlane& plane) {
+  set_capacities(plane);
+  set_relays(plane);
+  record({});
+  if (options_.mode == SwitchingMode::kPeriodic) {
+    if (options_.period > SimTime::zero()) await_snapshot(SimTime::zero(), plane);
+  } else if (!known_.empty()) {
+    const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds()};
+    PhaseFollower& follower = followers_[0];
+    follower.follow(find_phases(known_, *planner_, pairs_.size(), costs), std::vector<int64_t>(links_.size(), 0));
+    decide(phase_demand(), plane);
+  }
+}
+
+void CircuitSwitching::at(SimTime time, ControlPlane& plane, Action action) {
+  agenda_.emplace(std::make_pair(time, num_actions_++), std::move(action));
+  plane.wake_at(time);
+}
+
+void CircuitSwitching::wake(ControlPlane& plane) {
+  while (!agenda_.empty() && agenda_.begin()->first.first <= plane.now()) {
+    const Action action = std::move(agenda_.begin()->second);
+    agenda_.erase(agenda_.begin());
+    action(plane);
+  }
+}
+
+void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
+  if (event.kind == kIterationEnd) return end_iteration(event.job, plane);
+  const int32_t pair = traffic_.find(event.src, event.dst);
+  if (pair < 0) return;
+  last_message_ = plane.now();
+  int64_t& num_active = count_[pair] > 0 ? num_served_ : num_starved_;
+  if (event.kind == kFlowStart) {
+    traffic_.on_start(pair, static_cast<double>(event.bytes), plane.now());
+    ++num_active;
+  } else {
+    traffic_.on_end(pair, plane.now());
+    --num_active;
+  }
+  if (options_.mode == SwitchingMode::kPeriodic) return react(plane);
+  bool is_next_phase = false;
+  if (event.kind == kFlowEnd) {
+    for (auto& [job, follower] : followers_)
+      is_next_phase = (follower.is_known() && follower.on_end(pair)) || is_next_phase;
+  }
+  // Once what happens now is through: a device may hand over the next message at once.
+  if (is_next_phase) at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+  serve_starved(plane);
+}
+
+// Periodic decisions go on while there is traffic.
+void CircuitSwitching::react(ControlPlane& plane) {
+  if (is_snapshot_due_ || options_.period == SimTime::never()) return;
+  if (options_.period > SimTime::zero()) return await_snapshot(plane.now(), plane);
+  is_snapshot_due_ = true;
+  at(plane.now(), plane, [this](ControlPlane& p) { take_snapshot(p); });
+}
+
+// The next decision is at a whole number of periods; what it knows is of so long before.
+void CircuitSwitching::await_snapshot(SimTime earliest, ControlPlane& plane) {
+  if (options_.period == SimTime::never()) return;
+  const int64_t period = options_.period.ps(), ago = options_.reporting_delay.ps();
+  const int64_t number = std::max<int64_t>(1, (earliest.ps() + ago + period - 1) / period);
+  SimTime time = options_.period.times(number) - options_.reporting_delay;
+  while (time < earliest || time < SimTime::zero()) time += options_.period;
+  is_snapshot_due_ = true;
+  at(time, plane, [this](ControlPlane& p) { take_snapshot(p); });
+}
+
+void CircuitSwitching::take_snapshot(ControlPlane& plane) {
+  is_snapshot_due_ = false;
+  Demand demand = traffic_.estimate(options_.estimator, plane, options_.period);
+  if (options_.reporting_delay == SimTime::zero()) {
+    decide(demand, plane);
+  } else {
+    at(plane.now() + options_.reporting_delay, plane,
+       [this, known = std::move(demand)](ControlPlane& p) { decide(known, p); });
+  }
+  if (options_.period == SimTime::zero()) return;
+  // Where nothing moves, and all decisions of before are taken, nothing will until a message starts or ends.
+  Demand backlog = traffic_.backlog(plane);
+  const bool is_still = traffic_.num_started() == started_at_snapshot_ && backlog == backlog_at_snapshot_ &&
+                        num_changed_ == changed_at_snapshot_ && !is_dark_;
+  num_still_ = is_still ? num_still_ + 1 : 0;
+  started_at_snapshot_ = traffic_.num_started();
+  changed_at_snapshot_ = num_changed_;
+  backlog_at_snapshot_ = std::move(backlog);
+  const int64_t num_pending = options_.reporting_delay.ps() / options_.period.ps() + 1;
+  if (num_still_ <= num_pending) await_snapshot(plane.now() + SimTime::from_ps(1), plane);
+}
+
+// Where all that is under way waits for circuits, and no decision is due in any case, what waits gets them.
+void CircuitSwitching::serve_starved(ControlPlane& plane) {
+  const bool decides_later = options_.mode == SwitchingMode::kPeriodic && options_.period > SimTime::zero();
+  if (decides_later || is_dark_ || options_.enable_relay || num_starved_ == 0 || num_served_ > 0) return;
+  at(plane.now(), plane, [this](ControlPlane& p) {
+    if (num_starved_ > 0 && num_served_ == 0) decide(traffic_.backlog(p), p);
+  });
+}
+
+void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
+  const std::vector<PairMessage> messages = traffic_.end_iteration(plane.accelerators_of(job), plane.now());
+  if (options_.mode != SwitchingMode::kScheduled || messages.empty()) return;
+  PhaseFollower& follower = followers_[job];
+  if (follower.is_known() && follower.is_same(messages)) return;
+  std::vector<int64_t> num_active;
+  for (int32_t p = 0; p < pairs_.size(); ++p) num_active.push_back(traffic_.num_active(p));
+  const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds()};
+  follower.follow(find_phases(messages, *planner_, pairs_.size(), costs), num_active);
+  at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+}
+
+// Of the phases that all jobs are in.
+CircuitSwitching::Demand CircuitSwitching::phase_demand() const {
+  Demand demand(links_.size(), 0);
+  for (const auto& [job, follower] : followers_) {
+    if (!follower.is_known()) continue;
+    const Phase& phase = follower.current();
+    for (size_t i = 0; i < phase.pairs.size(); ++i) demand[phase.pairs[i]] += phase.num_bytes[i];
+  }
+  return demand;
+}
+
+// Without any demand circuits stay as they are.
+void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane) {
+  if (std::none_of(demand.begin(), demand.end(), [](double bytes) { return bytes > 0; })) return;
+  if (is_dark_) {
+    waiting_ = demand;
+    has_waiting_ = true;
+    return;
+  }
+  ++num_decisions_;
+  apply(setting_for(demand), plane);
+  serve_starved(plane);
+}
+
+const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
+  std::vector<int16_t> steps = quantise(demand);
+  if (steps == last_quantised_) {
+    ++num_reused_;
+    return setting_;
+  }
+  last_quantised_ = steps;
+  const auto found = known_settings_.find(steps);
+  if (found != known_settings_.end()) {
+    ++num_reused_;
+    return found->second;
+  }
+  if (known_settings_.size() >= kMaxKnown) known_settings_.clear();
+  Demand even(demand.size(), 0);
+  for (size_t p = 0; p < demand.size(); ++p) {
+    if (steps[p] != kNone) even[p] = std::exp2(steps[p] / kStepsPerOctave);
+  }
+  return known_settings_.emplace(std::move(steps), planner_->plan(even, setting_)).first->second;
+}
+
+void CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
+  const circuits::Setting wanted = given;
+  circuits::Setting added, kept;
+  std::set_difference(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(added));
+  if (added.empty() && wanted.size() == setting_.size()) return;
+  std::set_intersection(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(kept));
+  count_time(plane.now());
+  setting_ = wanted;
+  std::fill(count_.begin(), count_.end(), 0);
+  std::fill(lit_.begin(), lit_.end(), 0);
+  for (const circuits::Circuit& one : wanted) ++count_[one.pair];
+  for (const circuits::Circuit& one : kept) ++lit_[one.pair];
+  num_served_ = num_starved_ = 0;
+  for (int32_t p = 0; p < pairs_.size(); ++p) (count_[p] > 0 ? num_served_ : num_starved_) += traffic_.num_active(p);
+  num_changed_ += static_cast<int64_t>(added.size());
+  num_dark_now_ = static_cast<int64_t>(added.size());
+  begin_ps_.push_back(plane.now().ps());
+  changed_.push_back(static_cast<int64_t>(added.size()));
+  record(added);
+  if (options_.delay == SimTime::zero() || added.empty()) {
+    light(plane);
+  } else {
+    is_dark_ = true;
+    set_capacities(plane);
+    at(plane.now() + options_.delay, plane, [this](ControlPlane& p) { light(p); });
+  }
+  set_relays(plane);
+}
+
+void CircuitSwitching::light(ControlPlane& plane) {
+  count_time(plane.now());
+  is_dark_ = false;
+  num_dark_now_ = 0;
+  end_ps_.push_back(plane.now().ps());
+  lit_ = count_;
+  set_capacities(plane);
+  if (std::exchange(has_waiting_, false)) decide(waiting_, plane);
+  serve_starved(plane);
+}
+
+void CircuitSwitching::set_capacities(ControlPlane& plane) {
+  for (size_t p = 0; p < links_.size(); ++p) {
+    if (capacity_of_[p] == lit_[p]) continue;
+    capacity_of_[p] = lit_[p];
+    plane.set_capacity(links_[p], lit_[p] * options_.circuit_bytes_per_s);
+  }
+}
+
+// Messages of a pair without a circuit take the fewest circuits of others, those that are about to be lit included.
+void CircuitSwitching::set_relays(ControlPlane& plane) {
+  if (!options_.enable_relay) return;
+  std::vector<std::vector<int32_t>> out(static_cast<size_t>(pairs_.num_accelerators));  // pairs with circuits
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    if (count_[p] > 0) out[pairs_.src[p]].push_back(p);
+  }
+  std::vector<int32_t> via(out.size());  // the pair by which an accelerator is reached; -1 before, -2 for the source
+  std::vector<int32_t> queue;
+  int32_t source = -1;
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    std::vector<int32_t> path;
+    if (count_[p] == 0) {
+      if (std::exchange(source, pairs_.src[p]) != pairs_.src[p]) {
+        std::fill(via.begin(), via.end(), -1);
+        via[source] = -2;
+        queue.assign(1, source);
+        for (size_t i = 0; i < queue.size(); ++i) {
+          for (const int32_t next : out[queue[i]]) {
+            if (via[pairs_.dst[next]] != -1) continue;
+            via[pairs_.dst[next]] = next;
+            queue.push_back(pairs_.dst[next]);
+          }
+        }
+      }
+      for (int32_t here = pairs_.dst[p]; via[here] >= 0; here = pairs_.src[via[here]]) path.push_back(via[here]);
+      std::reverse(path.begin(), path.end());  // empty where nothing leads there: it waits for a circuit
+    }
+    if (path == path_[p]) continue;
+    path_[p] = path;
+    std::vector<routing::LinkShare> hops;
+    if (path.empty()) path.push_back(p);
+    for (const int32_t hop : path) hops.push_back({links_[hop], 1.0});
+    plane.set_route(pairs_.src[p], pairs_.dst[p], hops,
+                    options_.circuit_latency.times(static_cast<int64_t>(path.size())));
+  }
+}
+
+void CircuitSwitching::count_time(SimTime now) {
+  const double seconds = (now - counted_until_).seconds();
+  counted_until_ = now;
+  dark_s_ += seconds * static_cast<double>(num_dark_now_);
+  lit_s_ += seconds * static_cast<double>(static_cast<int64_t>(setting_.size()) - num_dark_now_);
+}
+
+void CircuitSwitching::record(const circuits::Setting& changed) {
+  if (!options_.is_recorded) return;
+  const auto number = static_cast<int64_t>(begin_ps_.size());
+  for (const circuits::Circuit& one : setting_) {
+    recorded_.push_back(number);
+    recorded_pair_.push_back(one.pair);
+    recorded_channel_.push_back(one.channel);
+    recorded_is_changed_.push_back(std::binary_search(changed.begin(), changed.end(), one));
+  }
+}
+
+workload::Report CircuitSwitching::report(SimTime now) const {
+  // Not what comes after the last message.
+  const double since = std::max(0.0, (std::min(now, last_message_) - counted_until_).seconds());
+  const double dark_s = dark_s_ + since * static_cast<double>(num_dark_now_);
+  const double lit_s = lit_s_ + since * (static_cast<double>(setting_.size()) - static_cast<double>(num_dark_now_));
+  std::vector<int64_t> ends = end_ps_;
+  if (ends.size() < begin_ps_.size()) ends.push_back(now.ps());
+  int64_t num_phases = 0;
+  for (const auto& [job, follower] : followers_) num_phases += static_cast<int64_t>(follower.num_phases());
+  workload::Report said = {
+      {"num_decisions", std::vector<int64_t>{num_decisions_}},
+      {"num_reused", std::vector<int64_t>{num_reused_}},
+      {"num_changed", std::vector<int64_t>{num_changed_}},
+      {"num_phases", std::vector<int64_t>{num_phases}},
+      {"lit_circuit_s", std::vector<double>{lit_s}},
+      {"dark_circuit_s", std::vector<double>{dark_s}},
+      {"begin_ps", begin_ps_},
+      {"end_ps", ends},
+      {"changed", changed_},
+  };
+  if (options_.is_recorded) {
+    said["setting"] = recorded_;
+    said["setting_pair"] = recorded_pair_;
+    said["setting_channel"] = recorded_channel_;
+    said["setting_is_changed"] = recorded_is_changed_;
+  }
+  return said;
+}
+
+}  // namespace rostam::control

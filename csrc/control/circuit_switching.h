@@ -1,0 +1,122 @@
+// CircuitSwitching: sets circuits of a running network anew as its traffic changes (MODEL G). Circuits that stay carry
+// on; those that change are dark for the reconfiguration delay, and what is under way on them waits.
+// Example: ocs_circuits.cpp and ring_wavelengths.cpp, which bring the planner.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "circuits/planner.h"
+#include "control/controller.h"
+#include "control/iteration_phases.h"
+#include "control/pair_traffic.h"
+#include "control/params.h"
+
+namespace rostam::control {
+
+// When circuits are set anew.
+enum class SwitchingMode : uint8_t { kPeriodic, kScheduled };
+
+// (name, one line for lists) of each.
+std::vector<std::pair<std::string, std::string>> switching_modes();
+
+struct SwitchingOptions {
+  SwitchingMode mode = SwitchingMode::kPeriodic;
+  Estimator estimator = Estimator::kLastWindow;
+  SimTime period;           // between two decisions, and the estimators' window; never(): none is taken
+  SimTime delay;            // of a reconfiguration
+  SimTime reporting_delay;  // a decision knows the traffic of so long ago
+  double circuit_bytes_per_s = 0;
+  bool enable_relay = false;  // pairs without a circuit send over others' circuits; else they wait
+  SimTime circuit_latency;    // of each circuit of a relayed message
+  bool is_recorded = false;   // report every setting
+};
+
+// What a switched fabric is: pairs that may send, the engine link that stands for each, circuits that are set at first.
+struct SwitchedPairs {
+  circuits::PairList pairs;
+  std::vector<int32_t> links;
+  circuits::Setting initial;
+  std::vector<double> iteration_bytes;
+  std::vector<PairMessage> known;  // messages that are known ahead
+};
+
+// The parameters that every controller of circuits takes, and those two as read from them.
+extern const std::vector<std::string> kSwitchingKeys;
+SwitchedPairs switched_pairs(const ControllerParams& params);
+SwitchingOptions switching_options(const ControllerParams& params);
+
+class CircuitSwitching : public Controller {
+ public:
+  CircuitSwitching(SwitchedPairs given, const SwitchingOptions& options,
+                   std::unique_ptr<circuits::CircuitPlanner> planner);
+
+  void begin(ControlPlane& plane) override;
+  void wake(ControlPlane& plane) override;
+  void on(const Event& event, ControlPlane& plane) override;
+  uint32_t subscriptions() const override { return kFlowStart | kFlowEnd | kIterationEnd; }
+  folding::Footprint footprint() const override { return {true, {}}; }
+  workload::Report report(SimTime now) const override;
+
+ private:
+  using Demand = std::vector<double>;
+  using Action = std::function<void(ControlPlane&)>;
+
+  void at(SimTime time, ControlPlane& plane, Action action);
+  void await_snapshot(SimTime earliest, ControlPlane& plane);
+  void take_snapshot(ControlPlane& plane);
+  void react(ControlPlane& plane);
+  void serve_starved(ControlPlane& plane);
+  void end_iteration(int32_t job, ControlPlane& plane);
+  Demand phase_demand() const;
+
+  void decide(const Demand& demand, ControlPlane& plane);
+  const circuits::Setting& setting_for(const Demand& demand);
+  void apply(const circuits::Setting& wanted, ControlPlane& plane);
+  void light(ControlPlane& plane);
+  void set_capacities(ControlPlane& plane);
+  void set_relays(ControlPlane& plane);
+  void count_time(SimTime now);
+  void record(const circuits::Setting& changed);
+
+  circuits::PairList pairs_;
+  std::vector<int32_t> links_;
+  SwitchingOptions options_;
+  std::unique_ptr<circuits::CircuitPlanner> planner_;
+  PairTraffic traffic_;
+
+  circuits::Setting setting_;                 // dark ones included
+  std::vector<int32_t> count_, lit_;          // circuits of each pair, and those of them that carry
+  std::vector<int32_t> capacity_of_;          // circuits' worth that its link is set to; -1 before the first time
+  std::vector<std::vector<int32_t>> path_;    // pairs that a relayed pair's messages go over; empty for its own link
+  bool is_dark_ = false;                      // a reconfiguration is under way
+  int64_t num_served_ = 0, num_starved_ = 0;  // messages under way of pairs with circuits, and without
+  bool has_waiting_ = false;                  // for its end
+  Demand waiting_;
+
+  std::map<std::vector<int16_t>, circuits::Setting> known_settings_;  // by quantised demand
+  std::vector<int16_t> last_quantised_;
+
+  std::map<std::pair<SimTime, int64_t>, Action> agenda_;
+  int64_t num_actions_ = 0;
+  bool is_snapshot_due_ = false;
+  int64_t started_at_snapshot_ = -1, changed_at_snapshot_ = -1, num_still_ = 0;
+  Demand backlog_at_snapshot_;
+
+  std::vector<PairMessage> known_;
+  std::map<int32_t, PhaseFollower> followers_;  // of each job
+
+  int64_t num_decisions_ = 0, num_reused_ = 0, num_changed_ = 0;
+  int64_t num_dark_now_ = 0;
+  SimTime counted_until_, last_message_;
+  double lit_s_ = 0, dark_s_ = 0;  // circuits x time
+  std::vector<int64_t> begin_ps_, end_ps_, changed_;
+  std::vector<int64_t> recorded_, recorded_pair_, recorded_channel_, recorded_is_changed_;
+};
+
+}  // namespace rostam::control

@@ -1,0 +1,123 @@
+#include "control/pair_traffic.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+namespace {
+
+struct Entry {
+  const char* name;
+  Estimator value;
+  const char* summary;
+};
+constexpr Entry kEstimators[] = {
+    {"iteration", Estimator::kIteration, "the known traffic of a whole iteration"},
+    {"last_window", Estimator::kLastWindow,
+     "what pairs had to send in the last period, left over from before included"},
+    {"backlog", Estimator::kBacklog, "what pairs have still to send"},
+    {"perfect", Estimator::kPerfect,
+     "that, and what they hand over in the coming period: flows that are given, or as the last iteration did"},
+};
+
+}  // namespace
+
+Estimator estimator_of(const std::string& name) {
+  std::string known;
+  for (const Entry& entry : kEstimators) {
+    if (name == entry.name) return entry.value;
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  ROSTAM_THROW(ConfigError, "unknown estimator '" << name << "'; there are " << known);
+}
+
+std::vector<std::pair<std::string, std::string>> estimators() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Entry& entry : kEstimators) all.emplace_back(entry.name, entry.summary);
+  return all;
+}
+
+PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> iteration_bytes,
+                         std::vector<PairMessage> known)
+    : num_accelerators_(pairs.num_accelerators),
+      src_(pairs.src),
+      iteration_bytes_(std::move(iteration_bytes)),
+      known_(std::move(known)),
+      left_(src_.size(), 0),
+      offered_(src_.size(), 0),
+      num_active_(src_.size(), 0) {
+  for (int32_t p = 0; p < pairs.size(); ++p) {
+    number_of_[int64_t{pairs.src[p]} * num_accelerators_ + pairs.dst[p]] = p;
+  }
+}
+
+int32_t PairTraffic::find(int32_t src, int32_t dst) const {
+  const auto found = number_of_.find(int64_t{src} * num_accelerators_ + dst);
+  return found == number_of_.end() ? -1 : found->second;
+}
+
+void PairTraffic::on_start(int32_t pair, double num_bytes, SimTime now) {
+  const SimTime pause = num_under_way_ == 0 ? now - idle_since_ : SimTime::zero();
+  if (num_under_way_ == 0) ++burst_;
+  ++num_under_way_;
+  ++num_started_;
+  ++num_active_[pair];
+  offered_[pair] += num_bytes;
+  log_.push_back({now, pair, burst_, num_bytes, pause});
+}
+
+void PairTraffic::on_end(int32_t pair, SimTime now) {
+  if (--num_under_way_ == 0) idle_since_ = now;
+  --num_active_[pair];
+}
+
+std::vector<PairMessage> PairTraffic::end_iteration(const std::vector<int32_t>& accelerators, SimTime now) {
+  std::vector<uint8_t> is_own(static_cast<size_t>(num_accelerators_), 0);
+  for (const int32_t a : accelerators) is_own[a] = 1;
+  std::vector<PairMessage> own, others;
+  for (const PairMessage& one : log_) (is_own[src_[one.pair]] ? own : others).push_back(one);
+  log_ = std::move(others);
+  Iteration& last = last_[accelerators.front()];
+  last.messages = own;
+  for (PairMessage& one : last.messages) one.time = one.time - last.begin;
+  last.begin = now;
+  return own;
+}
+
+std::vector<double> PairTraffic::backlog(const ControlPlane& plane) const {
+  std::vector<double> demand(src_.size(), 0);
+  for (const Backlog& one : plane.backlogs()) {
+    const int32_t pair = find(one.src, one.dst);
+    if (pair >= 0) demand[pair] += one.num_bytes;
+  }
+  return demand;
+}
+
+std::vector<double> PairTraffic::estimate(Estimator by, const ControlPlane& plane, SimTime window) {
+  if (by == Estimator::kIteration) return iteration_bytes_;
+  std::vector<double> demand = backlog(plane);
+  if (by == Estimator::kPerfect) add_coming(plane.now(), window, demand);
+  if (by == Estimator::kLastWindow) {
+    std::swap(demand, left_);  // what is left now is the next window's to begin with
+    for (size_t p = 0; p < demand.size(); ++p) demand[p] += std::exchange(offered_[p], 0);
+  }
+  return demand;
+}
+
+void PairTraffic::add_coming(SimTime now, SimTime window, std::vector<double>& demand) const {
+  const auto add = [&](const std::vector<PairMessage>& messages, SimTime from) {
+    const auto is_before = [](const PairMessage& one, SimTime time) { return one.time < time; };
+    auto next = std::lower_bound(messages.begin(), messages.end(), from, is_before);
+    // What starts at this very instant is under way already, or is about to be.
+    for (; next != messages.end() && next->time <= from + window; ++next) {
+      if (next->time > from) demand[next->pair] += next->num_bytes;
+    }
+  };
+  add(known_, now);
+  for (const auto& [first, last] : last_) add(last.messages, now - last.begin);
+}
+
+}  // namespace rostam::control

@@ -1,0 +1,27 @@
+// ring_wavelengths: wavelengths of a ring's two fibres, set anew while jobs run. Source: SiP-ML 3.3, SiP-Ring.
+#include <utility>
+
+#include "control/circuit_switching.h"
+#include "control/registry.h"
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+std::unique_ptr<Controller> make_ring_wavelengths_controller(const ControllerParams& params) {
+  std::vector<std::string> keys = kSwitchingKeys;
+  keys.insert(keys.end(), {"num_wavelengths", "reach", "cut_segments", "seed"});
+  params.check_keys(keys);
+  SwitchedPairs given = switched_pairs(params);
+  circuits::Ring ring;
+  ring.num_accelerators = given.pairs.num_accelerators;
+  ring.num_wavelengths = static_cast<int32_t>(params.integer("num_wavelengths"));
+  ring.reach = static_cast<int32_t>(params.integer("reach"));
+  if (params.has("cut_segments")) {
+    for (const int64_t cable : params.integers("cut_segments"))
+      ring.cut_segments.push_back(static_cast<int32_t>(cable));
+  }
+  auto planner = circuits::make_ring_planner(given.pairs, ring, static_cast<uint64_t>(params.integer("seed")));
+  return std::make_unique<CircuitSwitching>(std::move(given), switching_options(params), std::move(planner));
+}
+
+}  // namespace rostam::control

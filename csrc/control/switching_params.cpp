@@ -1,0 +1,131 @@
+// How controllers of circuits read their parameters.
+#include <utility>
+
+#include "control/circuit_switching.h"
+#include "sim/errors.h"
+
+namespace rostam::control {
+
+const std::vector<std::string> kSwitchingKeys = {"num_accelerators",
+                                                 "src",
+                                                 "dst",
+                                                 "link",
+                                                 "iteration_bytes",
+                                                 "initial_pair",
+                                                 "initial_channel",
+                                                 "known_ps",
+                                                 "known_pair",
+                                                 "known_bytes",
+                                                 "mode",
+                                                 "estimator",
+                                                 "period_ps",
+                                                 "delay_ps",
+                                                 "reporting_delay_ps",
+                                                 "circuit_bytes_per_s",
+                                                 "relay",
+                                                 "circuit_latency_ps",
+                                                 "record"};
+
+namespace {
+
+constexpr int64_t kNever = -1;  // period_ps where no decision is taken
+
+struct Mode {
+  const char* name;
+  SwitchingMode value;
+  const char* summary;
+};
+constexpr Mode kModes[] = {
+    {"periodic", SwitchingMode::kPeriodic, "set every period for what the estimator says"},
+    {"scheduled", SwitchingMode::kScheduled,
+     "set for each phase of the known iteration, as soon as the one before is through"},
+};
+
+SwitchingMode mode_of(const ControllerParams& params) {
+  std::string known;
+  for (const Mode& mode : kModes) {
+    if (params.text("mode") == mode.name) return mode.value;
+    known += (known.empty() ? "" : ", ") + std::string(mode.name);
+  }
+  ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": mode is '" << params.text("mode")
+                                          << "'; there are " << known);
+}
+
+std::vector<int32_t> ids(const ControllerParams& params, const std::string& key, int64_t end) {
+  std::vector<int32_t> found;
+  for (const int64_t id : params.integers(key)) {
+    if (id < 0 || id >= end) {
+      ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": " << key << " holds " << id
+                                              << "; it must be 0 to " << end - 1);
+    }
+    found.push_back(static_cast<int32_t>(id));
+  }
+  return found;
+}
+
+void check_size(const ControllerParams& params, const std::string& key, size_t size, size_t wanted) {
+  if (size == wanted) return;
+  ROSTAM_THROW(ConfigError,
+               "controller " << params.controller() << ": " << key << " has " << size << " entries, not " << wanted);
+}
+
+SimTime time_of(const ControllerParams& params, const std::string& key) {
+  const int64_t ps = params.integer(key);
+  if (ps < 0) ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": " << key << " is " << ps << " < 0");
+  return SimTime::from_ps(ps);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> switching_modes() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Mode& mode : kModes) all.emplace_back(mode.name, mode.summary);
+  return all;
+}
+
+SwitchedPairs switched_pairs(const ControllerParams& params) {
+  SwitchedPairs given;
+  const int64_t num_accelerators = params.integer("num_accelerators");
+  given.pairs.num_accelerators = static_cast<int32_t>(num_accelerators);
+  given.pairs.src = ids(params, "src", num_accelerators);
+  given.pairs.dst = ids(params, "dst", num_accelerators);
+  const size_t num_pairs = given.pairs.src.size();
+  given.links = ids(params, "link", INT32_MAX);
+  given.iteration_bytes = params.numbers("iteration_bytes");
+  check_size(params, "dst", given.pairs.dst.size(), num_pairs);
+  check_size(params, "link", given.links.size(), num_pairs);
+  check_size(params, "iteration_bytes", given.iteration_bytes.size(), num_pairs);
+  const std::vector<int32_t> pairs = ids(params, "initial_pair", static_cast<int64_t>(num_pairs));
+  const std::vector<int32_t> channels = ids(params, "initial_channel", INT32_MAX);
+  check_size(params, "initial_channel", channels.size(), pairs.size());
+  for (size_t c = 0; c < pairs.size(); ++c) given.initial.push_back({pairs[c], channels[c]});
+  if (params.has("known_ps")) {
+    const std::vector<int64_t> times = params.integers("known_ps");
+    const std::vector<int32_t> of = ids(params, "known_pair", static_cast<int64_t>(num_pairs));
+    const std::vector<double> bytes = params.numbers("known_bytes");
+    check_size(params, "known_pair", of.size(), times.size());
+    check_size(params, "known_bytes", bytes.size(), times.size());
+    int32_t burst = 0;
+    for (size_t m = 0; m < times.size(); ++m) {
+      burst += m > 0 && times[m] != times[m - 1];
+      given.known.push_back({SimTime::from_ps(times[m]), of[m], burst, bytes[m], SimTime::zero()});
+    }
+  }
+  return given;
+}
+
+SwitchingOptions switching_options(const ControllerParams& params) {
+  SwitchingOptions options;
+  options.mode = mode_of(params);
+  options.estimator = estimator_of(params.text("estimator"));
+  options.period = params.integer("period_ps") == kNever ? SimTime::never() : time_of(params, "period_ps");
+  options.delay = time_of(params, "delay_ps");
+  options.reporting_delay = time_of(params, "reporting_delay_ps");
+  options.circuit_bytes_per_s = params.number("circuit_bytes_per_s");
+  options.enable_relay = params.has("relay") && params.integer("relay") != 0;
+  options.circuit_latency = time_of(params, "circuit_latency_ps");
+  options.is_recorded = params.has("record") && params.integer("record") != 0;
+  return options;
+}
+
+}  // namespace rostam::control

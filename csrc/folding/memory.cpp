@@ -1,0 +1,117 @@
+#include "folding/memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iomanip>
+#include <limits>
+#include <string>
+
+#include "workload/channels.h"
+
+namespace rostam::folding {
+
+using workload::TaskGraph;
+
+namespace {
+
+// Bytes of a message that is under way and its route, and of every link on it, as all-to-alls on trees (4 links) and
+// tori (150 links a route) were measured to take; of a channel that waits for its turn.
+constexpr double kMessageBytes = 600, kHopBytes = 64;
+constexpr double kChannelBytes = 200, kChannelHopBytes = 16;
+constexpr double kUnchecked = 256e6;  // so much is taken unseen
+constexpr int64_t kFewChannels = 1 << 14;
+constexpr int kSamples = 32;
+
+struct Load {
+  int64_t under_way = 0;  // messages at once, of collectives in which each rank sends to all others
+  int64_t channels = 0;   // of those and of collectives whose peers change from step to step
+  int32_t num_ranks = 0;  // of the largest of them
+  int32_t device = -1;    // one of it
+  int32_t group = -1;
+};
+
+Load count(const TaskGraph& graph) {
+  Load load;
+  workload::ChannelLister lister(graph);
+  for (size_t d = 0; d < graph.devices.size(); ++d) {
+    const workload::Device& device = graph.devices[d];
+    const auto& uses = lister.uses_of(device.program);
+    for (size_t slot = 0; slot < uses.size(); ++slot) {
+      for (const int32_t id : uses[slot]) {
+        if (id < 0) continue;
+        const collectives::Shape& shape = graph.schedules[id]->shape();
+        if (shape.has_fixed_peers) continue;
+        const int64_t peers = std::min(shape.is_all_alike ? shape.num_ranks : shape.num_steps, shape.num_ranks) - 1;
+        load.channels += peers;
+        if (shape.is_all_alike) load.under_way += peers;
+        if (shape.num_ranks <= load.num_ranks) continue;
+        load.num_ranks = shape.num_ranks;
+        load.device = static_cast<int32_t>(d);
+        load.group = device.slots[slot].group;
+      }
+    }
+  }
+  return load;
+}
+
+// Links of a route out of a device to members of its group, on average of some.
+double mean_hops(const TaskGraph& graph, const routing::RouteTable& routes, const Load& load) {
+  const std::vector<int32_t>& members = graph.groups[load.group];
+  const int32_t from = graph.devices[load.device].accelerator;
+  double sum = 0;
+  int num = 0;
+  for (int k = 1; k <= kSamples; ++k) {
+    const size_t place = members.size() * static_cast<size_t>(k) / (kSamples + 1);
+    const int32_t to = graph.devices[members[place]].accelerator;
+    if (to == from) continue;
+    try {
+      const auto route = routes.route_of({from, to, static_cast<uint64_t>(k)});
+      if (!route.has_value()) continue;
+      sum += static_cast<double>(route->links.size());
+      ++num;
+    } catch (const NoRouteError&) {  // not all of a group need to talk to each other
+    }
+  }
+  return num == 0 ? 0 : sum / num;
+}
+
+double number_in(const std::string& file, const std::string& key) {
+  std::ifstream stream(file);
+  for (std::string word; stream >> word;) {
+    if (!key.empty() && word != key) continue;
+    double number = 0;
+    if (key.empty()) stream.seekg(0);
+    return stream >> number ? number : std::numeric_limits<double>::infinity();
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+// What the system says is available, and the least of what groups of processes are limited to; infinite if unknown.
+double available_bytes() {
+  const double system = number_in("/proc/meminfo", "MemAvailable:") * 1024;
+  const double limit = number_in("/sys/fs/cgroup/memory.max", "");
+  const double used = number_in("/sys/fs/cgroup/memory.current", "");
+  return limit < std::numeric_limits<double>::infinity() ? std::min(system, std::max(0.0, limit - used)) : system;
+}
+
+}  // namespace
+
+void check_memory(const TaskGraph& graph, const routing::RouteTable& routes) {
+  const Load load = count(graph);
+  if (load.channels < kFewChannels) return;
+  const double least = load.under_way * kMessageBytes + load.channels * kChannelBytes;
+  const double hops = mean_hops(graph, routes, load);
+  const double needed = least + hops * (load.under_way * kHopBytes + load.channels * kChannelHopBytes);
+  const double available = needed > kUnchecked ? available_bytes() : needed;
+  if (needed <= available) return;
+  ROSTAM_THROW(ConfigError,
+               std::fixed << std::setprecision(1) << "collectives in which " << load.num_ranks
+                          << " ranks send to all others need about " << needed / 1e9 << " GB where every message is "
+                          << "simulated (" << load.under_way << " messages at once, " << load.channels << " channels, "
+                          << hops << " links a route), but " << available / 1e9
+                          << " GB are available; take fewer ranks, algorithm=balanced_shift (one message a rank at a "
+                             "time), fidelity=analytic, or routing=spray on an intact fabric with symmetries (torus, "
+                             "full fat_tree, electrical_flat), which simulates one rank for all");
+}
+
+}  // namespace rostam::folding

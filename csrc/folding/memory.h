@@ -1,0 +1,14 @@
+// Memory that a system with every device simulated will take, looked at before it is taken.
+#pragma once
+
+#include "routing/route_table.h"
+#include "workload/task_graph.h"
+
+namespace rostam::folding {
+
+// Throws: ConfigError that says what is needed, what there is and what to do instead, where all messages that are under
+// way at once, and the routes of all channels, would take more memory than is available.
+// Cost: devices x slots + the routes of a few channels.
+void check_memory(const workload::TaskGraph& graph, const routing::RouteTable& routes);
+
+}  // namespace rostam::folding

@@ -1,0 +1,283 @@
+#include "folding/symmetry.h"
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "routing/end_points.h"
+
+namespace rostam::folding {
+
+using workload::ChannelLister;
+using workload::Device;
+using workload::TaskGraph;
+
+namespace {
+
+constexpr int64_t kManyChannels = int64_t{1} << 16;  // refinement looks at fewer in a few tenths of a second
+
+using Map = std::vector<int32_t>;  // image of every one
+
+class Orbits {
+ public:
+  explicit Orbits(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
+  void join(int32_t a, int32_t b) { parent_[find(std::max(find(a), find(b)))] = find(std::min(find(a), find(b))); }
+  int32_t find(int32_t a) {
+    for (; parent_[a] != a; a = parent_[a]) parent_[a] = parent_[parent_[a]];
+    return a;
+  }
+  // Numbered 0, 1, ... in order of their first members.
+  std::vector<int32_t> numbers(int32_t& count) {
+    std::vector<int32_t> number(parent_.size(), -1);
+    count = 0;
+    for (size_t a = 0; a < parent_.size(); ++a) {
+      const int32_t first = find(static_cast<int32_t>(a));
+      number[a] = first == static_cast<int32_t>(a) ? count++ : number[first];
+    }
+    return number;
+  }
+
+ private:
+  std::vector<int32_t> parent_;
+};
+
+// Whether a schedule is the same whatever the order of the ranks: each sends every other one the same in one step.
+bool is_symmetric(const collectives::Schedule& schedule) { return schedule.shape().is_all_alike; }
+
+class SymmetryChecker {
+ public:
+  SymmetryChecker(const TaskGraph& graph, const routing::RoutePolicy& policy)
+      : graph_(graph), fabric_(policy.fabric()), links_(policy.links()), lister_(graph) {
+    device_on_.assign(fabric_.num_accelerators(), -1);
+    for (size_t d = 0; d < graph_.devices.size(); ++d) {
+      int32_t& on = device_on_[graph_.devices[d].accelerator];
+      is_single_ = is_single_ && on < 0;
+      on = static_cast<int32_t>(d);
+    }
+    sort_groups();
+  }
+
+  // An accelerator with two devices, of two jobs, is no place to look for symmetry.
+  bool is_single() const { return is_single_; }
+
+  int64_t count_channels() {
+    int64_t count = 0;
+    for (const Device& device : graph_.devices) {
+      const auto& uses = lister_.uses_of(device.program);
+      for (size_t slot = 0; slot < uses.size(); ++slot) {
+        for (const int32_t schedule : uses[slot]) {
+          if (schedule >= 0 && is_symmetric(*graph_.schedules[schedule])) {
+            count += static_cast<int64_t>(graph_.groups[device.slots[slot].group].size()) - 1;
+          }
+        }
+      }
+    }
+    return count;
+  }
+
+  // The images of engine links and devices, if the map takes the system onto itself.
+  struct Images {
+    Map link, device;
+  };
+  std::optional<Images> check(const Map& map) {
+    Images images;
+    if (map.size() != static_cast<size_t>(fabric_.num_vertices())) return std::nullopt;
+    if (!map_links(map, images.link) || !map_servers(map) || !map_devices(map, images.device)) return std::nullopt;
+    return images;
+  }
+
+ private:
+  bool map_links(const Map& map, Map& image) const {
+    image.assign(links_.members.size(), -1);
+    std::vector<int32_t> num_mapped(links_.members.size(), 0);
+    std::vector<fabric::Hop> moved;
+    for (int32_t v = 0; v < fabric_.num_vertices(); ++v) {
+      if (map[v] < 0 || map[v] >= fabric_.num_vertices()) return false;
+      if (fabric_.can_forward(v) != fabric_.can_forward(map[v])) return false;
+      const fabric::HopSpan from = fabric_.out(v), to = fabric_.out(map[v]);
+      if (from.size() != to.size()) return false;
+      moved.clear();
+      for (const fabric::Hop& hop : from) moved.push_back({hop.link, map[hop.neighbour]});
+      std::stable_sort(moved.begin(), moved.end(),
+                       [](const fabric::Hop& a, const fabric::Hop& b) { return a.neighbour < b.neighbour; });
+      for (size_t k = 0; k < moved.size(); ++k) {
+        const fabric::Hop& other = *(to.begin() + k);
+        if (moved[k].neighbour != other.neighbour || !is_same(moved[k].link, other.link)) return false;
+        int32_t& target = image[links_.of_link[moved[k].link]];
+        if (target >= 0 && target != links_.of_link[other.link]) return false;
+        target = links_.of_link[other.link];
+        ++num_mapped[links_.of_link[moved[k].link]];
+      }
+    }
+    for (size_t l = 0; l < image.size(); ++l) {  // bundles onto bundles of as many working links
+      if (image[l] < 0) image[l] = static_cast<int32_t>(l);
+      if (num_mapped[l] != num_mapped[image[l]]) return false;
+      if (links_.capacities[l] != links_.capacities[image[l]]) return false;
+    }
+    return true;
+  }
+
+  bool is_same(int32_t link, int32_t other) const {
+    const fabric::Link &a = fabric_.links()[link], &b = fabric_.links()[other];
+    return a.capacity_bytes_per_s == b.capacity_bytes_per_s && a.latency == b.latency &&
+           fabric_.class_of(a) == fabric_.class_of(b);
+  }
+
+  bool map_servers(const Map& map) const {
+    if (graph_.server_size <= 0) return true;
+    for (int32_t a = 0; a < fabric_.num_accelerators(); ++a) {
+      const int32_t first = a / graph_.server_size * graph_.server_size;
+      if (!graph_.is_inside_server(map[a], map[first])) return false;
+    }
+    return true;
+  }
+
+  bool map_devices(const Map& map, Map& image) {
+    image.resize(graph_.devices.size());
+    for (size_t d = 0; d < image.size(); ++d) {
+      const Device& device = graph_.devices[d];
+      if (map[device.accelerator] >= fabric_.num_accelerators()) return false;
+      image[d] = device_on_[map[device.accelerator]];
+      if (image[d] < 0) return false;
+      const Device& other = graph_.devices[image[d]];
+      const bool is_alike = device.program == other.program && device.job == other.job &&
+                            device.slowdown == other.slowdown && device.start == other.start &&
+                            device.slots.size() == other.slots.size();
+      if (!is_alike) return false;
+    }
+    image_of_group_.assign(graph_.groups.size(), -1);
+    for (size_t d = 0; d < image.size(); ++d) {
+      if (!map_peers(static_cast<int32_t>(d), image)) return false;
+    }
+    return true;
+  }
+
+  // Whether the device's image sends to the images of its peers what it sends to them.
+  bool map_peers(int32_t d, const Map& image) {
+    const Device &device = graph_.devices[d], &other = graph_.devices[image[d]];
+    const std::vector<std::vector<int32_t>>& uses = lister_.uses_of(device.program);
+    for (size_t slot = 0; slot < uses.size(); ++slot) {
+      const bool is_all_alike = std::all_of(uses[slot].begin(), uses[slot].end(), [this](int32_t schedule) {
+        return schedule >= 0 && is_symmetric(*graph_.schedules[schedule]);
+      });
+      if (is_all_alike) {
+        if (!uses[slot].empty() && !map_group(device.slots[slot].group, other.slots[slot].group, image)) return false;
+        continue;
+      }
+      Peers peers = lister_.peers_of(d, static_cast<int32_t>(slot));
+      for (auto& [peer, label] : peers) peer = image[peer];
+      Peers others = lister_.peers_of(image[d], static_cast<int32_t>(slot));
+      std::sort(peers.begin(), peers.end());
+      std::sort(others.begin(), others.end());
+      if (peers != others) return false;
+    }
+    return true;
+  }
+
+  // Whether the members of a group are mapped onto those of another; looked at once for each group.
+  bool map_group(int32_t group, int32_t other, const Map& image) {
+    int32_t& known = image_of_group_[group];
+    if (known >= 0) return known == other;
+    known = other;
+    std::vector<int32_t> members;
+    for (const int32_t member : graph_.groups[group]) members.push_back(image[member]);
+    std::sort(members.begin(), members.end());
+    return members == sorted_groups_[other];
+  }
+
+  void sort_groups() {
+    sorted_groups_ = graph_.groups;
+    for (std::vector<int32_t>& members : sorted_groups_) std::sort(members.begin(), members.end());
+  }
+
+  using Peers = std::vector<std::pair<int32_t, uint64_t>>;
+  const TaskGraph& graph_;
+  const fabric::Fabric& fabric_;
+  const routing::EngineLinks& links_;
+  ChannelLister lister_;
+  std::vector<int32_t> device_on_;
+  bool is_single_ = true;
+  std::vector<std::vector<int32_t>> sorted_groups_;
+  std::vector<int32_t> image_of_group_;
+};
+
+// Routes of the simulated devices' channels on the orbits of links. The flows that stand for a device's load every link
+// of an orbit alike, each with what it puts on all of them, over their number.
+void add_routes(const routing::RouteTable& routes, const std::vector<int64_t>& links_of_orbit, WeightedSystem& system) {
+  routing::EndPoints end_points(routes);
+  std::vector<double> shares(links_of_orbit.size(), 0);
+  system.routes.resize(system.channels.size());
+  for (int32_t d = 0; d < static_cast<int32_t>(system.devices.size()); ++d) {
+    const Device& device = system.devices[d];
+    for (int32_t slot = 0; slot < static_cast<int32_t>(device.slots.size()); ++slot) {
+      for (const int32_t peer : system.channels.destinations(d, slot)) {
+        const int32_t to = system.graph->devices[peer].accelerator;
+        const routing::Route whole = *routes.route_of({device.accelerator, to, 0});
+        end_points.check_route(whole, device.accelerator, to);
+        routing::Route& route = system.routes[system.channels.find(d, slot, peer)];
+        route.latency = whole.latency;
+        for (const routing::LinkShare& hop : whole.links) {
+          const int32_t orbit = system.link_stand_in[hop.link];
+          if (shares[orbit] == 0) route.links.push_back({orbit, 0});
+          shares[orbit] += hop.share;
+        }
+        for (routing::LinkShare& hop : route.links) {
+          hop.share = std::exchange(shares[hop.link], 0) * static_cast<double>(system.weights[d]) /
+                      static_cast<double>(links_of_orbit[hop.link]);
+        }
+      }
+    }
+  }
+}
+
+WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, Orbits& devices, Orbits& links,
+                           const routing::RouteTable& routes) {
+  WeightedSystem system;
+  system.graph = std::move(graph);
+  system.is_folded = true;
+  int32_t num_devices = 0, num_links = 0;
+  system.device_stand_in = devices.numbers(num_devices);
+  system.link_stand_in = links.numbers(num_links);
+  system.weights.assign(num_devices, 0);
+  for (size_t d = 0; d < system.device_stand_in.size(); ++d) {
+    if (system.weights[system.device_stand_in[d]]++ > 0) continue;
+    system.original.push_back(static_cast<int32_t>(d));
+    system.devices.push_back(system.graph->devices[d]);
+  }
+  std::vector<double> capacities(num_links, 0);
+  std::vector<int64_t> links_of_orbit(num_links, 0);
+  for (size_t l = 0; l < system.link_stand_in.size(); ++l) {
+    capacities[system.link_stand_in[l]] = routes.links().capacities[l];
+    ++links_of_orbit[system.link_stand_in[l]];
+  }
+  system.links = network::LinkTable(capacities);
+  system.channels = workload::ChannelTable(*system.graph, system.original);
+  add_routes(routes, links_of_orbit, system);
+  return system;
+}
+
+}  // namespace
+
+std::optional<WeightedSystem> fold_by_symmetry(std::shared_ptr<const TaskGraph> graph,
+                                               const routing::RouteTable& routes, const Footprint& footprint) {
+  const routing::RoutePolicy& policy = *routes.planes().front().policy;
+  const bool is_plain = routes.planes().size() == 1 && routes.version() == 0 && policy.follows_symmetries() &&
+                        !footprint.is_any && footprint.links.empty();
+  if (!is_plain) return std::nullopt;
+  SymmetryChecker checker(*graph, policy);
+  if (!checker.is_single() || checker.count_channels() < kManyChannels) return std::nullopt;
+  Orbits devices(graph->devices.size()), links(routes.links().capacities.size());
+  bool is_any = false;
+  for (const Map& map : policy.fabric().symmetries()) {
+    const auto images = checker.check(map);
+    if (!images.has_value()) continue;
+    is_any = true;
+    for (size_t d = 0; d < images->device.size(); ++d) devices.join(static_cast<int32_t>(d), images->device[d]);
+    for (size_t l = 0; l < images->link.size(); ++l) links.join(static_cast<int32_t>(l), images->link[l]);
+  }
+  if (!is_any) return std::nullopt;
+  return make_system(std::move(graph), devices, links, routes);
+}
+
+}  // namespace rostam::folding

@@ -1,0 +1,124 @@
+"""What optical fabrics share: when their circuits are set, and what the core's controller of circuits is told."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rostam_py.errors import ConfigError, UnknownNameError
+from rostam_py.fabrics.config import FabricConfig
+from rostam_py.units import MAX_SIMULATED_S, check_simulated, parse_time
+
+if TYPE_CHECKING:
+    from rostam_py.fabrics.traffic import Traffic
+
+ONE_SHOT = "one_shot"
+_NEVER_PS = -1  # the core's word for a period beyond simulated time
+
+
+def circuit_controls() -> dict[str, str]:
+    """Return when circuits may be set, one line each, by name."""
+    from rostam_py import _core
+
+    return {ONE_SHOT: "set once, for the traffic of a whole iteration", **dict(_core.switching_modes())}
+
+
+def estimators() -> dict[str, str]:
+    """Return what decisions on circuits may know of the traffic, one line each, by name."""
+    from rostam_py import _core
+
+    return dict(_core.estimators())
+
+
+@dataclass(kw_only=True, slots=True)
+class OpticalConfig(FabricConfig):
+    """Parameters of every optical fabric: when circuits are set.
+
+    Model: ``one_shot`` circuits are set before a job begins. Else they begin as those do (where not every pair finds a
+        circuit, the largest demands have theirs) and are set anew in the run: what changes is dark for the
+        reconfiguration delay and what is under way there waits; the rest carries on. ``periodic``: every period for
+        what the estimator says, or with period 0 whenever a message starts or ends. ``scheduled``: for each phase of
+        the iteration, which a job's first iteration shows, as soon as the phase before is through.
+    Args:
+        control: when circuits are set (rostam list circuit_controls).
+        reconfiguration_delay: for which circuits that change are dark.
+        period: between two decisions; null takes ``PERIODS`` delays.
+        estimator: what a decision knows of the traffic (rostam list estimators).
+        reporting_delay: it knows the traffic of so long ago.
+    """
+
+    # Delays in a period: both kinds of fabric name their own.
+    PERIODS: ClassVar[int]
+
+    control: str = field(default=ONE_SHOT, metadata={"choices": circuit_controls})
+    reconfiguration_delay: Any = field(default="10 ms", metadata={"unit": "time"})
+    period: Any = field(default=None, metadata={"unit": "time"})
+    estimator: str = field(default="last_window", metadata={"choices": estimators})
+    reporting_delay: Any = field(default="0 s", metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        FabricConfig.__post_init__(self)
+        for key, known in (("control", circuit_controls), ("estimator", estimators)):
+            name, names = getattr(self, key), known()
+            if name not in names:
+                raise UnknownNameError(f"fabric.{key} is {name!r}; registered: {', '.join(names)}")
+        if self.control == ONE_SHOT or self.period is None:
+            return
+        delay, period = parse_time(self.reconfiguration_delay), parse_time(self.period)
+        if 0 < period < delay:
+            raise ConfigError(
+                f"fabric.period is {self.period!r}, less than fabric.reconfiguration_delay = "
+                f"{self.reconfiguration_delay!r}: circuits would never be lit; use a longer one, or 0 s to decide"
+                " whenever a message starts or ends"
+            )
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether circuits are set anew during a run."""
+        return self.control != ONE_SHOT
+
+    @property
+    def period_s(self) -> float:
+        """Time between two decisions [s]."""
+        if self.period is not None:
+            return parse_time(self.period)
+        return self.PERIODS * parse_time(self.reconfiguration_delay)
+
+    @property
+    def serves_all(self) -> bool:
+        """Whether every pair gets a circuit at some time, though not all at once."""
+        if not self.is_dynamic or self.period_s >= MAX_SIMULATED_S:
+            return False
+        return self.control != "periodic" or self.estimator != "iteration"
+
+    @property
+    def serves_beyond_degree(self) -> bool:
+        """Whether an accelerator may have more peers than circuits: by one circuit after another."""
+        return self.serves_all
+
+    def switching_parameters(self, traffic: "Traffic", circuit_bytes_per_s: float, latency_s: float) -> dict[str, Any]:
+        """Return what every controller of circuits is told, in the core's units, without links and circuits.
+
+        Args: circuit_bytes_per_s: of one circuit of one plane. latency_s: of one circuit.
+        """
+        period_s = self.period_s
+        return {
+            "num_accelerators": [traffic.num_accelerators],
+            "src": traffic.src.tolist(), "dst": traffic.dst.tolist(), "iteration_bytes": traffic.num_bytes.tolist(),
+            "mode": self.control, "estimator": self.estimator,
+            "period_ps": [_NEVER_PS if period_s >= MAX_SIMULATED_S else _ps(period_s)],
+            "delay_ps": [_ps(parse_time(self.reconfiguration_delay))],
+            "reporting_delay_ps": [_ps(parse_time(self.reporting_delay))],
+            "circuit_bytes_per_s": [circuit_bytes_per_s], "circuit_latency_ps": [_ps(latency_s)],
+        }  # fmt: skip
+
+
+def refuse_dynamic(fabric: Any, what: str) -> None:
+    """Raise ConfigError where circuits are set anew in a run, of which ``what`` knows nothing."""
+    if fabric.config.is_dynamic:
+        raise ConfigError(
+            f"fabric.control is {fabric.config.control!r}, but {what} knows no circuits that change; use"
+            f" fabric.control={ONE_SHOT}"
+        )
+
+
+def _ps(seconds: float) -> int:
+    return round(check_simulated(seconds, "fabric.period") * 1e12)

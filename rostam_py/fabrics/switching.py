@@ -1,0 +1,23 @@
+"""Switching: how circuits of a running network are set anew, as the core's controller is told."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Switching:
+    """How a running network's circuits are set anew: the core's controller, and the pairs that it serves.
+
+    controller: its registered name. src, dst: all pairs that may send, int64 arrays (pairs,), sorted; their links are
+    the fabric's. bandwidth_bytes_per_s: that a pair has with every circuit, over all planes, float64. latency_s: of
+    each pair's path. parameters: of the controller, without the engine's links.
+    """
+
+    controller: str
+    src: np.ndarray
+    dst: np.ndarray
+    bandwidth_bytes_per_s: np.ndarray
+    latency_s: np.ndarray
+    parameters: dict[str, Any]

@@ -1,0 +1,163 @@
+"""Failures in flight: parts that fail and are repaired during a run, and what is done about it (MODEL F19).
+
+Example:
+    simulate(plan, events=[Failure("2 ms", "links", 17)], recovery=Recovery(detection="1 ms", reroute="500 us"))
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from rostam_py.checks import check_integers, check_seed, is_integer
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.failures import check_choice
+from rostam_py.units import parse_time
+
+# What may fail during a run, and what its number is.
+FAILING_KINDS = {
+    "links": "a cable, both directions: the field cable of fabric.links",
+    "switches": "a switch of plane p: p x (switches of a plane) + its number there",
+    "accelerators": "an accelerator, in all planes",
+    "boards": "a board with all accelerators on it",
+    "planes": "all cables of one plane",
+}
+_EVENT = "such as {time: 2 ms, kind: links, number: 17, repair: 1 s}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """From ``time`` on a part does not work, until ``repair``.
+
+    Its links carry nothing; what was on them waits until routes are chosen anew (Recovery) or it is repaired. A job
+    with a device on a failed accelerator, or on one that nothing reaches any more, is cut.
+    time, repair: seconds or text with a unit; repair None: it stays failed. kind, number: of the part, as FAILING_KINDS
+    says.
+    """
+
+    time: str | float
+    kind: str
+    number: int
+    repair: str | float | None = None
+
+    def __post_init__(self) -> None:
+        start = parse_time(self.time, "failure.time")
+        check_choice("failure.kind", self.kind, FAILING_KINDS)
+        if not is_integer(self.number) or self.number < 0:
+            what = FAILING_KINDS[self.kind]
+            raise ConfigError(f"failure.number is {self.number!r}; it must be an integer >= 0: {what}")
+        if self.repair is not None and parse_time(self.repair, "failure.repair") <= start:
+            raise ConfigError(f"failure.repair is {self.repair!r}; it must be later than failure.time, {self.time!r}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovery:
+    """What is done about failures.
+
+    detection: from a failure or repair until it is known. reroute: from then until messages, those under way included,
+    take routes among what works. restart: from the detection of a lost accelerator until the job goes on, the load of
+    its checkpoint included. checkpoint_iterations: iterations from one checkpoint to the next; 0: there are none.
+    spares: accelerators that take the place of failed ones, in this order; a repaired one is a spare again. Without one
+    a job waits for a repair, and restart begins behind it.
+    """
+
+    detection: str | float = 0.0
+    reroute: str | float = 0.0
+    restart: str | float = 0.0
+    checkpoint_iterations: int = 1
+    spares: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        for key in ("detection", "reroute", "restart"):
+            parse_time(getattr(self, key), f"recovery.{key}")
+        if not is_integer(self.checkpoint_iterations) or self.checkpoint_iterations < 0:
+            raise ConfigError(
+                f"recovery.checkpoint_iterations is {self.checkpoint_iterations!r}; it must be an integer >= 0"
+            )
+        check_integers("recovery.spares", self.spares)
+
+    @property
+    def reroute_s(self) -> float:
+        """From a failure to new routes [s]."""
+        return parse_time(self.detection, "recovery.detection") + parse_time(self.reroute, "recovery.reroute")
+
+    @property
+    def restart_s(self) -> float:
+        """From the cut of a job to its restart [s]."""
+        return parse_time(self.detection, "recovery.detection") + parse_time(self.restart, "recovery.restart")
+
+
+_DEFAULT = Recovery()
+
+
+@dataclass(kw_only=True)
+class Outages:
+    """What fails during a run of some iterations, and what is done about it; nothing by default.
+
+    events: failures, each a mapping of the fields of Failure. mtbf_links and so on: mean time between failures of one
+    part, from which more are drawn, exponentially, while the run lasts; None: none. repair: how long after its failure
+    a drawn part works again; None: never. iterations: that are run. seed: of the draw. The others: as Recovery has
+    them.
+    """
+
+    events: Any = field(default_factory=list)
+    mtbf_links: Any = None
+    mtbf_switches: Any = None
+    mtbf_accelerators: Any = None
+    mtbf_boards: Any = None
+    mtbf_planes: Any = None
+    repair: Any = None
+    iterations: int = 10
+    seed: int = 0
+    detection: Any = _DEFAULT.detection
+    reroute: Any = _DEFAULT.reroute
+    restart: Any = _DEFAULT.restart
+    checkpoint_iterations: int = _DEFAULT.checkpoint_iterations
+    spares: Any = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for kind, seconds in self.mtbf_s().items():
+            if seconds <= 0:
+                given = getattr(self, f"mtbf_{kind}")
+                raise ConfigError(f"outages.mtbf_{kind} is {given!r}; it must be a time > 0, or null for no failures")
+        if self.repair is not None and parse_time(self.repair, "outages.repair") <= 0:
+            raise ConfigError(f"outages.repair is {self.repair!r}; it must be a time > 0, or null for never")
+        if not is_integer(self.iterations) or self.iterations < 1:
+            raise ConfigError(f"outages.iterations is {self.iterations!r}; it must be an integer >= 1")
+        self.seed = check_seed("outages.seed", self.seed)
+        self.failures()
+        self.recovery()
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing fails."""
+        return not self.events and not self.mtbf_s()
+
+    def mtbf_s(self) -> dict[str, float]:
+        """Return the mean time between failures of one part by kind, where one is given [s]."""
+        given = {kind: getattr(self, f"mtbf_{kind}") for kind in FAILING_KINDS}
+        return {kind: parse_time(time, f"outages.mtbf_{kind}") for kind, time in given.items() if time is not None}
+
+    def failures(self) -> tuple[Failure, ...]:
+        """Return the events.
+
+        Raises: ConfigError for one that is no failure.
+        """
+        if isinstance(self.events, str) or not isinstance(self.events, Sequence):
+            raise ConfigError(f"outages.events is {self.events!r}; it must be a list of failures, {_EVENT}")
+        known = [entry.name for entry in fields(Failure)]
+        found = []
+        for event in self.events:
+            if isinstance(event, Failure):
+                found.append(event)
+                continue
+            if not isinstance(event, Mapping) or not set(known[:3]) <= set(event) <= set(known):
+                raise ConfigError(
+                    f"outages.events holds {event!r}; each must have {', '.join(known[:3])} and may have {known[3]},"
+                    f" {_EVENT}"
+                )
+            found.append(Failure(**event))
+        return tuple(found)
+
+    def recovery(self) -> Recovery:
+        """Return what is done about them."""
+        return Recovery(**{entry.name: getattr(self, entry.name) for entry in fields(Recovery)})

@@ -1,0 +1,142 @@
+"""Experiments: folders with a comparison, found, loaded and run; what is finished is kept."""
+
+import hashlib
+import importlib.util
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import rostam_py
+from rostam_py import __version__
+from rostam_py.digests import code_digest
+from rostam_py.documents import write_whole
+from rostam_py.errors import ConfigError, RostamError, UnknownNameError
+from rostam_py.reproduction.reasons import Entry, judged, reasons_of
+
+SCRIPT = "compare.py"
+_OWN = Path(rostam_py.__file__).parents[1] / "experiments"  # of a checkout; an installed package has none
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A folder of an experiment. title: its README's heading."""
+
+    name: str
+    folder: Path
+    title: str
+
+    @classmethod
+    def at(cls, folder: Path) -> "Experiment":
+        """Return the experiment in a folder."""
+        readme = folder / "README.md"
+        text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+        heading = next((line[2:].strip() for line in text.splitlines() if line.startswith("# ")), folder.name)
+        return cls(folder.name, folder, heading)
+
+    def load(self) -> ModuleType:
+        """Return its comparison, imported anew.
+
+        Raises: ConfigError for one without ``figures``.
+        """
+        path = self.folder / SCRIPT
+        before = set(sys.modules)
+        spec = importlib.util.spec_from_file_location(f"rostam_experiment_{self.name}", path)
+        if spec is None or spec.loader is None:
+            raise ConfigError(f"{path} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # dataclasses look their module up
+        search_path = list(sys.path)
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path[:] = search_path
+            for name in set(sys.modules) - before:  # the next folder may have files of the same names
+                if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(self.folder)):
+                    del sys.modules[name]
+        if not hasattr(module, "figures"):
+            raise ConfigError(
+                f"{path} has no figures(); it must return what is published and rostam's, a list of Figure"
+            )
+        return module
+
+    def digest(self) -> str:
+        """Return a digest of what its figures depend on: its files, those beside the folders, and rostam's code."""
+        found = hashlib.sha256(f"{__version__} {_code()}".encode())
+        for path in sorted([*self.folder.glob("*.*"), *self.folder.parent.glob("*.py")]):
+            found.update(f"{path.name}\0".encode() + path.read_bytes())
+        return found.hexdigest()[:16]
+
+
+def _code() -> str:
+    package = Path(rostam_py.__file__).parent
+    packages = tuple(path.parent.name for path in sorted(package.glob("*/__init__.py")))
+    return code_digest((*packages, "models"), ("*.py", "_core*.so"))
+
+
+def experiments_in(folder: str | Path | None = None) -> dict[str, Experiment]:
+    """Return the experiments of a folder by name.
+
+    Args: folder: holds a folder for each; None takes that of rostam's checkout.
+    Raises: ConfigError for a folder without any.
+    """
+    root = _OWN if folder is None else Path(folder)
+    found = {path.parent.name: Experiment.at(path.parent) for path in sorted(root.glob(f"*/{SCRIPT}"))}
+    if not found:
+        raise ConfigError(
+            f"folder is {str(root)!r}, which holds no experiments (NAME/{SCRIPT}); they are in experiments/ of a"
+            " checkout of rostam's sources: give folder=PATH"
+        )
+    return found
+
+
+def chosen(names: list[str], known: dict[str, Experiment]) -> list[Experiment]:
+    """Return experiments by name.
+
+    Raises: UnknownNameError with the known ones.
+    """
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"unknown experiment {name!r}; known: {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def run_experiment(experiment: Experiment, points: Path | None = None) -> Entry:
+    """Return an experiment's figures with their verdicts.
+
+    Args: points: file of computed points to fill in place of the shipped one, for an experiment that keeps some.
+    """
+    begin = time.process_time()
+    try:
+        module = experiment.load()
+        rows = judged(_figures(module, points), reasons_of(experiment.folder))
+        failed = ""
+    except RostamError as error:
+        rows, failed = (), f"{type(error).__name__}: {error}"
+    return Entry(experiment.name, experiment.title, rows, failed, time.process_time() - begin)
+
+
+def _figures(module: ModuleType, points: Path | None) -> Any:
+    shipped = getattr(module, "POINTS", None)
+    return module.figures() if shipped is None else module.figures(points or shipped)
+
+
+def kept_entry(experiment: Experiment, out: Path, *, rerun: bool) -> tuple[Entry, bool]:
+    """Return the entry of an experiment, and whether it was kept: in OUT/NAME.json, while nothing has changed.
+
+    Args:
+        out: folder of the ledger.
+        rerun: compute points anew, into OUT/NAME.points.json as they come, in place of those that it ships.
+    """
+    path, digest = out / f"{experiment.name}.json", f"{experiment.digest()}{'-rerun' if rerun else ''}"
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["digest"] == digest and not record["failed"]:
+            return Entry.of(record), True
+    out.mkdir(parents=True, exist_ok=True)
+    entry = run_experiment(experiment, out / f"{experiment.name}.points.json" if rerun else None)
+    write_whole(path, (json.dumps({"digest": digest, **entry.to_dict()}, indent=1) + "\n").encode())
+    return entry, False

@@ -1,0 +1,117 @@
+"""Reconfigurations: what the controller of a fabric's circuits did during a run, and how it is told what it serves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rostam_py.simulation.controllers import Controllers
+from rostam_py.units import format_size, format_time
+
+_PS = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Reconfigurations:
+    """How circuits were set anew in a run.
+
+    control: when they are. num_decisions: how often that was thought over; num_reused: of these an answer was known,
+    demands being alike to 2%. num_phases: of the known iteration, all jobs; 0 unless scheduled. begin_s, end_s: of each
+    reconfiguration, from the first circuit that is dark to when it is lit, float arrays (reconfigurations,);
+    num_changed: its circuits that were dark, int64. lit_circuit_s, dark_circuit_s: all circuits' time [s].
+    relayed_bytes: that accelerators passed on for pairs without a circuit, each counted as often, over all planes.
+    """
+
+    control: str
+    num_decisions: int
+    num_reused: int
+    num_phases: int
+    begin_s: np.ndarray
+    end_s: np.ndarray
+    num_changed: np.ndarray
+    lit_circuit_s: float
+    dark_circuit_s: float
+    relayed_bytes: float
+
+    @property
+    def duty_cycle(self) -> float:
+        """Share of the circuits' time in which they carry."""
+        total = self.lit_circuit_s + self.dark_circuit_s
+        return self.lit_circuit_s / total if total else 1.0
+
+    @property
+    def dark_s(self) -> float:
+        """Time in which some circuit is dark [s]."""
+        return float((self.end_s - self.begin_s).sum())
+
+    def spans_ps(self) -> list[tuple[int, int, int]]:
+        """Return begin and end [ps] and the circuits that changed, of each reconfiguration."""
+        ends = (np.rint(side / _PS).astype(np.int64).tolist() for side in (self.begin_s, self.end_s))
+        return list(zip(*ends, self.num_changed.tolist(), strict=True))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for a file, sums instead of every reconfiguration."""
+        arrays = ("begin_s", "end_s", "num_changed")
+        sums = {key: value for key, value in asdict(self).items() if key not in arrays}
+        return {
+            **sums, "num_reconfigurations": len(self.begin_s), "num_changed_circuits": int(self.num_changed.sum()),
+            "duty_cycle": self.duty_cycle, "dark_s": self.dark_s,
+        }  # fmt: skip
+
+    def describe(self) -> str:
+        """Return it in words."""
+        words = (
+            f"{self.control}: {len(self.begin_s):,} reconfigurations of {int(self.num_changed.sum()):,} circuits,"
+            f" duty cycle {self.duty_cycle:.1%}, some dark for {format_time(self.dark_s)}"
+        )
+        return words + (f"; {format_size(self.relayed_bytes)} relayed" if self.relayed_bytes else "")
+
+
+def circuit_controllers(
+    router: Any, fabric: Any, known: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None
+) -> Controllers:
+    """Return the controller of a fabric's circuits, if they are set anew in a run, as the core takes it.
+
+    Args: fabric: that the router is over, circuits set. known: messages that are given: time [ps], source, destination,
+        bytes.
+    """
+    switching = fabric.circuits.switching if fabric.is_circuit_switched else None
+    if switching is None:
+        return []
+    engine_link = np.empty(len(switching.src), np.int64)
+    for index, links in enumerate(router.members):
+        engine_link[list(links)] = index
+    parameters = {**switching.parameters, "link": engine_link.tolist()}
+    if known is not None:
+        parameters |= _known(switching, fabric.num_accelerators, *known)
+    return [(switching.controller, parameters)]
+
+
+def _known(
+    switching: Any, num: int, time_ps: np.ndarray, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray
+) -> dict[str, Any]:
+    keys = switching.src * num + switching.dst
+    pair = np.searchsorted(keys, src.astype(np.int64) * num + dst)
+    is_sent = (num_bytes > 0) & (src != dst)
+    order = np.argsort(time_ps[is_sent], kind="stable")
+    columns = {"known_ps": time_ps, "known_pair": pair, "known_bytes": num_bytes.astype(np.float64)}
+    return {key: column[is_sent][order].tolist() for key, column in columns.items()}
+
+
+def reconfigurations_of(
+    fabric: Any, own: Sequence[Any], reports: Sequence[Mapping[str, Any]], forwarded_bytes: float
+) -> Reconfigurations | None:
+    """Return what the fabric's own controller, the last one of a run, did; None without one.
+
+    Args: own: as ``circuit_controllers`` returned it. forwarded_bytes: of one plane.
+    """
+    if not own:
+        return None
+    said = reports[-1]
+    return Reconfigurations(
+        control=fabric.config.control, num_decisions=int(said["num_decisions"][0]),
+        num_reused=int(said["num_reused"][0]), num_phases=int(said["num_phases"][0]), begin_s=said["begin_ps"] * _PS,
+        end_s=said["end_ps"] * _PS, num_changed=said["changed"], lit_circuit_s=float(said["lit_circuit_s"][0]),
+        dark_circuit_s=float(said["dark_circuit_s"][0]), relayed_bytes=forwarded_bytes * fabric.planes,
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Outages: a job over some iterations with and without failures, and the time that is lost to them, by cause.
+
+Example:
+    found = rostam.outages(plan, events=[{"time": "2 s", "kind": "accelerators", "number": 3}], spares=[64])
+    found.total_s - found.without_s, found.down_s, found.redone_s, found.slower_s
+
+Model: MODEL F19. The same iterations are simulated twice, unfolded with failures. A job is down from its cut until its
+restart; what of it had begun since its last checkpoint is done again; and what remains of the difference is the time
+that messages stand still or take longer ways. Drawn failures are of a Poisson process: parts / MTBF a second.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rostam_py.errors import ConfigError
+from rostam_py.html import html_pairs
+from rostam_py.plan.failures import Failure, Outages
+from rostam_py.plan.plan import Plan
+from rostam_py.simulation.job_result import JobResult
+from rostam_py.simulation.options import SimulationOptions
+from rostam_py.simulation.restarts import Restart
+from rostam_py.simulation.simulate import simulate
+from rostam_py.simulation.task_graph import TaskGraph
+from rostam_py.units import format_time, parse_time
+
+_MOST_DRAWN = 10_000  # failures
+_LONGEST = 10  # times as long as without failures a run is expected to take at most; none are drawn later
+
+
+@dataclass(frozen=True)
+class OutageTimes:
+    """What failures cost a job.
+
+    without_s, total_s: the iterations without and with them [s]. down_s: from cuts to restarts. redone_s: work that was
+    done again. slower_s: stalls, longer ways; below 0 where spares or new routes are better ones. without_s + down_s +
+    redone_s + slower_s = total_s. failures: given and drawn, until the end of the run. num_later: given ones after it,
+    which changed nothing. restarts: of the job.
+    """
+
+    iterations: int
+    without_s: float
+    total_s: float
+    down_s: float
+    redone_s: float
+    failures: tuple[Failure, ...]
+    num_later: int
+    restarts: tuple[Restart, ...]
+
+    @property
+    def slower_s(self) -> float:
+        """What is left of the difference [s]."""
+        return self.total_s - self.without_s - self.down_s - self.redone_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready document; equal runs give equal values, to the byte."""
+        failures = [
+            {"time_s": _seconds(one.time), "kind": one.kind, "number": one.number, "repair_s": _seconds(one.repair)}
+            for one in self.failures
+        ]
+        restarts = [
+            {
+                "cut_s": one.cut_s, "start_s": one.start_s, "from_iteration": one.from_iteration,
+                "bytes_lost": one.bytes_lost,
+            }
+            for one in self.restarts
+        ]  # fmt: skip
+        return {
+            "iterations": self.iterations, "without_s": self.without_s, "total_s": self.total_s, "down_s": self.down_s,
+            "redone_s": self.redone_s, "slower_s": self.slower_s, "failures": failures,
+            "num_later": self.num_later, "restarts": restarts,
+        }  # fmt: skip
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        pairs = {
+            "without failures": self.without_s, "with them": self.total_s, "down": self.down_s, "redone": self.redone_s,
+            "slower": self.slower_s,
+        }  # fmt: skip
+        title = f"{self.iterations} iterations, {len(self.failures)} failures"
+        return html_pairs(title, {key: format_time(seconds) for key, seconds in pairs.items()})
+
+
+def outages(
+    plan: Plan | TaskGraph,
+    *,
+    options: SimulationOptions | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+    **given: Any,
+) -> OutageTimes:
+    """Simulate iterations of a job with failures and without, and say where the difference goes.
+
+    Args:
+        plan: or a task graph of one job. options: of the simulations. progress: called with a line of text before each.
+        given: fields of Outages: events, mtbf_links, ..., repair, iterations, seed, detection, reroute, restart,
+        checkpoint_iterations, spares.
+    Raises: ConfigError for bad values, nothing that fails, several jobs, or a job that is cut with neither spare nor
+        repair; NoRouteError where messages are left without a path.
+    Cost: a simulation of every device and message of the iterations.
+    Source: own; tests/spread/test_outages.py by hand.
+    """
+    wanted = Outages(**given)
+    if wanted.is_none:
+        raise ConfigError("outages got nothing that fails; give outages.events or outages.mtbf_links, 100 h say")
+    chosen = (options or SimulationOptions()).but(
+        timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations
+    )
+    graph = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
+    if len(graph.jobs) > 1:
+        raise ConfigError(f"outages got a task graph of {len(graph.jobs)} jobs; it takes one")
+    progress(f"{wanted.iterations} iterations without failures")
+    without: JobResult = simulate(graph, options=chosen)
+    without_s = sum(without.iteration_times_s)
+    failures = (*wanted.failures(), *_drawn(wanted, graph.machine.fabric, _LONGEST * without_s))
+    progress(f"{wanted.iterations} iterations with {len(failures)} failures")
+    events = [*(chosen.events or ()), *failures]
+    recovery = wanted.recovery() if failures else None
+    result: JobResult = simulate(graph, options=chosen.but(events=events, recovery=recovery))
+    total_s = sum(result.iteration_times_s)
+    num_later = sum(parse_time(one.time, "failure.time") > total_s for one in wanted.failures())
+    down_s = sum(one.start_s - one.cut_s for one in result.restarts)
+    return OutageTimes(
+        wanted.iterations, without_s, total_s, down_s, _redone_s(result),
+        tuple(one for one in failures if parse_time(one.time, "failure.time") <= total_s), num_later, result.restarts,
+    )  # fmt: skip
+
+
+def _seconds(time: str | float | None) -> float | None:
+    return None if time is None else parse_time(time, "failure.time")
+
+
+def _redone_s(result: JobResult) -> float:
+    """Return the time for which the job worked on what it did again after a restart."""
+    ends = np.concatenate([[0.0], np.cumsum(result.iteration_times_s)])  # of each iteration's last run
+    lost, last_start = 0.0, 0.0
+    for one in result.restarts:
+        lost += one.cut_s - max(float(ends[one.from_iteration]), last_start)
+        last_start = one.start_s
+    return lost
+
+
+def _drawn(wanted: Outages, fabric: Any, until_s: float) -> list[Failure]:
+    """Return failures drawn until then, in the order of kinds and times."""
+    counts = {
+        "links": fabric.num_links, "switches": fabric.num_switches, "accelerators": fabric.num_accelerators,
+        "boards": fabric.num_boards, "planes": fabric.planes,
+    }  # fmt: skip
+    found = []
+    for kind, mean_s in wanted.mtbf_s().items():
+        if not counts[kind]:
+            raise ConfigError(f"outages.mtbf_{kind} is {mean_s:g} s; fabric {fabric.name!r} has none")
+        expected = counts[kind] * until_s / mean_s
+        if expected > _MOST_DRAWN:
+            raise ConfigError(
+                f"outages.mtbf_{kind} is {mean_s:g} s: about {expected:,.0f} failures in {format_time(until_s)}; at"
+                f" most {_MOST_DRAWN:,} can be drawn. Raise it, or lower outages.iterations"
+            )
+        draw = np.random.default_rng([wanted.seed, *kind.encode()])
+        time = draw.exponential(mean_s / counts[kind])
+        while time < until_s:
+            repair = None if wanted.repair is None else time + parse_time(wanted.repair, "outages.repair")
+            found.append(Failure(time, kind, int(draw.integers(counts[kind])), repair=repair))
+            time += draw.exponential(mean_s / counts[kind])
+    return found

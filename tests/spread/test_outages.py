@@ -1,0 +1,74 @@
+"""Time lost to failures by cause, against sums by hand."""
+
+import numpy as np
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.plan.failures import FAILING_KINDS, Outages
+from tests.spread.hand import compute, plan, product
+
+T = 0.010  # of an iteration: one kernel
+
+
+def test_the_sum_of_down_and_redone_time_is_the_slowdown_of_a_job_that_only_computes():
+    # Cut at 37 ms in the fourth iteration, down for 5 ms, from the third one's start (checkpoints at 0, 2, 4, ...):
+    # 17 ms are done again. Cut again at 50 ms, 8 ms after the restart at 42 ms.
+    events = [
+        {"time": 0.037, "kind": "accelerators", "number": 0},
+        {"time": "50 ms", "kind": "accelerators", "number": 1, "repair": "60 ms"},
+    ]
+    fabric = rostam.fabric("electrical_flat", num_accelerators=3)
+    found = rostam.outages(
+        plan([compute(product(T))], 1, fabric), events=events, detection="1 ms", restart="4 ms",
+        checkpoint_iterations=2, spares=[1, 2], iterations=6,
+    )  # fmt: skip
+    assert found.without_s == pytest.approx(6 * T)
+    assert found.down_s == pytest.approx(2 * 0.005)
+    assert found.redone_s == pytest.approx(0.017 + 0.008)
+    assert found.slower_s == pytest.approx(0, abs=1e-9)
+    assert found.total_s == pytest.approx(6 * T + 0.035)
+    assert [one.from_iteration for one in found.restarts] == [2, 2]
+    assert found.to_dict()["failures"][1] == {"time_s": 0.05, "kind": "accelerators", "number": 1, "repair_s": 0.06}
+
+
+def test_failures_given_for_after_the_end_are_counted_apart():
+    found = rostam.outages(
+        plan([compute(product(T))], 1), events=[rostam.Failure(1.0, "accelerators", 0)], iterations=2
+    )
+    assert (found.failures, found.num_later) == ((), 1)
+    assert found.total_s == found.without_s
+
+
+def test_failures_are_drawn_at_their_rate_and_the_same_each_time():
+    machine = plan([compute(product(T))], 1)
+    given = {"mtbf_accelerators": "400 s", "iterations": 100, "repair": "1 us"}
+    parts = machine.machine.num_accelerators
+    counts = [len(rostam.outages(machine, seed=seed, spares=[1], **given).failures) for seed in range(40)]
+    expected = parts * 100 * T / 400
+    assert np.mean(counts) == pytest.approx(expected, abs=4 * np.sqrt(expected / 40) + 0.05)
+    first, again = (rostam.outages(machine, seed=3, spares=[1], **given).to_dict() for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "outages got nothing that fails"),
+        ({"events": "links"}, "outages.events is 'links'; it must be a list of failures"),
+        ({"events": [{"time": 1, "kind": "links"}]}, "each must have time, kind, number and may have repair, such as"),
+        ({"events": [{"time": 1, "kind": "cables", "number": 1}]}, "failure.kind is 'cables'"),
+        ({"mtbf_links": "0 s"}, "outages.mtbf_links is '0 s'; it must be a time > 0"),
+        ({"mtbf_switches": "1 h", "iterations": 0}, "outages.iterations is 0"),
+        ({"mtbf_boards": "1 h"}, "outages.mtbf_boards is 3600 s; fabric 'electrical_flat' has none"),
+        ({"mtbf_accelerators": "1 ns"}, "at most 10,000 can be drawn"),
+        ({"mtbf_accelerators": "1 h", "repair": 0}, "outages.repair is 0"),
+    ],
+)
+def test_bad_values_are_refused(given, said):
+    with pytest.raises(ConfigError, match=said):
+        rostam.outages(plan([compute(product(T))], 1), **given)
+
+
+def test_every_kind_that_fails_has_a_mean_time():
+    assert set(Outages(**{f"mtbf_{kind}": 1 for kind in FAILING_KINDS}).mtbf_s()) == set(FAILING_KINDS)
