@@ -28,7 +28,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_MOST_KNOWN = 2**18  # entries of a tensor that is computed on the side
+_MOST_KNOWN = 2**22  # entries of a tensor that is computed on the side: four samples of a million tokens
 _REORDERS = _names(
     """
     view reshape _unsafe_view permute transpose t expand select slice squeeze unsqueeze clone detach alias _to_copy
