@@ -74,8 +74,9 @@ def planned_cables(fabric: Fabric) -> list[Cable]:
 
 def write_cabling(fabric: Fabric, path: str | Path) -> None:
     """Write the plan of one plane as a CSV file of columns src and dst."""
+    rows = [_COLUMNS, *planned_cables(fabric)]  # first: a fabric without such cables leaves the file as it is
     with Path(path).open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([_COLUMNS, *planned_cables(fabric)])
+        csv.writer(file).writerows(rows)
 
 
 def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabling:

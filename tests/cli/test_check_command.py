@@ -74,9 +74,12 @@ def test_errors_name_key_value_and_what_is_allowed(overrides, words, capsys):
         assert word in text
 
 
-def test_fibres_are_no_list_of_cables(capsys):
-    assert main(["check", "fabric=sip_ocs", "fabric.num_accelerators=8", "write_cables=plan.csv"]) == 2
+def test_fibres_are_no_list_of_cables_and_a_refusal_leaves_the_file(capsys, tmp_path):
+    plan = tmp_path / "plan.csv"
+    plan.write_text("an older plan")
+    assert main(["check", "fabric=sip_ocs", "fabric.num_accelerators=8", f"write_cables={plan}"]) == 2
     assert "fabric 'sip_ocs' has fibres to optical switches" in capsys.readouterr().err
+    assert plan.read_text() == "an older plan"
 
 
 def test_what_it_takes_is_completed():
