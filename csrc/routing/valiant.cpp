@@ -63,7 +63,7 @@ class ValiantPolicy : public RoutePolicy {
     if (intermediate_.size() > 1) return {};
     const std::string why =
         intermediate_.empty() ? " has no vertex to go by way of" : " has a single switch to go by way of";
-    return "fabric " + fabric().name() + why + ": routing valiant takes minimal paths there";
+    return "fabric " + fabric().name() + why + ": Valiant's paths are the minimal ones there";
   }
 
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {

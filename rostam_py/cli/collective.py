@@ -80,12 +80,12 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
     count = _num_ranks(fabric, ranks)
     what = f"{config.collective} over {count:,} of {fabric.num_accelerators:,} accelerators on {fabric.describe()}"
     notes: tuple[str, ...] = ()
-    if not as_json:
-        print(f"# {what}; algorithm {config.algorithm}, {config.fidelity}, {config.routing}")
-        print(f"# one collective at a time on idle links, out of place; {_what_counts(fabric)}")
-        print(_HEAD, flush=True)
-    rows = []
+    rows: list[Row] = []
     for row in _rows(config, fabric, ranks, sizes, count):
+        if not rows and not as_json:  # behind the checks of what is asked for
+            print(f"# {what}; algorithm {config.algorithm}, {config.fidelity}, {config.routing}")
+            print(f"# one collective at a time on idle links, out of place; {_what_counts(fabric)}")
+            print(_HEAD)
         rows.append(row)
         notes = row.result.notes
         if not as_json:

@@ -12,6 +12,7 @@ from rostam_py.fabrics.dependencies import check_dependencies
     [
         ("electrical_flat", "turns", "up_down", "states no turn model"),
         ("electrical_flat", "valiant", "spray", "has a single switch to go by way of"),
+        ("electrical_flat", "ugal", "spray", "single switch to go by way of: Valiant's paths are the minimal ones"),
         ("sip_ring", "valiant", "spray", "has no vertex to go by way of"),
     ],
 )
