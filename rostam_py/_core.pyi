@@ -422,7 +422,7 @@ def set_ocs_circuits(num_accelerators: typing.SupportsInt | typing.SupportsIndex
     """
 def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0, may_leave_out: bool = False) -> dict:
     """
-    Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.
+    Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of each circuit.
     """
 def switching_modes() -> list[tuple[str, str]]:
     """

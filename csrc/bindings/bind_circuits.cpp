@@ -53,9 +53,9 @@ py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Id
     py::gil_scoped_release release;
     found = circuits::set_ring_wavelengths(demand, ring, seed, may_leave_out);
   }
-  return py::dict("fibre"_a = as_array(found.fibre), "num_hops"_a = as_array(found.num_hops),
-                  "count"_a = as_array(found.count), "target"_a = as_array(found.target),
-                  "circuit_pair"_a = as_array(found.circuit_pair),
+  return py::dict("num_hops"_a = as_array(found.num_hops), "count"_a = as_array(found.count),
+                  "target"_a = as_array(found.target), "circuit_pair"_a = as_array(found.circuit_pair),
+                  "circuit_fibre"_a = as_array(found.circuit_fibre),
                   "circuit_wavelength"_a = as_array(found.circuit_wavelength));
 }
 
@@ -87,11 +87,11 @@ void bind_circuits(py::module_& module) {
       "set_ocs_circuits", &set_ocs_circuits, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "num_ocs"_a,
       "is_symmetric"_a = false, "is_duplex"_a = false, "can_relay"_a = false, "may_leave_out"_a = false,
       "Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.");
-  module.def(
-      "set_ring_wavelengths", &set_ring_wavelengths, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
-      "num_wavelengths"_a, "reach"_a, "cut_segments"_a = std::vector<int32_t>(), "seed"_a = 0,
-      "may_leave_out"_a = false,
-      "Wavelengths of a ring's two fibres for a demand: fibre, hops and count of each pair, and its wavelengths.");
+  module.def("set_ring_wavelengths", &set_ring_wavelengths, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
+             "num_wavelengths"_a, "reach"_a, "cut_segments"_a = std::vector<int32_t>(), "seed"_a = 0,
+             "may_leave_out"_a = false,
+             "Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of "
+             "each circuit.");
   module.def("switching_modes", &control::switching_modes, "When circuits are set anew: (name, one line) of each.");
   module.def("estimators", &control::estimators,
              "What decisions on circuits know of traffic: (name, one line) of each.");

@@ -22,6 +22,18 @@ class PathChooser {
     }
   }
 
+  std::vector<std::vector<RingPath>> open() const {
+    std::vector<std::vector<RingPath>> ways(demand_.src.size());
+    for (size_t i = 0; i < ways.size(); ++i) {
+      for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+        const RingPath one = path(i, fibre);
+        if (is_open(one)) ways[i].push_back(one);
+      }
+      if (ways[i].empty()) refuse(i, std::min(path(i, 0).num_hops(), path(i, 1).num_hops()));
+    }
+    return ways;
+  }
+
   std::vector<RingPath> run() {
     std::vector<RingPath> paths(demand_.src.size());
     std::vector<size_t> tied;
@@ -92,6 +104,10 @@ class PathChooser {
 };
 
 }  // namespace
+
+std::vector<std::vector<RingPath>> open_ways(const Demand& demand, const Ring& ring) {
+  return PathChooser(demand, ring).open();
+}
 
 std::vector<RingPath> choose_paths(const Demand& demand, const Ring& ring) { return PathChooser(demand, ring).run(); }
 

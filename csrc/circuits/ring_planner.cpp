@@ -30,7 +30,7 @@ class RingPlanner : public CircuitPlanner {
     setting.reserve(found.circuit_pair.size());
     for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
       const int32_t i = found.circuit_pair[c];
-      setting.push_back({pair_of[i], found.fibre[i] * ring_.num_wavelengths + found.circuit_wavelength[c]});
+      setting.push_back({pair_of[i], found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
     }
     rename(setting, held);
     std::sort(setting.begin(), setting.end());

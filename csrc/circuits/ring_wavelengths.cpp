@@ -12,6 +12,7 @@
 
 #include "circuits/ring_counts.h"
 #include "circuits/ring_flow.h"
+#include "circuits/ring_packing.h"
 #include "circuits/wavelength_table.h"
 #include "sim/errors.h"
 
@@ -28,15 +29,17 @@ constexpr int64_t kMaxWork = 4000000;
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway.
 constexpr int32_t kMaxMended = 4096;
+// Edges that choosing between both ways looks at, at most: of a setting before a run, and of one of many within it.
+constexpr int64_t kMaxLooked = 100000000;
+constexpr int64_t kMaxLookedAgain = 1000000;
 // Each round of filling lifts the ratio by so much.
 constexpr double kFillStep = 1.1;
 
 class Assignment {
  public:
-  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool may_leave_out)
+  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed)
       : demand_(demand),
         ring_(ring),
-        may_leave_out_(may_leave_out),
         paths_(std::move(paths)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
         got_(paths_.size(), 0) {}
@@ -44,14 +47,6 @@ class Assignment {
   RingWavelengths run() {
     assign();
     fill();
-    for (size_t i = 0; i < got_.size(); ++i) {
-      if (got_[i] > 0 || may_leave_out_) continue;
-      ROSTAM_THROW(ConfigError, "no wavelength is free on all "
-                                    << paths_[i].num_hops() << " segments from accelerator " << demand_.src[i]
-                                    << " to accelerator " << demand_.dst[i] << " of the ring (" << ring_.num_wavelengths
-                                    << " wavelengths a fibre); lower the plan's circuit "
-                                       "degree or raise fabric.accelerator_bandwidth");
-    }
     return collect();
   }
 
@@ -211,16 +206,17 @@ class Assignment {
     result.target = wanted_;
     std::vector<int64_t> next(got_.size() + 1, 0);
     for (size_t i = 0; i < got_.size(); ++i) {
-      result.fibre.push_back(paths_[i].fibre);
       result.num_hops.push_back(paths_[i].num_hops());
       next[i + 1] = next[i] + got_[i];
     }
     result.circuit_pair.resize(static_cast<size_t>(next.back()));
+    result.circuit_fibre.resize(static_cast<size_t>(next.back()));
     result.circuit_wavelength.resize(static_cast<size_t>(next.back()));
     for (int32_t a = 0; a < ring_.num_accelerators; ++a) {
       table_->visit_driven(a, [&](int32_t wavelength, int32_t pair) {
         const size_t at = static_cast<size_t>(next[static_cast<size_t>(pair)]++);
         result.circuit_pair[at] = pair;
+        result.circuit_fibre[at] = paths_[static_cast<size_t>(pair)].fibre;
         result.circuit_wavelength[at] = wavelength;
       });
     }
@@ -229,7 +225,6 @@ class Assignment {
 
   const Demand& demand_;
   const Ring& ring_;
-  bool may_leave_out_;
   std::vector<RingPath> paths_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
@@ -244,7 +239,7 @@ void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& f
   const size_t n = static_cast<size_t>(ring.num_accelerators);
   const size_t num_words = static_cast<size_t>(ring.num_wavelengths) / kWordBits + 1;
   std::vector<uint64_t> used(4 * n * num_words, 0);  // rows: segments of both fibres, drivers, receivers
-  std::vector<uint64_t> own(num_words);
+  std::vector<uint64_t> own(num_words);              // of one pair on one fibre
   const auto use = [&](size_t row, size_t pair) {
     for (size_t word = 0; word < num_words; ++word) {
       ROSTAM_CHECK(!(used[row * num_words + word] & own[word]), "pair " << pair << " has a wavelength used already");
@@ -253,24 +248,33 @@ void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& f
   };
   size_t next = 0;
   for (size_t i = 0; i < found.count.size(); ++i) {
-    std::fill(own.begin(), own.end(), uint64_t{0});
-    for (; next < found.circuit_pair.size() && found.circuit_pair[next] == static_cast<int32_t>(i); ++next) {
-      const size_t wavelength = static_cast<size_t>(found.circuit_wavelength[next]);
-      uint64_t& word = own[wavelength / kWordBits];
-      const uint64_t bit = uint64_t{1} << (wavelength % kWordBits);
-      ROSTAM_CHECK(!(word & bit), "pair " << i << " has wavelength " << wavelength << " twice");
-      word |= bit;
+    const size_t first = next;
+    while (next < found.circuit_pair.size() && found.circuit_pair[next] == static_cast<int32_t>(i)) ++next;
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      std::fill(own.begin(), own.end(), uint64_t{0});
+      bool is_taken = false;
+      for (size_t c = first; c < next; ++c) {
+        if (found.circuit_fibre[c] != fibre) continue;
+        const size_t wavelength = static_cast<size_t>(found.circuit_wavelength[c]);
+        uint64_t& word = own[wavelength / kWordBits];
+        const uint64_t bit = uint64_t{1} << (wavelength % kWordBits);
+        ROSTAM_CHECK(!(word & bit), "pair " << i << " has wavelength " << wavelength << " twice");
+        word |= bit;
+        is_taken = true;
+      }
+      if (!is_taken) continue;
+      use(2 * n + static_cast<size_t>(demand.src[i]), i);
+      use(3 * n + static_cast<size_t>(demand.dst[i]), i);
+      const int32_t step = fibre == 0 ? 1 : -1;
+      int32_t here = demand.src[i], num_hops = 0;
+      for (; here != demand.dst[i]; ++num_hops) {
+        if (fibre == 1) here = (here + step + ring.num_accelerators) % ring.num_accelerators;
+        use(static_cast<size_t>(fibre) * n + static_cast<size_t>(here), i);
+        if (fibre == 0) here = (here + step) % ring.num_accelerators;
+      }
+      ROSTAM_CHECK(num_hops <= ring.reach && num_hops <= found.num_hops[i],
+                   "pair " << i << " is " << num_hops << " hops long");
     }
-    ROSTAM_CHECK(found.num_hops[i] <= ring.reach, "pair " << i << " is " << found.num_hops[i] << " hops long");
-    use(2 * n + static_cast<size_t>(demand.src[i]), i);
-    use(3 * n + static_cast<size_t>(demand.dst[i]), i);
-    const int32_t step = found.fibre[i] == 0 ? 1 : -1;
-    int32_t here = demand.src[i];
-    for (int32_t hop = 0; hop < found.num_hops[i]; ++hop) {
-      use(static_cast<size_t>(found.fibre[i]) * n + static_cast<size_t>(here), i);
-      here = (here + step + ring.num_accelerators) % ring.num_accelerators;
-    }
-    ROSTAM_CHECK(here == demand.dst[i], "the path of pair " << i << " ends at accelerator " << here);
   }
   ROSTAM_CHECK(next == found.circuit_pair.size(), "circuits are not in the order of their pairs");
 }
@@ -309,12 +313,8 @@ RingWavelengths among_all(const RingWavelengths& found, const std::vector<size_t
   RingWavelengths all = found;
   all.count.assign(paths.size(), 0);
   all.target.assign(paths.size(), 0);
-  all.fibre.clear();
   all.num_hops.clear();
-  for (const RingPath& path : paths) {
-    all.fibre.push_back(path.fibre);
-    all.num_hops.push_back(path.num_hops());
-  }
+  for (const RingPath& path : paths) all.num_hops.push_back(path.num_hops());
   for (size_t k = 0; k < served.size(); ++k) {
     all.count[served[k]] = found.count[k];
     all.target[served[k]] = found.target[k];
@@ -323,16 +323,11 @@ RingWavelengths among_all(const RingWavelengths& found, const std::vector<size_t
   return all;
 }
 
-}  // namespace
-
-RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
+// One way for each pair; where may_leave_out, none for pairs that find no wavelength.
+RingWavelengths one_way(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
   std::vector<RingPath> paths = choose_paths(demand, ring);
   const std::vector<size_t> admitted = may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
-  if (!may_leave_out || admitted.size() == paths.size()) {
-    RingWavelengths found = Assignment(demand, ring, std::move(paths), seed, may_leave_out).run();
-    check_ring(demand, ring, found);
-    return found;
-  }
+  if (!may_leave_out || admitted.size() == paths.size()) return Assignment(demand, ring, std::move(paths), seed).run();
   Demand fitting;
   fitting.num_accelerators = demand.num_accelerators;
   std::vector<RingPath> fitting_paths;
@@ -342,9 +337,58 @@ RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uin
     fitting.num_bytes.push_back(demand.num_bytes[i]);
     fitting_paths.push_back(paths[i]);
   }
-  RingWavelengths found = Assignment(fitting, ring, std::move(fitting_paths), seed, true).run();
-  check_ring(fitting, ring, found);
-  return among_all(found, admitted, paths);
+  return among_all(Assignment(fitting, ring, std::move(fitting_paths), seed).run(), admitted, paths);
+}
+
+// Either way, or both at once.
+RingWavelengths both_ways(const Demand& demand, const Ring& ring, uint64_t seed,
+                          const std::vector<std::vector<RingPath>>& ways, RingWavelengths found, int64_t num_steps) {
+  std::vector<RingCircuit> circuits;
+  for (size_t c = 0; c < found.circuit_pair.size(); ++c)
+    circuits.push_back({found.circuit_pair[c], found.circuit_fibre[c], found.circuit_wavelength[c]});
+  circuits = RingPacking(demand, ring, ways, seed).improve(circuits, num_steps);
+  found.circuit_pair.clear();
+  found.circuit_fibre.clear();
+  found.circuit_wavelength.clear();
+  std::fill(found.count.begin(), found.count.end(), 0);
+  std::vector<int32_t> num_hops(found.count.size(), 0);
+  for (const RingCircuit& one : circuits) {
+    found.circuit_pair.push_back(one.pair);
+    found.circuit_fibre.push_back(one.fibre);
+    found.circuit_wavelength.push_back(one.wavelength);
+    ++found.count[one.pair];
+    for (const RingPath& way : ways[one.pair]) {
+      if (way.fibre == one.fibre) num_hops[one.pair] = std::max(num_hops[one.pair], way.num_hops());
+    }
+  }
+  for (size_t i = 0; i < num_hops.size(); ++i) {
+    if (num_hops[i] > 0) found.num_hops[i] = num_hops[i];
+  }
+  return found;
+}
+
+}  // namespace
+
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
+  bool is_both_ways = false;
+  std::vector<std::vector<RingPath>> ways;
+  if (ring.num_accelerators <= kNumFibres * ring.reach && !demand.src.empty()) {
+    ways = open_ways(demand, ring);
+    is_both_ways = std::any_of(ways.begin(), ways.end(), [](const auto& all) { return all.size() > 1; });
+  }
+  RingWavelengths found = one_way(demand, ring, seed, may_leave_out || is_both_ways);
+  if (is_both_ways)
+    found = both_ways(demand, ring, seed, ways, std::move(found), may_leave_out ? kMaxLookedAgain : kMaxLooked);
+  for (size_t i = 0; i < found.count.size() && !may_leave_out; ++i) {
+    if (found.count[i] > 0) continue;
+    ROSTAM_THROW(ConfigError, "no wavelength is free on all " << found.num_hops[i] << " segments from accelerator "
+                                                              << demand.src[i] << " to accelerator " << demand.dst[i]
+                                                              << " of the ring (" << ring.num_wavelengths
+                                                              << " wavelengths a fibre); lower the plan's circuit "
+                                                                 "degree or raise fabric.accelerator_bandwidth");
+  }
+  check_ring(demand, ring, found);
+  return found;
 }
 
 }  // namespace rostam::circuits

@@ -13,13 +13,14 @@
 namespace rostam::circuits {
 
 // Entry i of the first arrays is pair i of the demand. Circuit j gives pair circuit_pair[j] (ascending) wavelength
-// circuit_wavelength[j] on fibre fibre[circuit_pair[j]], the same on all segments of its path.
+// circuit_wavelength[j] on fibre circuit_fibre[j], the same on all segments of its path; a pair has no wavelength
+// twice.
 struct RingWavelengths {
-  std::vector<int32_t> fibre;
-  std::vector<int32_t> num_hops;
+  std::vector<int32_t> num_hops;  // of the longest way that it takes
   std::vector<int32_t> count;
-  std::vector<int32_t> target;  // best whole counts if wavelengths needed no continuity
+  std::vector<int32_t> target;  // best whole counts the shorter way round if wavelengths needed no continuity
   std::vector<int32_t> circuit_pair;
+  std::vector<int32_t> circuit_fibre;
   std::vector<int32_t> circuit_wavelength;
 };
 
@@ -33,6 +34,8 @@ struct RingWavelengths {
 //   4. Scaling and rounding come first (count_wavelengths, which takes the seed), with the least of one a pair.
 // Then what did not fit (circular arcs may need more wavelengths than their largest load) and what is left over goes
 // to the slowest pairs, wherever a wavelength is free along a path and at both its ends.
+// On rings so small that light survives both ways round (N <= 2 reach) that is where RingPacking begins, which knows
+// both; pairs may then go either way, or both at once.
 // Throws: ConfigError for pairs beyond reach, for more pairs than wavelengths on a segment or at an accelerator, and
 // for a pair that is left without a wavelength. Cost: O(W (N + P)).
 // may_leave_out: where wavelengths do not suffice for all pairs the largest demands get theirs, others none.
