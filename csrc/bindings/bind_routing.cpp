@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bindings/bindings.h"
+#include "flow/adaptive_rates.h"
 #include "routing/dependencies.h"
 #include "routing/dfsssp.h"
 #include "routing/layers.h"
@@ -116,6 +117,27 @@ py::list dependencies(const RouteTable& self, const std::vector<int32_t>& member
   return all;
 }
 
+py::tuple adaptive_rates(const RouteTable& self, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
+                         const std::vector<double>& rate_caps) {
+  std::vector<Route> routes;
+  for (size_t i = 0; i < src.size(); ++i) routes.push_back(self.route_of({src[i], dst.at(i), 0}, true).value());
+  std::vector<flow::Demand> demands;
+  for (size_t i = 0; i < src.size(); ++i) {
+    demands.push_back({&routes[i].steps, 1, rate_caps.empty() ? 0 : rate_caps.at(i), &routes[i].links});
+  }
+  std::vector<flow::Division> found;
+  {
+    py::gil_scoped_release release;
+    found = flow::adaptive_rates(demands, self.links().capacities);
+  }
+  std::vector<double> rates, loads(self.links().capacities.size(), 0.0);
+  for (const flow::Division& one : found) {
+    rates.push_back(one.rate);
+    for (const routing::LinkShare& part : one.shares) loads[static_cast<size_t>(part.link)] += part.share * one.rate;
+  }
+  return py::make_tuple(rates, loads);
+}
+
 void set_route(RouteTable& self, int32_t src, int32_t dst, uint64_t hash, const std::vector<int32_t>& links,
                const std::vector<double>& shares, int64_t latency_ps) {
   Route given;
@@ -150,6 +172,8 @@ void bind_routing(py::module_& module) {
       .def_property_readonly("version", &RouteTable::version, "Counts changes of routes.")
       .def_property_readonly("notes", &RouteTable::notes,
                              "What a reader should know of the routing on this fabric, in sentences.")
+      .def_property_readonly("is_adaptive", &RouteTable::is_adaptive,
+                             "True if engines divide messages over their paths: routes' shares are a first guess.")
       .def_property_readonly("is_hash_free", &RouteTable::is_hash_free, "True if routes depend on the pair alone.")
       .def_property_readonly(
           "capacities",
@@ -170,6 +194,9 @@ void bind_routing(py::module_& module) {
       .def_property_readonly(
           "members", [](const RouteTable& self) { return self.links().members; },
           "The fabric links behind every engine link, numbered on from one class of planes to the next.");
+  module.def("adaptive_rates", &adaptive_rates, "routes"_a, "src"_a, "dst"_a, "rate_caps"_a = std::vector<double>{},
+             "Return (rate of each flow, load of every engine link) [bytes/s] of flows divided over minimal paths: "
+             "max-min fair rates, of the divisions the least sum of squared loads. A cap of 0 is none.");
   module.def("channel_dependencies", &dependencies, "routes"_a, "members"_a, "scheme"_a,
              "Per class of planes: counts of virtual channels and their dependencies, and a cycle [(link, channel)].");
   module.def("forwarding_tables", &forwarding_tables, "fabric"_a, "num_layers"_a,

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "network/registry.h"
-
 namespace rostam::flow {
 
 namespace {
@@ -30,8 +28,22 @@ RouteId FlowNetwork::add_route(const routing::Route& route, uint64_t name) {
     ROSTAM_CHECK(hop.link >= 0 && hop.link < num_links() && !links_[hop.link].is_removed && hop.share > 0,
                  "route over link " << hop.link << " with share " << hop.share);
   }
-  routes_.push_back({route.links, route.latency, name, route.src, route.dst, 0});
-  return static_cast<RouteId>(routes_.size() - 1);
+  if (free_routes_.empty()) {
+    free_routes_.push_back(static_cast<RouteId>(routes_.size()));
+    routes_.emplace_back();
+  }
+  const RouteId id = free_routes_.back();
+  free_routes_.pop_back();
+  routes_[id] = {route.links, route.latency, name, route.src, route.dst, 0};
+  return id;
+}
+
+void FlowNetwork::remove_route(RouteId id) {
+  RouteState& route = routes_[id];
+  removed_bytes_.resize(links_.size(), 0.0);
+  for (const routing::LinkShare& hop : route.links) removed_bytes_[hop.link] += route.bytes * hop.share;
+  route = RouteState();
+  free_routes_.push_back(id);
 }
 
 uint32_t FlowNetwork::new_flow(const Transfer& transfer) {
@@ -328,6 +340,11 @@ void FlowNetwork::set_route(TransferId id, RouteId route) {
   request_solve(queue_.now());
 }
 
+void FlowNetwork::set_route(TransferId id, RouteId route, double rate_cap) {
+  flows_[id].rate_cap = rate_cap;
+  set_route(id, route);
+}
+
 bool FlowNetwork::is_endless(TransferId id) const {
   return paces_[id].rate > 0 && flows_[id].finish == SimTime::never();
 }
@@ -352,7 +369,8 @@ double FlowNetwork::backlog(int32_t src, int32_t dst) const {
 network::NetworkStats FlowNetwork::stats() const { return {link_bytes(), link_busy_s(), num_active_, num_solves_}; }
 
 std::vector<double> FlowNetwork::link_bytes() const {
-  std::vector<double> bytes(links_.size(), 0);
+  std::vector<double> bytes = removed_bytes_;
+  bytes.resize(links_.size(), 0.0);
   for (const RouteState& route : routes_) {
     if (route.bytes == 0) continue;
     for (const routing::LinkShare& hop : route.links) bytes[hop.link] += route.bytes * hop.share;
@@ -377,15 +395,3 @@ std::vector<double> FlowNetwork::link_busy_s() const {
 }
 
 }  // namespace rostam::flow
-
-namespace rostam::network {
-
-std::unique_ptr<Network> make_flow_network(EventQueue& queue, const LinkTable& links, NetworkClient& client) {
-  return std::make_unique<flow::FlowNetwork>(queue, links, client);
-}
-
-EngineTraits flow_engine_traits() {
-  return {true, true, true, "max-min fair rates of whole messages, event by event; symmetric systems are folded"};
-}
-
-}  // namespace rostam::network

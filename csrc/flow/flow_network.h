@@ -20,11 +20,15 @@ class FlowNetwork : public network::Network {
   FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client);
 
   network::RouteId add_route(const routing::Route& route, uint64_t name) override;
+  // Forgets a route; its id may be given to another one. REQUIRES: no flow is on it.
+  void remove_route(network::RouteId route);
   void set_tolerance(double share) override;
   network::TransferId start(const network::Transfer& transfer) override;
   network::TransferId resume(const network::Transfer& transfer, SimTime started) override;
   void cancel(network::TransferId flow) override;
   void set_route(network::TransferId flow, network::RouteId route) override;
+  // The same with another cap on its rate.
+  void set_route(network::TransferId flow, network::RouteId route, double rate_cap);
   void set_capacity(int32_t link, double bytes_per_s) override;
   int32_t add_links(const std::vector<network::EngineLink>& links) override;
   void remove_links(const std::vector<int32_t>& links) override;
@@ -165,6 +169,8 @@ class FlowNetwork : public network::Network {
   std::vector<FlowState> flows_;
   std::vector<Pace> paces_;  // of flows_
   std::vector<uint32_t> free_flows_;
+  std::vector<network::RouteId> free_routes_;
+  std::vector<double> removed_bytes_;  // by link, that were sent over removed routes; shorter where none
   std::vector<int32_t> dirty_links_;
   std::vector<uint32_t> new_flows_;
   double tolerance_ = 0;

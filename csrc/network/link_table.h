@@ -34,11 +34,15 @@ class LinkTable {
   // Classes of planes that differ; 1 where nothing is split over lanes.
   int32_t num_plane_classes() const { return num_plane_classes_; }
 
+  // Whether messages are divided over the paths of their routes (routing::Route::is_adaptive).
+  bool is_adaptive() const { return is_adaptive_; }
+
   // Adds a link; returns its id.
   int32_t add(const EngineLink& link, std::vector<int32_t> members = {});
 
  private:
   int32_t num_plane_classes_ = 1;
+  bool is_adaptive_ = false;
   std::vector<EngineLink> links_;
   std::vector<std::vector<int32_t>> members_;
 };

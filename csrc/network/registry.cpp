@@ -32,6 +32,9 @@ const Entry& find(const std::string& fidelity) {
 std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
                                       NetworkClient& client) {
   const Entry& engine = find(fidelity);
+  if (links.is_adaptive() && !engine.traits().can_adapt) {
+    ROSTAM_THROW(ConfigError, "routing is adaptive, which fidelity '" << fidelity << "' cannot do; take fidelity=flow");
+  }
   if (links.num_plane_classes() > 1) return std::make_unique<StripedNetwork>(engine.make, queue, links, client);
   return engine.make(queue, links, client);
 }

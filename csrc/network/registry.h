@@ -22,6 +22,8 @@ struct EngineTraits {
   bool exact_when_alone = false;
   // No link ever carries more than its capacity (1e-9 relative), which the engine checks.
   bool checks_capacity = false;
+  // Takes routes whose messages it is to divide (routing::Route::is_adaptive).
+  bool can_adapt = false;
   const char* summary = "";  // one line, for lists
 };
 
@@ -32,7 +34,7 @@ struct EngineTraits {
 #undef ROSTAM_ENGINE
 
 // `queue` and `client` must outlive the network; `links` is read here only.
-// Throws: ConfigError listing the registered names if `fidelity` is not one of them.
+// Throws: ConfigError listing the registered names if `fidelity` is not one of them, or if it cannot adapt and must.
 std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
                                       NetworkClient& client);
 

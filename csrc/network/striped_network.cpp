@@ -15,8 +15,15 @@ StripedNetwork::StripedNetwork(MakeEngine make, EventQueue& queue, const LinkTab
 RouteId StripedNetwork::add_route(const Route& route, uint64_t name) {
   StripedRoute striped;
   if (route.lanes.empty()) striped.parts.push_back(engine_->add_route(route, name));
-  for (const Lane& lane : route.lanes) {
+  for (size_t k = 0; k < route.lanes.size(); ++k) {
+    const Lane& lane = route.lanes[k];
     Route part;
+    part.is_adaptive = route.is_adaptive;
+    if (route.is_adaptive) {
+      const bool is_last = k + 1 == route.lanes.size();
+      const auto end = is_last ? static_cast<uint32_t>(route.steps.nodes.size()) : route.lanes[k + 1].first_node;
+      part.steps = routing::steps_between(route.steps, lane.first_node, end);
+    }
     part.src = route.src;
     part.dst = route.dst;
     part.latency = lane.latency;

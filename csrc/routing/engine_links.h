@@ -16,6 +16,7 @@ struct EngineLinks {
   void append(const EngineLinks& other);
 
   int32_t num_plane_classes = 0;              // that were appended
+  bool is_adaptive = false;                   // messages are divided over their paths (Route::is_adaptive)
   std::vector<int32_t> of_link;               // fabric link -> engine link
   std::vector<double> capacities;             // [bytes/s], the sum over the members
   std::vector<int32_t> classes;               // fabric::LinkClass of the members

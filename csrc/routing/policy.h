@@ -50,6 +50,9 @@ class RoutePolicy {
   // True if the route depends on what waits for links, so that it holds for the message that asks alone.
   virtual bool reads_backlog() const { return false; }
 
+  // True if engines divide messages over a route's paths (Route::is_adaptive).
+  virtual bool is_adaptive() const { return false; }
+
   // True if the route depends on the shape of the fabric alone: a map of the fabric onto itself, links onto equal
   // links, takes routes to routes with the same shares.
   virtual bool follows_symmetries() const { return false; }

@@ -23,4 +23,19 @@ std::vector<int64_t> lane_bytes(const Route& route, int64_t bytes) {
   return parts;
 }
 
+Steps steps_between(const Steps& steps, uint32_t first_node, uint32_t end_node) {
+  Steps part;
+  const uint32_t first_hop = steps.nodes[first_node].first_hop;
+  for (uint32_t n = first_node; n < end_node; ++n) {
+    Steps::Node node = steps.nodes[n];
+    for (uint32_t h = node.first_hop; h < node.end_hop; ++h) {
+      part.hops.push_back({steps.hops[h].link, steps.hops[h].node - first_node, steps.hops[h].channel});
+    }
+    node.first_hop -= first_hop;
+    node.end_hop -= first_hop;
+    part.nodes.push_back(node);
+  }
+  return part;
+}
+
 }  // namespace rostam::routing

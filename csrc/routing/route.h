@@ -51,7 +51,12 @@ struct Route {
   Steps steps;      // empty unless asked for, and in folded systems
   // Planes that differ: a message is split over lanes and completes with the slowest. Empty: one lane of all links.
   std::vector<Lane> lanes;
+  // Engines divide messages over the paths of `steps`, which are there, as they see fit; the shares are a first guess.
+  bool is_adaptive = false;
 };
+
+// The steps of the graph at `first_node`, of a route over several lanes, by itself; `end_node` where the next begins.
+Steps steps_between(const Steps& steps, uint32_t first_node, uint32_t end_node);
 
 // Bytes of a message that each plane of each lane carries, rounded up. REQUIRES: the route has lanes.
 std::vector<int64_t> lane_bytes(const Route& route, int64_t bytes);

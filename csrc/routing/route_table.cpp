@@ -50,6 +50,7 @@ RouteTable::RouteTable(std::vector<PlaneClass> planes, MissingRoute missing)
     if (one.num_planes < 1) ROSTAM_THROW(ConfigError, "a class has " << one.num_planes << " planes; it needs >= 1");
     first_link_.push_back(static_cast<int32_t>(links_.capacities.size()));
     links_.append(one.policy->links());
+    links_.is_adaptive = links_.is_adaptive || one.policy->is_adaptive();
   }
 }
 
@@ -150,6 +151,7 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
     lane.bytes_per_s = wants_offer ? offer_of(part) : 1;
     if (lane.bytes_per_s <= 0) continue;
     append_steps(part.steps, first_link_[k], route.steps);
+    route.is_adaptive = route.is_adaptive || part.is_adaptive;
     route.links.insert(route.links.end(), part.links.begin(), part.links.end());
     lane.end_link = static_cast<uint32_t>(route.links.size());
     route.latency = std::max(route.latency, part.latency);

@@ -80,6 +80,8 @@ class RouteTable {
   bool reads_backlog() const;
   // What such policies read from now on; null: nothing waits. It must outlive the table or be replaced.
   void read_backlog(const LinkBacklog* backlog) { backlog_ = backlog; }
+  // True if engines divide messages over the paths of their routes.
+  bool is_adaptive() const { return links_.is_adaptive; }
   std::vector<std::string> notes() const;  // of the policies, each once
 
   // What each plane carries of a message: for engines, which send lanes' own parts of all bytes.

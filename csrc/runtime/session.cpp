@@ -27,7 +27,8 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
                              jobs_,  participations_, messenger_, ledger_, scheduler_};
   const folding::Footprint footprint = footprint_of(controllers);
   const bool is_exact = network::engine_traits(options.fidelity).exact_when_alone;
-  if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking && !routes.reads_backlog()) {
+  if (options.enable_shortcuts && is_exact && !footprint.is_any && !options.enable_parking && !routes.reads_backlog() &&
+      !routes.is_adaptive()) {
     runner_ = std::make_unique<RingRunner>(parts, footprint);
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);

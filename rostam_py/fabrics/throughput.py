@@ -50,8 +50,18 @@ def link_loads(
             raise ConfigError(f"{key} names accelerator {unknown[0]}; there are 0 to {fabric.num_accelerators - 1}")
     ends = [side.astype(np.int32) for side in ends]
     fabric = with_circuits_for(fabric, ends[0], ends[1], sizes)
-    routes = fabric.router(routing, enable_bundling=False)
+    routes = _static_routes(fabric, routing)
     return np.asarray(_core.link_loads(routes, ends[0], ends[1], sizes / fabric.planes))
+
+
+def _static_routes(fabric: Fabric, routing: str) -> _core.RouteTable:
+    routes = fabric.router(routing, enable_bundling=False)
+    if routes.is_adaptive:
+        raise ConfigError(
+            f"routing {routing} divides messages by what else is on their links at every moment: there are no loads "
+            "without time. Take an engine, fidelity='flow' say, or routing optimal or spray"
+        )
+    return routes
 
 
 def saturation_throughput(
@@ -88,12 +98,12 @@ def saturation_throughput(
         src, dst, share = _flows(healthy, pattern, shift)
         return optimal_share(with_circuits_for(fabric, src, dst, share), src, dst, share)
     if isinstance(pattern, str) and pattern == "all_to_all" and not fabric.is_circuit_switched:
-        routes = fabric.router(routing, enable_bundling=False)
+        routes = _static_routes(fabric, routing)
         loads = _core.all_to_all_loads(routes, healthy, port)
     else:
         src, dst, share = _flows(healthy, pattern, shift)
         fabric = with_circuits_for(fabric, src, dst, share)
-        routes = fabric.router(routing, enable_bundling=False)
+        routes = _static_routes(fabric, routing)
         loads = _core.link_loads(routes, src.astype(np.int32), dst.astype(np.int32), share * port)
     return min(1.0, float(_core.headroom(routes, loads)))
 

@@ -1,0 +1,48 @@
+// adaptive routing: the minimal paths of spray, over which engines divide every message as rates are max-min fair and,
+// of such divisions, the sum of squared link loads least, anew with each change (MODEL F18). A route's shares are
+// spray's, from which that starts.
+#include <utility>
+
+#include "routing/registry.h"
+
+namespace rostam::routing {
+
+namespace {
+
+class AdaptivePolicy : public RoutePolicy {
+ public:
+  AdaptivePolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options)
+      : minimal_(make_spray_policy(std::move(fabric), {options.message_overhead, false})) {}
+
+  Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
+    Route all = minimal_->route(src, dst, {query.hash, true, query.backlog});
+    all.is_adaptive = true;
+    return all;
+  }
+  Route every_path(int32_t src, int32_t dst) const override { return minimal_->every_path(src, dst); }
+
+  // Depends on the pair alone, but what engines make of it does not.
+  bool is_hash_free() const override { return false; }
+  bool is_adaptive() const override { return true; }
+  const fabric::Fabric& fabric() const override { return minimal_->fabric(); }
+  const EngineLinks& links() const override { return minimal_->links(); }
+
+  // Of the first guess: what estimates start from. What messages put on links depends on what else is there, in time.
+  void add_loads(const Flows& flows, std::vector<double>& loads) const override { minimal_->add_loads(flows, loads); }
+  void add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
+                         std::vector<double>& loads) const override {
+    minimal_->add_uniform_loads(members, num_bytes, loads);
+  }
+
+ private:
+  std::unique_ptr<RoutePolicy> minimal_;
+};
+
+}  // namespace
+
+std::unique_ptr<RoutePolicy> make_adaptive_policy(std::shared_ptr<const fabric::Fabric> fabric,
+                                                  const PolicyOptions& options) {
+  return std::make_unique<AdaptivePolicy>(std::move(fabric), options);
+}
+
+}  // namespace rostam::routing
