@@ -34,6 +34,7 @@ AXES = ("tp", "cp", "pp", "dp")
 UNNAMED_AT_1 = ("cp",)  # axes that words leave out where they are not used
 INNER_AXES = ("ep",)  # degrees that add no devices
 WINDOWS = ("symmetric", "paper")
+WEIGHT_SPLITS = ("least_sent", "sliced")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
@@ -122,6 +123,8 @@ class Strategy:
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
         the place of pp, and cp may be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
+    weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends least (3.2), which may
+        be copies on every device, and sliced where those do not fit the memory; sliced, one copy in each group.
     max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
     mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
@@ -172,6 +175,7 @@ class Strategy:
     reduce_every_microbatch: bool = True
     placer: str = field(default="megatron", metadata={"choices": PLACERS})
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
+    weight_splits: str = field(default="least_sent", metadata={"choices": WEIGHT_SPLITS})
     max_circuit_degree: int | None = None
     window: str = field(default="symmetric", metadata={"choices": WINDOWS})
     rank_order: Any = field(default="tp,cp,pp,dp", metadata={"is_sequence": True})
@@ -200,6 +204,7 @@ class Strategy:
         if self.max_circuit_degree is not None:
             _check_degree("max_circuit_degree", self.max_circuit_degree)
         _check_choice("window", self.window, WINDOWS)
+        _check_choice("weight_splits", self.weight_splits, WEIGHT_SPLITS)
         self._check_fusion()
         _check_choice("accumulation", self.accumulation, ACCUMULATIONS)
         _check_choice("cp_algorithm", self.cp_algorithm, CP_ALGORITHMS)

@@ -15,11 +15,11 @@ def products(graph, phase=None):
     return [op for op in graph.ops if op.op_type.startswith(names) and phase in (None, op.phase)]
 
 
-def split_products(graph, batch, max_parts, num_quanta):
+def split_products(graph, batch, max_parts, num_quanta, **options):
     """Partition with every product num_quanta quanta long and all other ops below one."""
     long = {op.id for op in products(graph)}
     seconds = [num_quanta * 1.0 if op.id in long else 0.01 for op in graph.ops]
-    return partition(graph, batch, max_parts, seconds, quantum_s=1.0)
+    return partition(graph, batch, max_parts, seconds, quantum_s=1.0, **options)
 
 
 # How many
@@ -77,6 +77,15 @@ def test_large_batches_are_split_by_sample(perceptron):
     assert result.parameters == {"layers.0.weight": Layout(WHOLE, 4), "layers.1.weight": Layout(WHOLE, 4)}
     assert {result.shares[op.id].split.kind for op in products(perceptron, "forward")} == {"sample"}
     assert not any(r.relation in (ALL, EXCHANGE) for op in products(perceptron) for r in result.readings[op.id])
+
+
+@pytest.mark.parametrize("batch", [4, 4096])
+def test_sliced_weights_have_no_copies_whatever_is_sent(perceptron, batch):
+    result = split_products(perceptron, batch, 4, 4.0, is_sliced=True)
+    assert set(result.parameters) == {"layers.0.weight", "layers.1.weight"}
+    assert all(layout.dim in (0, 1) and layout.parts == 4 for layout in result.parameters.values())
+    if batch == 4:  # what sends least has no copies either
+        assert result.shares == split_products(perceptron, batch, 4, 4.0).shares
 
 
 def test_the_split_turns_once_as_the_batch_grows(perceptron):

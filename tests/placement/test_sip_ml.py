@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import rostam_py as rostam
+from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.errors import ConfigError, DegreeError, MemoryCapacityError, UnitError
 from rostam_py.placement.sip_ml.sub_ops import GRADIENT, KERNEL
 from rostam_py.plan import Machine, Strategy
@@ -166,6 +167,23 @@ def test_a_model_too_large_says_by_how_much_and_fits_more_devices(small_graphs):
         place(graph, machine(1), global_batch=256, strategy=sip())
     assert place(graph, machine(4), global_batch=256, strategy=sip(mp=4)).memory_bytes < 32e9
     assert place(graph, machine(1), global_batch=256, strategy=sip(check_memory=False)).memory_bytes > 32e9
+
+
+def test_weights_lie_in_slices_where_copies_do_not_fit():
+    # 1,024 samples: the least is sent with both weights (4 MiB, 16 bytes a parameter with Adam) whole on every device.
+    net = nn.Sequential(nn.Linear(1024, 1024, bias=False), nn.ReLU(), nn.Linear(1024, 1024, bias=False))
+    graph = trace(net, torch.empty(8, 1024), loss_fn=lambda y: y.square().mean(), name="wide")
+    strategy = sip(mp=4, precision="fp32", optimizer="adam", quantum="1 us")
+    copies = place(graph, machine(4), global_batch=1024, strategy=strategy)
+    sliced = place(graph, machine(4), global_batch=1024, strategy=replace(strategy, weight_splits="sliced"))
+    held = [plan.stages[0].memory.total - plan.stages[0].memory.activations for plan in (copies, sliced)]
+    assert held == [2 * 1024**2 * 16, 2 * 1024**2 * 16 // 4]
+    small = replace(get_accelerator("v100_32gb"), memory_bytes=25_000_000)
+    fitted = place(graph, machine(4, accelerator=small), global_batch=1024, strategy=strategy)
+    assert fitted.memory_bytes == sliced.memory_bytes < 25e6 < copies.memory_bytes
+    assert any("weight matrices lie in slices" in note for note in fitted.notes)
+    assert not any("lie in slices" in note for note in copies.notes)
+    assert rostam.simulate(fitted).iteration_time_s == rostam.simulate(sliced).iteration_time_s
 
 
 # Mapping, ranks, spares

@@ -8,7 +8,7 @@ from rostam_py.plan.strategy import Strategy
 
 # Algorithm 1 splits an op into parts of about 10 us, so that more devices find little to do; the paper's figures 6
 # and 7 stop at 16, and placing takes time in proportion.
-MAX_MODEL_PARALLEL = 32
+MAX_MODEL_PARALLEL = 64
 
 
 def candidates(base: Strategy, num_accelerators: int, batch: int) -> Iterator[Strategy]:

@@ -77,25 +77,31 @@ class Partition:
         return share
 
 
-def partition(graph: OperatorGraph, batch: float, max_parts: int, seconds: list[float], quantum_s: float) -> Partition:
+def partition(
+    graph: OperatorGraph, batch: float, max_parts: int, seconds: list[float], quantum_s: float, *,
+    is_sliced: bool = False,
+) -> Partition:  # fmt: skip
     """Split every op into at most ``max_parts`` sub-ops of about ``quantum_s``.
 
     Model: an op of t seconds becomes ceil(t / quantum) sub-ops, the next lower number that divides the split
         dimension (padding as for tp), or as many as its inputs have already if that is more. Of all legal
         splits the one that makes the group send least is taken; for an op that meets a parameter first, all
         ops that touch the parameter count, forward and backward.
-    Args: seconds: per op, unsplit [s].
+    Args:
+        seconds: per op, unsplit [s].
+        is_sliced: splits that give every part a copy of a weight matrix are left out where an op has others.
     Cost: linear in ops and splits.
     Source: Khani et al. 2021, section 3.2; the byte counts are own, see tests/placement/test_partition.py.
     """
-    return _Partitioner(graph, batch, max_parts, seconds, quantum_s).run()
+    return _Partitioner(graph, batch, max_parts, seconds, quantum_s, is_sliced).run()
 
 
 class _Partitioner:
     def __init__(
-        self, graph: OperatorGraph, batch: float, max_parts: int, seconds: list[float], quantum_s: float
-    ) -> None:
-        self.graph, self.batch, self.max_parts = graph, batch, max_parts
+        self, graph: OperatorGraph, batch: float, max_parts: int, seconds: list[float], quantum_s: float,
+        is_sliced: bool,
+    ) -> None:  # fmt: skip
+        self.graph, self.batch, self.max_parts, self.is_sliced = graph, batch, max_parts, is_sliced
         self.seconds, self.quantum_s = seconds, quantum_s
         self.roots = graph.view_roots
         self.chains = _view_chains(graph)
@@ -209,6 +215,8 @@ class _Partitioner:
                 for count in counts
             }
             shares += [Share(p, split) for p in sorted(legal) if p > 1 and self._suits_parameters(op, split, p)]
+        if self.is_sliced:
+            shares = [share for share in shares if not self._copies_matrix(op, share)] or shares
         is_small = wanted == 1 and fixed in (None, 1)
         return [*shares, Share(1)] if not shares or is_small else shares
 
@@ -243,6 +251,16 @@ class _Partitioner:
             elif held.parts > 1 and held.dim != want:
                 return False
         return True
+
+    def _copies_matrix(self, op: Op, share: Share) -> bool:
+        """Tell whether every part would hold all of an undecided parameter of two dimensions or more."""
+        dims = share.split.input_dims if share.split is not None else ()
+        roots = [self.roots[t] for t, want in zip(op.inputs, dims, strict=True) if want is WHOLE]
+        return any(
+            root in self.parameter_of and self.parameter_of[root] not in self.result.parameters
+            and len(self.graph.tensors[root].shape) > 1
+            for root in roots
+        )  # fmt: skip
 
     def _settle_parameters(self, op: Op, share: Share) -> None:
         for i, t in enumerate(op.inputs):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rostam_py.costs.model import CostModel
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.precision import get_precision
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, MemoryCapacityError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.accumulation import regroup_gradient_sums
 from rostam_py.placement.kernels import KernelBuilder, cost_model_for
@@ -89,17 +89,26 @@ class SipMlPlacer(Placer):
         strategy = self.strategy
         numerics = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
-        settings = (strategy.mp, strategy.quantum, machine.min_kernel_s)
+        settings = (strategy.mp, strategy.quantum, strategy.weight_splits, machine.min_kernel_s)
         key = (*settings, machine.device.name, batch, window, numerics, capacity)
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
-            sub_ops = _sub_ops(graph, strategy, cost, batch, numerics)
-            nodes = [node.node() for node in sub_ops.nodes]
-            placed = place_in_window(nodes, strategy.mp, window, capacity)
+            is_sliced = strategy.weight_splits == "sliced"
+            sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
+            try:
+                placed = _place(sub_ops, strategy.mp, window, capacity)
+            except MemoryCapacityError:
+                if is_sliced or strategy.mp == 1:
+                    raise
+                is_sliced = True
+                sub_ops = _sub_ops(graph, strategy, cost, batch, numerics, is_sliced)
+                placed = _place(sub_ops, strategy.mp, window, capacity)
             counts = _local_parameters(sub_ops, placed, strategy)
             kernels = tuple(_optimizer_kernel(n, numerics, cost) for n in counts)
-            notes = tuple(_notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost))
-            self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, notes)
+            notes = _notes(sub_ops, placed, strategy, circuit_limit(strategy, machine), window, cost)
+            if is_sliced and strategy.weight_splits != "sliced":
+                notes.append("weight matrices lie in slices: copies of them, where less would be sent, do not fit")
+            self.shared[key] = GroupPlacement(sub_ops, placed, window, kernels, tuple(notes))
         found: GroupPlacement = self.shared[key]
         return found
 
@@ -138,10 +147,16 @@ def _check(strategy: Strategy) -> None:
         )
 
 
-def _sub_ops(graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, numerics: Numerics) -> SubOpGraph:
+def _place(sub_ops: SubOpGraph, num_devices: int, window: Window | None, capacity: float | None) -> SubOpPlacement:
+    return place_in_window([node.node() for node in sub_ops.nodes], num_devices, window, capacity)
+
+
+def _sub_ops(
+    graph: OperatorGraph, strategy: Strategy, cost: CostModel, batch: int, numerics: Numerics, is_sliced: bool
+) -> SubOpGraph:
     builder = KernelBuilder(graph, propagate(graph, 1, batch), cost, batch, numerics.precision, numerics.gradient_bytes)
     quantum_s = parse_time(strategy.quantum, "strategy.quantum")
-    parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s)
+    parts = partition(graph, batch, strategy.mp, builder.op_seconds(), quantum_s, is_sliced=is_sliced)
     return build_sub_ops(graph, parts, cost, batch, numerics)
 
 
