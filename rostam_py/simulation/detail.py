@@ -21,6 +21,7 @@ from rostam_py.fabrics.layout import Layout, layout_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.tasks import MEMORY_PARTS
+from rostam_py.simulation.changes import changes_detail
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
 from rostam_py.simulation.memory_detail import memory_detail
@@ -66,6 +67,7 @@ def run_detail(
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
         "pipeline": None if is_mix else pipeline_detail(first),
+        "changes": changes_detail(first.changes(), first._ends_ps.tolist()),
         "memory_over_time": None if is_mix else memory_detail(first),
         "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),

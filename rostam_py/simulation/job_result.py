@@ -17,6 +17,8 @@ from rostam_py.plan.group_kinds import group_kind
 from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.plan.traffic import plan_volumes
 from rostam_py.plan.work import seconds_by
+from rostam_py.simulation.arrows import message_arrows
+from rostam_py.simulation.changes import Change, changes_of
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
@@ -106,6 +108,7 @@ class JobResult:
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)
     _names: GraphNames = field(repr=False)
+    _number: int = field(repr=False)  # of the job
 
     @property
     def iteration_time_s(self) -> float:
@@ -303,9 +306,12 @@ class JobResult:
         if len(self._timeline["start_ps"]) == 0:
             raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
-        done = self.reconfigurations
-        dark = [] if done is None else done.spans_ps()
-        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), dark)
+        arrows = message_arrows(self.job, self._number, self._names, self._timeline)
+        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), self.changes(), arrows)
+
+    def changes(self) -> list[Change]:
+        """Return when circuits were dark, parts had failed and jobs were cut, of the whole run."""
+        return changes_of(self.controllers, self.restarts, self.reconfigurations, int(self._ends_ps[-1]))
 
     def memory_over_time(self) -> list[StageMemory]:
         """Return the memory of a recorded device of each stage over the last iteration; of a task graph none is known.

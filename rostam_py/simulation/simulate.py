@@ -250,6 +250,7 @@ def _result(
         _ends_ps=ends,
         _timeline=raw["timeline"],
         _names=names,
+        _number=number,
     )
     if plan is None:
         return JobResult(**fields)

@@ -2,29 +2,33 @@
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from rostam_py.simulation.arrows import Arrow
+from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, Change
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
 from rostam_py.simulation.stage_memory import StageMemory
 
 _RECV = "recv"
+_RECEIVING = 100  # a thread of receives is numbered so far behind its stream
 
 
 def write_perfetto(
     path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int,
-    memory: Iterable[StageMemory] = (), dark: Iterable[tuple[int, int, int]] = (),
+    memory: Iterable[StageMemory] = (), changes: Iterable[Change] = (), arrows: Iterable[Arrow] = (),
 ) -> None:  # fmt: skip
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
     One process per device, one thread per stream; on the compute thread tasks lie below a slice that names their phase,
     micro-batch and chunk ("forward 3, chunk 1"), and carry their kernels as slices below them. Waits for the host are
     slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
-    there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Reconfigurations of
-    circuits, in ``dark`` as (begin [ps], end [ps], circuits that change), are slices of a process of their own.
+    there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Changes of the
+    network are slices of a process of their own, a thread for each lane; its counters are how many circuits are dark
+    and how many parts have failed. Arrows lead from sends to receives.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -37,7 +41,7 @@ def write_perfetto(
         info = names.templates[template]
         task = info.tasks[index]
         accelerator = int(names.accelerators[device])
-        thread = 100 + stream if task.kind == _RECV else stream
+        thread = stream + (_RECEIVING if task.kind == _RECV else 0)
         if (device, thread) not in seen:
             seen.add((device, thread))
             events += _names(accelerator, info.stage, thread, _stream(names, info.job, stream, task.kind))
@@ -54,13 +58,10 @@ def write_perfetto(
             one = _phase_slice(span, int(names.accelerators[span.device]), begin_ps)
             events += _cut([one], (end_ps - begin_ps) / 1e6)
     events += [event for one in memory for event in _counters(one, (end_ps - begin_ps) / 1e6)]
-    changes = [one for one in dark if one[1] > begin_ps and one[0] < end_ps]
+    events += _arrow_events(arrows, names, timeline, begin_ps, end_ps)
     process = 1 + max((int(one) for one in names.accelerators), default=0)
-    for begin, end, count in changes:
-        one = _slice("reconfiguration", process, 0, begin - begin_ps, end - begin, {"circuits": count})
-        events += _cut([one], (end_ps - begin_ps) / 1e6)
-    if changes:
-        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "circuits"}})
+    events += _change_events([one for one in changes if one.end_ps > begin_ps and one.begin_ps < end_ps], process,
+                             begin_ps, end_ps)  # fmt: skip
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -68,6 +69,60 @@ def write_perfetto(
     else:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _change_events(changes: Sequence[Change], process: int, begin_ps: int, end_ps: int) -> list[dict[str, Any]]:
+    """Return the slices and counters of what changed in the network."""
+    events: list[dict[str, Any]] = []
+    end_us = (end_ps - begin_ps) / 1e6
+    for lane in dict.fromkeys(one.lane for one in changes):
+        thread, mine = LANES.index(lane), [one for one in changes if one.lane == lane]
+        for one in mine:
+            name = "reconfiguration" if lane == CIRCUITS else one.words
+            arguments = {"circuits" if lane == CIRCUITS else "parts": one.count}
+            events += _cut(
+                [_slice(name, process, thread, one.begin_ps - begin_ps, one.end_ps - one.begin_ps, arguments)], end_us
+            )
+        events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": lane}})
+        if lane in (CIRCUITS, FAILED):
+            counter = "dark circuits" if lane == CIRCUITS else "failed parts"
+            events += _levels(mine, counter, process, begin_ps, end_us)
+    if changes:
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "network"}})
+    return events
+
+
+def _levels(
+    changes: Sequence[Change], counter: str, process: int, begin_ps: int, end_us: float
+) -> Iterator[dict[str, Any]]:
+    """Yield how many are changed at once: a counter that begins and ends where changes do."""
+    steps: dict[float, int] = {0.0: 0}
+    for one in changes:
+        for at_ps, step in ((one.begin_ps, one.count), (one.end_ps, -one.count)):
+            at_us = max((at_ps - begin_ps) / 1e6, 0.0)
+            steps[at_us] = steps.get(at_us, 0) + step
+    level = 0
+    for at_us, step in sorted(steps.items()):
+        level += step
+        if at_us <= end_us:
+            yield {"ph": "C", "name": counter, "pid": process, "ts": at_us, "args": {"count": level}}
+
+
+def _arrow_events(
+    arrows: Iterable[Arrow], names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the two ends of messages that leave and arrive within [begin_ps, end_ps]."""
+    for number, arrow in enumerate(arrows):
+        left, arrived = int(timeline["start_ps"][arrow.sender]), int(timeline["end_ps"][arrow.receiver])
+        if left < begin_ps or arrived > end_ps:
+            continue
+        begins, ends = {"ph": "s"}, {"ph": "f", "bp": "e"}
+        for row, time, side in ((arrow.sender, left, begins), (arrow.receiver, arrived, ends)):
+            thread = int(timeline["stream"][row]) + (_RECEIVING if row == arrow.receiver else 0)
+            yield {
+                **side, "id": number, "name": "message", "cat": "message",
+                "pid": int(names.accelerators[timeline["device"][row]]), "tid": thread, "ts": (time - begin_ps) / 1e6,
+            }  # fmt: skip
 
 
 def _counters(memory: StageMemory, end_us: float) -> Iterator[dict[str, Any]]:

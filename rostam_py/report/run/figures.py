@@ -24,6 +24,7 @@ from rostam_py.report.drawing.scales import (
     size_scale,
     time_scale,
 )
+from rostam_py.report.run.changes_figure import changes_figure
 from rostam_py.report.run.conditions import algorithms_said
 from rostam_py.report.run.curve_figure import curve_figure
 from rostam_py.report.run.fabric_figure import drawing_figures
@@ -63,7 +64,7 @@ def run_figures(detail: Mapping[str, Any], prefix: str = "") -> list[Figure]:
     head = f"{file_safe(prefix)}-" if prefix else ""
     figures: list[Figure | None] = [_jobs_figure(detail, head)] if detail["jobs"] else []
     figures += [_breakdown_figure(detail, head), pipeline_figure(detail, head)]
-    figures += [step_figure(detail, head), sensitivity_figure(detail, head)]
+    figures += [changes_figure(detail, head), step_figure(detail, head), sensitivity_figure(detail, head)]
     figures += [memory_over_time_figure(detail, head), path_figure(detail, head)]
     figures += drawing_figures(detail, head)
     figures += [utilization_figure(detail, head), traffic_figure(detail, head), _memory_figure(detail, head)]

@@ -1,0 +1,102 @@
+"""Changes of the network during a run: dark circuits, failed parts, waits for new routes, jobs that are cut.
+
+Example:
+    for one in changes_of(result.controllers, result.restarts, result.reconfigurations, end_ps):
+        one.lane, one.words, one.begin_ps, one.end_ps
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rostam_py.simulation.reconfigurations import Reconfigurations
+from rostam_py.simulation.restarts import Restart
+
+CIRCUITS, FAILED, REROUTING, RESTARTS = "circuits", "failed parts", "new routes", "restarts"
+LANES = (CIRCUITS, FAILED, REROUTING, RESTARTS)
+_PS = 1e-12
+_PARTS = (("accelerator", "accelerators"), ("link", "links"), ("switch", "switches"))  # by the core's kind
+_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that is not as usual for a while. lane: of LANES. count: circuits or parts; of a restart, 1."""
+
+    lane: str
+    words: str
+    begin_ps: int
+    end_ps: int
+    count: int
+
+
+def changes_of(
+    controllers: Iterable[Mapping[str, Any]],
+    restarts: Iterable[Restart],
+    switched: Reconfigurations | None,
+    end_ps: int,
+) -> list[Change]:
+    """Return the changes of a run by lane and begin.
+
+    Model: parts that fail and are repaired together are one change; what is never repaired lasts until ``end_ps``, the
+        end of the run. From a failure or repair until routes are chosen anew, messages on failed links wait.
+    """
+    found: list[Change] = []
+    if switched is not None:
+        found += [
+            Change(CIRCUITS, f"{count:,} circuits change", begin, end, count)
+            for begin, end, count in switched.spans_ps()
+        ]
+    for one in controllers:
+        if one["name"] == "failures":
+            found += _failures(one, end_ps)
+    for restart in restarts:
+        words = f"cut, goes on with iteration {restart.from_iteration}"
+        found.append(Change(RESTARTS, words, round(restart.cut_s / _PS), round(restart.start_s / _PS), 1))
+    return sorted(found, key=lambda change: (LANES.index(change.lane), change.begin_ps, change.end_ps, change.words))
+
+
+def _failures(parameters: Mapping[str, Any], end_ps: int) -> list[Change]:
+    together: dict[tuple[int, int, int], list[int]] = {}
+    for kind, number, begin, repair in zip(
+        *(parameters[key] for key in ("kind", "id", "fail_ps", "repair_ps")), strict=True
+    ):
+        end = end_ps if repair < 0 or repair > end_ps else repair
+        if begin < end:
+            together.setdefault((kind, begin, end), []).append(number)
+    found = [
+        Change(FAILED, _named(kind, numbers), begin, end, len(numbers))
+        for (kind, begin, end), numbers in together.items()
+    ]
+    wait = parameters["reroute_ps"][0]
+    if wait:
+        begins = {begin for _, begin, _ in together} | {end for _, _, end in together if end < end_ps}
+        found += [Change(REROUTING, "routes are chosen anew", begin, begin + wait, 1) for begin in sorted(begins)]
+    return found
+
+
+def _named(kind: int, numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+    return f"{_PARTS[kind][len(numbers) > 1]} {shown}"
+
+
+MAX_MARKS = 2_000  # of a document: more side by side are a blur on a page 900 pixels wide
+
+
+def changes_detail(changes: Sequence[Change], ends_ps: Sequence[int]) -> dict[str, Any] | None:
+    """Return the changes of a run for the figure of its report, None where nothing changed.
+
+    Args: ends_ps: of iterations, the run's begin first.
+    """
+    if not changes:
+        return None
+    shown = sorted(changes, key=lambda one: one.begin_ps)[:MAX_MARKS]
+    return {
+        "iteration_ends_s": [int(end) * _PS for end in ends_ps],
+        "num_changes": len(changes),
+        "marks": {
+            "lane": [one.lane for one in shown], "words": [one.words for one in shown],
+            "begin_s": [one.begin_ps * _PS for one in shown], "end_s": [one.end_ps * _PS for one in shown],
+            "count": [one.count for one in shown],
+        },
+    }  # fmt: skip
