@@ -44,7 +44,7 @@ class Job:
 class Space:
     """Strategies to search. placers: of PLACERS. all_reduce: algorithm. bucket_size: gradients of one all-reduce.
 
-    quantum: length of Algorithm 1's sub-ops.
+    quantum: length of Algorithm 1's sub-ops. weight_splits: least_sent, or sliced: one copy of weights in each group.
     """
 
     name: str
@@ -52,23 +52,40 @@ class Space:
     all_reduce: str
     bucket_size: str = "25 MB"
     quantum: str = "10 us"
+    weight_splits: str = "least_sent"
+    precision: str = "fp32"
+    check_memory: bool = True
 
     def base(self) -> rostam.Strategy:
-        """Return what all its strategies share; fp32, as the paper."""
+        """Return what all its strategies share."""
         return rostam.Strategy(
-            precision="fp32",
+            precision=self.precision,
             fusion="producer",
             accumulation="free",
             algorithms={"all_reduce": self.all_reduce},
             bucket_size=self.bucket_size,
             quantum=self.quantum,
+            weight_splits=self.weight_splits,
+            check_memory=self.check_memory,
         )
+
+    def groups(self, num_accelerators: int, degrees: Sequence[int]) -> list[rostam.Strategy]:
+        """Return Algorithm 1's strategies on all accelerators with groups of these sizes."""
+        base = self.base()
+        return [replace(base, dp=num_accelerators // mp, mp=mp, placer="sip_ml") for mp in degrees]
 
 
 COST = "roofline"  # of the papers' machines, data sheets alone
 TRANSFORMER = Job("transformer_350m", "transformer_sip_ml")
 # As the paper: Algorithm 1 on every fabric (3.2, step 4), one ring all-reduce among counterparts (step 3).
 PAPER = Space("paper", ("sip_ml",), "ring")
+# Megatron's 18 B parameters with Adam take 288 GB, so that groups have at least 16 of these accelerators, weights in
+# slices. Activations, which Algorithm 1 keeps, are assumed to find room by recomputation, which is not timed.
+MEGATRON = Job("megatron_18b", "megatron_18b_sip_ml")
+HALF = Space("paper, fp16, memory unchecked", PAPER.placers, "ring", weight_splits="sliced",
+             precision="fp16_mixed", check_memory=False)  # fmt: skip
+SINGLE = replace(HALF, name="paper, fp32, memory unchecked", precision="fp32")
+MEGATRON_GROUP = 16  # 32-way groups are slower on every fabric (experiments/sip_ml_fig5), and beyond SiP-Ring's reach
 # What rostam adds: tensor and pipeline parallelism, and the all-reduce that is fastest on the fabric.
 ALL = Space("all", ("sip_ml", "megatron"), "auto")
 
@@ -149,10 +166,11 @@ def _model(job: Job) -> Any:
     return build(job.model, Config(sequence_length=job.sequence_length))
 
 
-def machine(fabric: str, bandwidth: str, **parameters: Any) -> rostam.Machine:
-    """Return V100s on a fabric with this bandwidth each."""
+def machine(fabric: str, bandwidth: str, speed: float = 1.0, **parameters: Any) -> rostam.Machine:
+    """Return V100s on a fabric with this bandwidth each. Args: speed: at which they compute, 1 as V100s do."""
     built = rostam.fabric(fabric, accelerator_bandwidth=bandwidth, **parameters)
-    return rostam.Machine(fabric=built, accelerator=ACCELERATOR)
+    slow = {} if speed == 1 else dict.fromkeys(range(built.num_accelerators), speed)
+    return rostam.Machine(fabric=built, accelerator=ACCELERATOR, slow=slow)
 
 
 def describe(candidate: Candidate, in_full: bool = False) -> Point:

@@ -9,7 +9,21 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from searched_points import ALL, PAPER, TRANSFORMER, Job, Point, SearchedPoints, Space, machine, print_table
+from searched_points import (
+    ALL,
+    HALF,
+    MEGATRON,
+    MEGATRON_GROUP,
+    PAPER,
+    SINGLE,
+    TRANSFORMER,
+    Job,
+    Point,
+    SearchedPoints,
+    Space,
+    machine,
+    print_table,
+)  # fmt: skip
 
 from rostam_py.reproduction import Figure, claim_figures
 
@@ -25,17 +39,16 @@ FABRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "SiP-Ring": ("sip_ring", {}),
 }
 RESNET = Job("resnet50", "resnet50_sip_ml")
-MEGATRON = Job("megatron_18b", "megatron_18b_sip_ml")
 CASES: tuple[tuple[Job, Space], ...] = (
-    (RESNET, PAPER), (TRANSFORMER, PAPER), (RESNET, ALL), (TRANSFORMER, ALL),
+    (RESNET, PAPER), (TRANSFORMER, PAPER), (MEGATRON, HALF), (MEGATRON, SINGLE), (RESNET, ALL), (TRANSFORMER, ALL),
 )  # fmt: skip
 # A ring all-reduce in both directions lights both fibres of SiP-Ring.
 BOTH_WAYS = Space("paper, rings both ways", PAPER.placers, "bidirectional_ring")
 BOTH_WAYS_FABRICS, BOTH_WAYS_BANDWIDTHS = ("Elect-Flat", "SiP-OCS", "SiP-Ring"), (512, 2_048, 8_192)
-# Megatron takes about a minute a point; two tell what there is to tell. Algorithm 1 keeps all activations, and
-# Megatron's do not fit 32 GB.
+# All strategies take about a minute a point; two tell what there is to tell.
 MEGATRON_BANDWIDTHS = (1_024, 8_192)
-REFUSED = (MEGATRON, PAPER)
+REFUSED = (MEGATRON, PAPER)  # Algorithm 1 keeps all activations, and Megatron's do not fit 32 GB
+DATA_PARALLEL = "dp on Elect-Flat"
 # The one point that is slower than at half its bandwidth, and how many simulations find what it misses.
 OUT_OF_ORDER, MANY = (TRANSFORMER, ALL, "Elect-Cluster 200", 256), 16
 
@@ -46,12 +59,17 @@ def point(
     points: SearchedPoints, job: Job, space: Space, fabric: str, bandwidth: int, num_simulated: int = NUM_SIMULATED
 ) -> Point:
     """Return one search, kept or computed."""
-    name, parameters = FABRICS[fabric]
+    name, parameters = FABRICS["Elect-Flat" if fabric == DATA_PARALLEL else fabric]
+    groups = None
+    if fabric == DATA_PARALLEL:
+        groups = space.groups(NUM_ACCELERATORS, (1,))
+    elif space in (HALF, SINGLE):
+        groups = space.groups(NUM_ACCELERATORS, (MEGATRON_GROUP,))
     wider = "" if num_simulated == NUM_SIMULATED else f" | {num_simulated} simulated"
     return points.search(
         f"{job.model} | {space.name} | {fabric} | {bandwidth} Gb/s{wider}", job, space,
         lambda: machine(name, f"{bandwidth} Gb/s", num_accelerators=NUM_ACCELERATORS, **parameters),
-        num_simulated=num_simulated,
+        strategies=groups, num_simulated=num_simulated,
     )  # fmt: skip
 
 
@@ -94,8 +112,9 @@ def _uplink(curves: Times) -> tuple[str, bool]:
 
 
 def _speedup(curves: Times) -> tuple[str, bool]:
-    """Met where SiP at the highest B is 1.3 to 9.1 times as fast, and the gain grows with B."""
-    ratios = [curves["Elect-Cluster 400"] / curves[name] for name in ("SiP-OCS", "SiP-Ring")]
+    """Met where SiP at the highest B is 1.3 to 9.1 times as fast, and the gain grows with B, from where it runs."""
+    found = [curves["Elect-Cluster 400"] / curves[name] for name in ("SiP-OCS", "SiP-Ring")]
+    ratios = [one[~np.isnan(one)] for one in found]
     text = ", ".join(f"{r[0]:.2f}x to {r[-1]:.2f}x" for r in ratios)
     return text, all(1.3 <= r[-1] <= 9.1 and r[-1] > r[0] for r in ratios)
 
@@ -105,7 +124,7 @@ def bandwidth_ratios(curves: Times, name: str) -> list[float]:
 
     Model: log-log interpolation of the fabric's curve; inf where 8 Tb/s do not get there.
     """
-    log_b, log_t = np.log(BANDWIDTHS), np.log(np.minimum.accumulate(curves[name]))
+    log_b, log_t = np.log(BANDWIDTHS), np.log(np.fmin.accumulate(curves[name]))
     ratios = []
     for flat_b, flat_t in zip(BANDWIDTHS[:-1], np.log(curves["Elect-Flat"]), strict=False):
         reached = np.flatnonzero(log_t <= flat_t + 1e-12)
@@ -113,8 +132,10 @@ def bandwidth_ratios(curves: Times, name: str) -> list[float]:
             ratios.append(float("inf"))
             continue
         k = int(reached[0])
-        share = 0.0 if k == 0 else (log_t[k - 1] - flat_t) / (log_t[k - 1] - log_t[k])
-        ratios.append(float(np.exp(log_b[k] if k == 0 else log_b[k - 1] + share * (log_b[k] - log_b[k - 1])) / flat_b))
+        is_first = k == 0 or np.isnan(log_t[k - 1])
+        share = 0.0 if is_first else (log_t[k - 1] - flat_t) / (log_t[k - 1] - log_t[k])
+        log_needed = log_b[k] if is_first else log_b[k - 1] + share * (log_b[k] - log_b[k - 1])
+        ratios.append(float(np.exp(log_needed) / flat_b))
     return ratios
 
 
@@ -143,13 +164,17 @@ CLAIMS: tuple[tuple[str, str, Callable[[Times], tuple[str, bool]]], ...] = (
 )
 
 
+def _columns(space: Space) -> tuple[str, ...]:
+    return (*FABRICS, DATA_PARALLEL) if space == PAPER else tuple(FABRICS)
+
+
 def _curve_rows(
     points: SearchedPoints, job: Job, space: Space, bandwidths: Sequence[int] = BANDWIDTHS
 ) -> Sequence[Sequence[str]]:
     rows = []
     for bandwidth in bandwidths:
         cells = [f"{bandwidth:,}"]
-        for fabric in FABRICS:
+        for fabric in _columns(space):
             best = point(points, job, space, fabric, bandwidth).get("best")
             cells.append(f"{best['time_to_accuracy_s']:,.1f} ({best['strategy']})" if best else "refused")
         rows.append(cells)
@@ -166,7 +191,7 @@ def main() -> None:
     points = SearchedPoints(POINTS, COMMAND)
     for job, space in CASES:
         title = f"{job.model}, {space.name}: time-to-accuracy [s] and best strategy over B [Gb/s]"
-        print_table(title, ("B", *FABRICS), _curve_rows(points, job, space))
+        print_table(title, ("B", *_columns(space)), _curve_rows(points, job, space))
     rows = []
     for bandwidth in BOTH_WAYS_BANDWIDTHS:
         bests = [point(points, TRANSFORMER, BOTH_WAYS, fabric, bandwidth)["best"] for fabric in BOTH_WAYS_FABRICS]

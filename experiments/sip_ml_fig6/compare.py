@@ -23,8 +23,16 @@ ONE_BUCKET = Space("paper, one bucket", PAPER.placers, "ring", bucket_size="2 GB
 FASTEST = Space("paper, fastest all-reduce", PAPER.placers, "auto")
 COARSE = Space("paper, quantum 100 us", PAPER.placers, "ring", quantum="100 us")
 ON_OCS = Space("paper, on SiP-OCS", PAPER.placers, "ring")  # what figure 6 plots; the rest is on Elect-Flat
+# Weights in slices: no group holds two copies of a matrix, and no optimizer's step is done twice. SiP-ML's Transformer
+# is a Universal Transformer (4.1), whose layers share weights, so that a parameter computes more.
+SLICED = replace(ON_OCS, name="paper, on SiP-OCS, weights in slices", weight_splits="sliced")
+SHARED = replace(SLICED, name="universal_transformer, on SiP-OCS, one bucket, weights in slices", bucket_size="2 GB")
+SLICED_DEGREES = (1, 2, 4, 8, 16)
+UNIVERSAL = Job("universal_transformer", None, (1_024,))
 SPACES = {
     ON_OCS: (128, 512, 8_192, 10_000),
+    SLICED: (128, 512, 8_192, 10_000),
+    SHARED: (128, 512, 1_024, 8_192, 10_000),
     PAPER: BANDWIDTHS,
     ALL: BANDWIDTHS,
     ONE_BUCKET: (128, 512, 8_192),
@@ -40,10 +48,11 @@ LOW, HIGH = 512, 8_192  # "below about 1 Tb/s", "at 8 Tb/s"
 
 def point(points: SearchedPoints, space: Space, bandwidth: int) -> Point:
     """Return one search, kept or computed."""
-    fabric = "sip_ocs" if space is ON_OCS else "electrical_flat"
+    fabric = "sip_ocs" if space in (ON_OCS, SLICED, SHARED) else "electrical_flat"
     return points.search(
-        f"{space.name} | {bandwidth} Gb/s", TRANSFORMER, space,
+        f"{space.name} | {bandwidth} Gb/s", UNIVERSAL if space == SHARED else TRANSFORMER, space,
         lambda: machine(fabric, f"{bandwidth} Gb/s", num_accelerators=NUM_ACCELERATORS),
+        strategies=space.groups(NUM_ACCELERATORS, SLICED_DEGREES) if space in (SLICED, SHARED) else None,
         num_simulated=NUM_SIMULATED,
     )  # fmt: skip
 
@@ -141,8 +150,9 @@ def main() -> None:
             "pure dp [ms]",
             "dp / best",
         )
-        where = space.name if space is ON_OCS else f"{space.name}, on Elect-Flat"
-        print_table(f"transformer_350m, {where}", columns, rows)
+        where = space.name if space in (ON_OCS, SLICED, SHARED) else f"{space.name}, on Elect-Flat"
+        model = UNIVERSAL.model if space == SHARED else TRANSFORMER.model
+        print_table(f"{model}, {where}", columns, rows)
     rows = []
     for bandwidth in LONG_BANDWIDTHS:
         simulated = long_point(points, bandwidth)["simulated"]

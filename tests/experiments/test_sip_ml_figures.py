@@ -1,8 +1,10 @@
-"""SiP-ML's figures 5 to 9 and table 1: which published claims the kept points meet, and that they are current."""
+"""SiP-ML's figures 5 to 10, table 1 and abstract: which claims the kept points meet, and that they are current."""
 
 import pytest
 
-FIGURES = ("sip_ml_fig5", "sip_ml_fig6", "sip_ml_fig7", "sip_ml_fig8", "sip_ml_fig9", "sip_ml_table1")
+FIGURES = (
+    *(f"sip_ml_fig{number}" for number in range(5, 11)), "sip_ml_table1", "sip_ml_abstract",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,48 @@ def test_figure_5_transformer_under_algorithm_1_meets_all_but_the_optical_ratios
 def test_figure_5_elect_flat_is_the_lower_envelope_of_every_panel(figure):
     met = _by_claim(figure, "sip_ml_fig5", "model", "space")
     found = [is_met for (claim, *_), is_met in met.items() if "envelope" in claim]
-    assert len(found) == 4
+    assert len(found) == 6
     assert all(found)
+
+
+def test_figure_5_megatron_gains_most_and_does_not_fit_pure_data_parallelism(figure):
+    module, points = figure("sip_ml_fig5")
+    gains = {}
+    for job, space in module.CASES[:3]:
+        curves = module.times(points, job, space)
+        gains[job.model] = curves["Elect-Cluster 400"][-1] / curves["SiP-OCS"][-1]
+    assert list(gains) == ["resnet50", "transformer_350m", "megatron_18b"]
+    assert list(gains.values()) == sorted(gains.values())
+    assert gains["megatron_18b"] == pytest.approx(5.01, abs=0.01)
+    assert "dp 1024 x mp 1: device 0" in module.point(points, *module.REFUSED, "Elect-Flat", 8_192)["refused"]
+    dp = [module.point(points, module.TRANSFORMER, module.PAPER, module.DATA_PARALLEL, b)["best"]["dp"]
+          for b in module.BANDWIDTHS]  # fmt: skip
+    assert set(dp) == {1_024}
+
+
+def test_figure_6_with_weights_in_slices_ends_at_sixteen_ways_as_published(figure):
+    met = _by_claim(figure, "sip_ml_fig6", "space")
+    for name in ("SLICED", "SHARED"):
+        space = getattr(figure("sip_ml_fig6")[0], name).name
+        assert met["best at 10,000 Gb/s", space]
+        assert met["more model parallelism as B grows", space]
+
+
+def test_bands_hold_the_case_as_stated_and_every_ratio(figure):
+    module, points = figure("sip_ml_abstract")
+    for model, variants in module.VARIANTS.items():
+        for key in module.ratios(points, variants[0]):
+            stated, least, most = module.band(points, model, key)
+            assert least <= stated <= most
+    assert module.band(points, "transformer_350m", "dp over best, flat")[1] == pytest.approx(1.64, abs=0.01)
+    assert module.band(points, "megatron_18b", "cluster over OCS")[2] == pytest.approx(6.24, abs=0.01)
+
+
+def test_break_even_prices_are_those_of_equal_dollars(figure):
+    module, points = figure("sip_ml_abstract")
+    network = module.break_even_usd(points, "megatron_18b", "OCS")
+    stated = module.band(points, "megatron_18b", "cluster over OCS")[0]
+    assert (18_625 + network) / stated == pytest.approx(18_625 + 197_680 / 1_024)  # bill_of_materials of the cluster
 
 
 def test_figure_6_misses_are_as_documented(figure):
