@@ -67,47 +67,96 @@ void RingSteps::advance() {
 
 namespace {
 
-// With one send time c for all, S[i][T] = T c + max over d <= T of join[i-d] + the latencies of the d hops up to i. A
-// lap more never loses, so d > T - p is enough: a maximum over a window that slides round the ring. Of equal ones the
-// most hops count, as RingSteps prefers arrivals.
-std::vector<RingSteps::Start> ends_of_equal_sends(const RingCollective& collective) {
-  const auto p = static_cast<int64_t>(collective.joins.size());
-  const int64_t num_steps = collective.exchange.num_steps, c = collective.send_times[0].ps();
-  int64_t lap = 0;
-  std::vector<int64_t> before;  // latencies of the hops from rank 0 to each
-  for (const SimTime latency : collective.latencies) {
-    before.push_back(lap);
-    lap += latency.ps();
+// S[i][T] is the longest walk of T moves that ends at rank i: it begins at a rank's join, goes d hops, each of a send
+// and a latency, and stands for a send in the other T - d, all of them best at the slowest sender that it passes. With
+// G what a lap gains over standing p times at the slowest of all, a lap more never loses where G >= 0, and d > T - p is
+// enough; where G < 0, a second lap never wins after the first has met all, and d < 2 p - 1 is. Of equal walks the one
+// of most hops counts, as RingSteps prefers arrivals.
+//
+// Standing at a sender of at least c is never better than what it can get, so the best is a maximum over send times c,
+// of walks that pass such a sender: for each c, one over a window that slides round the ring.
+class LongestWalks {
+ public:
+  explicit LongestWalks(const RingCollective& collective)
+      : collective_(collective), p_(static_cast<int64_t>(collective.joins.size())) {
+    before_.reserve(static_cast<size_t>(p_));
+    for (int64_t i = 0; i < p_; ++i) {
+      before_.push_back(lap_);
+      lap_ += collective.send_times[i].ps() + collective.latencies[i].ps();
+    }
+    sends_ = collective.send_times;
+    std::sort(sends_.begin(), sends_.end());
+    sends_.erase(std::unique(sends_.begin(), sends_.end()), sends_.end());
+    const int64_t steps = collective.exchange.num_steps;
+    const bool gains = lap_ >= p_ * sends_.back().ps();
+    most_hops_ = gains ? steps : std::min(steps, 2 * p_ - 2);
+    fewest_hops_ = gains ? steps - p_ + 1 : 0;
   }
-  const int64_t laps = num_steps / p, rest = num_steps % p;
-  // Index u is rank u mod p, a lap further from p on; the window of rank i is u = i + p - rest ... i + 2 p - rest - 1,
-  // and rank i itself stands at u = i + p + laps * p.
-  const auto hops_up_to = [&](int64_t u) { return before[u % p] + u / p * lap; };
-  const auto value = [&](int64_t u) { return collective.joins[u % p].ps() - hops_up_to(u); };
-  std::deque<int64_t> window;  // falling values, the earliest of equal ones
-  std::vector<RingSteps::Start> ends(p);
-  for (int64_t u = p - rest; u <= 3 * p - rest - 2; ++u) {
-    while (!window.empty() && value(window.back()) < value(u)) window.pop_back();
-    window.push_back(u);
-    const int64_t i = u - (2 * p - rest - 1);
-    if (i < 0) continue;
-    while (window.front() < i + p - rest) window.pop_front();
-    const int64_t first = window.front();
-    const int64_t end_ps = num_steps * c + value(first) + hops_up_to(i + p + laps * p);
-    ends[i] = {SimTime::from_ps(end_ps), static_cast<int32_t>(first % p)};
+
+  std::vector<RingSteps::Start> ends() {
+    best_.assign(static_cast<size_t>(p_), Walk());
+    for (const SimTime send : sends_) look_at(send);
+    std::vector<RingSteps::Start> ends;
+    for (const Walk& walk : best_) ends.push_back({SimTime::from_ps(walk.end_ps), static_cast<int32_t>(walk.first)});
+    return ends;
   }
-  return ends;
-}
+
+ private:
+  struct Walk {
+    int64_t end_ps = -1;
+    int64_t num_hops = 0;
+    int64_t first = 0;
+  };
+
+  // Places u = 0, 1, ... go round the ring lap by lap.
+  int64_t hops_up_to(int64_t u) const { return before_[u % p_] + (u / p_ - end_lap()) * lap_; }
+  // Counted from the lap in which the walks end, sums stay within what the clock holds.
+  int64_t end_lap() const { return (most_hops_ + p_ - 1) / p_; }
+
+  // Walks that stand at senders of at least `send`, as if they took it.
+  void look_at(SimTime send) {
+    const int64_t c = send.ps(), steps = collective_.exchange.num_steps;
+    const int64_t first_end = end_lap() * p_;  // rank 0's place
+    // A walk from u to e takes join[u] + hops_up_to(e) - hops_up_to(u) + (steps - (e - u)) c.
+    const auto value = [&](int64_t u) { return collective_.joins[u % p_].ps() - hops_up_to(u) + (u - first_end) * c; };
+    window_.clear();
+    int64_t next = first_end - most_hops_;  // to be looked at, once a sender slow enough is behind
+    int64_t slow = -1;                      // the last such place; there is one in each lap
+    for (int64_t u = first_end; slow < 0; --u) slow = collective_.send_times[u % p_] >= send ? u : slow;
+    for (int64_t i = 0; i < p_; ++i) {
+      const int64_t e = first_end + i;
+      if (collective_.send_times[i] >= send) slow = e;
+      for (; next <= std::min(slow, e - fewest_hops_); ++next) {
+        const int64_t of_next = value(next);
+        while (!window_.empty() && window_.back().value < of_next) window_.pop_back();
+        window_.push_back({next, of_next});
+      }
+      while (!window_.empty() && window_.front().place < e - most_hops_) window_.pop_front();
+      if (window_.empty()) continue;
+      const int64_t place = window_.front().place, num_hops = e - place;
+      const int64_t end_ps = window_.front().value + hops_up_to(e) + (steps - i) * c;
+      Walk& best = best_[i];
+      if (end_ps < best.end_ps || (end_ps == best.end_ps && num_hops <= best.num_hops)) continue;
+      best = {end_ps, num_hops, place % p_};
+    }
+  }
+
+  struct Candidate {
+    int64_t place;
+    int64_t value;
+  };
+  const RingCollective& collective_;
+  int64_t p_;
+  int64_t lap_ = 0;
+  std::vector<int64_t> before_;  // of the hops from rank 0 to each
+  std::vector<SimTime> sends_;   // distinct, ascending
+  int64_t most_hops_ = 0, fewest_hops_ = 0;
+  std::deque<Candidate> window_;  // falling values, the earliest of equal ones
+  std::vector<Walk> best_;        // per rank
+};
 
 }  // namespace
 
-std::vector<RingSteps::Start> ring_ends(const RingCollective& collective) {
-  const std::vector<SimTime>& sends = collective.send_times;
-  const bool are_equal = std::all_of(sends.begin(), sends.end(), [&](SimTime one) { return one == sends[0]; });
-  if (are_equal) return ends_of_equal_sends(collective);
-  RingSteps steps(collective, SimTime::never());
-  for (int32_t step = 0; step < collective.exchange.num_steps; ++step) steps.advance();
-  return steps.starts();
-}
+std::vector<RingSteps::Start> ring_ends(const RingCollective& collective) { return LongestWalks(collective).ends(); }
 
 }  // namespace rostam::runtime

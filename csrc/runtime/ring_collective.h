@@ -67,7 +67,7 @@ class RingSteps {
 };
 
 // When each rank is through and the rank whose join decided it, as RingSteps tells after all steps.
-// REQUIRES: all have joined; at least p - 1 steps. Cost: p where all send times are equal, else p x steps.
+// REQUIRES: all have joined; at least p - 1 steps. Cost: p for each distinct send time.
 std::vector<RingSteps::Start> ring_ends(const RingCollective& collective);
 
 }  // namespace rostam::runtime

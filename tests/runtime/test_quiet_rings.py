@@ -202,3 +202,27 @@ def test_hops_of_unlike_latency_end_as_message_by_message(p):
             for shortcuts in (True, False)
         )  # fmt: skip
         assert quiet.finish_s.tolist() == plain.finish_s.tolist()
+
+
+@pytest.mark.parametrize("p", [2, 3, 5, 8, 13])
+def test_rings_of_unlike_links_end_as_message_by_message(p):
+    # Laps that lose to standing at the slowest link, laps that gain on it, and ties of both.
+    flat = rostam.fabric("electrical_flat", num_accelerators=p, link_bandwidth=1e9, latency=1e-6)
+    rng = np.random.default_rng(p)
+    for _ in range(40):
+        fabric = flat.with_factors(
+            bandwidth=rng.choice([1, 1, 1, 0.5, 0.25, 1 / 3][: rng.integers(2, 7)], len(flat.links)),
+            latency=rng.choice([1, 0.5, 1e-2, 1e3, 1e6][: rng.integers(1, 6)], len(flat.links)),
+        )
+        starts = (rng.integers(0, 4, p) * rng.choice([0, 20e-9, 1e-6, 1e-4])).tolist()
+        collective = str(rng.choice(["all_reduce", "all_gather", "reduce_scatter"]))
+        num_bytes = p * int(rng.choice([1, 1000, 7777]))
+        quiet, plain = (
+            rostam.run_collective(
+                fabric, collective, algorithm="ring", num_bytes=num_bytes, start_s=starts, fold=False,
+                shortcuts=shortcuts, seed=1,
+            )
+            for shortcuts in (True, False)
+        )  # fmt: skip
+        assert quiet.finish_s.tolist() == plain.finish_s.tolist()
+        assert quiet.link_bytes == pytest.approx(plain.link_bytes, rel=1e-9)
