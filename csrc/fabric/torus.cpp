@@ -34,6 +34,16 @@ class Grid : public DistanceFunction {
     return number_of_[cell];
   }
 
+  // The accelerator as far down along `dim` from the first as this one is up.
+  int32_t mirrored(int32_t accelerator, size_t dim) const {
+    size_t cell = 0;
+    for (size_t d = 0; d < dims_.size(); ++d) {
+      const int32_t x = coordinate(accelerator, d);
+      cell = cell * static_cast<size_t>(dims_[d]) + static_cast<size_t>(d == dim ? (dims_[d] - x) % dims_[d] : x);
+    }
+    return number_of_[cell];
+  }
+
   // The dimension of the link between two neighbours, and whether it joins the ends of a row.
   std::pair<int32_t, bool> step(int32_t from, int32_t to) const {
     for (size_t d = 0; d < dims_.size(); ++d) {
@@ -117,8 +127,13 @@ Blueprint design_torus(const Params& params) {
   }
   for (size_t d = 0; d < grid->dims().size(); ++d) {
     if (grid->dims()[d] == 1) continue;
-    plan.symmetries.emplace_back();  // one step along the dimension
-    for (int32_t a = 0; a < plan.num_accelerators; ++a) plan.symmetries.back().push_back(grid->neighbour(a, d));
+    std::vector<int32_t> step, mirror;  // along the dimension
+    for (int32_t a = 0; a < plan.num_accelerators; ++a) {
+      step.push_back(grid->neighbour(a, d));
+      mirror.push_back(grid->mirrored(a, d));
+    }
+    plan.symmetries.push_back(std::move(step));
+    plan.symmetries.push_back(std::move(mirror));
   }
   plan.distance = grid;
   plan.turn_rule = std::make_shared<DimensionOrder>(grid);

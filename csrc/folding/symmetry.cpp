@@ -202,37 +202,77 @@ class SymmetryChecker {
   std::vector<int32_t> image_of_group_;
 };
 
-// Routes of the simulated devices' channels on the orbits of links. The flows that stand for a device's load every link
-// of an orbit alike, each with what it puts on all of them, over their number.
-void add_routes(const routing::RouteTable& routes, const std::vector<int64_t>& links_of_orbit, WeightedSystem& system) {
-  routing::EndPoints end_points(routes);
-  std::vector<double> shares(links_of_orbit.size(), 0);
+using Images = SymmetryChecker::Images;
+
+// The devices, each with the first of those that maps that keep `device` where it is take it to.
+Orbits orbits_round(int32_t device, const std::vector<Images>& symmetries) {
+  Orbits orbits(symmetries.front().device.size());
+  for (const Images& images : symmetries) {
+    if (images.device[device] != device) continue;
+    for (size_t d = 0; d < images.device.size(); ++d) orbits.join(static_cast<int32_t>(d), images.device[d]);
+  }
+  return orbits;
+}
+
+// Routes on the orbits of links. The flows that stand for a device's load every link of an orbit alike, each with what
+// it puts on all of them, over their number: as many as what a map that keeps the device takes a flow to.
+class OrbitRoutes {
+ public:
+  OrbitRoutes(const routing::RouteTable& routes, const WeightedSystem& system, std::vector<int64_t> links_of_orbit)
+      : routes_(routes),
+        system_(system),
+        end_points_(routes),
+        links_of_orbit_(std::move(links_of_orbit)),
+        shares_(links_of_orbit_.size(), 0) {}
+
+  // From a simulated device to another one.
+  routing::Route make(int32_t d, int32_t peer) {
+    const int32_t from = system_.devices[d].accelerator, to = system_.graph->devices[peer].accelerator;
+    const routing::Route whole = *routes_.route_of({from, to, 0});
+    end_points_.check_route(whole, from, to);
+    routing::Route route;
+    route.latency = whole.latency;
+    for (const routing::LinkShare& hop : whole.links) {
+      const int32_t orbit = system_.link_stand_in[hop.link];
+      if (shares_[orbit] == 0) route.links.push_back({orbit, 0});
+      shares_[orbit] += hop.share;
+    }
+    for (routing::LinkShare& hop : route.links) {
+      hop.share = std::exchange(shares_[hop.link], 0) * static_cast<double>(system_.weights[d]) /
+                  static_cast<double>(links_of_orbit_[hop.link]);
+    }
+    return route;
+  }
+
+ private:
+  const routing::RouteTable& routes_;
+  const WeightedSystem& system_;
+  routing::EndPoints end_points_;
+  std::vector<int64_t> links_of_orbit_;
+  std::vector<double> shares_;  // scratch, 0 between calls
+};
+
+// Of the simulated devices' channels.
+void add_routes(OrbitRoutes&& routes, const std::vector<Images>& symmetries, WeightedSystem& system) {
+  constexpr uint32_t kNone = ~uint32_t{0};
   system.routes.resize(system.channels.size());
+  std::vector<uint32_t> channel_to(system.graph->devices.size(), kNone);  // from this device to the first of an orbit
   for (int32_t d = 0; d < static_cast<int32_t>(system.devices.size()); ++d) {
-    const Device& device = system.devices[d];
-    for (int32_t slot = 0; slot < static_cast<int32_t>(device.slots.size()); ++slot) {
+    Orbits peers = orbits_round(system.original[d], symmetries);
+    std::fill(channel_to.begin(), channel_to.end(), kNone);
+    for (int32_t slot = 0; slot < static_cast<int32_t>(system.devices[d].slots.size()); ++slot) {
       for (const int32_t peer : system.channels.destinations(d, slot)) {
-        const int32_t to = system.graph->devices[peer].accelerator;
-        const routing::Route whole = *routes.route_of({device.accelerator, to, 0});
-        end_points.check_route(whole, device.accelerator, to);
-        routing::Route& route = system.routes[system.channels.find(d, slot, peer)];
-        route.latency = whole.latency;
-        for (const routing::LinkShare& hop : whole.links) {
-          const int32_t orbit = system.link_stand_in[hop.link];
-          if (shares[orbit] == 0) route.links.push_back({orbit, 0});
-          shares[orbit] += hop.share;
-        }
-        for (routing::LinkShare& hop : route.links) {
-          hop.share = std::exchange(shares[hop.link], 0) * static_cast<double>(system.weights[d]) /
-                      static_cast<double>(links_of_orbit[hop.link]);
-        }
+        const workload::ChannelId channel = system.channels.find(d, slot, peer);
+        uint32_t& like = channel_to[peers.find(peer)];
+        system.routes[channel] = like == kNone ? routes.make(d, peer) : system.routes[like];
+        like = channel;
       }
     }
   }
 }
 
 WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, Orbits& devices, Orbits& links,
-                           const routing::RouteTable& routes) {
+                           const std::vector<Images>& symmetries, const routing::RouteTable& routes) {
   WeightedSystem system;
   system.graph = std::move(graph);
   system.is_folded = true;
@@ -253,7 +293,7 @@ WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, Orbits& devic
   }
   system.links = network::LinkTable(capacities);
   system.channels = workload::ChannelTable(*system.graph, system.original);
-  add_routes(routes, links_of_orbit, system);
+  add_routes(OrbitRoutes(routes, system, std::move(links_of_orbit)), symmetries, system);
   return system;
 }
 
@@ -268,16 +308,16 @@ std::optional<WeightedSystem> fold_by_symmetry(std::shared_ptr<const TaskGraph> 
   SymmetryChecker checker(*graph, policy);
   if (!checker.is_single() || checker.count_channels() < kManyChannels) return std::nullopt;
   Orbits devices(graph->devices.size()), links(routes.links().capacities.size());
-  bool is_any = false;
+  std::vector<Images> symmetries;
   for (const Map& map : policy.fabric().symmetries()) {
-    const auto images = checker.check(map);
+    auto images = checker.check(map);
     if (!images.has_value()) continue;
-    is_any = true;
     for (size_t d = 0; d < images->device.size(); ++d) devices.join(static_cast<int32_t>(d), images->device[d]);
     for (size_t l = 0; l < images->link.size(); ++l) links.join(static_cast<int32_t>(l), images->link[l]);
+    symmetries.push_back(*std::move(images));
   }
-  if (!is_any) return std::nullopt;
-  return make_system(std::move(graph), devices, links, routes);
+  if (symmetries.empty()) return std::nullopt;
+  return make_system(std::move(graph), devices, links, symmetries, routes);
 }
 
 }  // namespace rostam::folding

@@ -75,3 +75,16 @@ def test_more_messages_than_memory_holds_are_refused_with_what_is_needed():
     fabric = rostam.fabric("fat_tree", num_accelerators=16384, link_bandwidth="400 Gb/s")
     with pytest.raises(ConfigError, match=r"16384 ranks .* need about \d{3}\.\d GB .* GB are available; take fewer"):
         rostam.run_collective(fabric, "all_to_all", num_bytes=2**20, algorithm="direct", routing="hash")
+
+
+@pytest.mark.parametrize("dims", [[18, 16], [2, 3, 48], [257, 1]])
+def test_routes_that_mirrors_take_to_each_other_are_like_those_looked_at_one_by_one(dims):
+    # With its ranks from another accelerator on no mirror keeps the simulated one, so that each route is looked at.
+    fabric = rostam.fabric("torus", dims=dims, accelerator_bandwidth="400 Gb/s")
+    num_ranks = fabric.num_accelerators
+    mirrored, one_by_one = (
+        all_to_all(fabric, ranks=np.roll(range(num_ranks), shift).tolist()) for shift in (0, num_ranks // 3 + 1)
+    )
+    assert mirrored.num_simulated_ranks == one_by_one.num_simulated_ranks == 1
+    assert abs(mirrored.time_ps - one_by_one.time_ps) <= 1
+    assert mirrored.link_bytes == pytest.approx(one_by_one.link_bytes, rel=1e-9)
