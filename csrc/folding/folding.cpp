@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "folding/memory.h"
 #include "folding/symmetry.h"
@@ -142,39 +143,46 @@ std::vector<int32_t> number_classes(const std::vector<uint64_t>& colours, int32_
   return classes;
 }
 
-// Share of each link's capacity that one flow of each class takes in the quotient: the sum over the class's flows
-// on that link. Verifies that it is the same on every link of a class.
-class QuotientWeights {
- public:
-  QuotientWeights(const System& system, const std::vector<int32_t>& class_of_channel,
-                  const std::vector<int32_t>& class_of_link) {
-    std::unordered_map<uint64_t, double> on_link;
-    for (size_t k = 0; k < system.channels.size(); ++k) {
-      for (const routing::LinkShare& hop : system.routes[system.channels[k].route].links) {
-        on_link[key(class_of_channel[k], hop.link)] += hop.share;
-      }
-    }
-    for (const auto& [pair, weight] : on_link) {
-      const auto channel_class = static_cast<int32_t>(pair >> 32);
-      const int32_t link_class = class_of_link[static_cast<uint32_t>(pair)];
-      auto [entry, is_new] = weights_.try_emplace(key(channel_class, link_class), weight);
-      ROSTAM_CHECK(is_new || std::abs(entry->second - weight) <= 1e-9 * weight,
-                   "folding is not equitable: links of class " << link_class << " carry " << entry->second << " and "
-                                                               << weight << " of flow class " << channel_class);
+// How many channels and links each class has.
+std::vector<int64_t> count_members(const std::vector<int32_t>& classes) {
+  std::vector<int64_t> counts;
+  for (const int32_t c : classes) {
+    if (static_cast<size_t>(c) >= counts.size()) counts.resize(static_cast<size_t>(c) + 1, 0);
+    ++counts[c];
+  }
+  return counts;
+}
+
+// Throws unless all links of a class carry as much of each class of channels. Each of those gets a weight at random:
+// links whose weighted sums agree carry the same of all, but for a chance that doubles do not resolve.
+void check_equitable(const System& system, const std::vector<int32_t>& class_of_channel,
+                     const std::vector<int32_t>& class_of_link) {
+  std::vector<double> sum(class_of_link.size(), 0);
+  for (size_t k = 0; k < system.channels.size(); ++k) {
+    constexpr double kUnit = 1.0 / static_cast<double>(uint64_t{1} << 53);
+    const double weight = 1 + static_cast<double>(mix(static_cast<uint64_t>(class_of_channel[k])) >> 11) * kUnit;
+    for (const routing::LinkShare& hop : system.routes[system.channels[k].route].links) {
+      sum[hop.link] += hop.share * weight;
     }
   }
-  double weight(int32_t channel_class, int32_t link_class) const { return weights_.at(key(channel_class, link_class)); }
+  std::vector<double> of_class;  // of its first link: classes are numbered in the order of those
+  for (size_t l = 0; l < sum.size(); ++l) {
+    if (static_cast<size_t>(class_of_link[l]) == of_class.size()) of_class.push_back(sum[l]);
+    const double first = of_class[class_of_link[l]];
+    ROSTAM_CHECK(std::abs(first - sum[l]) <= 1e-9 * first, "folding is not equitable: links of class "
+                                                               << class_of_link[l] << " carry " << first << " and "
+                                                               << sum[l] << " of all flows, each class weighted");
+  }
+}
 
- private:
-  static uint64_t key(int32_t high, int32_t low) { return uint64_t(uint32_t(high)) << 32 | uint32_t(low); }
-  std::unordered_map<uint64_t, double> weights_;
-};
-
-// Routes of the simulated devices' channels on simulated links.
+// Routes of the simulated devices' channels on simulated links. The flows of a class load every link of a class alike,
+// each with what it puts on all of them: the class's number of flows times that, over the number of links, stands for
+// them, shared out where a device sends several flows of one class at once.
 void add_quotient_routes(const System& full, const std::vector<int32_t>& class_of_channel, WeightedSystem& system) {
-  const QuotientWeights weights(full, class_of_channel, system.link_stand_in);
+  check_equitable(full, class_of_channel, system.link_stand_in);
+  const std::vector<int64_t> num_channels = count_members(class_of_channel);
+  const std::vector<int64_t> num_links = count_members(system.link_stand_in);
   system.routes.resize(system.channels.size());
-  // A representative may send several flows of one class at once; together they stand for the class.
   std::unordered_map<uint64_t, int32_t> flows_of_class;
   const auto is_simulated = [&system](int32_t device) {
     return system.original[system.device_stand_in[device]] == device;
@@ -183,6 +191,7 @@ void add_quotient_routes(const System& full, const std::vector<int32_t>& class_o
     const int32_t source = full.channels[k].source;
     if (is_simulated(source)) ++flows_of_class[uint64_t(uint32_t(source)) << 32 | uint32_t(class_of_channel[k])];
   }
+  std::vector<double> shares(num_links.size(), 0);
   for (size_t k = 0; k < full.channels.size(); ++k) {
     const Channel& channel = full.channels[k];
     if (!is_simulated(channel.source)) continue;
@@ -191,9 +200,12 @@ void add_quotient_routes(const System& full, const std::vector<int32_t>& class_o
     route.latency = full.routes[channel.route].latency;
     for (const routing::LinkShare& hop : full.routes[channel.route].links) {
       const int32_t link = system.link_stand_in[hop.link];
-      const auto is_same = [link](const routing::LinkShare& other) { return other.link == link; };
-      if (std::any_of(route.links.begin(), route.links.end(), is_same)) continue;
-      route.links.push_back({link, weights.weight(class_of_channel[k], link) / flows});
+      if (shares[link] == 0) route.links.push_back({link, 0});
+      shares[link] += hop.share;
+    }
+    for (routing::LinkShare& hop : route.links) {
+      hop.share = std::exchange(shares[hop.link], 0) * static_cast<double>(num_channels[class_of_channel[k]]) /
+                  (static_cast<double>(num_links[hop.link]) * flows);
     }
     const int32_t source = system.device_stand_in[channel.source];
     system.routes[system.channels.find(source, channel.slot, channel.destination)] = std::move(route);
