@@ -170,6 +170,9 @@ def _all_to_alls() -> list[Case]:
         for n, target in ((8, 0.0), (16, 0.0), (32, 5.0))
     ]
     found += [
+        _collective_case("all_to_all_torus_256x512", 0, 60.0, fabric=_torus(256, 512), target_bytes=8e9, **direct)
+    ]
+    found += [
         _collective_case(
             f"all_to_all_torus_failed_link:{n * n}", n * n, target, fabric=_torus(n, n), has_failed_link=True, **direct
         )
@@ -237,6 +240,15 @@ def _jobs() -> list[Case]:
             ),
         )
     ]
+    found.append(
+        Case(
+            name="resnet50_torus_4096_slow_device", prepare=_job, cpu_limit_s=_CPU_LIMIT_S,
+            arguments={
+                "model": "resnet50", "fabric": _torus(64, 64), "strategy": {"dp": 4096, "algorithms": RINGS},
+                "global_batch": 2 * 4096, "slow": {1234: 0.5},
+            },
+        )
+    )  # fmt: skip
     return found
 
 
