@@ -37,6 +37,11 @@ _PRODUCTS = {"bfloat16": ("bf16", 2), "fp8": ("fp8", 1), "nvfp4": ("nvfp4", 0.5 
 # Both cast the rows' operand to nvfp4 inside what they time, by a scale of the whole that is known.
 _ENGINES = {"bfloat16": ("sglang", "trtllm"), "fp8": ("trtllm",), "nvfp4": ("sglang", "trtllm")}
 _CASTS = ("computescale_perf", "scale_matrix_perf")  # kernels that find the largest value, and cast
+# Casts to fp8 by a scale that is known, read 2 and write 1 bytes. SGLang's finds the scale in the same kernel (the
+# package's time of finding it is 0), at a tenth of the others' rate. Smaller ones are timed from caches that the call
+# before has warmed, above the memory's rate on H100: kept are those of twice B200's L2 of 126 MB (Chips and Cheese,
+# "Nvidia's B200") or more.
+_CAST_ENGINES, _CAST_BYTES, _LEAST_CAST_BYTES = ("trtllm", "vllm"), 3, 2 * 126e6
 _LEAST_SHARE = 1 / 3  # of what is timed: a product that is less is lost in the noise of what is taken off
 # The grid kept, every second point of it like a chessboard: training runs products of many rows.
 _ROWS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
@@ -69,6 +74,12 @@ def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
                 yield found, files + casts
         files = sorted((data / system / "attention").rglob("context_attention_perf.parquet"))
         yield _attention(accelerator, files), files
+        files = [
+            path for engine in _CAST_ENGINES
+            for path in sorted((data / system / "quantize" / engine).rglob("scale_matrix_perf.parquet"))
+        ]  # fmt: skip
+        if files:
+            yield _casts(accelerator, files), files
 
 
 COLLECTIVES = "collectives_nccl_tests.csv"
@@ -162,6 +173,23 @@ def _products(
         accelerator, "product", "matrix products of inference", precision,
         _source(f"gemm, {dtype}, random operands{without}"),
         _device(accelerator, precision), element, collected(sorted(pairs)),
+    )  # fmt: skip
+
+
+def _casts(accelerator: str, files: list[Path]) -> Measurements:
+    """Return casts by the bytes that they move."""
+    import polars
+
+    pairs = []
+    for path in files:
+        table = polars.read_parquet(path).filter(polars.col("quant_dtype") == "fp8")
+        for m, k, milliseconds in table.select("m", "k", "latency").rows():
+            moved = _CAST_BYTES * m * k
+            if moved >= _LEAST_CAST_BYTES:
+                pairs.append(((moved,), milliseconds * 1e-3))
+    return Measurements(
+        accelerator, "cast", "casts of inference", "", _source("quantize/scale_matrix, fp8, scale given"),
+        _device(accelerator, ""), 2, collected(sorted(pairs)),
     )  # fmt: skip
 
 

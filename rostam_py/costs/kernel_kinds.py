@@ -255,6 +255,7 @@ KERNEL_KINDS = {
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,
             {"size": _log_bytes}, _log_bytes,
         ),
+        KernelKind("cast", ("num_bytes",), _no_flops, _stated_bytes, {"size": _log_bytes}, _log_bytes),
         KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
         KernelKind("softmax", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),
     )

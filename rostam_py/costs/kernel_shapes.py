@@ -7,6 +7,7 @@ contraction where members hold partial sums); what remains of the kernel's FLOPs
 * A convolution is the product that computes it without copies: outputs of all samples and positions by channels,
   contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions).
 * Element-wise kernels that reduce rows on their way (mean, rsqrt, product: a norm written out) are norms by rows.
+* Casts of what narrow products read are casts by their bytes, whether they read for the largest value as well or not.
 * Look-ups, their gradients, gathers, reductions and optimizer steps stream their bytes as element-wise kernels do.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rostam_py.costs.families import op_family
+from rostam_py.costs.families import CAST, op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, Columns, kernel_kind
 from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
@@ -64,6 +65,8 @@ def question_of(
     """
     moved = call.bytes_read + call.bytes_written
     family = op_family(call.ops[0].op_type, call.ops[0].role)
+    if call.ops[0].op_type == CAST:
+        return _streamed(moved, is_substitute=False, kind="cast")
     if op is not None and others and family in ("elementwise", "reduction"):
         norm = _written_out_norm(call, (op, *others), graph)
         if norm is not None:
@@ -86,10 +89,10 @@ def question_of(
     return _streamed(moved, is_substitute=True) if family == "normalization" else None
 
 
-def _streamed(moved: float, is_substitute: bool) -> KernelQuestion | None:
+def _streamed(moved: float, is_substitute: bool, kind: str = "elementwise") -> KernelQuestion | None:
     if moved <= 0:
         return None
-    return KernelQuestion("elementwise", (moved,), "", 0.0, moved, is_substitute)
+    return KernelQuestion(kind, (moved,), "", 0.0, moved, is_substitute)
 
 
 def _shape(graph: OperatorGraph, tensor: int, batch: float) -> list[float]:

@@ -80,6 +80,11 @@ class KernelSeries:
         """The kind, looked up."""
         return kernel_kind(self.kind)
 
+    @property
+    def numbers(self) -> str:
+        """What the kernels compute on or, of those without arithmetic, read."""
+        return self.precision or f"{8 * self.element_bytes:g} bits"
+
     def ideal_s(self, fixed_s: float) -> Array:
         """Return the time (N,) of each row at the device's peaks, plus a fixed time [s]."""
         flops, traffic = self.of_kind.flops(self.columns), self.of_kind.traffic(self.columns, self.element_bytes)

@@ -12,11 +12,12 @@ operand that gives the rows (calibration/library.py); what they have not is the 
 value, for the whole tensor's scale. NVIDIA's recipe keeps some blocks in 16 bits, which is not modelled: MLPerf's
 configurations keep none.
 
-8-bit products have three recipes (transformer_engine/common/recipe of NVIDIA/TransformerEngine): one scale for each
+8-bit products have four recipes (transformer_engine/common/recipe of NVIDIA/TransformerEngine): one scale for each
 tensor, of the values that it has (Float8CurrentScaling, torchtitan's tensorwise: a kernel finds the largest value,
 another casts; a norm finds that of what it makes), or of those that it had in iterations before (DelayedScaling: one
-kernel, or the norm itself), and one of 8 bits for each 32 values, by rows and by columns (MXFP8BlockScaling: one kernel
-writes both). See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp.
+kernel, or the norm itself), one of 32 bits for each 128 values, 128 x 128 of a weight (Float8BlockScaling; DeepSeek-V3,
+section 3.3.2), and one of 8 bits for each 32 values (MXFP8BlockScaling), both by rows and by columns, which one kernel
+writes. See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp.
 """
 
 from collections.abc import Iterable
@@ -87,6 +88,7 @@ class Precision:
 
 _NVFP4 = 0.5 + 1 / 16
 _MXFP8 = 1 + 1 / 32
+_FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
 _OF_FP8 = (
     "matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in bf16_mixed,"
     " kernels' traffic in 2 bytes"
@@ -108,6 +110,11 @@ PRECISIONS = {
         "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
         gathered_weight_bytes=1.0, casts=Casts(1, 0, 1),
+    ),
+    "fp8_block_mixed": Precision(
+        "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",
+        note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 128",
+        gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True),
     ),
     "mxfp8_mixed": Precision(
         "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",

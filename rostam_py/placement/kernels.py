@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import fused_kind
+from rostam_py.costs.families import CAST, fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -215,7 +215,7 @@ class KernelBuilder:
         if not read:
             return []
         cast = Op(
-            id=0, name=f"{op.name} (cast)", module=op.module, phase=op.phase, op_type="rostam.cast", inputs=(),
+            id=0, name=f"{op.name} (cast)", module=op.module, phase=op.phase, op_type=CAST, inputs=(),
             outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
         return [KernelTime.of(self.cost, KernelCall((cast,), 0.0, read, written, self.batch, precision.others))]

@@ -91,8 +91,8 @@ class Strategy:
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
     precision: fp32, tf32, bf16_mixed, fp16_mixed, of 8 bits fp8_mixed (a scale for each tensor, of its values),
-        fp8_delayed_mixed (of those before) or mxfp8_mixed (a scale for each 32 values), or nvfp4_mixed; optimizer: sgd,
-        momentum, adagrad or adam; None takes the model's own.
+        fp8_delayed_mixed (of those before), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32), or
+        nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as

@@ -37,7 +37,7 @@ def _kernels() -> Iterator[tuple[str, HeldOutErrors]]:
             found = one.held_out
             if found is None:
                 continue
-            name = f"{path.name.partition('.')[0]} {one.kind.replace('_', ' ')} {one.precision or 'fp32'}, {one.source}"
+            name = f"{path.name.partition('.')[0]} {one.kind.replace('_', ' ')} {one.numbers}, {one.source}"
             errors = (100 * found.absolute, 100 * found.signed, 100 * found.worst)
             yield name, HeldOutErrors(len(one.seconds) - found.rows, found.rows, *errors, found.is_miss)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rostam_py.costs import make_cost_model, optimizer_call
+from rostam_py.costs.families import CAST
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, KERNEL_KINDS, LAYOUTS
 from rostam_py.costs.kernel_shapes import KernelQuestion, question_of
 from rostam_py.costs.kernel_surface import Fit
@@ -228,6 +229,35 @@ def test_h200_borrows_what_only_others_measured():
     seconds = cost.duration_s(KernelCall((relu,), 0.0, moved, 0.0, 8, "bf16_mixed"))
     assert moved / 4800e9 < seconds < 1.5 * moved / 4800e9
     assert cost.notes()[0].startswith("calibrated elementwise: kernels 1 interpolated from a100_80gb")
+
+
+def cast(num_elements, reads=1, copies=1):
+    op = Op(0, "up (cast)", "", "forward", CAST, (), (), is_elementwise=True)
+    return KernelCall((op,), 0.0, 2.0 * reads * num_elements, float(copies * num_elements), 1, "bf16_mixed")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "milliseconds"),
+    [("b200_180gb", (0.13776, 0.13795, 0.13788, 0.11844, 0.11629, 0.12631)),
+     ("h100_80gb", (0.26452, 0.26348, 0.26314, 0.26285, 0.26403, 0.27228))],
+)  # fmt: skip
+def test_casts_take_the_times_of_measured_ones(accelerator, milliseconds):
+    # 2^28 elements by TensorRT-LLM and vLLM (scale_matrix_perf): 32768 x 8192, 16384 x 16384, 4096 x 65536.
+    cost = model(build_linear_graph(), accelerator=accelerator)
+    seconds = cost.duration_s(cast(2**28))
+    assert seconds == pytest.approx(1e-3 * np.median(milliseconds), rel=0.03)
+    assert cost.notes()[0].startswith("calibrated elementwise: kernels 1 interpolated; sources differ by")
+    # A second read takes as long for each byte, and none beats the memory.
+    assert cost.duration_s(cast(2**28, reads=2)) == pytest.approx(seconds * 5 / 3, rel=0.1)
+    for size in 2.0 ** np.arange(10, 34):
+        took = cost.duration_s(cast(size))
+        assert took >= max(3 * size / cost.accelerator.memory_bandwidth_bytes_per_s, 1e-6)
+
+
+def test_casts_of_accelerators_without_their_rows_borrow_them():
+    cost = model(build_linear_graph(), accelerator="h100_96gb")
+    assert cost.duration_s(cast(2**28)) > 3 * 2**28 / cost.accelerator.memory_bandwidth_bytes_per_s
+    assert "interpolated from h" in cost.notes()[0]
 
 
 def test_optimizer_streams_and_says_that_nobody_measured_it():

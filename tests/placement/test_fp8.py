@@ -108,6 +108,7 @@ CASTS = [
     ("fp8_mixed", B200, 4, [1] * 8),
     ("fp8_delayed_mixed", H100_80, 2, [2] * 7 + [1]),
     ("fp8_delayed_mixed", B200, 2, [1] * 8),
+    ("fp8_block_mixed", H100_80, 2, [2 * 33 / 32] * 7 + [33 / 32]),
     ("mxfp8_mixed", B200, 2, [2 * 33 / 32] * 7 + [33 / 32]),
     ("nvfp4_mixed", B200, 2, [9 / 16] * 4 + [0] * 4),
 ]
@@ -138,6 +139,7 @@ NORMED = [
     ("fp8_mixed", B200, [(2, 1), (4, 1), (4, 1), (4, 1)]),
     ("fp8_delayed_mixed", H100_80, [(1, 1), (2, 2), (2, 2), (2, 2)]),  # the norm casts, a kernel transposes its bytes
     ("fp8_delayed_mixed", B200, [(2, 1), (2, 1), (2, 1)]),
+    ("fp8_block_mixed", H100_80, [(2, 33 / 16)] * 4),  # a norm knows no block's largest value
     ("mxfp8_mixed", B200, [(2, 33 / 16)] * 4),
 ]
 

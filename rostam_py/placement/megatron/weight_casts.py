@@ -6,6 +6,7 @@ Narrow weights (strategy.narrow_weights) come cast, by rows, and are transposed 
 those whose blocks have scales are gathered in 16 bits (Megatron's reuse_grad_buf_for_mxfp8_param_ag) and cast.
 """
 
+from rostam_py.costs.families import CAST
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import Precision, get_precision
 from rostam_py.graph import Affine, Op
@@ -36,7 +37,7 @@ def updated_casts(
     if not written:
         return ()
     cast = Op(
-        id=0, name="weights (cast)", module="", phase="optimizer", op_type="rostam.cast", inputs=(), outputs=(),
+        id=0, name="weights (cast)", module="", phase="optimizer", op_type=CAST, inputs=(), outputs=(),
         is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
     )  # fmt: skip
     return (KernelTime.of(cost, KernelCall((cast,), 0.0, read, written, 1, chosen.others)),)
