@@ -111,6 +111,11 @@ def format_count(value: float) -> str:
     return _scaled(value).rstrip()
 
 
+def format_number_of(count: int, noun: str) -> str:
+    """Return a number and its noun, in the plural unless there is just one: "1 failure", "1,200 failures"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def _scaled(value: float) -> str:
     for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale:

@@ -3,7 +3,7 @@
 import pytest
 
 from rostam_py.errors import UnitError
-from rostam_py.units import format_time, parse_bandwidth, parse_size, parse_time
+from rostam_py.units import format_number_of, format_time, parse_bandwidth, parse_size, parse_time
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,8 @@ def test_sizes_fit_64_bits(value):
     with pytest.raises(UnitError, match="size is"):
         parse_size(value)
     assert parse_size("8000 PB") == 8 * 10**18
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 failures"), (1, "1 failure"), (1200, "1,200 failures")])
+def test_one_of_a_thing_is_singular(count, said):
+    assert format_number_of(count, "failure") == said

@@ -19,6 +19,7 @@ constexpr Entry kEstimators[] = {
     {"last_window", Estimator::kLastWindow,
      "what pairs had to send in the last period, left over from before included"},
     {"backlog", Estimator::kBacklog, "what pairs have still to send"},
+    {"active", Estimator::kActive, "which pairs have anything to send, all alike, as fair shares would have it"},
     {"perfect", Estimator::kPerfect,
      "that, and what they hand over in the coming period: flows that are given, or as the last iteration did"},
 };
@@ -99,6 +100,9 @@ std::vector<double> PairTraffic::backlog(const ControlPlane& plane) const {
 std::vector<double> PairTraffic::estimate(Estimator by, const ControlPlane& plane, SimTime window) {
   if (by == Estimator::kIteration) return iteration_bytes_;
   std::vector<double> demand = backlog(plane);
+  if (by == Estimator::kActive) {
+    for (double& bytes : demand) bytes = bytes > 0;
+  }
   if (by == Estimator::kPerfect) add_coming(plane.now(), window, demand);
   if (by == Estimator::kLastWindow) {
     std::swap(demand, left_);  // what is left now is the next window's to begin with

@@ -15,7 +15,7 @@
 
 namespace rostam::control {
 
-enum class Estimator : uint8_t { kIteration, kLastWindow, kBacklog, kPerfect };
+enum class Estimator : uint8_t { kIteration, kLastWindow, kBacklog, kActive, kPerfect };
 
 // Throws: ConfigError listing the names.
 Estimator estimator_of(const std::string& name);

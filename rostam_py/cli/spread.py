@@ -11,7 +11,7 @@ from rostam_py.cli.schema import RunConfig
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
 from rostam_py.spread import compute_by_basis, error_bar, outages, sensitivity, variability
-from rostam_py.units import format_time
+from rostam_py.units import format_number_of, format_time
 
 _STEPS = {"p50_s": "p50", "p95_s": "p95", "mean_s": "mean"}
 _CAUSES = ("down_s", "redone_s", "slower_s")  # of lost time
@@ -61,10 +61,13 @@ def step_rows(documents: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _outage_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if not found:
         return []
-    words = f"{found['iterations']:,} iterations take {format_time(found['total_s'])}, without failures"
+    take = "takes" if found["iterations"] == 1 else "take"
+    words = (
+        f"{format_number_of(found['iterations'], 'iteration')} {take} {format_time(found['total_s'])}, without failures"
+    )
     words += f" {format_time(found['without_s'])}"
     causes = ", ".join(f"{key.removesuffix('_s')} {_seconds(found[key])}" for key in _CAUSES)
-    counts = f"{len(found['failures']):,} failures, {len(found['restarts']):,} restarts"
+    counts = ", ".join(format_number_of(len(found[key]), key.removesuffix("s")) for key in ("failures", "restarts"))
     if found["num_later"]:
         counts += f"; {found['num_later']:,} given for after the end"
     return [("outages", words), ("time lost", f"{causes}: {counts}")]

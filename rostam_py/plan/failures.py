@@ -146,18 +146,24 @@ class Outages:
             raise ConfigError(f"outages.events is {self.events!r}; it must be a list of failures, {_EVENT}")
         known = [entry.name for entry in fields(Failure)]
         found = []
-        for event in self.events:
+        for number, event in enumerate(self.events):
             if isinstance(event, Failure):
                 found.append(event)
                 continue
             if not isinstance(event, Mapping) or not set(known[:3]) <= set(event) <= set(known):
                 raise ConfigError(
-                    f"outages.events holds {event!r}; each must have {', '.join(known[:3])} and may have {known[3]},"
-                    f" {_EVENT}"
+                    f"outages.events[{number}] is {event!r}; each must have {', '.join(known[:3])} and may have"
+                    f" {known[3]}, {_EVENT}"
                 )
-            found.append(Failure(**event))
+            try:
+                found.append(Failure(**event))
+            except ConfigError as error:
+                raise type(error)(str(error).replace("failure.", f"outages.events[{number}].", 1)) from None
         return tuple(found)
 
     def recovery(self) -> Recovery:
         """Return what is done about them."""
-        return Recovery(**{entry.name: getattr(self, entry.name) for entry in fields(Recovery)})
+        try:
+            return Recovery(**{entry.name: getattr(self, entry.name) for entry in fields(Recovery)})
+        except ConfigError as error:
+            raise type(error)(str(error).replace("recovery.", "outages.", 1)) from None

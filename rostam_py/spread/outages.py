@@ -24,7 +24,7 @@ from rostam_py.simulation.options import SimulationOptions
 from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.simulate import simulate
 from rostam_py.simulation.task_graph import TaskGraph
-from rostam_py.units import format_time, parse_time
+from rostam_py.units import format_number_of, format_time, parse_time
 
 _MOST_DRAWN = 10_000  # failures
 _LONGEST = 10  # times as long as without failures a run is expected to take at most; none are drawn later
@@ -79,7 +79,9 @@ class OutageTimes:
             "without failures": self.without_s, "with them": self.total_s, "down": self.down_s, "redone": self.redone_s,
             "slower": self.slower_s,
         }  # fmt: skip
-        title = f"{self.iterations} iterations, {len(self.failures)} failures"
+        title = ", ".join(
+            (format_number_of(self.iterations, "iteration"), format_number_of(len(self.failures), "failure"))
+        )
         return html_pairs(title, {key: format_time(seconds) for key, seconds in pairs.items()})
 
 
@@ -110,11 +112,12 @@ def outages(
     graph = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
     if len(graph.jobs) > 1:
         raise ConfigError(f"outages got a task graph of {len(graph.jobs)} jobs; it takes one")
-    progress(f"{wanted.iterations} iterations without failures")
+    iterations = format_number_of(wanted.iterations, "iteration")
+    progress(f"{iterations} without failures")
     without: JobResult = simulate(graph, options=chosen)
     without_s = sum(without.iteration_times_s)
     failures = (*wanted.failures(), *_drawn(wanted, graph.machine.fabric, _LONGEST * without_s))
-    progress(f"{wanted.iterations} iterations with {len(failures)} failures")
+    progress(f"{iterations} with {format_number_of(len(failures), 'failure')}")
     events = [*(chosen.events or ()), *failures]
     recovery = wanted.recovery() if failures else None
     result: JobResult = simulate(graph, options=chosen.but(events=events, recovery=recovery))

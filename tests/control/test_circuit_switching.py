@@ -121,7 +121,7 @@ def random_control(rng):
     return {
         "control": str(rng.choice(["periodic", "periodic", "periodic", "scheduled"])),
         "reconfiguration_delay": f"{delay_us} us",
-        "estimator": str(rng.choice(["last_window", "backlog", "perfect"])),
+        "estimator": str(rng.choice(["last_window", "backlog", "active", "perfect"])),
         "reporting_delay": f"{int(rng.choice([0, 0, 7, 300]))} us",
         "period": None if rng.random() < 0.7 else "0 s" if rng.random() < 0.5 else f"{3 * delay_us + 1} us",
     }
@@ -220,6 +220,21 @@ def test_no_delay_and_no_period_serve_every_message_as_if_it_were_alone():
     assert found.reconfigurations.duty_cycle == 1
 
 
+def test_small_messages_wait_for_large_ones_unless_all_that_is_active_gets_as_much():
+    # Four switches of 50 Gb/s: 0 sends 93.75 MB to 1 and 6.25 MB to 2. By bytes they get three circuits and one: the
+    # large one ends after 5 ms, the small one after 1 ms. All alike they get two each: 0.5 ms for the small one, and
+    # then the large one, which has 81.25 MB left, has four circuits: 3.75 ms in all, as on a switch of 200 Gb/s.
+    ends = {}
+    for estimator in ("backlog", "active"):
+        found = rostam.run_flows(
+            fabric_of(3, 4, reconfiguration_delay="0 s", period="0 s", estimator=estimator),
+            src=[0, 0], dst=[1, 2], num_bytes=[93_750_000, 6_250_000],
+        )  # fmt: skip
+        ends[estimator] = found.finish_s.tolist()
+    assert ends["active"] == pytest.approx([4e-3, 0.5e-3], abs=1e-11)
+    assert ends["backlog"] == pytest.approx([4e-3, 1e-3], abs=1e-11)
+
+
 def test_scheduled_circuits_are_lit_before_their_phase():
     # The same with 100 us of delay: pauses of 1 ms hide it, except before the first shift, whose circuits are not
     # those that serve all four together.
@@ -266,7 +281,10 @@ def test_circuits_that_carry_nothing_stay_where_nothing_moves():
     ("keys", "words"),
     [
         ({"control": "dynamic"}, "fabric.control is 'dynamic'; registered: one_shot, periodic, scheduled"),
-        ({"estimator": "oracle"}, "fabric.estimator is 'oracle'; registered: iteration, last_window, backlog, perfect"),
+        (
+            {"estimator": "oracle"},
+            "fabric.estimator is 'oracle'; registered: iteration, last_window, backlog, active, perfect",
+        ),
         ({"period": "1 us", "reconfiguration_delay": "2 us"}, "fabric.period is '1 us', less than"),
         ({"reconfiguration_delay": "2"}, "fabric.reconfiguration_delay is '2'"),
     ],

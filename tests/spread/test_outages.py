@@ -51,13 +51,20 @@ def test_failures_are_drawn_at_their_rate_and_the_same_each_time():
     assert first == again
 
 
+EVENT = {"time": 1, "kind": "accelerators", "number": 0}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({}, "outages got nothing that fails"),
         ({"events": "links"}, "outages.events is 'links'; it must be a list of failures"),
         ({"events": [{"time": 1, "kind": "links"}]}, "each must have time, kind, number and may have repair, such as"),
-        ({"events": [{"time": 1, "kind": "cables", "number": 1}]}, "failure.kind is 'cables'"),
+        ({"events": [{"time": 1, "kind": "cables", "number": 1}]}, r"outages.events\[0\].kind is 'cables'"),
+        ({"events": [EVENT, EVENT | {"time": "-1 s"}]}, r"outages.events\[1\].time is '-1 s'"),
+        ({"events": [EVENT | {"repair": 0}]}, r"outages.events\[0\].repair is 0; it must be later than"),
+        ({"events": [EVENT], "checkpoint_iterations": -1}, "outages.checkpoint_iterations is -1"),
+        ({"events": [EVENT], "detection": "soon"}, "outages.detection is 'soon'"),
         ({"mtbf_links": "0 s"}, "outages.mtbf_links is '0 s'; it must be a time > 0"),
         ({"mtbf_switches": "1 h", "iterations": 0}, "outages.iterations is 0"),
         ({"mtbf_boards": "1 h"}, "outages.mtbf_boards is 3600 s; fabric 'electrical_flat' has none"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from rostam_py.report.drawing.scales import breakdown_looks, number
 from rostam_py.report.run.conditions import faults_said
-from rostam_py.units import format_time
+from rostam_py.units import format_number_of, format_time
 
 
 def run_headline(detail: dict[str, Any]) -> list[str]:
@@ -46,7 +46,9 @@ def _outages(detail: dict[str, Any]) -> list[str]:
         return []
     lost, without = found["total_s"] - found["without_s"], found["without_s"]
     causes = ", ".join(f"{format_time(max(0.0, found[f'{key}_s']))} {key}" for key in ("down", "redone", "slower"))
-    what = f"{len(found['failures']):,} failures in {found['iterations']:,} iterations"
+    what = " in ".join(
+        (format_number_of(len(found["failures"]), "failure"), format_number_of(found["iterations"], "iteration"))
+    )
     return [f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {causes}."]
 
 
