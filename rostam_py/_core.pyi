@@ -170,6 +170,11 @@ class EngineTraits:
     What sessions and shortcuts may rely on.
     """
     @property
+    def can_adapt(self) -> bool:
+        """
+        It divides messages over the paths of their routes, as routing adaptive asks for.
+        """
+    @property
     def can_fold(self) -> bool:
         """
         Folded systems may run on it.
