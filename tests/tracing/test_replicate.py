@@ -19,7 +19,7 @@ from rostam_py.tracing import trace
         pytest.param("t5", {"encoder": 6, "decoder": 5}, marks=pytest.mark.slow),
         ("mixtral", 5),
         ("lora", 5),
-        ("gpt_oss", 10),
+        pytest.param("gpt_oss", 10, marks=pytest.mark.slow),  # 18 s; alternating blocks are tested below, too
         pytest.param("deepseek", {"dense_blocks": 2, "blocks": 5}, marks=pytest.mark.slow),
     ],
 )
