@@ -20,6 +20,7 @@ constexpr double kPivot = 1e-9;          // the least pivot
 constexpr double kSmallPivot = 1e-6;     // smaller ones are followed by an inverse anew
 constexpr double kLeastShare = 1e-12;    // of a flow on a path
 constexpr double kGap = 1e-10;           // of the sum of squares
+constexpr double kWorstGap = 1e-6;       // of it, where rounding stops the search
 constexpr size_t kMaxRows = 512;         // a solve then takes some ten seconds
 constexpr int32_t kRefactorEvery = 100;  // steps
 
@@ -634,16 +635,23 @@ class LeastNorm {
  public:
   LeastNorm(Program& program, Point first) : program_(program) { add(std::move(first), 1); }
 
+  // Throws: InternalError where rounding, or the limit of steps, ends it far from the least.
   void run() {
     const size_t most = 10 * program_.num_rows() + 100;
+    double gap = 0;
     for (size_t step = 0; step < most; ++step) {
       const Vector at = combined();
       program_.minimize(at);
       Point next{program_.loads(), program_.path_flows()};
       const double norm = dot(at, at);
-      if (norm - dot(at, next.loads) <= kGap * norm) return;
+      gap = (norm - dot(at, next.loads)) / norm;
+      if (!(gap > kGap)) return;
       add(std::move(next), 0);
-      if (!settle()) return;
+      if (!settle()) break;
+    }
+    if (gap > kWorstGap) {
+      throw InternalError("adaptive routing: the division of messages ends " + std::to_string(gap) +
+                          " of its sum of squared loads above the least");
     }
   }
 

@@ -193,7 +193,7 @@ def run_collective(
                 "fidelity='analytic' knows neither events, controllers, park, tolerance nor start_s; use an engine,"
                 " fidelity='flow' say"
             )
-        return _closed_form(fabric, collective, name, size, members, shape)
+        return _closed_form(fabric, collective, name, size, members, shape, routing)
     graph = _core.TaskGraph([collective])
     graph.server_size = fabric.config.accelerators_per_server
     schedule = graph.add_schedule(*key.shape)
@@ -273,12 +273,18 @@ def _expected_bytes(schedule: Any, size: int) -> int:
 
 
 def _closed_form(
-    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, int]
+    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, int], routing: str
 ) -> CollectiveResult:
     """Return MODEL A5's time where all messages have one latency and the routed steps the time the form gives them."""
     count, num_bytes = len(members), -(-size // fabric.planes)
     if not fabric.config.link_classes.are_ideal:
         raise ConfigError("fidelity='analytic' knows ideal links only; on these use an engine, fidelity='flow' say")
+    router = make_router(fabric, routing, has_events=False)
+    if router.is_adaptive or not router.is_hash_free:
+        raise ConfigError(
+            f"fidelity='analytic' needs routes that depend on the pair alone; routing {routing} chooses them message "
+            "by message: take fidelity='flow', or routing spray"
+        )
 
     def form_ps(num_bytes: int, latency_s: float, bandwidth: float) -> int:
         return collective_time_ps(
@@ -287,7 +293,7 @@ def _closed_form(
         )  # fmt: skip
 
     if count > 1 and f"{collective}/{algorithm}" in closed_form_names():
-        costs = algorithm_costs(fabric, collective, algorithm, members, grid=grid if grid[0] else None)
+        costs = algorithm_costs(fabric, collective, algorithm, members, grid=grid if grid[0] else None, routing=routing)
         # The interface's bandwidth: what moves the form's bytes in the time that the steps' fullest links need.
         probe = costs.num_chunks * 2**20
         bandwidth = form_ps(probe, 0.0, 1e9) * 1e-3 / costs.serial_s(probe)

@@ -294,6 +294,21 @@ def test_halving_doubling_folds_whole_chunks_and_its_closed_form_whole_buffers()
     assert simulated - analytic == 120
 
 
+def test_the_closed_form_knows_the_routing():
+    # Through every switch a message takes 4 hops or more, and all links of the tree, unlike the shortest paths.
+    tree = rostam.fabric("fat_tree", num_accelerators=64, radix=16)
+
+    def run(routing, fidelity):
+        arguments = {"num_bytes": 2**24, "algorithm": "direct", "routing": routing, "fidelity": fidelity}
+        return rostam.run_collective(tree, "all_to_all", **arguments).time_ps
+
+    assert run("valiant", "analytic") == pytest.approx(run("valiant", "flow"), abs=1000)
+    assert run("valiant", "flow") > 1.5 * run("spray", "flow")
+    for routing in ("hash", "adaptive", "ugal"):
+        with pytest.raises(ConfigError, match=f"routing {routing} chooses them message by message"):
+            run(routing, "analytic")
+
+
 def test_sizes_take_units_and_bad_arguments_say_what_is_allowed():
     fabric = flat(4)
     assert rostam.run_collective(fabric, "all_reduce", num_bytes="1 MiB").num_bytes == 2**20
