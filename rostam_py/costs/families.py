@@ -7,6 +7,7 @@ from rostam_py.graph.fusion import APART, POINTWISE, REDUCTION, ROWS, WHOLE_NORM
 FAMILIES = ("matmul", "convolution", "attention", "normalization", "embedding", "reduction", "elementwise", "optimizer")
 MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 CAST = "rostam.cast"  # op type of a kernel that casts what narrow products read
+ADD = "rostam.add"  # of one that adds a new gradient to what is there
 HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copies to or from its host's memory
 
 # First match wins; each text is looked for in the op type after "aten.".

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import CAST, fused_kind
+from rostam_py.costs.families import ADD, CAST, fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -47,8 +47,8 @@ class Kernel:
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
     even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, before
-    it. adding_time: of one that makes
-    gradients of parameters and adds them to what is there (MODEL B7), None of others.
+    it. adding_time: of one that makes gradients of parameters and adds them to what is there (MODEL B7), None of
+    others. adds: kernels behind it that add the gradients it makes to what is there.
     """
 
     ops: tuple[int, ...]
@@ -60,6 +60,7 @@ class Kernel:
     model_flops: float = 0.0
     adding_time: KernelTime | None = None
     casts: tuple[KernelTime, ...] = ()
+    adds: tuple[KernelTime, ...] = ()
 
 
 class KernelBuilder:
@@ -71,7 +72,7 @@ class KernelBuilder:
             builders of one graph.
         part: of whose graph the kernels are, where several ranks share each sequence.
         fusion: which ops share a kernel (plan.fusion).
-        adds_gradients: whether adding gradients up costs traffic.
+        accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
     """
@@ -88,11 +89,11 @@ class KernelBuilder:
         experts: SpreadExperts | None = None,
         part: SequencePart | None = None,
         fusion: str = PRODUCER,
-        adds_gradients: bool = False,
+        accumulation: str = "free",
         transposes_fp8: bool = False,
         casts_weights: bool = False,
     ) -> None:
-        self.fusion, self.adds_gradients = fusion, adds_gradients
+        self.fusion, self.accumulation = fusion, accumulation
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -262,17 +263,31 @@ class KernelBuilder:
         made = set(outputs)
         inputs = tuple(dict.fromkeys(t for op in ops for t in op.inputs if t not in made))
         model_flops = sum(op.model_flops.at(self.batch) for op in self._unsplit(ops)) / self.num_members
-        adding = self._adding_time(ops, traffic, (flops, read, written)) if self.adds_gradients else None
-        return Kernel(op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding)
+        gradients = tuple(t for t in traffic.writes if t in self._final_gradients)
+        adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
+        adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
+        return Kernel(
+            op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, adds=adds
+        )
 
     def _adding_time(
-        self, ops: tuple[Op, ...], traffic: KernelTraffic, work: tuple[float, float, float]
+        self, ops: tuple[Op, ...], made: tuple[int, ...], work: tuple[float, float, float]
     ) -> KernelTime | None:
         """Return a kernel's time if it reads the gradients that it writes as well, None if it writes none."""
         flops, read, written = work
-        made = (t for t in traffic.writes if t in self._final_gradients)
         there = sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in made)
         return self._time(ops, flops, read + there, written) if there else None
+
+    def _add(self, op: Op, gradient: int) -> KernelTime:
+        """Return the kernel that reads a gradient as the products' precision has it, and adds it to what is there."""
+        precision = get_precision(self.precision)
+        there = self.tensor_bytes(gradient) * self.experts.rows_of(op, gradient)
+        read = there * (1 + precision.tensor_bytes / self.gradient_bytes)
+        add = Op(
+            id=0, name=f"{op.name} (add)", module=op.module, phase=op.phase, op_type=ADD, inputs=(),
+            outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(there),
+        )  # fmt: skip
+        return KernelTime.of(self.cost, KernelCall((add,), 0.0, read, there, self.batch, precision.others))
 
     @cached_property
     def _final_gradients(self) -> frozenset[int]:

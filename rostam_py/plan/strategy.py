@@ -40,7 +40,7 @@ RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a 
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
 MAPPINGS = ("linear", "random")
-ACCUMULATIONS = ("fused", "free")
+ACCUMULATIONS = ("fused", "separate", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
 PLACERS.add("megatron", "rostam_py.placement.megatron.placer:MegatronPlacer")
@@ -137,7 +137,8 @@ class Strategy:
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
     fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
-        the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; free costs nothing.
+        the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
+        in a kernel of its own, as PyTorch's autograd; free costs nothing.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 

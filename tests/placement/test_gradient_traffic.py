@@ -33,8 +33,12 @@ def kernel_seconds(plan, template):
     return sum(k.duration_s for k in kernels)
 
 
+def count_kernels(plan, template):
+    return sum(len(task.kernels) for task in plan.stages[0].templates[template] if not task.is_optimizer)
+
+
 def read_again_s(gradient_bytes):
-    """Two gradients of WIDTH x WIDTH, read at 0.9 of the memory's rate: the products are bound by memory."""
+    """Two gradients of WIDTH x WIDTH, moved at 0.9 of the memory's rate: the products are bound by memory."""
     return 2 * WIDTH**2 * gradient_bytes / (0.9 * get_accelerator("h100_80gb").memory_bandwidth_bytes_per_s)
 
 
@@ -48,9 +52,21 @@ def test_all_micro_batches_but_one_read_the_gradients_that_are_there(graph, prec
     assert slower == pytest.approx(3 * read_again_s(size), rel=1e-6)
 
 
-def test_one_micro_batch_adds_nothing(graph):
-    fused, free = (rostam.simulate(place(graph, 1, accumulation=how)) for how in ("fused", "free"))
-    assert fused.iteration_times_s == free.iteration_times_s
+@pytest.mark.parametrize(("precision", "size"), [("fp32", 4), ("bf16", 2)])
+def test_separate_kernels_read_both_gradients_and_write_their_sum(graph, precision, size):
+    separate, free = (place(graph, accumulation=how, gradient_precision=precision) for how in ("separate", "free"))
+    again = kernel_seconds(separate, "backward") - kernel_seconds(free, "backward")
+    assert again == pytest.approx(read_again_s(2 + 2 * size), rel=1e-9)
+    assert count_kernels(separate, "backward") == count_kernels(free, "backward") + 2
+    assert kernel_seconds(separate, "backward_last") == kernel_seconds(free, "backward_last")
+    slower = rostam.simulate(separate).iteration_time_s - rostam.simulate(free).iteration_time_s
+    assert slower == pytest.approx(3 * read_again_s(2 + 2 * size), rel=1e-6)
+
+
+@pytest.mark.parametrize("accumulation", ["fused", "separate"])
+def test_one_micro_batch_adds_nothing(graph, accumulation):
+    added, free = (rostam.simulate(place(graph, 1, accumulation=how)) for how in (accumulation, "free"))
+    assert added.iteration_times_s == free.iteration_times_s
 
 
 @pytest.mark.parametrize("shard", [2, 3])
@@ -59,14 +75,15 @@ def test_ranks_that_share_gradients_add_up_their_shares_for_nothing(graph, shard
     assert fused.iteration_times_s == free.iteration_times_s
 
 
-def test_weight_gradients_that_run_apart_read_what_is_there(graph):
+@pytest.mark.parametrize(("accumulation", "size"), [("fused", 4), ("separate", 10)])
+def test_weight_gradients_that_run_apart_read_what_is_there(graph, accumulation, size):
     options = {"dp": 1, "pp": 2, "schedule": "zb_h1"}
-    fused, free = (place(graph, accumulation=how, **options) for how in ("fused", "free"))
+    added, free = (place(graph, accumulation=how, **options) for how in (accumulation, "free"))
     again = [
         sum(k.duration_s for stage in plan.stages for task in stage.templates["weight"] for k in task.kernels)
-        for plan in (fused, free)
+        for plan in (added, free)
     ]  # fmt: skip
-    assert again[0] - again[1] == pytest.approx(read_again_s(4), rel=1e-9)
+    assert again[0] - again[1] == pytest.approx(read_again_s(size), rel=1e-9)
 
 
 def test_published_times_have_it_in_them(graph):

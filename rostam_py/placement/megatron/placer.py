@@ -182,7 +182,7 @@ class MegatronPlacer(Placer):
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
-                strategy.fused_as, strategy.accumulation == "fused", machine.device.transposes_fp8,
+                strategy.fused_as, strategy.accumulation, machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]

@@ -63,10 +63,10 @@ class RingWriter(TemplateWriter):
         label = f"{name} (part {step} of {self.context.sharding.degree - 1})"
         return self.collective(label, "tp", "copy", size, deps)
 
-    def _append_kernel(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
+    def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         scattered = self._scatters(kernel)
         if not self._steps and scattered is None:
-            super()._append_kernel(kernel, halos, gathered)
+            super()._append_parts(kernel, halos, gathered)
             return
         degree = self.context.sharding.degree
         self._await(kernel.inputs, halos + [task for task in gathered if task not in self._steps])

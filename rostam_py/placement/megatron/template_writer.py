@@ -184,6 +184,12 @@ class TemplateWriter:
             self._provider.update(dict.fromkeys(step.makes, ends[-1]))
 
     def _append_kernel(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
+        """Append a kernel behind what it reads, and what adds the gradients that it makes to those before."""
+        self._append_parts(kernel, halos, gathered)
+        if self.adds_gradients:
+            self._segment.extend(kernel.adds)
+
+    def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         """Append a kernel behind what it reads; if it is several, what needs no halo during the exchange.
 
         Each lasts at least as long as the shortest kernel does, else all of it waits.
