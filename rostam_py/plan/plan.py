@@ -72,8 +72,8 @@ class Plan(PlanData):
         worst = int(np.argmax(np.maximum(out, into)))
         raise DegreeError(
             f"accelerator {worst} sends to {out[worst]} and receives from {into[worst]} others, but {giver} {limit}"
-            " circuits; lower the degrees of the strategy, choose ring algorithms, or let the fabric relay or set"
-            " circuits anew (fabric.control)"
+            f" circuit{'' if limit == 1 else 's'}; lower the degrees of the strategy, choose ring algorithms, or let"
+            " the fabric relay or set circuits anew (fabric.control)"
         )
 
     def save(self, path: str | Path) -> None:

@@ -125,7 +125,8 @@ class Strategy:
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
     weight_splits: how sip_ml's sub-ops split weight matrices: least_sent, so that a group sends least (3.2), which may
         be copies on every device, and sliced where those do not fit the memory; sliced, one copy in each group.
-    max_circuit_degree: devices that one may exchange data with (sip_ml); None takes the fabric's limit.
+    max_circuit_degree: devices that one may exchange data with: sip_ml places within it, other plans beyond it are
+        refused; collectives of algorithm auto are rings. None takes the fabric's limit.
     window: which devices of a group may exchange data if mp exceeds the degree, symmetric or paper (MODEL D14).
     mapping: linear, random (strategy.mapping=random strategy.mapping_seed=2; in Python also mapping="random(2)"), or
         a list with the accelerator of every rank.

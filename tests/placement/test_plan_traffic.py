@@ -209,6 +209,15 @@ def test_an_all_reduce_with_more_peers_than_circuits_is_refused(perceptron):
         )  # fmt: skip
 
 
+def test_a_limit_on_circuits_holds_for_megatron_too(perceptron):
+    # Rings: one peer in the pair of tp and one in the group of dp.
+    degrees = {"dp": 4, "tp": 2}
+    with pytest.raises(DegreeError, match=r"sends to 2 and receives from 2 .*max_circuit_degree allows it 1 circuit;"):
+        place(perceptron, machine(8), global_batch=8, strategy=Strategy(**degrees, max_circuit_degree=1))
+    plan = place(perceptron, machine(8), global_batch=8, strategy=Strategy(**degrees, max_circuit_degree=2))
+    assert plan.circuit_degree == 2
+
+
 def test_several_plans_share_circuits_set_for_all_of_them(small_graphs):
     shared = machine(12, "sip_ocs")
     plans = [

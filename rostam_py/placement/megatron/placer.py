@@ -142,6 +142,7 @@ class MegatronPlacer(Placer):
             algorithms=dict(strategy.algorithms),
             notes=(*job.notes(), *graph.notes), cost=self.cost_name,
             precision=job.numerics.precision, optimizer=job.numerics.optimizer,
+            max_circuit_degree=strategy.max_circuit_degree,
         )  # fmt: skip
 
     def _hops(self, builder: KernelBuilder, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
