@@ -78,7 +78,7 @@ def _network(fabric: Fabric, src: np.ndarray, dst: np.ndarray, share: np.ndarray
     num = fabric.num_accelerators
     tail, head = links["src"].astype(np.int64), links["dst"].astype(np.int64)
     num_planes = np.zeros(len(links))
-    last = int(max(tail.max(initial=0), head.max(initial=0))) + 1
+    last = int(max(num - 1, tail.max(initial=0), head.max(initial=0))) + 1  # the last ones may have no link left
     for k, planes in enumerate(fabric.plane_classes):  # planes share their accelerators and nothing else
         own = links["plane"] == planes[0]
         num_planes[own] = len(planes)

@@ -130,6 +130,19 @@ def test_a_pair_that_is_cut_apart_has_no_route():
     assert best(fabric, [1, 0, 3, 2]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("lost", range(5))
+def test_an_accelerator_that_is_cut_off_leaves_the_others(lost):
+    # A ring of five without one is a line of four. Its middle cable carries 2 x 2 pairs, B / 3 each, at B / 2.
+    ring = build_fabric("torus", dims=(5,))
+    cut = ring.with_failures(links=[k for k in range(ring.num_links) if lost in _ends(ring, k)])
+    assert cut.failures.cut_off == (lost,)
+    assert best(cut) == pytest.approx(3 / 8, rel=SOLVED)
+
+
+def _ends(fabric, cable):
+    return {int(one) for link in fabric.links[fabric.links["cable"] == cable] for one in (link["src"], link["dst"])}
+
+
 def test_what_is_too_large_says_how_large(monkeypatch):
     monkeypatch.setattr(optimal, "MAX_VARIABLES", 100)
     with pytest.raises(ConfigError, match="12 destinations x 48 links; at most 100 variables fit"):
