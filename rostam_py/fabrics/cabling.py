@@ -123,7 +123,7 @@ def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabli
 
 def _read(path: str | Path) -> Iterable[tuple[str, Cable]]:
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if not set(_COLUMNS) <= set(reader.fieldnames or ()):
                 raise ConfigError(f"{path} has columns {', '.join(reader.fieldnames or ())}; it needs src and dst")
@@ -131,6 +131,8 @@ def _read(path: str | Path) -> Iterable[tuple[str, Cable]]:
                 yield f"{path}, line {reader.line_num}", ((row["src"] or "").strip(), (row["dst"] or "").strip())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"{path} is no CSV file in UTF-8: {error}") from error
 
 
 def _pairs(cables: Any) -> list[tuple[str, Cable]]:

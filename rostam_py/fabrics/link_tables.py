@@ -58,7 +58,7 @@ def read_links(links: Any) -> LinkTable:
 def _read_csv(path: str) -> LinkTable:
     rows, lines = [], []
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             for row in reader:
                 if row and not row[0].startswith("#") and any(cell.strip() for cell in row):
@@ -75,6 +75,9 @@ def _read_csv(path: str) -> LinkTable:
         raise ConfigError(f"fabric.links is {path!r}; it is no CSV file: {error}") from error
     if not rows or "src" not in rows[0]:
         raise ConfigError(f"fabric.links is {path!r}; its first line must be a header such as {','.join(COLUMNS[:4])}")
+    twice = [name for name in rows[0] if rows[0].count(name) > 1]
+    if twice:
+        raise ConfigError(f"fabric.links is {path!r}; its header names {twice[0]!r} twice")
     for line, row in zip(lines[1:], rows[1:], strict=True):
         if len(row) != len(rows[0]):
             raise ConfigError(f"fabric.links, line {line} of {path!r}: {len(row)} cells; the header has {len(rows[0])}")

@@ -53,6 +53,13 @@ def test_faults_are_listed_as_what_they_are(slim_fly, tmp_path):
     assert f"should be {moved[0]} - {moved[1]}" in text
 
 
+def test_files_of_spreadsheets_that_begin_with_a_byte_order_mark_are_read(slim_fly, tmp_path):
+    write_cabling(slim_fly, tmp_path / "plan.csv")
+    found = tmp_path / "found.csv"
+    found.write_text((tmp_path / "plan.csv").read_text(), encoding="utf-8-sig")
+    assert check_cabling(slim_fly, found).is_right
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_of_random_faults_add_up(slim_fly, seed):
     draw = random.Random(seed)
@@ -74,6 +81,9 @@ def test_files_that_cannot_be_cables_are_refused(slim_fly, tmp_path):
         check_cabling(slim_fly, path)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ConfigError, match="has columns a, b; it needs src and dst"):
+        check_cabling(slim_fly, path)
+    path.write_bytes(b"src,dst\n\xd0\x00")
+    with pytest.raises(ConfigError, match=r"cables.csv is no CSV file in UTF-8: .* byte 0xd0 in position 8"):
         check_cabling(slim_fly, path)
     path.write_text("src,dst\nswitch 0,switch 99\n")
     with pytest.raises(ConfigError, match=r"cables.csv, line 2 ends at 'switch 99', which the fabric does not have"):

@@ -130,6 +130,13 @@ def named(tmp_path):
     return str(path)
 
 
+def test_a_byte_order_mark_as_spreadsheets_write_it_is_no_part_of_the_header(named, tmp_path):
+    marked = tmp_path / "marked.csv"
+    marked.write_text(NAMED, encoding="utf-8-sig")
+    plain, found = (build_fabric("custom", links=path) for path in (named, str(marked)))
+    assert found.links.tobytes() == plain.links.tobytes()
+
+
 def test_names_are_numbered_in_their_order_and_counts_are_cables(named):
     fabric = build_fabric("custom", links=named)
     assert [fabric.vertex_name(k) for k in range(7)] == [
@@ -201,6 +208,7 @@ def test_missing_prices_are_named_and_make_the_price_unknown(named):
         ("gpu1, rack0/leaf0", "gpu1, gpu1", r"line 5 of '.*' joins gpu1 to itself"),
         ("gpu1, rack0/leaf0", "gpu1, rack0 leaf", r"line 5 of '.*': dst is 'rack0 leaf'; expected a name"),
         (", 1, 272\ngpu1", ", 1\ngpu1", r"line 4 of '.*': 5 cells; the header has 6"),
+        ("latency, count", "latency, latency", r"fabric.links is '.*named.csv'; its header names 'latency' twice"),
         ("cable_usd", "euro", "fabric.links has a column 'euro'; allowed: src, dst, bandwidth, latency, count"),
     ],
 )

@@ -29,7 +29,7 @@ def sensitivity_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
     names = [row["name"] for row in rows]
     plot = new_plot(
         height=max(HEIGHT // 2, 90 + 24 * len(rows)), barmode="overlay", bargap=0.35, yaxis=category_axis(),
-        xaxis=quiet_axis("change of the iteration's time [%]", zeroline=True),
+        xaxis=quiet_axis("change of time [%]", zeroline=True),
     )  # fmt: skip
     for side, colour, word in _SIDES:
         shares = [100 * row[side] / total_s for row in rows]
@@ -61,5 +61,5 @@ def _paper(rows: list[dict[str, Any]], total_s: float, step: float, axes: matplo
         axes.barh(names, [100 * row[side] / total_s for row in rows], color=colour, label=f"{step:.0%} {word}")
     axes.invert_yaxis()
     axes.axvline(0, color="#7F7F7F", linewidth=0.8)
-    axes.set_xlabel("change of the iteration's time [%]")
+    axes.set_xlabel("change of time [%]")
     axes.legend(fontsize="small", frameon=False)
