@@ -33,7 +33,7 @@ std::vector<int16_t> quantise(const std::vector<double>& demand) {
 }  // namespace
 
 CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& options,
-                                   std::unique_ptr<circuits::CircuitPlanner> planner)
+                                   std::unique_ptr<circuits::PlannerAround> planner)
     : pairs_(given.pairs),
       links_(std::move(given.links)),
       options_(options),
@@ -47,10 +47,20 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
       known_(std::move(given.known)) {
   std::sort(setting_.begin(), setting_.end());
   for (const circuits::Circuit& one : setting_) ++count_[one.pair];
-  lit_ = count_;
+  demand_ = traffic_.iteration_bytes();
+  if (!options_.failures.empty()) num_failures_.assign(planner_->paths().num_places(), 0);
+  count_lit();
 }
 
 void CircuitSwitching::begin(ControlPlane& plane) {
+  for (const OpticalFailure& one : options_.failures) {
+    planner_->paths().places_of(one.part);  // throws if there is no such part
+    at(one.fail, plane, [this, part = one.part](ControlPlane& p) { strike(part, 1, p); });
+    at(one.fail + options_.reroute, plane, [this](ControlPlane& p) { plan_around(p); });
+    if (one.repair == SimTime::never()) continue;
+    at(one.repair, plane, [this, part = one.part](ControlPlane& p) { strike(part, -1, p); });
+    at(one.repair + options_.reroute, plane, [this](ControlPlane& p) { plan_around(p); });
+  }
   set_capacities(plane);
   set_relays(plane);
   record({});
@@ -146,9 +156,18 @@ void CircuitSwitching::take_snapshot(ControlPlane& plane) {
 void CircuitSwitching::serve_starved(ControlPlane& plane) {
   const bool decides_later = options_.mode == SwitchingMode::kPeriodic && options_.period > SimTime::zero();
   if (decides_later || is_dark_ || options_.enable_relay || num_starved_ == 0 || num_served_ > 0) return;
-  at(plane.now(), plane, [this](ControlPlane& p) {
-    if (num_starved_ > 0 && num_served_ == 0) decide(traffic_.backlog(p), p);
-  });
+  at(plane.now(), plane, [this](ControlPlane& p) { decide_starved(p); });
+}
+
+// Where that changes nothing, for failed parts say, nothing will until something else happens.
+void CircuitSwitching::decide_starved(ControlPlane& plane) {
+  if (num_starved_ == 0 || num_served_ > 0) return;
+  const Demand backlog = traffic_.backlog(plane);
+  if (is_dark_ || std::none_of(backlog.begin(), backlog.end(), [](double bytes) { return bytes > 0; })) {
+    return decide(backlog, plane);
+  }
+  ++num_decisions_;
+  if (apply(setting_for(backlog), plane)) serve_starved(plane);
 }
 
 void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
@@ -183,8 +202,49 @@ void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane) {
     return;
   }
   ++num_decisions_;
+  demand_ = demand;
   apply(setting_for(demand), plane);
   serve_starved(plane);
+}
+
+void CircuitSwitching::strike(const circuits::OpticalPart& part, int32_t change, ControlPlane& plane) {
+  count_time(plane.now());
+  for (const int32_t place : planner_->paths().places_of(part)) num_failures_[place] += change;
+  count_lit();
+  set_capacities(plane);
+}
+
+// Around what is known to have failed: what had a reroute delay ago, and has not been repaired since.
+void CircuitSwitching::plan_around(ControlPlane& plane) {
+  std::vector<circuits::OpticalPart> lost;
+  for (const OpticalFailure& one : options_.failures) {
+    const bool is_repaired = one.repair <= plane.now();
+    if (one.fail + options_.reroute <= plane.now() && !is_repaired) lost.push_back(one.part);
+  }
+  planner_->set_lost(lost);
+  known_settings_.clear();
+  last_quantised_.clear();
+  const Demand phase = phase_demand();
+  const bool has_phase = std::any_of(phase.begin(), phase.end(), [](double bytes) { return bytes > 0; });
+  decide(has_phase ? phase : Demand(demand_), plane);
+}
+
+bool CircuitSwitching::is_broken(const circuits::Circuit& one) const {
+  if (num_failures_.empty()) return false;
+  const auto places = planner_->paths().places_of(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel);
+  return std::any_of(places.begin(), places.end(), [this](int32_t place) { return num_failures_[place] > 0; });
+}
+
+void CircuitSwitching::count_lit() {
+  std::fill(lit_.begin(), lit_.end(), 0);
+  num_dark_now_ = num_broken_now_ = 0;
+  for (const circuits::Circuit& one : setting_) {
+    const bool broken = is_broken(one);
+    const bool is_dark = broken || (is_dark_ && std::binary_search(changing_.begin(), changing_.end(), one));
+    num_broken_now_ += broken;
+    num_dark_now_ += is_dark;
+    lit_[one.pair] += !is_dark;
+  }
 }
 
 const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
@@ -207,22 +267,18 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
   return known_settings_.emplace(std::move(steps), planner_->plan(even, setting_)).first->second;
 }
 
-void CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
+bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
   const circuits::Setting wanted = given;
-  circuits::Setting added, kept;
+  circuits::Setting added;
   std::set_difference(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(added));
-  if (added.empty() && wanted.size() == setting_.size()) return;
-  std::set_intersection(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(kept));
+  if (added.empty() && wanted.size() == setting_.size()) return false;
   count_time(plane.now());
   setting_ = wanted;
   std::fill(count_.begin(), count_.end(), 0);
-  std::fill(lit_.begin(), lit_.end(), 0);
   for (const circuits::Circuit& one : wanted) ++count_[one.pair];
-  for (const circuits::Circuit& one : kept) ++lit_[one.pair];
   num_served_ = num_starved_ = 0;
   for (int32_t p = 0; p < pairs_.size(); ++p) (count_[p] > 0 ? num_served_ : num_starved_) += traffic_.num_active(p);
   num_changed_ += static_cast<int64_t>(added.size());
-  num_dark_now_ = static_cast<int64_t>(added.size());
   begin_ps_.push_back(plane.now().ps());
   changed_.push_back(static_cast<int64_t>(added.size()));
   record(added);
@@ -230,18 +286,20 @@ void CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane
     light(plane);
   } else {
     is_dark_ = true;
+    changing_ = added;
+    count_lit();
     set_capacities(plane);
     at(plane.now() + options_.delay, plane, [this](ControlPlane& p) { light(p); });
   }
   set_relays(plane);
+  return true;
 }
 
 void CircuitSwitching::light(ControlPlane& plane) {
   count_time(plane.now());
   is_dark_ = false;
-  num_dark_now_ = 0;
   end_ps_.push_back(plane.now().ps());
-  lit_ = count_;
+  count_lit();
   set_capacities(plane);
   if (std::exchange(has_waiting_, false)) decide(waiting_, plane);
   serve_starved(plane);
@@ -297,6 +355,7 @@ void CircuitSwitching::count_time(SimTime now) {
   const double seconds = (now - counted_until_).seconds();
   counted_until_ = now;
   dark_s_ += seconds * static_cast<double>(num_dark_now_);
+  failed_s_ += seconds * static_cast<double>(num_broken_now_);
   lit_s_ += seconds * static_cast<double>(static_cast<int64_t>(setting_.size()) - num_dark_now_);
 }
 
@@ -316,6 +375,7 @@ workload::Report CircuitSwitching::report(SimTime now) const {
   const double since = std::max(0.0, (std::min(now, last_message_) - counted_until_).seconds());
   const double dark_s = dark_s_ + since * static_cast<double>(num_dark_now_);
   const double lit_s = lit_s_ + since * (static_cast<double>(setting_.size()) - static_cast<double>(num_dark_now_));
+  const double failed_s = failed_s_ + since * static_cast<double>(num_broken_now_);
   std::vector<int64_t> ends = end_ps_;
   if (ends.size() < begin_ps_.size()) ends.push_back(now.ps());
   int64_t num_phases = 0;
@@ -327,6 +387,7 @@ workload::Report CircuitSwitching::report(SimTime now) const {
       {"num_phases", std::vector<int64_t>{num_phases}},
       {"lit_circuit_s", std::vector<double>{lit_s}},
       {"dark_circuit_s", std::vector<double>{dark_s}},
+      {"failed_circuit_s", std::vector<double>{failed_s}},
       {"begin_ps", begin_ps_},
       {"end_ps", ends},
       {"changed", changed_},

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "circuits/planner.h"
+#include "circuits/planner_around.h"
 #include "control/controller.h"
 #include "control/iteration_phases.h"
 #include "control/pair_traffic.h"
@@ -25,6 +25,13 @@ enum class SwitchingMode : uint8_t { kPeriodic, kScheduled };
 // (name, one line for lists) of each.
 std::vector<std::pair<std::string, std::string>> switching_modes();
 
+// From `fail` on the circuits through a part are dark, until its repair or until they are set around it.
+struct OpticalFailure {
+  circuits::OpticalPart part;
+  SimTime fail;
+  SimTime repair = SimTime::never();
+};
+
 struct SwitchingOptions {
   SwitchingMode mode = SwitchingMode::kPeriodic;
   Estimator estimator = Estimator::kLastWindow;
@@ -35,6 +42,8 @@ struct SwitchingOptions {
   bool enable_relay = false;  // pairs without a circuit send over others' circuits; else they wait
   SimTime circuit_latency;    // of each circuit of a relayed message
   bool is_recorded = false;   // report every setting
+  std::vector<OpticalFailure> failures;
+  SimTime reroute;  // from a failure or repair until circuits are planned anew (MODEL F19)
 };
 
 // What a switched fabric is: pairs that may send, the engine link that stands for each, circuits that are set at first.
@@ -54,7 +63,7 @@ SwitchingOptions switching_options(const ControllerParams& params);
 class CircuitSwitching : public Controller {
  public:
   CircuitSwitching(SwitchedPairs given, const SwitchingOptions& options,
-                   std::unique_ptr<circuits::CircuitPlanner> planner);
+                   std::unique_ptr<circuits::PlannerAround> planner);
 
   void begin(ControlPlane& plane) override;
   void wake(ControlPlane& plane) override;
@@ -76,9 +85,14 @@ class CircuitSwitching : public Controller {
   Demand phase_demand() const;
 
   void decide(const Demand& demand, ControlPlane& plane);
+  void decide_starved(ControlPlane& plane);
   const circuits::Setting& setting_for(const Demand& demand);
-  void apply(const circuits::Setting& wanted, ControlPlane& plane);
+  bool apply(const circuits::Setting& wanted, ControlPlane& plane);  // whether anything changes
   void light(ControlPlane& plane);
+  void strike(const circuits::OpticalPart& part, int32_t change, ControlPlane& plane);
+  void plan_around(ControlPlane& plane);
+  bool is_broken(const circuits::Circuit& one) const;
+  void count_lit();
   void set_capacities(ControlPlane& plane);
   void set_relays(ControlPlane& plane);
   void count_time(SimTime now);
@@ -87,10 +101,12 @@ class CircuitSwitching : public Controller {
   circuits::PairList pairs_;
   std::vector<int32_t> links_;
   SwitchingOptions options_;
-  std::unique_ptr<circuits::CircuitPlanner> planner_;
+  std::unique_ptr<circuits::PlannerAround> planner_;
   PairTraffic traffic_;
 
   circuits::Setting setting_;                 // dark ones included
+  circuits::Setting changing_;                // that a reconfiguration under way will light
+  std::vector<int32_t> num_failures_;         // of each place of light; empty where nothing fails
   std::vector<int32_t> count_, lit_;          // circuits of each pair, and those of them that carry
   std::vector<int32_t> capacity_of_;          // circuits' worth that its link is set to; -1 before the first time
   std::vector<std::vector<int32_t>> path_;    // pairs that a relayed pair's messages go over; empty for its own link
@@ -98,6 +114,7 @@ class CircuitSwitching : public Controller {
   int64_t num_served_ = 0, num_starved_ = 0;  // messages under way of pairs with circuits, and without
   bool has_waiting_ = false;                  // for its end
   Demand waiting_;
+  Demand demand_;  // of the last decision; of an iteration before it
 
   std::map<std::vector<int16_t>, circuits::Setting> known_settings_;  // by quantised demand
   std::vector<int16_t> last_quantised_;
@@ -112,9 +129,9 @@ class CircuitSwitching : public Controller {
   std::map<int32_t, PhaseFollower> followers_;  // of each job
 
   int64_t num_decisions_ = 0, num_reused_ = 0, num_changed_ = 0;
-  int64_t num_dark_now_ = 0;
+  int64_t num_dark_now_ = 0, num_broken_now_ = 0;
   SimTime counted_until_, last_message_;
-  double lit_s_ = 0, dark_s_ = 0;  // circuits x time
+  double lit_s_ = 0, dark_s_ = 0, failed_s_ = 0;  // circuits x time; dark for failed parts counted in both
   std::vector<int64_t> begin_ps_, end_ps_, changed_;
   std::vector<int64_t> recorded_, recorded_pair_, recorded_channel_, recorded_is_changed_;
 };

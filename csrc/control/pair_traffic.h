@@ -46,6 +46,7 @@ class PairTraffic {
   // The messages since the last call are an iteration of the pairs from these accelerators. Returns them, ascending.
   std::vector<PairMessage> end_iteration(const std::vector<int32_t>& accelerators, SimTime now);
 
+  const std::vector<double>& iteration_bytes() const { return iteration_bytes_; }
   int64_t num_active(int32_t pair) const { return num_active_[pair]; }
   int64_t num_started() const { return num_started_; }
 

@@ -20,7 +20,13 @@ std::unique_ptr<Controller> make_ring_wavelengths_controller(const ControllerPar
     for (const int64_t cable : params.integers("cut_segments"))
       ring.cut_segments.push_back(static_cast<int32_t>(cable));
   }
-  auto planner = circuits::make_ring_planner(given.pairs, ring, static_cast<uint64_t>(params.integer("seed")));
+  const auto seed = static_cast<uint64_t>(params.integer("seed"));
+  const auto make = [pairs = given.pairs, ring, seed](const std::vector<int32_t>&, const std::vector<int32_t>& cut) {
+    circuits::Ring left = ring;
+    left.cut_segments.insert(left.cut_segments.end(), cut.begin(), cut.end());
+    return circuits::make_ring_planner(pairs, left, seed);
+  };
+  auto planner = std::make_unique<circuits::PlannerAround>(given.pairs, circuits::make_ring_paths(ring), make);
   return std::make_unique<CircuitSwitching>(std::move(given), switching_options(params), std::move(planner));
 }
 

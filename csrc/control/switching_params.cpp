@@ -24,7 +24,12 @@ const std::vector<std::string> kSwitchingKeys = {"num_accelerators",
                                                  "circuit_bytes_per_s",
                                                  "relay",
                                                  "circuit_latency_ps",
-                                                 "record"};
+                                                 "record",
+                                                 "part_kind",
+                                                 "part_id",
+                                                 "part_fail_ps",
+                                                 "part_repair_ps",
+                                                 "reroute_ps"};
 
 namespace {
 
@@ -73,6 +78,28 @@ SimTime time_of(const ControllerParams& params, const std::string& key) {
   const int64_t ps = params.integer(key);
   if (ps < 0) ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": " << key << " is " << ps << " < 0");
   return SimTime::from_ps(ps);
+}
+
+std::vector<OpticalFailure> failures_of(const ControllerParams& params) {
+  if (!params.has("part_kind")) return {};
+  constexpr auto kNumKinds = static_cast<int64_t>(circuits::OpticalKind::kMicroRing) + 1;
+  const std::vector<int32_t> kinds = ids(params, "part_kind", kNumKinds), parts = ids(params, "part_id", INT32_MAX);
+  const std::vector<int64_t> fails = params.integers("part_fail_ps"), repairs = params.integers("part_repair_ps");
+  check_size(params, "part_id", parts.size(), kinds.size());
+  check_size(params, "part_fail_ps", fails.size(), kinds.size());
+  check_size(params, "part_repair_ps", repairs.size(), kinds.size());
+  std::vector<OpticalFailure> failures;
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    if (fails[k] < 0 || (repairs[k] != kNever && repairs[k] <= fails[k])) {
+      ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": a part fails at " << fails[k]
+                                              << " ps and is repaired at " << repairs[k]
+                                              << "; failures are at 0 or later, repairs later than theirs, or -1 for "
+                                                 "never");
+    }
+    const SimTime repair = repairs[k] == kNever ? SimTime::never() : SimTime::from_ps(repairs[k]);
+    failures.push_back({{static_cast<circuits::OpticalKind>(kinds[k]), parts[k]}, SimTime::from_ps(fails[k]), repair});
+  }
+  return failures;
 }
 
 }  // namespace
@@ -124,6 +151,8 @@ SwitchingOptions switching_options(const ControllerParams& params) {
   options.circuit_bytes_per_s = params.number("circuit_bytes_per_s");
   options.enable_relay = params.has("relay") && params.integer("relay") != 0;
   options.circuit_latency = time_of(params, "circuit_latency_ps");
+  options.failures = failures_of(params);
+  if (params.has("reroute_ps")) options.reroute = time_of(params, "reroute_ps");
   options.is_recorded = params.has("record") && params.integer("record") != 0;
   return options;
 }

@@ -173,6 +173,22 @@ class FabricConfig:
         return False
 
     @property
+    def optical_parts(self) -> dict[str, int]:
+        """How many there are of the kinds of parts that only this fabric has and that may fail during a run."""
+        return {}
+
+    def optical_part(self, kind: str, number: int, failures: Any) -> tuple[int, int] | None:
+        """Return the core's kind and id of a part that circuits go through; None if it failed before the run.
+
+        Args: kind: of FAILING_KINDS, except accelerators and boards. failures: before the run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no circuits")
+
+    def around_failures(self) -> "FabricConfig":
+        """Return a Config whose circuits a controller sets around parts that fail in a run; this one without any."""
+        return self
+
+    @property
     def is_dynamic(self) -> bool:
         """Whether circuits are set anew during a run."""
         return False

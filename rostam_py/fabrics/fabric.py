@@ -135,6 +135,14 @@ class Fabric:
         """Boards, failed ones included, each of consecutive accelerators; 0 where the fabric has none."""
         return int(self._intact.num_boards)
 
+    def num_parts(self, kind: str) -> int:
+        """Return how many parts of a kind of FAILING_KINDS may fail during a run, failed ones included."""
+        counts = {
+            "links": self.num_links, "switches": self.num_switches, "accelerators": self.num_accelerators,
+            "boards": self.num_boards, "planes": 0 if self.is_circuit_switched else self.planes,
+        }  # fmt: skip
+        return counts.get(kind, 0) or self._config.optical_parts.get(kind, 0)
+
     @property
     def planes(self) -> int:
         """Planes side by side; a message stripes over them."""
@@ -485,6 +493,11 @@ class Fabric:
         return Fabric(
             self._name, self._config.with_link_classes(change), self._failures, self._demand, self._factors, self._apart
         )
+
+    def with_circuits_around_failures(self) -> "Fabric":
+        """Return this fabric with circuits that a controller sets around parts that fail in a run."""
+        config = self._config.around_failures()
+        return Fabric(self._name, config, self._failures, self._demand, self._factors, self._apart)
 
     def _apply(self, factors: LinkFactors | None) -> None:
         """Make the links of all planes as fast as factors say."""

@@ -1,6 +1,7 @@
 """What optical fabrics share: when their circuits are set, and what the core's controller of circuits is told."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rostam_py.errors import ConfigError, UnknownNameError
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from rostam_py.fabrics.traffic import Traffic
 
 ONE_SHOT = "one_shot"
+PORT, SWITCH, SEGMENT, WAVELENGTH, MICRO_RING = range(5)  # the core's kinds of parts that circuits go through
+LONGEST_PERIOD_S = math.nextafter(MAX_SIMULATED_S, 0)  # that a configuration may have: it ends in no run
 _NEVER_PS = -1  # the core's word for a period beyond simulated time
 
 
@@ -76,6 +79,15 @@ class OpticalConfig(FabricConfig):
         return self.control != ONE_SHOT
 
     @property
+    def is_set_once(self) -> bool:
+        """Whether circuits stay as they are set, except around parts that fail."""
+        return not self.is_dynamic or self.period_s >= LONGEST_PERIOD_S
+
+    def around_failures(self) -> "OpticalConfig":
+        """Return this Config with a controller that sets circuits around parts that fail, and keeps those set once."""
+        return self if self.is_dynamic else replace(self, control="periodic", period=LONGEST_PERIOD_S)
+
+    @property
     def period_s(self) -> float:
         """Time between two decisions [s]."""
         if self.period is not None:
@@ -85,7 +97,7 @@ class OpticalConfig(FabricConfig):
     @property
     def serves_all(self) -> bool:
         """Whether every pair gets a circuit at some time, though not all at once."""
-        if not self.is_dynamic or self.period_s >= MAX_SIMULATED_S:
+        if self.is_set_once:
             return False
         return self.control != "periodic" or self.estimator != "iteration"
 
@@ -104,7 +116,7 @@ class OpticalConfig(FabricConfig):
             "num_accelerators": [traffic.num_accelerators],
             "src": traffic.src.tolist(), "dst": traffic.dst.tolist(), "iteration_bytes": traffic.num_bytes.tolist(),
             "mode": self.control, "estimator": self.estimator,
-            "period_ps": [_NEVER_PS if period_s >= MAX_SIMULATED_S else _ps(period_s)],
+            "period_ps": [_NEVER_PS if period_s >= LONGEST_PERIOD_S else _ps(period_s)],
             "delay_ps": [_ps(parse_time(self.reconfiguration_delay))],
             "reporting_delay_ps": [_ps(parse_time(self.reporting_delay))],
             "circuit_bytes_per_s": [circuit_bytes_per_s], "circuit_latency_ps": [_ps(latency_s)],

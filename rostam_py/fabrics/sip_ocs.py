@@ -9,7 +9,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.optical import OpticalConfig
+from rostam_py.fabrics.optical import PORT, SWITCH, OpticalConfig
 from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import parse_time
@@ -91,6 +91,15 @@ class SipOcsConfig(OpticalConfig):
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
         }
 
+    def optical_part(self, kind: str, number: int, failures: Any) -> tuple[int, int] | None:
+        """Return the core's kind and id of a port or switch, counted among switches that work."""
+        working = np.setdiff1d(np.arange(self.num_ocs), sorted(self._lost_switches(failures)))
+        accelerator, switch = divmod(number % (self.num_accelerators * self.num_ocs), self.num_ocs)
+        if switch not in working:
+            return None
+        index = int(np.searchsorted(working, switch))
+        return (PORT, accelerator * len(working) + index) if kind == "links" else (SWITCH, index)
+
     def set_circuits(self, traffic: Traffic, failures: Any, seed: int) -> Circuits:
         """Return the circuits of a demand; ``seed`` is not needed, since the optimum is found.
 
@@ -102,8 +111,8 @@ class SipOcsConfig(OpticalConfig):
             raise ConfigError(f"all {self.num_ocs} optical switches have failed; no circuit can be set")
         found = _core.set_ocs_circuits(
             traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
-            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay and not self.is_dynamic,
-            may_leave_out=self.is_dynamic and self.serves_beyond_degree,
+            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay and self.is_set_once,
+            may_leave_out=not self.is_set_once and self.serves_beyond_degree,
         )  # fmt: skip
         latency_s = parse_time(self.latency) + 2 * parse_time(self.link_latency)
         switching = self._switching(traffic, found, len(working), latency_s) if self.is_dynamic else None

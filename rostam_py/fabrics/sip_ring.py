@@ -10,7 +10,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.optical import OpticalConfig
+from rostam_py.fabrics.optical import MICRO_RING, SEGMENT, WAVELENGTH, OpticalConfig
 from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
@@ -100,6 +100,19 @@ class SipRingConfig(OpticalConfig):
             "fibre_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
         }
+
+    @property
+    def optical_parts(self) -> dict[str, int]:
+        """Wavelengths of both fibres, and micro-rings, each of one accelerator, fibre and wavelength."""
+        wavelengths = 2 * self.num_wavelengths
+        return {"wavelengths": wavelengths, "micro_rings": self.num_accelerators * wavelengths}
+
+    def optical_part(self, kind: str, number: int, failures: Any) -> tuple[int, int] | None:
+        """Return the core's kind and id of a segment, wavelength or micro-ring."""
+        if kind != "links":
+            return (WAVELENGTH if kind == "wavelengths" else MICRO_RING), number
+        segment = number % (2 * self.num_accelerators)
+        return None if segment in failures.links else (SEGMENT, segment)
 
     def describe_remainder(self) -> str | None:
         """Return what of the bandwidth no wavelength uses, or None."""

@@ -15,11 +15,15 @@ from rostam_py.units import parse_time
 
 # What may fail during a run, and what its number is.
 FAILING_KINDS = {
-    "links": "a cable, both directions: the field cable of fabric.links",
-    "switches": "a switch of plane p: p x (switches of a plane) + its number there",
+    "links": "a cable, both directions: the field cable of fabric.links; of optical switches the port of accelerator a"
+    " at switch k: a x switches + k; of an optical ring a fibre's segment: 2 x position + fibre",
+    "switches": "a switch of plane p: p x (switches of a plane) + its number there; an optical one in all planes",
     "accelerators": "an accelerator, in all planes",
     "boards": "a board with all accelerators on it",
     "planes": "all cables of one plane",
+    "wavelengths": "a wavelength of one fibre of an optical ring, all the way round: fibre x W + wavelength",
+    "micro_rings": "a stuck micro-ring, which neither sends nor receives its wavelength nor lets it pass:"
+    " (accelerator x 2 + fibre) x W + wavelength",
 }
 _EVENT = "such as {time: 2 ms, kind: links, number: 17, repair: 1 s}"
 
@@ -29,7 +33,8 @@ class Failure:
     """From ``time`` on a part does not work, until ``repair``.
 
     Its links carry nothing; what was on them waits until routes are chosen anew (Recovery) or it is repaired. A job
-    with a device on a failed accelerator, or on one that nothing reaches any more, is cut.
+    with a device on a failed accelerator, or on one that nothing reaches any more, is cut. Where it is part of an
+    optical fabric, circuits through it are dark in all planes until they are set around it (Recovery).
     time, repair: seconds or text with a unit; repair None: it stays failed. kind, number: of the part, as FAILING_KINDS
     says.
     """
@@ -54,10 +59,11 @@ class Recovery:
     """What is done about failures.
 
     detection: from a failure or repair until it is known. reroute: from then until messages, those under way included,
-    take routes among what works. restart: from the detection of a lost accelerator until the job goes on, the load of
-    its checkpoint included. checkpoint_iterations: iterations from one checkpoint to the next; 0: there are none.
-    spares: accelerators that take the place of failed ones, in this order; a repaired one is a spare again. Without one
-    a job waits for a repair, and restart begins behind it.
+    take routes among what works, or circuits around what has failed begin to be set, which takes the fabric's
+    reconfiguration_delay in addition. restart: from the detection of a lost accelerator until the job goes on, the
+    load of its checkpoint included. checkpoint_iterations: iterations from one checkpoint to the next; 0: there are
+    none. spares: accelerators that take the place of failed ones, in this order; a repaired one is a spare again.
+    Without one a job waits for a repair, and restart begins behind it.
     """
 
     detection: str | float = 0.0
@@ -105,6 +111,8 @@ class Outages:
     mtbf_accelerators: Any = None
     mtbf_boards: Any = None
     mtbf_planes: Any = None
+    mtbf_wavelengths: Any = None
+    mtbf_micro_rings: Any = None
     repair: Any = None
     iterations: int = 10
     seed: int = 0

@@ -43,6 +43,7 @@ def changes_of(
     """
     found: list[Change] = []
     if switched is not None:
+        found += _failed_light(switched, end_ps)
         found += [
             Change(CIRCUITS, f"{count:,} circuits change", begin, end, count)
             for begin, end, count in switched.spans_ps()
@@ -72,6 +73,19 @@ def _failures(parameters: Mapping[str, Any], end_ps: int) -> list[Change]:
     if wait:
         begins = {begin for _, begin, _ in together} | {end for _, _, end in together if end < end_ps}
         found += [Change(REROUTING, "routes are chosen anew", begin, begin + wait, 1) for begin in sorted(begins)]
+    return found
+
+
+def _failed_light(switched: Reconfigurations, end_ps: int) -> list[Change]:
+    """Return the changes of parts that circuits go through, and from when on circuits were planned around them."""
+    found, begins = [], set()
+    for words, begin, repair in switched.failed:
+        end = end_ps if repair < 0 or repair > end_ps else repair
+        if begin < end:
+            found.append(Change(FAILED, words, begin, end, 1))
+            begins |= {begin} | ({end} if end < end_ps else set())
+    if wait := switched.reroute_ps:
+        found += [Change(REROUTING, "circuits wait for a plan", begin, begin + wait, 1) for begin in sorted(begins)]
     return found
 
 

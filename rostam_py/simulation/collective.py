@@ -208,7 +208,7 @@ def run_collective(
     graph.freeze()
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
-    switching = circuit_controllers(router, fabric)
+    switching = circuit_controllers(router, fabric, events=events, recovery=recovery)
     raw = _core.run_session(
         graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
         tolerance=tolerance,

@@ -12,7 +12,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.optical import refuse_dynamic
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers, check_controllers
-from rostam_py.simulation.failures import failures_parameters, planes_of
+from rostam_py.simulation.failures import failures_parameters, is_optical, planes_of
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -63,11 +63,15 @@ def time_ps(value: str | float, key: str) -> int:
 
 
 def fabric_for_events(fabric: Any, events: Iterable[Any]) -> Any:
-    """Return the fabric with the planes apart that events strike one at a time.
+    """Return the fabric with the planes apart that events strike one at a time, and circuits set around what fails.
 
     Raises: ConfigError for parts that do not exist.
     """
-    return fabric.with_planes_apart(planes_of([event for event in events if isinstance(event, Failure)], fabric))
+    failures = [event for event in events if isinstance(event, Failure)]
+    if not fabric.is_circuit_switched:
+        return fabric.with_planes_apart(planes_of(failures, fabric))
+    fails = any(is_optical(one, fabric) for one in failures)
+    return fabric.with_circuits_around_failures() if fails else fabric
 
 
 def controller_list(
@@ -82,11 +86,12 @@ def controller_list(
     wanted = [event for event in events if isinstance(event, LinkBandwidth)]
     others = check_controllers(controllers)
     failures = [event for event in events if isinstance(event, Failure)]
-    if failures:
-        others = [("failures", failures_parameters(failures, recovery, router, fabric)), *others]
-    elif recovery is not None:
+    of_network = [one for one in failures if not is_optical(one, fabric)]
+    if of_network:
+        others = [("failures", failures_parameters(of_network, recovery, router, fabric)), *others]
+    elif not failures and recovery is not None:
         raise ConfigError("recovery is given, but events hold no Failure")
-    if wanted or failures:
+    if wanted:
         refuse_dynamic(fabric, "an event that changes links")
     if not wanted:
         return others

@@ -15,13 +15,36 @@ _ACCELERATOR, _LINK, _SWITCH = range(3)  # the core's kinds of parts
 
 def planes_of(failures: Sequence[Failure], fabric: Any) -> list[int]:
     """Return the planes that failures strike one at a time, in which what happens differs from the others."""
-    counts = {"links": fabric.num_links, "switches": fabric.num_switches, "planes": fabric.planes}
     found = set()
     for one in failures:
-        count = counts.get(one.kind)
-        if count is not None:
-            found.add(_checked(one, count) // max(1, count // fabric.planes))
+        if one.kind in ("links", "switches", "planes"):
+            found.add(_checked(one, fabric) // max(1, fabric.num_parts(one.kind) // fabric.planes))
     return sorted(found)
+
+
+def is_optical(failure: Failure, fabric: Any) -> bool:
+    """Return whether a part is one that a fabric's circuits go through."""
+    return fabric.is_circuit_switched and failure.kind not in ("accelerators", "boards")
+
+
+def optical_parameters(failures: Sequence[Failure], recovery: Recovery | None, fabric: Any) -> dict[str, Any]:
+    """Return what the core's controller of circuits is told of failures of the parts that circuits go through.
+
+    Args: failures: ``is_optical``.
+    Raises: ConfigError for parts that do not exist.
+    """
+    if not failures:
+        return {}
+    recovery = Recovery() if recovery is None else recovery
+    columns: dict[str, list[int]] = {key: [] for key in ("part_kind", "part_id", "part_fail_ps", "part_repair_ps")}
+    for one in failures:
+        part = fabric.config.optical_part(one.kind, _checked(one, fabric), fabric.failures)
+        if part is None:
+            continue
+        start, end = _span_ps(one)
+        for key, value in zip(columns, (*part, start, -1 if end == np.inf else int(end)), strict=True):
+            columns[key].append(value)
+    return columns | {"reroute_ps": [_ps(recovery.reroute_s, "recovery.reroute")]}
 
 
 def failures_parameters(
@@ -30,7 +53,7 @@ def failures_parameters(
     """Return the parameters of the core's controller ``failures``.
 
     Args: router: over ``fabric``, without bundles. fabric: circuits set, planes of ``planes_of`` apart.
-    Raises: ConfigError for parts that do not exist, and cables or switches of an optical fabric.
+    Raises: ConfigError for parts that do not exist.
     """
     recovery = Recovery() if recovery is None else recovery
     columns: dict[str, list[int]] = {key: [] for key in ("kind", "id", "plane_class", "fail_ps", "repair_ps")}
@@ -54,7 +77,8 @@ def _ps(seconds: float, key: str) -> int:
     return round(check_simulated(seconds, key) * 1e12)
 
 
-def _checked(failure: Failure, count: int) -> int:
+def _checked(failure: Failure, fabric: Any) -> int:
+    count = fabric.num_parts(failure.kind)
     if failure.number >= count:
         raise ConfigError(f"failure.number is {failure.number}; this fabric has {count} {failure.kind}, counted from 0")
     return int(failure.number)
@@ -80,33 +104,35 @@ class _Parts:
     def of(self, failure: Failure) -> list[tuple[int, int, int]]:
         """Return them."""
         fabric, kind = self._fabric, failure.kind
-        if fabric.is_circuit_switched and kind not in ("accelerators", "boards"):
-            raise ConfigError(
-                f"failure.kind is {kind!r}; on fabric {fabric.name!r}, whose circuits are set for the job, only"
-                " accelerators fail during a run"
-            )
         if kind == "accelerators":
-            return [(_ACCELERATOR, _checked(failure, fabric.num_accelerators), 0)]
+            return [(_ACCELERATOR, _checked(failure, fabric), 0)]
         if kind == "boards":
-            board, size = _checked(failure, fabric.num_boards), fabric.num_accelerators // max(1, fabric.num_boards)
+            board, size = _checked(failure, fabric), fabric.num_accelerators // max(1, fabric.num_boards)
             return [(_ACCELERATOR, board * size + i, 0) for i in range(size)]
         if kind == "switches":
             in_plane = fabric.num_switches // fabric.planes
-            plane, switch = divmod(_checked(failure, fabric.num_switches), max(1, in_plane))
+            plane, switch = divmod(_checked(failure, fabric), max(1, in_plane))
             return [(_SWITCH, switch, self._class_of[plane])]
         if kind == "planes":
-            is_meant = self._plane == _checked(failure, fabric.planes)
-        else:
-            is_meant = self._cable == _checked(failure, fabric.num_links)
+            is_meant = self._plane == _checked(failure, fabric)
+        else:  # links; of the others, which this fabric does not have, none passes the check
+            is_meant = self._cable == _checked(failure, fabric)
         return [(_LINK, int(link), 0) for link in self._engine_link[is_meant]]
+
+
+def _span_ps(failure: Failure) -> tuple[int, float]:
+    """Return when a part fails and is repaired [ps]; infinite for never."""
+    start = _ps(parse_time(failure.time, "failure.time"), "failure.time")
+    if failure.repair is None:
+        return start, np.inf
+    return start, _ps(parse_time(failure.repair, "failure.repair"), "failure.repair")
 
 
 def _merged(failures: Sequence[Failure], parts: _Parts) -> list[tuple[int, int, int, int, int]]:
     """Return (kind, id, class, failure, repair) [ps] of every part, its own overlapping failures as one; by time."""
     spans: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
     for one in failures:
-        start = _ps(parse_time(one.time, "failure.time"), "failure.time")
-        end = np.inf if one.repair is None else _ps(parse_time(one.repair, "failure.repair"), "failure.repair")
+        start, end = _span_ps(one)
         for part in parts.of(one):
             spans.setdefault(part, []).append((start, end))
     found = []

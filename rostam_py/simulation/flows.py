@@ -119,7 +119,8 @@ def run_flows(
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
-    own = circuit_controllers(router, fabric, (np.asarray(starts), sources, targets, np.asarray(sizes)))
+    known = (np.asarray(starts), sources, targets, np.asarray(sizes))
+    own = circuit_controllers(router, fabric, known, events, recovery)
     raw = _core.run_flows(
         router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
         np.asarray(caps, np.float64), np.asarray(stops, np.int64),

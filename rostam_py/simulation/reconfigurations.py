@@ -1,15 +1,19 @@
 """Reconfigurations: what the controller of a fabric's circuits did during a run, and how it is told what it serves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from rostam_py.fabrics.optical import ONE_SHOT
+from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers
+from rostam_py.simulation.failures import is_optical, optical_parameters
 from rostam_py.units import format_size, format_time
 
 _PS = 1e-12
+_PARTS = ("optical port", "optical switch", "fibre segment", "wavelength", "micro-ring")  # by the core's kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +24,8 @@ class Reconfigurations:
     demands being alike to 2%. num_phases: of the known iteration, all jobs; 0 unless scheduled. begin_s, end_s: of each
     reconfiguration, from the first circuit that is dark to when it is lit, float arrays (reconfigurations,);
     num_changed: its circuits that were dark, int64. lit_circuit_s, dark_circuit_s: all circuits' time [s].
+    failed_circuit_s: of the latter for failed parts. failed: words, from when and until when [ps, -1: the end] of
+    each failed part that circuits go through; reroute_ps: from then until circuits around it begin to be set.
     relayed_bytes: that accelerators passed on for pairs without a circuit, each counted as often, over all planes.
     """
 
@@ -33,6 +39,9 @@ class Reconfigurations:
     lit_circuit_s: float
     dark_circuit_s: float
     relayed_bytes: float
+    failed_circuit_s: float = 0.0
+    failed: tuple[tuple[str, int, int], ...] = ()
+    reroute_ps: int = 0
 
     @property
     def duty_cycle(self) -> float:
@@ -52,11 +61,11 @@ class Reconfigurations:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for a file, sums instead of every reconfiguration."""
-        arrays = ("begin_s", "end_s", "num_changed")
+        arrays = ("begin_s", "end_s", "num_changed", "failed", "reroute_ps")
         sums = {key: value for key, value in asdict(self).items() if key not in arrays}
         return {
             **sums, "num_reconfigurations": len(self.begin_s), "num_changed_circuits": int(self.num_changed.sum()),
-            "duty_cycle": self.duty_cycle, "dark_s": self.dark_s,
+            "duty_cycle": self.duty_cycle, "dark_s": self.dark_s, "num_failed_parts": len(self.failed),
         }  # fmt: skip
 
     def describe(self) -> str:
@@ -65,16 +74,19 @@ class Reconfigurations:
             f"{self.control}: {len(self.begin_s):,} reconfigurations of {int(self.num_changed.sum()):,} circuits,"
             f" duty cycle {self.duty_cycle:.1%}, some dark for {format_time(self.dark_s)}"
         )
+        if self.failed:
+            words += f"; {len(self.failed):,} parts failed, circuits x time lost {format_time(self.failed_circuit_s)}"
         return words + (f"; {format_size(self.relayed_bytes)} relayed" if self.relayed_bytes else "")
 
 
 def circuit_controllers(
-    router: Any, fabric: Any, known: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None
-) -> Controllers:
+    router: Any, fabric: Any, known: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None,
+    events: Iterable[Any] = (), recovery: Recovery | None = None,
+) -> Controllers:  # fmt: skip
     """Return the controller of a fabric's circuits, if they are set anew in a run, as the core takes it.
 
     Args: fabric: that the router is over, circuits set. known: messages that are given: time [ps], source, destination,
-        bytes.
+        bytes. events, recovery: of the run; parts that circuits go through may fail.
     """
     switching = fabric.circuits.switching if fabric.is_circuit_switched else None
     if switching is None:
@@ -83,9 +95,14 @@ def circuit_controllers(
     for index, links in enumerate(router.members):
         engine_link[list(links)] = index
     parameters = {**switching.parameters, "link": engine_link.tolist()}
+    parameters |= optical_parameters(_optical(events, fabric), recovery, fabric)
     if known is not None:
         parameters |= _known(switching, fabric.num_accelerators, *known)
     return [(switching.controller, parameters)]
+
+
+def _optical(events: Iterable[Any], fabric: Any) -> list[Failure]:
+    return [one for one in events if isinstance(one, Failure) and is_optical(one, fabric)]
 
 
 def _known(
@@ -108,10 +125,14 @@ def reconfigurations_of(
     """
     if not own:
         return None
-    said = reports[-1]
+    said, told = reports[-1], own[-1][1]
+    config = fabric.config
+    failed = (told.get(f"part_{key}", []) for key in ("kind", "id", "fail_ps", "repair_ps"))
     return Reconfigurations(
-        control=fabric.config.control, num_decisions=int(said["num_decisions"][0]),
+        control=ONE_SHOT if config.is_set_once else config.control, num_decisions=int(said["num_decisions"][0]),
         num_reused=int(said["num_reused"][0]), num_phases=int(said["num_phases"][0]), begin_s=said["begin_ps"] * _PS,
         end_s=said["end_ps"] * _PS, num_changed=said["changed"], lit_circuit_s=float(said["lit_circuit_s"][0]),
         dark_circuit_s=float(said["dark_circuit_s"][0]), relayed_bytes=forwarded_bytes * fabric.planes,
+        failed_circuit_s=float(said["failed_circuit_s"][0]), reroute_ps=told.get("reroute_ps", [0])[0],
+        failed=tuple((f"{_PARTS[kind]} {part}", *span) for kind, part, *span in zip(*failed, strict=True)),
     )  # fmt: skip

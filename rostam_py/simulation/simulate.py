@@ -109,7 +109,7 @@ def simulate(
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
     acting = controller_list(events, controllers, router, fabric, recovery)
-    own = circuit_controllers(router, fabric)
+    own = circuit_controllers(router, fabric, events=events, recovery=recovery)
     raw = _core.run_session(
         core,
         router,

@@ -287,8 +287,9 @@ class OutageKeys(Outages):
     """What fails while a run lasts; then it is also simulated with that, and the time lost to it said by cause.
 
     events: failures, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links (cables), switches,
-    accelerators, boards and planes. mtbf_links, mtbf_switches, mtbf_accelerators, mtbf_boards, mtbf_planes: mean time
-    between failures of one such part, to draw more from; null: none. repair: of drawn ones, how long after; null:
+    accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches, mtbf_accelerators,
+    mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one such part, to draw
+    more from; null: none. repair: of drawn ones, how long after; null:
     never. iterations: that are run. seed: of the draw. detection: of a failure or repair. reroute: from then until
     messages take other routes. restart: from then until a job that lost an accelerator goes on. checkpoint_iterations:
     from one checkpoint to the next; 0: none. spares: accelerators that take the place of failed ones.

@@ -5,19 +5,20 @@ Example:
     found.total_s - found.without_s, found.down_s, found.redone_s, found.slower_s
 
 Model: MODEL F19. The same iterations are simulated twice, unfolded with failures. A job is down from its cut until its
-restart; what of it had begun since its last checkpoint is done again; and what remains of the difference is the time
-that messages stand still or take longer ways. Drawn failures are of a Poisson process: parts / MTBF a second.
+restart; what of it had begun since its last checkpoint is done again; and the iterations themselves, from the end of
+the one before or a restart to their own, take longer where messages stand still or go other ways. The three sum to the
+difference, which is checked. Drawn failures are of a Poisson process: parts / MTBF a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, InternalError
 from rostam_py.html import html_pairs
-from rostam_py.plan.failures import Failure, Outages
+from rostam_py.plan.failures import FAILING_KINDS, Failure, Outages
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.options import SimulationOptions
@@ -26,6 +27,7 @@ from rostam_py.simulation.simulate import simulate
 from rostam_py.simulation.task_graph import TaskGraph
 from rostam_py.units import format_number_of, format_time, parse_time
 
+_ROUNDING = 1e-9  # of sums of picoseconds in seconds, relative
 _MOST_DRAWN = 10_000  # failures
 _LONGEST = 10  # times as long as without failures a run is expected to take at most; none are drawn later
 
@@ -35,9 +37,9 @@ class OutageTimes:
     """What failures cost a job.
 
     without_s, total_s: the iterations without and with them [s]. down_s: from cuts to restarts. redone_s: work that was
-    done again. slower_s: stalls, longer ways; below 0 where spares or new routes are better ones. without_s + down_s +
-    redone_s + slower_s = total_s. failures: given and drawn, until the end of the run. num_later: given ones after it,
-    which changed nothing. restarts: of the job.
+    done again. slower_s: that the iterations which counted took longer, for stalls and longer ways; below 0 where
+    spares or new routes are better ones. without_s + down_s + redone_s + slower_s = total_s. failures: given and
+    drawn, until the end of the run. num_later: given ones after it, which changed nothing. restarts: of the job.
     """
 
     iterations: int
@@ -45,14 +47,10 @@ class OutageTimes:
     total_s: float
     down_s: float
     redone_s: float
+    slower_s: float
     failures: tuple[Failure, ...]
     num_later: int
     restarts: tuple[Restart, ...]
-
-    @property
-    def slower_s(self) -> float:
-        """What is left of the difference [s]."""
-        return self.total_s - self.without_s - self.down_s - self.redone_s
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready document; equal runs give equal values, to the byte."""
@@ -123,9 +121,9 @@ def outages(
     result: JobResult = simulate(graph, options=chosen.but(events=events, recovery=recovery))
     total_s = sum(result.iteration_times_s)
     num_later = sum(parse_time(one.time, "failure.time") > total_s for one in wanted.failures())
-    down_s = sum(one.start_s - one.cut_s for one in result.restarts)
+    lost = lost_times(result, without.iteration_times_s)
     return OutageTimes(
-        wanted.iterations, without_s, total_s, down_s, _redone_s(result),
+        wanted.iterations, without_s, total_s, *lost,
         tuple(one for one in failures if parse_time(one.time, "failure.time") <= total_s), num_later, result.restarts,
     )  # fmt: skip
 
@@ -134,22 +132,31 @@ def _seconds(time: str | float | None) -> float | None:
     return None if time is None else parse_time(time, "failure.time")
 
 
-def _redone_s(result: JobResult) -> float:
-    """Return the time for which the job worked on what it did again after a restart."""
-    ends = np.concatenate([[0.0], np.cumsum(result.iteration_times_s)])  # of each iteration's last run
-    lost, last_start = 0.0, 0.0
+def lost_times(result: JobResult, without_s: Sequence[float]) -> tuple[float, float, float]:
+    """Return for how long a job was down, worked on what it did again later, and took longer for what counted [s].
+
+    Args: without_s: times of the same iterations without failures.
+    Raises: InternalError unless they sum to the difference.
+    """
+    times = result.iteration_times_s
+    ends = np.concatenate([[0.0], np.cumsum(times)])  # of each iteration's last run
+    begins = ends[:-1].copy()
+    down = redone = last_start = 0.0
     for one in result.restarts:
-        lost += one.cut_s - max(float(ends[one.from_iteration]), last_start)
+        down += one.start_s - one.cut_s
+        redone += one.cut_s - max(float(ends[one.from_iteration]), last_start)
         last_start = one.start_s
-    return lost
+        begins[one.from_iteration] = max(begins[one.from_iteration], one.start_s)
+    slower = float(np.sum(ends[1:] - begins - np.asarray(without_s)))
+    lost, difference = down + redone + slower, sum(times) - sum(without_s)
+    if abs(lost - difference) > _ROUNDING * sum(times):
+        raise InternalError(f"lost times sum to {lost} s, but iterations took {difference} s longer")
+    return down, redone, slower
 
 
 def _drawn(wanted: Outages, fabric: Any, until_s: float) -> list[Failure]:
     """Return failures drawn until then, in the order of kinds and times."""
-    counts = {
-        "links": fabric.num_links, "switches": fabric.num_switches, "accelerators": fabric.num_accelerators,
-        "boards": fabric.num_boards, "planes": fabric.planes,
-    }  # fmt: skip
+    counts = {kind: fabric.num_parts(kind) for kind in FAILING_KINDS}
     found = []
     for kind, mean_s in wanted.mtbf_s().items():
         if not counts[kind]:

@@ -9,6 +9,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, NoRouteError, RostamError
 from rostam_py.plan.failures import FAILING_KINDS
+from rostam_py.spread.outages import lost_times
 
 FABRICS = {
     "flat": ("electrical_flat", {"num_accelerators": 8}),
@@ -27,6 +28,14 @@ FABRICS = {
     "cube mesh": ("hybrid_cube_mesh", {"num_accelerators": 16}),
     "optical switches": ("sip_ocs", {"num_accelerators": 8}),
     "optical ring": ("sip_ring", {"num_accelerators": 8}),
+    "optical switches by phases": (
+        "sip_ocs",
+        {"num_accelerators": 8, "num_ocs": 2, "control": "scheduled", "reconfiguration_delay": "2 us"},
+    ),
+    "optical ring by windows": (
+        "sip_ring",
+        {"num_accelerators": 8, "control": "periodic", "reconfiguration_delay": "2 us"},
+    ),
 }
 
 
@@ -129,6 +138,25 @@ def test_failures_after_the_end_change_nothing(hand_plan):
     assert np.array_equal(late.link_bytes, plain.link_bytes)
 
 
+@pytest.mark.parametrize("name", ["optical switches", "optical ring"])
+def test_parts_of_optical_fabrics_that_fail_after_the_end_change_nothing_to_the_picosecond(hand_plan, name):
+    plan = hand_plan(build(name), pp=2, dp=4, num_microbatches=3, act_bytes=10**6, grad_bytes=10**7)
+    plain = rostam.simulate(plan, fold=False)
+    late = rostam.simulate(plan, events=[rostam.Failure("1 h", "links", 3)])
+    assert late.iteration_times_s == plain.iteration_times_s
+    assert late.bytes_sent == plain.bytes_sent
+
+
+def test_an_accelerator_fails_where_circuits_are_set_anew_and_its_job_goes_on_after_its_repair(hand_plan):
+    fabric = rostam.fabric("sip_ocs", num_accelerators=4, num_ocs=2, control="scheduled", reconfiguration_delay="1 ms")
+    plan = hand_plan(fabric, pp=2, dp=2, num_microbatches=3, act_bytes=10**6, grad_bytes=10**7)
+    lost = rostam.outages(
+        plan, events=[rostam.Failure("5 ms", "accelerators", 1, repair="9 ms")], restart="1 ms", iterations=4
+    )
+    assert lost.down_s == pytest.approx(5e-3)
+    assert lost.without_s + lost.down_s + lost.redone_s + lost.slower_s == pytest.approx(lost.total_s)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -157,12 +185,8 @@ def test_bad_recoveries_are_refused():
 
 def drawn(fabric, draw, span_s):
     """Return one to three failures within the time, of kinds that the fabric has."""
-    counts = {
-        "links": fabric.num_links, "switches": fabric.num_switches, "accelerators": fabric.num_accelerators,
-        "boards": fabric.num_boards, "planes": fabric.planes if fabric.planes > 1 else 0,
-    }  # fmt: skip
-    if fabric.is_circuit_switched:
-        counts = {"accelerators": fabric.num_accelerators}
+    counts = {kind: fabric.num_parts(kind) for kind in FAILING_KINDS}
+    counts["planes"] = counts["planes"] if fabric.planes > 1 else 0
     kinds = [kind for kind, count in counts.items() if count]
     found = []
     for _ in range(draw.randint(1, 3)):
@@ -201,10 +225,16 @@ def check_case(hand_plan, name, seed):
             raise
         return type(error).__name__
     assert result.bytes_sent == plain.bytes_sent
+    # Down, done again and slower, each summed on its own, make the difference; only a job that is cut is ever down.
+    down, redone, slower = lost_times(result, plain.iteration_times_s)
+    assert down + redone + slower == pytest.approx(sum(result.iteration_times_s) - span, abs=1e-9 * span)
+    assert down >= len(result.restarts) * recovery.restart_s * (1 - 1e-9)
+    assert redone >= -1e-12
     lost = [restart.bytes_sent - restart.bytes_received - restart.bytes_lost for restart in result.restarts]
     assert not any(lost)
     assert "no link above capacity" in result.checks
-    if routing == "spray" and not result.restarts:  # hashes and spares may find better places
+    # Hashes, spares and circuits for what is left to do may find better places.
+    if routing == "spray" and not result.restarts and not fabric.is_circuit_switched:
         assert sum(result.iteration_times_s) >= span * (1 - 1e-9)
     again = rostam.simulate(plan, events=failures, recovery=recovery, **common)
     assert again.iteration_times_s == result.iteration_times_s

@@ -1,0 +1,109 @@
+#include "circuits/light_paths.h"
+
+#include <utility>
+
+#include "sim/errors.h"
+
+namespace rostam::circuits {
+
+namespace {
+
+void check_part(const OpticalPart& part, OpticalKind kind, const char* name, int64_t count) {
+  if (part.kind != kind || (part.id >= 0 && part.id < count)) return;
+  ROSTAM_THROW(ConfigError, name << " " << part.id << " fails; there are " << count << ", counted from 0");
+}
+
+class OcsPaths : public LightPaths {
+ public:
+  OcsPaths(int32_t num_accelerators, int32_t num_ocs) : n_(num_accelerators), q_(num_ocs) {}
+
+  int32_t num_channels() const override { return q_; }
+  int32_t num_places() const override { return 2 * n_ * q_; }
+
+  std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const override {
+    return {out(src, channel), out(dst, channel) + 1};
+  }
+
+  std::vector<int32_t> places_of(const OpticalPart& part) const override {
+    check_part(part, OpticalKind::kPort, "port", int64_t{n_} * q_);
+    check_part(part, OpticalKind::kSwitch, "optical switch", q_);
+    if (part.kind == OpticalKind::kPort) return {2 * part.id, 2 * part.id + 1};
+    if (part.kind != OpticalKind::kSwitch) ROSTAM_THROW(ConfigError, "optical switches have no fibres round a ring");
+    std::vector<int32_t> places;
+    for (int32_t a = 0; a < n_; ++a) {
+      places.push_back(out(a, part.id));
+      places.push_back(out(a, part.id) + 1);
+    }
+    return places;
+  }
+
+ private:
+  int32_t out(int32_t accelerator, int32_t ocs) const { return 2 * (accelerator * q_ + ocs); }
+
+  int32_t n_, q_;
+};
+
+// Places: wavelengths of segments (by cable), of drivers, of receivers.
+class RingLightPaths : public LightPaths {
+ public:
+  explicit RingLightPaths(Ring ring)
+      : ring_(std::move(ring)), n_(ring_.num_accelerators), w_(ring_.num_wavelengths), is_cut_(2 * n_, 0) {
+    for (const int32_t cable : ring_.cut_segments) is_cut_[cable] = 1;
+  }
+
+  int32_t num_channels() const override { return kNumFibres * w_; }
+  int32_t num_places() const override { return 4 * n_ * w_; }
+
+  std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const override {
+    const int32_t fibre = channel / w_, wavelength = channel % w_;
+    const int32_t hops = ((fibre == 0 ? dst - src : src - dst) + n_) % n_;
+    if (hops > ring_.reach) return {};
+    std::vector<int32_t> places = {(2 * n_ + src) * w_ + wavelength, (3 * n_ + dst) * w_ + wavelength};
+    for (int32_t hop = 0; hop < hops; ++hop) {
+      const int32_t cable = fibre == 0 ? ahead_of(src + hop) : behind(src - hop);
+      if (is_cut_[cable]) return {};
+      places.push_back(cable * w_ + wavelength);
+    }
+    return places;
+  }
+
+  std::vector<int32_t> places_of(const OpticalPart& part) const override {
+    check_part(part, OpticalKind::kSegment, "fibre segment", 2 * int64_t{n_});
+    check_part(part, OpticalKind::kWavelength, "wavelength", 2 * int64_t{w_});
+    check_part(part, OpticalKind::kMicroRing, "micro-ring", 2 * int64_t{n_} * w_);
+    std::vector<int32_t> places;
+    if (part.kind == OpticalKind::kSegment) {
+      for (int32_t wavelength = 0; wavelength < w_; ++wavelength) places.push_back(part.id * w_ + wavelength);
+    } else if (part.kind == OpticalKind::kWavelength) {
+      for (int32_t s = 0; s < n_; ++s) places.push_back((2 * s + part.id / w_) * w_ + part.id % w_);
+    } else if (part.kind == OpticalKind::kMicroRing) {
+      // What begins, ends or passes there takes one of the two segments at it.
+      const int32_t accelerator = part.id / w_ / kNumFibres, fibre = part.id / w_ % kNumFibres;
+      for (const int32_t s : {accelerator, (accelerator + n_ - 1) % n_}) {
+        places.push_back((2 * s + fibre) * w_ + part.id % w_);
+      }
+    } else {
+      ROSTAM_THROW(ConfigError, "a ring has no optical switches");
+    }
+    return places;
+  }
+
+ private:
+  // Cables of the segments that light takes next, clockwise from an accelerator and counter-clockwise.
+  int32_t ahead_of(int32_t accelerator) const { return 2 * (accelerator % n_); }
+  int32_t behind(int32_t accelerator) const { return 2 * ((accelerator - 1 + 2 * n_) % n_) + 1; }
+
+  Ring ring_;
+  int32_t n_, w_;
+  std::vector<uint8_t> is_cut_;
+};
+
+}  // namespace
+
+std::unique_ptr<LightPaths> make_ocs_paths(int32_t num_accelerators, int32_t num_ocs) {
+  return std::make_unique<OcsPaths>(num_accelerators, num_ocs);
+}
+
+std::unique_ptr<LightPaths> make_ring_paths(const Ring& ring) { return std::make_unique<RingLightPaths>(ring); }
+
+}  // namespace rostam::circuits

@@ -1,0 +1,155 @@
+#include "circuits/planner_around.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace rostam::circuits {
+
+namespace {
+
+constexpr Circuit kNobody = {-1, -1};
+
+// Circuits and the places that they hold.
+class Occupancy {
+ public:
+  Occupancy(int32_t num_pairs, int32_t num_places) : owner_(num_places, kNobody), count_(num_pairs, 0) {}
+
+  int32_t count(int32_t pair) const { return count_[pair]; }
+  bool is_free(const std::vector<int32_t>& places) const {
+    return std::all_of(places.begin(), places.end(), [this](int32_t p) { return owner_[p] == kNobody; });
+  }
+  void give(const Circuit& one, const std::vector<int32_t>& places) {
+    for (const int32_t p : places) owner_[p] = one;
+    ++count_[one.pair];
+  }
+  void take_back(const Circuit& one, const std::vector<int32_t>& places) {
+    for (const int32_t p : places) owner_[p] = kNobody;
+    --count_[one.pair];
+  }
+  std::set<Circuit> owners(const std::vector<int32_t>& places) const {
+    std::set<Circuit> found;
+    for (const int32_t p : places) {
+      if (!(owner_[p] == kNobody)) found.insert(owner_[p]);
+    }
+    return found;
+  }
+  // Whether each pair that loses these keeps one.
+  bool can_spare(const std::set<Circuit>& circuits) const {
+    std::vector<int32_t> pairs;
+    for (const Circuit& one : circuits) pairs.push_back(one.pair);  // ascending
+    for (size_t i = 0; i < pairs.size();) {
+      size_t end = i;
+      while (end < pairs.size() && pairs[end] == pairs[i]) ++end;
+      if (count_[pairs[i]] <= static_cast<int32_t>(end - i)) return false;
+      i = end;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<Circuit> owner_;
+  std::vector<int32_t> count_;
+};
+
+}  // namespace
+
+PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make)
+    : pairs_(std::move(pairs)), paths_(std::move(paths)), make_(std::move(make)) {
+  set_lost({});
+}
+
+void PlannerAround::set_lost(const std::vector<OpticalPart>& parts) {
+  std::vector<int32_t> cut;
+  std::set<int32_t> switches;
+  is_lost_.assign(parts.empty() ? 0 : paths_->num_places(), 0);
+  for (const OpticalPart& part : parts) {
+    for (const int32_t place : paths_->places_of(part)) is_lost_[place] = 1;
+    if (part.kind == OpticalKind::kSwitch) switches.insert(part.id);
+    if (part.kind == OpticalKind::kSegment) cut.push_back(part.id);
+  }
+  channels_.clear();
+  for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
+    if (switches.count(channel) == 0) channels_.push_back(channel);
+  }
+  inner_ = make_(channels_, cut);
+  is_served_.assign(pairs_.size(), 1);
+  if (parts.empty()) return;
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    is_served_[p] = std::any_of(channels_.begin(), channels_.end(),
+                                [&](int32_t channel) { return !places_of({p, channel}).empty(); });
+  }
+}
+
+std::vector<int32_t> PlannerAround::places_of(const Circuit& one) const {
+  std::vector<int32_t> places = paths_->places_of(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel);
+  if (std::any_of(places.begin(), places.end(), [this](int32_t p) { return is_lost_[p] != 0; })) places.clear();
+  return places;
+}
+
+Setting PlannerAround::plan(const std::vector<double>& num_bytes, const Setting& held) const {
+  if (is_lost_.empty()) return inner_->plan(num_bytes, held);
+  std::vector<double> wanted = num_bytes;
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    if (!is_served_[p]) wanted[p] = 0;
+  }
+  if (std::none_of(wanted.begin(), wanted.end(), [](double bytes) { return bytes > 0; })) return {};
+  Setting before;
+  for (const Circuit& one : held) {
+    const auto found = std::lower_bound(channels_.begin(), channels_.end(), one.channel);
+    if (found == channels_.end() || *found != one.channel || places_of(one).empty()) continue;
+    before.push_back({one.pair, static_cast<int32_t>(found - channels_.begin())});
+  }
+  Setting setting;
+  for (const Circuit& one : inner_->plan(wanted, before)) {
+    const Circuit named = {one.pair, channels_[one.channel]};
+    if (!places_of(named).empty()) setting.push_back(named);
+  }
+  fill(wanted, setting);
+  return setting;
+}
+
+void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting) const {
+  Occupancy held(pairs_.size(), paths_->num_places());
+  std::set<Circuit> all(setting.begin(), setting.end());
+  for (const Circuit& one : setting) held.give(one, places_of(one));
+  using Entry = std::tuple<double, int32_t, int32_t>;  // circuits a byte, pair, its next channel
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    if (num_bytes[p] > 0) slowest.emplace(held.count(p) / num_bytes[p], p, 0);
+  }
+  // Places are only ever taken here, so a channel that was not free for a pair will not be.
+  while (!slowest.empty()) {
+    auto [ratio, pair, channel] = slowest.top();
+    slowest.pop();
+    for (; channel < paths_->num_channels(); ++channel) {
+      const std::vector<int32_t> places = places_of({pair, channel});
+      if (places.empty() || !held.is_free(places)) continue;
+      held.give({pair, channel}, places);
+      all.insert({pair, channel});
+      slowest.emplace(held.count(pair) / num_bytes[pair], pair, channel + 1);
+      break;
+    }
+  }
+  for (int32_t pair = 0; pair < pairs_.size(); ++pair) {
+    if (num_bytes[pair] <= 0 || held.count(pair) > 0) continue;
+    for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
+      const std::vector<int32_t> places = places_of({pair, channel});
+      const std::set<Circuit> owners = held.owners(places);
+      if (places.empty() || !held.can_spare(owners)) continue;
+      for (const Circuit& one : owners) {
+        held.take_back(one, places_of(one));
+        all.erase(one);
+      }
+      held.give({pair, channel}, places);
+      all.insert({pair, channel});
+      break;
+    }
+  }
+  setting.assign(all.begin(), all.end());
+}
+
+}  // namespace rostam::circuits

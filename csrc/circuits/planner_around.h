@@ -1,0 +1,46 @@
+// PlannerAround: circuits for one demand after another that keep clear of failed parts.
+// Example: planner.set_lost({{OpticalKind::kSwitch, 1}}); planner.plan(num_bytes, held) leaves switch 1 alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "circuits/light_paths.h"
+#include "circuits/planner.h"
+
+namespace rostam::circuits {
+
+// Model: while nothing is lost the planner's own answer. Whole switches and segments are left out of what it plans
+// with. Of its answer circuits through other lost parts are given up; then the slowest pair takes the first channel
+// that is free and works, again and again, and a pair that is left with none takes one from pairs that have several.
+// So what it plans around ports, wavelengths and micro-rings is a heuristic; a demanded pair that no working channel
+// serves gets no circuit.
+class PlannerAround : public CircuitPlanner {
+ public:
+  // A planner of these channels only, and of a ring with these segments cut in addition.
+  using Make = std::function<std::unique_ptr<CircuitPlanner>(const std::vector<int32_t>& channels,
+                                                             const std::vector<int32_t>& cut)>;
+
+  PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make);
+
+  const LightPaths& paths() const { return *paths_; }
+  // Throws: ConfigError for a part that the fabric does not have.
+  void set_lost(const std::vector<OpticalPart>& parts);
+  Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override;
+
+ private:
+  std::vector<int32_t> places_of(const Circuit& one) const;  // empty if it does not work
+  void fill(const std::vector<double>& num_bytes, Setting& setting) const;
+
+  PairList pairs_;
+  std::unique_ptr<LightPaths> paths_;
+  Make make_;
+  std::unique_ptr<CircuitPlanner> inner_;
+  std::vector<int32_t> channels_;   // of the inner planner's, in order
+  std::vector<uint8_t> is_lost_;    // of every place; empty while nothing is
+  std::vector<uint8_t> is_served_;  // of every pair: whether some channel works for it
+};
+
+}  // namespace rostam::circuits
