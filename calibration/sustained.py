@@ -1,8 +1,10 @@
 """Distil published rates of sustained products into the file that ``rostam_py.costs.sustained`` reads.
 
 Model: rates of bf16 as published. Of fp8 only the best products of short runs are: they keep the share that those of
-    bf16 keep, by the same script on the same device, as both are held by its power. How a rate follows the power limit:
-    the exponent between two cards of one die (the rows of use ``power``), as the same script found their best shapes.
+    bf16 keep, by the same script on the same device, as both are held by its power. How a rate that is held follows the
+    power limit: the exponent between the same accelerator's under two limits (``sustained`` and ``limited``). How a
+    kernel that takes less follows it: that between two cards of one die (``power``), as the same script found their
+    best shapes in short runs.
 """
 
 import json
@@ -30,14 +32,21 @@ def document() -> dict[str, Any]:
             if name == one["accelerator"] and precision != one["precision"]:
                 share = best / achieved[name, one["precision"]]
                 rates.append(_rate(one, precision, float(f"{float(one['tflops']) * 1e12 * share:.4g}")))
-    high, low = (one for one in rows if one["use"] == "power")
-    value = math.log(float(low["tflops"]) / float(high["tflops"])) / math.log(
-        float(low["watts"]) / float(high["watts"])
-    )
+    limited = next(one for one in rows if one["use"] == "limited")
+    whole = next(one for one in held if one["accelerator"] == limited["accelerator"])
     return {
         "made_by": "make calibrate", "source": FILE, "sha256": digest(FILE), "rates": rates,
-        "power_exponent": {"value": float(f"{value:.4g}"), "of": f"{low['device']} and {high['device']}"},
+        "held_exponent": _exponent(whole, limited),
+        "power_exponent": _exponent(*(one for one in rows if one["use"] == "power")),
     }  # fmt: skip
+
+
+def _exponent(high: Mapping[str, str], low: Mapping[str, str]) -> dict[str, Any]:
+    """Return which power of the limit the rate follows between two rows."""
+    rates, watts = ([float(one[key]) for one in (high, low)] for key in ("tflops", "watts"))
+    value = math.log(rates[1] / rates[0]) / math.log(watts[1] / watts[0])
+    of = " and ".join(f"{one['device']} at {one['watts']} W" for one in (low, high))
+    return {"value": float(f"{value:.4g}"), "of": of}
 
 
 def _rate(one: Mapping[str, str], precision: str, flops_per_s: float) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
 settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
 random numbers, at bf16 or fp16; of fp8, than the share that bf16 keeps of the fastest short run, unverified. Under
-another power limit the rate follows a power of it, as two cards of one die do; so does the arithmetic of every kernel
-whose rows an accelerator of equal peaks and a higher limit lends.
+another power limit that rate follows a power of it, as the B200's does under two (``held_exponent``); the arithmetic of
+kernels below it, whose rows an accelerator of equal peaks and a higher limit lends, follows a lesser power, as short
+runs do on two cards of one die.
 Ignores sustained rates of NVFP4, fp32 and TF32, which nobody published, and of accelerators whose peak none has.
 """
 
@@ -22,20 +23,29 @@ _MEASURED = {"bf16": "bf16", "fp16": "bf16", "fp8": "fp8", "mxfp8": "fp8"}  # pr
 
 @dataclass(frozen=True, slots=True)
 class SustainedRates:
-    """rates: precision and accelerator to sustained FLOP/s and the watts of its limit. exponent: of watts in a rate."""
+    """rates: precision and accelerator to sustained FLOP/s and the watts of its limit.
+
+    held_exponent: of watts in a rate that is held. exponent: of watts in that of a kernel below it.
+    """
 
     rates: dict[str, dict[str, tuple[float, float]]]
+    held_exponent: float
     exponent: float
 
     def rate(self, accelerator: Accelerator, precision: str) -> float | None:
-        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same peak."""
+        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same die.
+
+        Model: dies are taken as the same where peaks are, else where they have as many multiprocessors: a GB200 is a
+            B200 with more power, quoted at a higher clock.
+        """
         measured = _MEASURED.get(precision, "")
         rates, peak = self.rates.get(measured, {}), accelerator.peak(precision)
         same = [name for name in rates if ACCELERATORS[name].peak_flops_per_s.get(measured) == peak]
+        same = same or [name for name in rates if ACCELERATORS[name].multiprocessors == accelerator.multiprocessors]
         if not same:
             return None
         rate, watts = rates[accelerator.name if accelerator.name in same else same[0]]
-        return min(rate * self._share(accelerator.watts, watts), peak)
+        return min(rate * _share(accelerator.watts, watts, self.held_exponent), peak)
 
     def slowed(self, accelerator: Accelerator, lender: Accelerator) -> float:
         """Return the share of its speed that arithmetic keeps under an accelerator's limit, timed under a lender's.
@@ -43,10 +53,11 @@ class SustainedRates:
         1 where their peaks differ: another die takes other power, and lends shares of a peak.
         """
         is_same = accelerator.peak_flops_per_s == lender.peak_flops_per_s
-        return min(self._share(accelerator.watts, lender.watts), 1.0) if is_same else 1.0
+        return min(_share(accelerator.watts, lender.watts, self.exponent), 1.0) if is_same else 1.0
 
-    def _share(self, watts: float, than: float) -> float:
-        return (watts / than) ** self.exponent if watts and than else 1.0
+
+def _share(watts: float, than: float, exponent: float) -> float:
+    return (watts / than) ** exponent if watts and than else 1.0
 
 
 @functools.cache
@@ -56,4 +67,4 @@ def sustained_rates() -> SustainedRates:
     rates: dict[str, dict[str, tuple[float, float]]] = {}
     for one in document["rates"]:
         rates.setdefault(one["precision"], {})[one["accelerator"]] = (one["flops_per_s"], one["watts"])
-    return SustainedRates(rates, document["power_exponent"]["value"])
+    return SustainedRates(rates, document["held_exponent"]["value"], document["power_exponent"]["value"])

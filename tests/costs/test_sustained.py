@@ -42,23 +42,37 @@ def test_slower_products_stay_as_they_were_timed():
 
 def test_same_die_holds_the_same_and_less_power_less():
     rates = sustained_rates()
-    # Two A100s of 400 and 300 W reach 271.2 and 252.9 TFLOP/s: 0.933 for 0.75 of the power.
-    exponent = math.log(252.9 / 271.2) / math.log(300 / 400)
-    assert rates.exponent == pytest.approx(exponent, rel=1e-3)
+    # A B200 holds 1,437.5 TFLOP/s of bf16 at 1,000 W, and reaches 1,087.7 where it is locked to 750.
+    exponent = math.log(1087.7 / 1437.5) / math.log(750 / 1000)
+    assert rates.held_exponent == pytest.approx(exponent, rel=1e-3)
     held = {name: rates.rate(ACCELERATORS[name], "bf16") for name in ("h200_141gb", "h100_80gb", "h100_96gb")}
     assert held["h100_80gb"] == held["h200_141gb"] == 755.5e12
     assert held["h100_96gb"] == pytest.approx(755.5e12 * (500 / 700) ** exponent, rel=1e-3)
+    # What the exponent was not taken from: H100s locked to 500 W reach 568.5 TFLOP/s (4,096^3); a GB300 reaches
+    # 1,600 to 2,174 at 1,400 W and 617 at 500.
+    assert held["h100_96gb"] == pytest.approx(568.5e12, rel=0.05)
+    assert 1600e12 < rates.rate(ACCELERATORS["gb300_288gb"], "bf16") < 2174e12
+    assert 1437.5 * (500 / 1000) ** exponent == pytest.approx(617, rel=0.2)
+
+
+def test_arithmetic_below_the_held_rate_follows_the_limit_less():
+    rates = sustained_rates()
+    # Two A100s of 400 and 300 W reach 271.2 and 252.9 TFLOP/s in short runs: 0.933 for 0.75 of the power.
+    assert rates.exponent == pytest.approx(math.log(252.9 / 271.2) / math.log(300 / 400), rel=1e-3)
     # What the exponent was not taken from: a GH200 of 900 W and an H100 of 700 W reach 828.6 and 794.5.
     assert (900 / 700) ** rates.exponent == pytest.approx(828.6 / 794.5, rel=0.03)
 
 
 def test_lent_arithmetic_slows_under_a_lower_limit_and_memory_does_not():
-    # h100_96gb of 500 W is slower than the H100 of 700 W that lends by 0.714^0.243 = 0.922, held or not.
+    # h100_96gb of 500 W holds less than the H100 of 700 W that lends by 0.714^0.969 = 0.722; what is below
+    # that is slower by 0.714^0.243 = 0.922.
+    rates = sustained_rates()
     fast, slow = (product(name, "sustained", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb"))
-    assert slow / fast == pytest.approx((500 / 700) ** sustained_rates().exponent, rel=0.01)
+    assert slow / fast == pytest.approx((500 / 700) ** rates.held_exponent, rel=0.01)
+    less = rates.slowed(ACCELERATORS["h100_96gb"], ACCELERATORS["h100_80gb"])
+    assert less == pytest.approx((500 / 700) ** rates.exponent)
     same = [product(name, "burst", precision="fp8_mixed")[0] for name in ("h100_80gb", "h100_96gb")]
     assert same[0] == pytest.approx(same[1], rel=1e-9)
-    rates = sustained_rates()
     assert rates.slowed(ACCELERATORS["h100_80gb"], ACCELERATORS["h100_96gb"]) == 1.0  # more power: as it was timed
     assert rates.slowed(ACCELERATORS["a100_80gb"], ACCELERATORS["h100_80gb"]) == 1.0  # another die
     graph = build_linear_graph(4096, 4096)
@@ -84,9 +98,8 @@ def test_fp8_keeps_the_share_that_bf16_keeps_of_short_runs():
 def test_what_nobody_measured_is_not_limited():
     rates = sustained_rates()
     assert rates.rate(ACCELERATORS["h100_80gb"], "fp32") is None
-    assert rates.rate(ACCELERATORS["gb200_186gb"], "fp8") is None
     assert rates.rate(ACCELERATORS["b200_180gb"], "nvfp4") is None
-    assert rates.rate(ACCELERATORS["gb200_186gb"], "bf16") is None
+    assert rates.rate(ACCELERATORS["gb200_186gb"], "nvfp4") is None
     assert rates.rate(ACCELERATORS["v100_32gb"], "fp16") is None
     assert rates.rate(ACCELERATORS["b200_180gb"], "fp16") == 1437.5e12
 
