@@ -129,7 +129,8 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
 
 def describe_answer(answer: TimeToAccuracy) -> str:
     """Return time to accuracy in words: time, iterations, target, and the band where there is one."""
-    text = f"{format_time(answer.time_s)} = {answer.iterations:,.0f} iterations to {answer.target}"
+    count = f"{answer.iterations:,.0f}"
+    text = f"{format_time(answer.time_s)} = {count} iteration{'' if count == '1' else 's'} to {answer.target}"
     if answer.points:
         text += f" ({answer.curve}, {answer.basis})"
     low, high = answer.band_s

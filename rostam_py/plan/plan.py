@@ -23,6 +23,7 @@ from rostam_py.plan.storage import read_plan, save_plan
 from rostam_py.plan.strategy import Strategy
 from rostam_py.plan.tasks import Stage
 from rostam_py.plan.traffic import ScheduleKey, Volumes, plan_traffic, plan_volumes, schedules_of
+from rostam_py.plan.unread import unread_keys
 from rostam_py.plan.work import WorkSpread, work_spread
 from rostam_py.units import format_size
 
@@ -45,13 +46,14 @@ class Plan(PlanData):
         """Return the plan of ranks on a (dp x cp, stages, tp) grid, stage s running on the devices of column s.
 
         Args: accelerators: of every rank, int array (dp x cp, stages, tp). tied: sets of stages that share parameters.
-            groups: by default those of ``grid_groups``. others: further fields; the spread of work joins the notes.
+            groups: by default those of ``grid_groups``. others: further fields; keys that nothing reads and the
+            spread of work join the notes.
         """
         ids = np.asarray(accelerators, dtype=np.int64)
         num_dp, num_stages, num_tp = ids.shape
         stage_of = np.broadcast_to(np.arange(num_stages)[None, :, None], ids.shape).reshape(-1)
         spread = work_spread(stages, [num_dp * num_tp] * num_stages)
-        others["notes"] = (*others.get("notes", ()), spread.describe())
+        others["notes"] = (*others.get("notes", ()), *unread_keys(strategy), spread.describe())
         found = grid_groups((num_dp, num_stages, num_tp), tied) if groups is None else tuple(groups)
         return cls(
             graph_name=graph_name, machine=machine, strategy=strategy, batches=batches, devices=ids.reshape(-1),

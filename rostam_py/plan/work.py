@@ -30,10 +30,9 @@ class WorkSpread:
     def describe(self) -> str:
         """Return the spread in words; idle devices are named."""
         idle = f"; {self.num_idle:,} of them compute nothing" if self.num_idle else ""
-        return (
-            f"work on {self.num_devices:,} devices: busiest {format_time(self.busiest_s)} of compute,"
-            f" {self.imbalance:.2f} x the mean{idle}"
-        )
+        devices = f"{self.num_devices:,} device{'' if self.num_devices == 1 else 's'}"
+        busiest = f"busiest {format_time(self.busiest_s)} of compute, {self.imbalance:.2f} x the mean"
+        return f"work on {devices}: {busiest}{idle}"
 
 
 def seconds_by_family(templates: Mapping[str, Sequence[Task]], program: Program) -> dict[str, float]:

@@ -669,7 +669,10 @@ class _Job:
         )
         found += self.builder.experts.notes()
         if self.hops.hops:
-            found.append(f"a token's rows cross to {self.hops.num_servers:.3g} servers once each, in the mean")
+            servers = f"{self.hops.num_servers:.3g}"
+            found.append(
+                f"a token's rows cross to {servers} server{'' if servers == '1' else 's'}, once to each, in the mean"
+            )
         found += [note] if (note := get_precision(self.numerics.precision).note) else []
         if self.state.level:
             found.append(self.state.describe())

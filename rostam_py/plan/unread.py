@@ -1,0 +1,30 @@
+"""Keys of a strategy that are set and change nothing, because of another key.
+
+Example:
+    unread_keys(Strategy(window="paper"))    # ("strategy.window is 'paper', which nothing reads: ...",)
+Contradictions are errors (strategy.py); these are legal, since one base serves the candidates of a search.
+"""
+
+from rostam_py.plan.strategy import PLACERS, Strategy
+
+
+def unread_keys(strategy: Strategy) -> tuple[str, ...]:
+    """Return a note for every key that differs from its default and that nothing reads."""
+    own = set(PLACERS.get(strategy.placer).AXES)
+    by_sub_ops = ("mp" in own, "strategy.placer=sip_ml")
+    needs = {
+        "quantum": by_sub_ops,
+        "weight_splits": by_sub_ops,
+        "window": by_sub_ops,
+        "cp_algorithm": (strategy.cp > 1, "strategy.cp > 1"),
+        "asynchronous_tp": (strategy.tp > 1, "strategy.tp > 1"),
+        "schedule": (strategy.pp > 1, "strategy.pp > 1"),
+        "mapping_seed": (strategy.mapping == "random", "strategy.mapping=random"),
+        "bucket_size": (strategy.shard < 3, "strategy.shard below 3, whose units are its buckets"),
+    }
+    default = Strategy()
+    return tuple(
+        f"strategy.{key} is {getattr(strategy, key)!r}, which nothing reads: it needs {need}"
+        for key, (is_read, need) in needs.items()
+        if not is_read and getattr(strategy, key) != getattr(default, key)
+    )
