@@ -50,6 +50,12 @@ class Accelerator:
         if "fp32" not in self.peak_flops_per_s:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 
+    @property
+    def figures(self) -> tuple[Any, ...]:
+        """All of it but sources, hashable: what is kept for one accelerator is not another's of the same name."""
+        named = (getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.name != "sources")
+        return tuple(tuple(sorted(value.items())) if isinstance(value, dict) else value for value in named)
+
     def peak(self, kind: str) -> float:
         """Return the peak [FLOP/s] for "fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8" or "nvfp4".
 

@@ -410,7 +410,7 @@ class Searcher:
             fabric = placer.fabric_key(machine)
         except ConfigError as error:
             return _Placed(None, None, str(error))
-        physics = (machine.device.name, machine.min_kernel_s)
+        physics = (machine.device.figures, machine.min_kernel_s)
         key = (_key(strategy), batch, machine.num_accelerators, failed, fabric, *physics)
         if key not in self._placed:
             self._placed[key] = self._new_plan(placer, machine if placer.reads_fabric else _ideal(machine), batch)

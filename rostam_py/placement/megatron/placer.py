@@ -171,7 +171,7 @@ class MegatronPlacer(Placer):
         part = self._part(graph)
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
-            micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.name,
+            micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.accumulation, casts_gathered(strategy, numerics.precision),
             *self._tables_key(),
         )  # fmt: skip

@@ -90,7 +90,7 @@ class SipMlPlacer(Placer):
         numerics = _numerics(strategy, graph)
         capacity = machine.device.memory_bytes if strategy.check_memory else None
         settings = (strategy.mp, strategy.quantum, strategy.weight_splits, machine.min_kernel_s)
-        key = (*settings, machine.device.name, batch, window, numerics, capacity)
+        key = (*settings, machine.device.figures, batch, window, numerics, capacity)
         if key not in self.shared:
             cost = cost_model_for(self.cost_name, self.cost_config, graph, machine)
             is_sliced = strategy.weight_splits == "sliced"
