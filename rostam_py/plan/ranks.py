@@ -1,5 +1,6 @@
 """Ranks: which accelerator every rank of a job runs on (MODEL C11)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.strategy import Strategy, random_seed
+
+_AXES = ("dp", "cp", "pp", "tp")  # of a plan's grid of ranks
 
 
 def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
@@ -18,13 +21,27 @@ def assign_accelerators(strategy: Strategy, machine: Machine) -> np.ndarray:
     Raises: DegreeError if the degrees do not fit; ConfigError if the mapping names a failed or
         unknown accelerator.
     """
+    by_axis, axes = _by_axis(strategy, machine)
+    by_place = by_axis.transpose([axes.index(axis) for axis in _AXES])
+    return np.ascontiguousarray(by_place.reshape(strategy.shape))
+
+
+def _by_axis(strategy: Strategy, machine: Machine) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return the accelerator of every rank, an axis each, and the axes in their order, the fastest last."""
     check_fits(strategy, machine)
     chosen = np.array(_accelerators_by_rank(strategy, machine), dtype=np.int64)
-    degrees = {"dp": strategy.dp, "cp": strategy.cp, "pp": strategy.num_stages, "tp": strategy.tp}
-    slowest_first = tuple(reversed((*strategy.order, *(axis for axis in degrees if axis not in strategy.order))))
-    by_axis = chosen.reshape([degrees[axis] for axis in slowest_first])
-    by_place = by_axis.transpose([slowest_first.index(axis) for axis in degrees])
-    return np.ascontiguousarray(by_place.reshape(strategy.shape))
+    degrees = dict(zip(_AXES, (strategy.dp, strategy.cp, strategy.num_stages, strategy.tp), strict=True))
+    slowest_first = tuple(reversed((*strategy.order, *(axis for axis in _AXES if axis not in strategy.order))))
+    return chosen.reshape([degrees[axis] for axis in slowest_first]), slowest_first
+
+
+def surviving_accelerators(strategy: Strategy, machine: Machine, failed: Sequence[int]) -> tuple[int, list[int]]:
+    """Return how many replicas have none of the failed accelerators, and the accelerators of those, by rank."""
+    by_axis, axes = _by_axis(strategy, machine)
+    dp = axes.index("dp")
+    by_replica = np.moveaxis(by_axis, dp, 0).reshape(int(strategy.dp), -1)
+    is_whole = ~np.isin(by_replica, list(failed)).any(axis=1)
+    return int(is_whole.sum()), np.compress(is_whole, by_axis, axis=dp).ravel().tolist()
 
 
 def filled(strategy: Strategy, machine: Machine) -> Strategy:

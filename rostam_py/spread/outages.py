@@ -11,12 +11,13 @@ difference, which is checked. Drawn failures are of a Poisson process: parts / M
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from rostam_py.errors import ConfigError, InternalError
+from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import FAILING_KINDS, Failure, Outages
 from rostam_py.plan.plan import Plan
@@ -25,6 +26,7 @@ from rostam_py.simulation.options import SimulationOptions
 from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.simulate import simulate
 from rostam_py.simulation.task_graph import TaskGraph
+from rostam_py.spread.shrinking import Shrunk, ShrunkTimes, run_shrinking
 from rostam_py.units import format_number_of, format_time, parse_time
 
 _ROUNDING = 1e-9  # of sums of picoseconds in seconds, relative
@@ -40,6 +42,7 @@ class OutageTimes:
     done again. slower_s: that the iterations which counted took longer, for stalls and longer ways; below 0 where
     spares or new routes are better ones. without_s + down_s + redone_s + slower_s = total_s. failures: given and
     drawn, until the end of the run. num_later: given ones after it, which changed nothing. restarts: of the job.
+    shrunk: what each left of it, where it goes on with fewer replicas.
     """
 
     iterations: int
@@ -51,6 +54,7 @@ class OutageTimes:
     failures: tuple[Failure, ...]
     num_later: int
     restarts: tuple[Restart, ...]
+    shrunk: tuple[Shrunk, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready document; equal runs give equal values, to the byte."""
@@ -69,6 +73,7 @@ class OutageTimes:
             "iterations": self.iterations, "without_s": self.without_s, "total_s": self.total_s, "down_s": self.down_s,
             "redone_s": self.redone_s, "slower_s": self.slower_s, "failures": failures,
             "num_later": self.num_later, "restarts": restarts,
+            **({"shrunk": [asdict(one) for one in self.shrunk]} if self.shrunk else {}),
         }  # fmt: skip
 
     def _repr_html_(self) -> str:
@@ -86,6 +91,8 @@ class OutageTimes:
 def outages(
     plan: Plan | TaskGraph,
     *,
+    graph: OperatorGraph | None = None,
+    shrink: str | None = None,
     options: SimulationOptions | None = None,
     progress: Callable[[str], None] = lambda text: None,
     **given: Any,
@@ -94,6 +101,9 @@ def outages(
 
     Args:
         plan: or a task graph of one job. options: of the simulations. progress: called with a line of text before each.
+        shrink: keep or shrink (spread/shrinking.py): the job goes on with the replicas that are whole, in place of
+        spares and repairs, with the same global batch or a smaller one. graph: that a plan which shrinks was placed
+        from, with cost settings by default.
         given: fields of Outages: events, mtbf_links, ..., repair, iterations, seed, detection, reroute, restart,
         checkpoint_iterations, spares.
     Raises: ConfigError for bad values, nothing that fails, several jobs, or a job that is cut with neither spare nor
@@ -107,25 +117,48 @@ def outages(
     chosen = (options or SimulationOptions()).but(
         timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations
     )
-    graph = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
-    if len(graph.jobs) > 1:
-        raise ConfigError(f"outages got a task graph of {len(graph.jobs)} jobs; it takes one")
+    if shrink is not None and (graph is None or not isinstance(plan, Plan)):
+        raise ConfigError(f"outages got shrink={shrink!r}; it needs a plan, and graph=, what it was placed from")
+    tasks = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
+    if len(tasks.jobs) > 1:
+        raise ConfigError(f"outages got a task graph of {len(tasks.jobs)} jobs; it takes one")
     iterations = format_number_of(wanted.iterations, "iteration")
     progress(f"{iterations} without failures")
-    without: JobResult = simulate(graph, options=chosen)
+    without: JobResult = simulate(tasks, options=chosen)
     without_s = sum(without.iteration_times_s)
-    failures = (*wanted.failures(), *_drawn(wanted, graph.machine.fabric, _LONGEST * without_s))
+    failures = (*wanted.failures(), *_drawn(wanted, tasks.machine.fabric, _LONGEST * without_s))
     progress(f"{iterations} with {format_number_of(len(failures), 'failure')}")
+    if shrink is not None and graph is not None and isinstance(plan, Plan):
+        return _shrinking(run_shrinking(graph, plan, wanted, failures, chosen, shrink), wanted, failures, without)
     events = [*(chosen.events or ()), *failures]
     recovery = wanted.recovery() if failures else None
-    result: JobResult = simulate(graph, options=chosen.but(events=events, recovery=recovery))
+    result: JobResult = simulate(tasks, options=chosen.but(events=events, recovery=recovery))
     total_s = sum(result.iteration_times_s)
-    num_later = sum(parse_time(one.time, "failure.time") > total_s for one in wanted.failures())
     lost = lost_times(result, without.iteration_times_s)
     return OutageTimes(
-        wanted.iterations, without_s, total_s, *lost,
-        tuple(one for one in failures if parse_time(one.time, "failure.time") <= total_s), num_later, result.restarts,
+        wanted.iterations, without_s, total_s, *lost, *_until(total_s, failures, wanted), result.restarts
+    )
+
+
+def _until(total_s: float, failures: Sequence[Failure], wanted: Outages) -> tuple[tuple[Failure, ...], int]:
+    """Return the failures until the end of a run, and how many were given for after it."""
+    num_later = sum(parse_time(one.time, "failure.time") > total_s for one in wanted.failures())
+    return tuple(one for one in failures if parse_time(one.time, "failure.time") <= total_s), num_later
+
+
+def _shrinking(found: ShrunkTimes, wanted: Outages, failures: Sequence[Failure], without: JobResult) -> OutageTimes:
+    without_s = sum(without.iteration_times_s)
+    slower_s = sum(found.iteration_times_s) - without_s
+    _check_sum(found.down_s + found.redone_s + slower_s, found.total_s - without_s, found.total_s)
+    return OutageTimes(
+        wanted.iterations, without_s, found.total_s, found.down_s, found.redone_s, slower_s,
+        *_until(found.total_s, failures, wanted), found.restarts, found.shrunk,
     )  # fmt: skip
+
+
+def _check_sum(lost_s: float, difference_s: float, total_s: float) -> None:
+    if abs(lost_s - difference_s) > _ROUNDING * total_s:
+        raise InternalError(f"lost times sum to {lost_s} s, but iterations took {difference_s} s longer")
 
 
 def _seconds(time: str | float | None) -> float | None:
@@ -148,9 +181,7 @@ def lost_times(result: JobResult, without_s: Sequence[float]) -> tuple[float, fl
         last_start = one.start_s
         begins[one.from_iteration] = max(begins[one.from_iteration], one.start_s)
     slower = float(np.sum(ends[1:] - begins - np.asarray(without_s)))
-    lost, difference = down + redone + slower, sum(times) - sum(without_s)
-    if abs(lost - difference) > _ROUNDING * sum(times):
-        raise InternalError(f"lost times sum to {lost} s, but iterations took {difference} s longer")
+    _check_sum(down + redone + slower, sum(times) - sum(without_s), sum(times))
     return down, redone, slower
 
 
