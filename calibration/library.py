@@ -39,8 +39,9 @@ _ENGINES = {"bfloat16": ("sglang", "trtllm"), "fp8": ("trtllm",), "nvfp4": ("sgl
 _CASTS = ("computescale_perf", "scale_matrix_perf")  # kernels that find the largest value, and cast
 # Casts to fp8 by a scale that is known, read 2 and write 1 bytes. SGLang's finds the scale in the same kernel (the
 # package's time of finding it is 0), at a tenth of the others' rate. Smaller ones are timed from caches that the call
-# before has warmed, above the memory's rate on H100: kept are those of twice B200's L2 of 126 MB (Chips and Cheese,
-# "Nvidia's B200") or more.
+# before has warmed, above the memory's rate on H100: kept are those of twice B200's L2 or more. Its driver reports
+# 126.50 MB (a device query quoted in pytorch/ao pull request 4002). Whether that MB is 10^6 or 2^20 bytes makes no
+# difference: the package's casts move 251.9 MB or less, or 275.3 MB or more, and 252.0 to 265.3 MB lies between.
 _CAST_ENGINES, _CAST_BYTES, _LEAST_CAST_BYTES = ("trtllm", "vllm"), 3, 2 * 126e6
 _LEAST_SHARE = 1 / 3  # of what is timed: a product that is less is lost in the noise of what is taken off
 # The grid kept, every second point of it like a chessboard: training runs products of many rows.
