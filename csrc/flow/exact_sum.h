@@ -15,7 +15,20 @@ class ExactSum {
  public:
   void add(double number) { sum_ += fixed(number); }
   void subtract(double number) { sum_ -= fixed(number); }
-  double value() const { return static_cast<double>(sum_) * kQuantum; }
+  // The nearest double.
+  double value() const {
+    if (sum_ >> 63 == 0) return static_cast<double>(static_cast<int64_t>(sum_)) * kQuantum;
+    if (sum_ < 0) return static_cast<double>(sum_) * kQuantum;
+    // The upper 63 bits round as the whole does if the last of them says whether any lower one is set.
+    const auto upper = static_cast<uint64_t>(static_cast<unsigned __int128>(sum_) >> 63);
+    const int shift = 64 - __builtin_clzll(upper);
+    const bool is_cut = (sum_ & ((static_cast<__int128>(1) << shift) - 1)) != 0;
+    const auto top = static_cast<int64_t>(sum_ >> shift) | static_cast<int64_t>(is_cut);
+    const uint64_t scale_bits = static_cast<uint64_t>(1023 + shift) << 52;
+    double scale = 0;
+    std::memcpy(&scale, &scale_bits, sizeof scale);
+    return static_cast<double>(top) * scale * kQuantum;
+  }
   bool is_zero() const { return sum_ == 0; }
   void add(const ExactSum& other) { sum_ += other.sum_; }
   void subtract(const ExactSum& other) { sum_ -= other.sum_; }

@@ -7,6 +7,7 @@ namespace rostam::flow {
 
 namespace {
 
+constexpr size_t kFewMembers = 4;     // room made on a link for its first flows: most links have no more at once
 constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
 
 }  // namespace
@@ -112,7 +113,11 @@ void FlowNetwork::attach(uint32_t id) {
   const auto& hops = routes_[flow.route].links;
   const double rate = paces_[id].rate;
   flow.peak = peak_of(flow);
-  if (flow.places.size() < hops.size()) flow.places.resize(hops.size());
+  if (flow.num_places < hops.size()) {
+    flow.first_place = static_cast<uint32_t>(places_.size());
+    flow.num_places = static_cast<uint32_t>(hops.size());
+    places_.resize(places_.size() + hops.size());
+  }
   flow.is_attached = true;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
@@ -120,9 +125,10 @@ void FlowNetwork::attach(uint32_t id) {
     if (crowd.members.empty()) {
       crowd.busy_since = queue_.now();
       link.peak_load = 0;
+      if (crowd.members.capacity() == 0) crowd.members.reserve(kFewMembers);
     }
     link.peak_load += flow.peak * hops[h].share;
-    flow.places[h] = static_cast<uint32_t>(crowd.members.size());
+    places_[flow.first_place + h] = static_cast<uint32_t>(crowd.members.size());
     crowd.members.push_back({id, h, hops[h].share});
     if (link.is_binding) {
       link.load.add(rate * hops[h].share);
@@ -146,8 +152,9 @@ void FlowNetwork::detach(uint32_t id) {
     LinkFlows& crowd = crowds_[hops[h].link];
     link.peak_load -= flow.peak * hops[h].share;
     const Member moved = crowd.members.back();
-    crowd.members[flow.places[h]] = moved;
-    flows_[moved.flow].places[moved.hop] = flow.places[h];
+    const uint32_t place = places_[flow.first_place + h];
+    crowd.members[place] = moved;
+    places_[flows_[moved.flow].first_place + moved.hop] = place;
     crowd.members.pop_back();
     if (link.is_binding) {
       link.load.subtract(rate * hops[h].share);

@@ -94,8 +94,9 @@ class FlowNetwork : public network::Network {
     network::RouteId route = 0;
     uint32_t version = 0;  // completion events of older versions are stale
     bool is_active = false;
-    bool is_attached = false;      // to its route's links
-    std::vector<uint32_t> places;  // per hop: index in that link's members
+    bool is_attached = false;  // to its route's links
+    uint32_t first_place = 0;  // in places_, of its first hop
+    uint32_t num_places = 0;   // that it may use there
   };
   class Completions : public EventHandler {
    public:
@@ -167,7 +168,8 @@ class FlowNetwork : public network::Network {
   std::vector<LinkFlows> crowds_;  // of links_
   std::vector<RouteState> routes_;
   std::vector<FlowState> flows_;
-  std::vector<Pace> paces_;  // of flows_
+  std::vector<Pace> paces_;       // of flows_
+  std::vector<uint32_t> places_;  // per flow and hop: index in that link's members
   std::vector<uint32_t> free_flows_;
   std::vector<network::RouteId> free_routes_;
   std::vector<double> removed_bytes_;  // by link, that were sent over removed routes; shorter where none

@@ -13,6 +13,7 @@ namespace {
 // Levels closer than this are one level: symmetric links must not drift apart by the order of subtraction.
 constexpr double kSameLevel = 1e-12;
 constexpr double kCapacitySlack = 1e-9;
+constexpr double kLoose = 1e-9;    // a link left this much short of full is out of reach of rounding
 constexpr size_t kScanLinks = 48;  // regions up to this size are scanned, larger ones use a heap
 
 }  // namespace
@@ -66,17 +67,24 @@ void MaxMinProblem::freeze(uint32_t flow, double level) {
   for (uint32_t k = offset[flow]; k < offset[flow + 1]; ++k) {
     OpenLink& open = open_[link[k]];
     open.used.add(share[k] * level);
+    open.fastest = std::max(open.fastest, level);
+    if (open.is_loose) continue;
     open.weight.subtract(share[k]);
     --open.num_open;
     open.is_level_known = false;
   }
 }
 
-void MaxMinProblem::freeze_link(uint32_t index, double level) {
-  // Snap to the previous level when equal up to rounding.
+// The previous level when equal up to rounding.
+double MaxMinProblem::snap(double level) {
   if (level > last_level_ * (1 + kSameLevel)) last_level_ = level;
+  return last_level_;
+}
+
+void MaxMinProblem::freeze_link(uint32_t index, double level) {
+  level = snap(level);
   for (uint32_t k = first_hop_[index]; k != kNone; k = next_hop_[k]) {
-    if (!is_frozen_[flow_of_[k]]) freeze(flow_of_[k], last_level_);
+    if (!is_frozen_[flow_of_[k]]) freeze(flow_of_[k], level);
   }
 }
 
@@ -122,16 +130,42 @@ void MaxMinProblem::lower_top(double level) {
   heap_[hole] = top;
 }
 
+// Finds the links that fill whatever happens to others: all but those of a single flow, which are caps on it, and those
+// that even their flows' highest rates leave short of full. Most links of a region are of these two kinds.
+void MaxMinProblem::bound_rates() {
+  const size_t num_flows = rate_cap.size();
+  most_ = rate_cap;
+  most_load_.assign(capacity.size(), 0);
+  private_level_.assign(num_flows, std::numeric_limits<double>::infinity());
+  for (size_t f = 0; f < num_flows; ++f) {
+    double most = rate_cap[f];
+    for (uint32_t k = offset[f]; k < offset[f + 1]; ++k) {
+      if (capacity[link[k]] < most * share[k]) most = capacity[link[k]] / share[k];
+    }
+    most_[f] = most;
+    for (uint32_t k = offset[f]; k < offset[f + 1]; ++k) most_load_[link[k]] += share[k] * most;
+  }
+  for (uint32_t l = 0; l < capacity.size(); ++l) {
+    const bool is_private = open_[l].num_open == 1;
+    open_[l].is_loose = is_private || most_load_[l] < capacity[l] * (1 - kLoose);
+    if (!is_private) continue;
+    double& level = private_level_[flow_of_[first_hop_[l]]];
+    level = std::min(level, level_of(l));
+  }
+}
+
 // A link's level only rises while others fill, so a stale heap entry is a lower bound and is pushed back.
 void MaxMinProblem::fill_by_heap() {
   const uint32_t num_flows = static_cast<uint32_t>(rate_cap.size());
   const uint32_t num_links = static_cast<uint32_t>(capacity.size());
+  bound_rates();
   heap_.clear();
   for (uint32_t l = 0; l < num_links; ++l) {
-    if (open_[l].num_open > 0) heap_.emplace_back(level_of(l), l);
+    if (!open_[l].is_loose && open_[l].num_open > 0) heap_.emplace_back(level_of(l), l);
   }
   for (uint32_t f = 0; f < num_flows; ++f) {
-    if (rate_cap[f] < 1e300) heap_.emplace_back(rate_cap[f], num_links + f);
+    const double least = std::min(rate_cap[f], private_level_[f]);
+    if (least < 1e300) heap_.emplace_back(least, num_links + f);
   }
   std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
   while (num_left_ > 0 && !heap_.empty()) {
@@ -145,7 +179,8 @@ void MaxMinProblem::fill_by_heap() {
       }
       freeze_link(index, level);
     } else if (!is_link && !is_frozen_[index - num_links]) {
-      freeze(index - num_links, rate_cap[index - num_links]);
+      const uint32_t flow = index - num_links;
+      freeze(flow, private_level_[flow] <= rate_cap[flow] ? snap(level) : level);
     }
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     heap_.pop_back();

@@ -34,6 +34,9 @@ struct MaxMinProblem {
   // Fills `rate`. Throws: InternalError if a link ends above capacity by more than 1e-9.
   // Cost: O(hops log links).
   void solve();
+  // Of the last solve: what the flows put on a link, and the fastest of them.
+  const RateSum& load(uint32_t index) const { return open_[index].used; }
+  double fastest(uint32_t index) const { return open_[index].fastest; }
 
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
@@ -42,13 +45,17 @@ struct MaxMinProblem {
     RateSum used;
     ShareSum weight;  // of flows not yet frozen
     double level = 0;
+    double fastest = 0;
     uint32_t num_open = 0;  // flows not yet frozen
     bool is_level_known = false;
+    bool is_loose = false;  // it cannot be a bottleneck of several flows: its weight and level are not kept
   };
   double level_of(uint32_t index);
   void fill_by_scanning();
+  void bound_rates();
   void fill_by_heap();
   void lower_top(double level);
+  double snap(double level);
   void freeze_link(uint32_t index, double level);
   void freeze(uint32_t flow, double level);
 
@@ -61,6 +68,9 @@ struct MaxMinProblem {
   // Of a solve.
   std::vector<OpenLink> open_;
   std::vector<uint8_t> is_frozen_;
+  std::vector<double> most_;           // per flow: no more than this alone on each of its links
+  std::vector<double> most_load_;      // per link, with all flows at that
+  std::vector<double> private_level_;  // per flow: of the links that it has for itself
   double last_level_ = 0;
   uint32_t num_left_ = 0;  // flows not yet frozen
   std::vector<std::pair<double, uint32_t>> heap_;

@@ -124,19 +124,11 @@ bool FlowNetwork::grow_region() {
 
 // A full link may be the bottleneck of its fastest flows; a link that is not full is of none.
 void FlowNetwork::sum_loads() {
-  for (RegionLink& here : region_links_) {
-    here.load = here.outside;
-    here.fastest = 0;
-  }
-  for (size_t k = 0; k < region_flows_.size(); ++k) {
-    for (uint32_t h = problem_.offset[k]; h < problem_.offset[k + 1]; ++h) {
-      RegionLink& here = region_links_[problem_.link[h]];
-      here.load.add(problem_.rate[k] * problem_.share[h]);
-      here.fastest = std::max(here.fastest, problem_.rate[k]);
-    }
-  }
   for (uint32_t l = 0; l < region_links_.size(); ++l) {
     RegionLink& here = region_links_[l];
+    here.load = here.outside;
+    here.load.add(problem_.load(l));
+    here.fastest = problem_.fastest(l);
     here.bound = std::numeric_limits<double>::infinity();
     if (is_below(here.load.value(), links_[here.link].capacity)) continue;
     here.bound = std::max(here.fastest, fastest_outside(l)) * (1 - kEqual);

@@ -17,7 +17,12 @@ void EventQueue::schedule(SimTime time, Priority priority, EventHandler* handler
   const bool is_known =
       recent != kNone && buckets_[recent].time_ps == time.ps() && buckets_[recent].priority == priority;
   if (!is_known) recent = make_bucket(time.ps(), priority);
-  buckets_[recent].events.push_back({handler, payload});
+  Bucket& bucket = buckets_[recent];
+  if (bucket.num_events++ == 0) {
+    bucket.first = {handler, payload};
+  } else {
+    bucket.later.push_back({handler, payload});
+  }
   ++num_pending_;
 }
 
@@ -44,22 +49,23 @@ void EventQueue::release_top() {
   Bucket& bucket = buckets_[index];
   uint32_t& recent = recent_[recent_slot(bucket.time_ps, bucket.priority)];
   if (recent == index) recent = kNone;
-  bucket.events.clear();
-  bucket.next = 0;
+  bucket.later.clear();
+  bucket.next = bucket.num_events = 0;
   free_.push_back(index);
 }
 
 void EventQueue::run_next() {
   // A bucket that ran dry below a more urgent one is still in the heap.
-  while (buckets_[heap_.front().bucket].next == buckets_[heap_.front().bucket].events.size()) release_top();
+  while (buckets_[heap_.front().bucket].next == buckets_[heap_.front().bucket].num_events) release_top();
   const uint32_t index = heap_.front().bucket;
   Bucket& bucket = buckets_[index];
   now_ = SimTime::from_ps(bucket.time_ps);
-  const Event event = bucket.events[bucket.next++];
+  const Event event = bucket.next == 0 ? bucket.first : bucket.later[bucket.next - 1];
+  ++bucket.next;
   ++num_events_;
   --num_pending_;
   event.handler->on_event(event.payload);
-  if (bucket.next == bucket.events.size() && heap_.front().bucket == index) release_top();
+  if (bucket.next == bucket.num_events && heap_.front().bucket == index) release_top();
 }
 
 }  // namespace rostam

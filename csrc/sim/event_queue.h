@@ -47,8 +47,9 @@ class EventQueue {
   struct Bucket {
     int64_t time_ps = 0;
     Priority priority = Priority::kNormal;
-    size_t next = 0;
-    std::vector<Event> events;
+    size_t next = 0, num_events = 0;
+    Event first{nullptr, 0};   // most instants have a single event: no memory of its own for it
+    std::vector<Event> later;  // the others
   };
   // Earliest first; buckets of one instant and priority in the order in which they were made.
   struct Place {
