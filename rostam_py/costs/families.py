@@ -8,6 +8,7 @@ FAMILIES = ("matmul", "convolution", "attention", "normalization", "embedding", 
 MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 CAST = "rostam.cast"  # op type of a kernel that casts what narrow products read
 ADD = "rostam.add"  # of one that adds a new gradient to what is there
+CONVERT = "rostam.convert"  # of one that makes 32 bits of 16 for the loss, or 16 of its 32
 HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copies to or from its host's memory
 
 # First match wins; each text is looked for in the op type after "aten.".

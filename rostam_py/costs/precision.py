@@ -166,15 +166,15 @@ def tensor_bytes_factor(precision: str, dtype: str) -> float:
     """Return by how much ``precision`` scales the bytes of a tensor traced as ``dtype``.
 
     Model: mixed precision stores traced float32 tensors in 2 bytes; integers, booleans and other
-        floating types keep their size. Ignores what autocast keeps in fp32 (norm statistics; the loss, except in
-        memory: loss_bytes_factor).
+        floating types keep their size, except the loss (loss_bytes_factor). Ignores norm statistics, which autocast
+        keeps in fp32.
     """
     chosen = get_precision(precision)
     return chosen.tensor_bytes / 4 if dtype == "float32" else 1.0
 
 
 def loss_bytes_factor(precision: str, op_type: str) -> float:
-    """Return the bytes in memory of what an op makes over those of other activations: mixed precision's loss is fp32.
+    """Return the bytes of what an op makes over those of other activations: mixed precision's loss is fp32.
 
     Source: torch's autocast list of ops that run in float32 (torch/amp documentation: log_softmax, nll_loss,
         cross_entropy); Megatron-LM and torchtitan cast logits to fp32 for the loss.

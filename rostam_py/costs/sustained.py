@@ -33,15 +33,10 @@ class SustainedRates:
     exponent: float
 
     def rate(self, accelerator: Accelerator, precision: str) -> float | None:
-        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same die.
-
-        Model: dies are taken as the same where peaks are, else where they have as many multiprocessors: a GB200 is a
-            B200 with more power, quoted at a higher clock.
-        """
+        """Return what an accelerator sustains [FLOP/s], None where nobody measured it nor one of the same peak."""
         measured = _MEASURED.get(precision, "")
         rates, peak = self.rates.get(measured, {}), accelerator.peak(precision)
         same = [name for name in rates if ACCELERATORS[name].peak_flops_per_s.get(measured) == peak]
-        same = same or [name for name in rates if ACCELERATORS[name].multiprocessors == accelerator.multiprocessors]
         if not same:
             return None
         rate, watts = rates[accelerator.name if accelerator.name in same else same[0]]

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, fused_kind
+from rostam_py.costs.families import ADD, CAST, CONVERT, fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -73,6 +73,7 @@ class KernelBuilder:
         part: of whose graph the kernels are, where several ranks share each sequence.
         fusion: which ops share a kernel (plan.fusion).
         accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
+        has_eager_loss: the loss shares no kernel, so that kernels of their own convert what it reads and makes to fp32.
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
     """
@@ -90,10 +91,11 @@ class KernelBuilder:
         part: SequencePart | None = None,
         fusion: str = PRODUCER,
         accumulation: str = "free",
+        has_eager_loss: bool = False,
         transposes_fp8: bool = False,
         casts_weights: bool = False,
     ) -> None:
-        self.fusion, self.accumulation = fusion, accumulation
+        self.fusion, self.accumulation, self.has_eager_loss = fusion, accumulation, has_eager_loss
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -191,7 +193,7 @@ class KernelBuilder:
                     memory = memory_of(self.graph, t)
                     one = left.pop((op.phase, memory), None)
                     casts += [] if one is None else self._cast(op, t, one, memory in of_norms)
-            found.append(replace(kernel, casts=tuple(casts)) if casts else kernel)
+            found.append(replace(kernel, casts=(*kernel.casts, *casts)) if casts else kernel)
             if self._is_norm(kernel):
                 of_norms.update(memory_of(self.graph, t) for t in kernel.outputs)
         return found
@@ -215,11 +217,16 @@ class KernelBuilder:
         written = (traffic.copies * held + traffic.narrow_reads * whole) * width
         if not read:
             return []
-        cast = Op(
-            id=0, name=f"{op.name} (cast)", module=op.module, phase=op.phase, op_type=CAST, inputs=(),
-            outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
+        return [self._apart(op, "cast", CAST, read, written)]
+
+    def _apart(self, op: Op, what: str, op_type: str, read: float, written: float) -> KernelTime:
+        """Return a kernel beside an op's, which moves so many bytes. Args: what: it does, for its name."""
+        apart = Op(
+            id=0, name=f"{op.name} ({what})", module=op.module, phase=op.phase, op_type=op_type, inputs=(), outputs=(),
+            is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
-        return [KernelTime.of(self.cost, KernelCall((cast,), 0.0, read, written, self.batch, precision.others))]
+        others = get_precision(self.precision).others
+        return KernelTime.of(self.cost, KernelCall((apart,), 0.0, read, written, self.batch, others))
 
     def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
         if self.fusion == PRODUCER:
@@ -257,6 +264,7 @@ class KernelBuilder:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
+        casts = tuple(self._loss_casts(ops, traffic)) if self.has_eager_loss else ()
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
@@ -267,8 +275,9 @@ class KernelBuilder:
         adding = self._adding_time(ops, gradients, (flops, read, written)) if self.accumulation == "fused" else None
         adds = tuple(self._add(ops[0], t) for t in gradients) if self.accumulation == "separate" else ()
         return Kernel(
-            op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, adds=adds
-        )
+            op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, casts=casts,
+            adds=adds,
+        )  # fmt: skip
 
     def _adding_time(
         self, ops: tuple[Op, ...], made: tuple[int, ...], work: tuple[float, float, float]
@@ -283,11 +292,7 @@ class KernelBuilder:
         precision = get_precision(self.precision)
         there = self.tensor_bytes(gradient) * self.experts.rows_of(op, gradient)
         read = there * (1 + precision.tensor_bytes / self.gradient_bytes)
-        add = Op(
-            id=0, name=f"{op.name} (add)", module=op.module, phase=op.phase, op_type=ADD, inputs=(),
-            outputs=(), is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(there),
-        )  # fmt: skip
-        return KernelTime.of(self.cost, KernelCall((add,), 0.0, read, there, self.batch, precision.others))
+        return self._apart(op, "add", ADD, read, there)
 
     @cached_property
     def _final_gradients(self) -> frozenset[int]:
@@ -341,7 +346,41 @@ class KernelBuilder:
             table, _, result = gather
             looked_up = gathered_bytes(self.graph, gather, self.batch) * self._precision_factor(result)
             read += looked_up * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
-        return read, sum(self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) for t in traffic.writes)
+        return read, sum(
+            self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) * self._written_width(t) for t in traffic.writes
+        )
+
+    def _is_loss(self, op: Op) -> bool:
+        return loss_bytes_factor(self.precision, op.op_type) > 1
+
+    def _written_width(self, tensor: int) -> float:
+        """Return the bytes of what an op makes over those of other activations: fp32 of what the loss hands on.
+
+        Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
+        """
+        factor = self._loss_factor(tensor)
+        return factor if factor == 1 or self.has_eager_loss or not self._leaves_loss(tensor) else 1.0
+
+    def _leaves_loss(self, tensor: int) -> bool:
+        """Tell whether others than the loss read what it makes."""
+        readers = self.graph.readers.get(self.graph.view_roots[tensor], ())
+        return any(not self._is_loss(self.graph.ops[reader]) for reader in readers)
+
+    def _loss_casts(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> list[KernelTime]:
+        """Return the casts of what a kernel of an eager loss reads that others made, and makes that others read."""
+        if not any(self._is_loss(op) for op in ops):
+            return []
+        read = [t for t in traffic.reads if self._is_widened(ops, t)]
+        left = [t for t in traffic.writes if self._loss_factor(t) > 1 and self._leaves_loss(t)]
+        wide = 4 / get_precision(self.precision).tensor_bytes
+        moved = [(self.tensor_bytes(t), self.tensor_bytes(t) * wide) for t in read]
+        moved += [(self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in left]
+        return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
+
+    def _is_widened(self, ops: tuple[Op, ...], tensor: int) -> bool:
+        """Tell whether the loss reads in fp32 what an op beside it made in the run's precision: the logits."""
+        t = self.graph.tensors[self.graph.view_roots[tensor]]
+        return t.kind == "activation" and t.dtype == "float32" and self._loss_factor(tensor) == 1
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
         full = self._full_bytes.get(tensor)
@@ -352,7 +391,14 @@ class KernelBuilder:
         is_own = tensor in op.inputs  # else what one of its inputs is computed from again
         share = self.read_share(op, tensor) if is_own else self.sharding.tensor_fraction(tensor, whole=True)
         share *= self.experts.share(tensor) * self.experts.rows_of(op, tensor)
-        return full * share * self._precision_factor(tensor)
+        return full * share * self._precision_factor(tensor) * self._read_width(ops, tensor)
+
+    def _read_width(self, ops: tuple[Op, ...], tensor: int) -> float:
+        """Return the bytes that ops read of a tensor over those in the run's precision: fp32 within the loss."""
+        if not any(self._is_loss(op) for op in ops):
+            return 1.0
+        is_wide = self._loss_factor(tensor) > 1 or (self.has_eager_loss and self._is_widened(ops, tensor))
+        return 4 / get_precision(self.precision).tensor_bytes if is_wide else 1.0
 
     def read_share(self, op: Op, tensor: int) -> float:
         """Return the part of a tensor that one member's share of an op reads."""

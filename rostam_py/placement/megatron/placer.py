@@ -172,7 +172,7 @@ class MegatronPlacer(Placer):
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.accumulation, casts_gathered(strategy, numerics.precision),
+            strategy.fused_as, strategy.fused_part, strategy.accumulation, casts_gathered(strategy, numerics.precision),
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -183,7 +183,8 @@ class MegatronPlacer(Placer):
             fusions = self.shared.setdefault(("fusions", self._part_key()), {})
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
-                strategy.fused_as, strategy.accumulation, machine.device.transposes_fp8,
+                strategy.fused_as, strategy.accumulation,
+                strategy.fused_as == UNFUSED or strategy.fused_part == FUSED_BLOCKS, machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
