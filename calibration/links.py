@@ -145,8 +145,27 @@ def split(bench: Bench, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list
     return fitted, judged, held_out
 
 
-def predict(bench: Bench, links: LinkClass, row: Row) -> tuple[float, str]:
-    """Return the predicted time [s], and by what."""
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """A protocol of rings: what it costs to start and for each step [s], bytes on the wire for each byte."""
+
+    name: str
+    start_up_s: float
+    hop_s: float
+    overhead: float
+
+
+def _rings(links: LinkClass) -> list[_Ring]:
+    """Return the protocols of rings on such links; the same for every row."""
+    return [
+        _Ring(f"ring {protocol}", links.start_up_s("ring", protocol), links.hop_s("ring", protocol, is_inside=True),
+              OVERHEADS[protocol])
+        for protocol in protocols_of("ring")
+    ]  # fmt: skip
+
+
+def predict(bench: Bench, links: LinkClass, row: Row, rings: Sequence[_Ring] | None = None) -> tuple[float, str]:
+    """Return the predicted time [s], and by what. rings: of ``links``, where many rows are predicted."""
     p, rate = row.num_ranks, bench.rate_of(row.num_ranks) * links.share
     chunk = row.num_bytes / p
     if row.collective == "all_to_all":
@@ -158,15 +177,18 @@ def predict(bench: Bench, links: LinkClass, row: Row) -> tuple[float, str]:
         return links.message_launch_us * 1e-6 + row.num_bytes / min(rate, cap), row.pattern
     passes = 2 if row.collective == "all_reduce" else 1
     end_s = links.end_s(row.collective, chunk, rate)
-    choices = {}
-    for protocol in protocols_of("ring"):
-        step = links.hop_s("ring", protocol, is_inside=True) + chunk * OVERHEADS[protocol] / rate
-        choices[f"ring {protocol}"] = links.start_up_s("ring", protocol) + end_s + passes * (p - 1) * step
+    steps = passes * (p - 1)
+    best_s, best = math.inf, ""
+    for ring in _rings(links) if rings is None else rings:
+        seconds = ring.start_up_s + end_s + steps * (ring.hop_s + chunk * ring.overhead / rate)
+        if seconds < best_s:
+            best_s, best = seconds, ring.name
     if row.collective == "all_reduce" and links.nvls_overhead is not None and p >= MIN_NVLS_RANKS:
         hop = links.start_up_s("nvls", "Simple") + links.hop_s("nvls", "Simple", is_inside=True)
-        choices["nvls Simple"] = hop + (p + 1) * chunk * links.nvls_overhead / rate
-    best = min(choices, key=lambda name: choices[name])
-    return choices[best], best
+        seconds = hop + (p + 1) * chunk * links.nvls_overhead / rate
+        if seconds < best_s:
+            best_s, best = seconds, "nvls Simple"
+    return best_s, best
 
 
 def errors(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> list[float]:
@@ -259,9 +281,11 @@ def _loss(bench: Bench, links: LinkClass, rows: Sequence[Row]) -> float:
 
     Every collective of a table counts alike, however many its rows.
     """
+    rings = _rings(links)
     logs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
-        logs.setdefault((row.table, row.collective), []).append(math.log(predict(bench, links, row)[0] / row.seconds))
+        seconds = predict(bench, links, row, rings)[0]
+        logs.setdefault((row.table, row.collective), []).append(math.log(seconds / row.seconds))
     each = [(math.fsum(map(abs, one)) + 0.3 * abs(math.fsum(one))) / len(one) for one in logs.values()]
     return math.fsum(each) / len(each)
 

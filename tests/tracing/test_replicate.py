@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from rostam_py.graph import OperatorGraph
 from rostam_py.models.spec import InputSpec, ModelSpec
-from rostam_py.tracing import trace
+from rostam_py.tracing import trace, tracer
 
 
 @pytest.mark.parametrize(
@@ -39,14 +40,28 @@ def test_grown_dispatch_graph_equals_the_whole_trace(small_specs: dict[str, Mode
     assert grown == whole
 
 
+def _scores(graph: OperatorGraph) -> list[int]:
+    """Return the FLOPs of each block's attention."""
+    return [op.flops.at(1) for op in graph.ops if op.role == "attention" and op.phase == "forward"]
+
+
+# 2 products of 4 heads of 16 for each score: of 128 positions windows of 16 see 16 x 128 - 16 x 15 / 2
+ALTERNATING = [2 * 4 * 2 * 16 * n for n in (16 * 128 - 120, 128 * 128)]
+
+
 def test_alternating_blocks_grow_by_one_of_each(small_specs: dict[str, ModelSpec]) -> None:
-    spec = small_specs["gpt_oss"]
-    graph = trace(spec, num_layers=10)
-    scores = [op.flops.at(1) for op in graph.ops if op.role == "attention" and op.phase == "forward"]
-    # 2 products of 4 heads of 16 for each score: of 128 positions windows of 16 see 16 x 128 - 16 x 15 / 2
-    assert scores == [2 * 4 * 2 * 16 * n for n in (16 * 128 - 120, 128 * 128)] * 5
-    odd = trace(spec, num_layers=9)  # no whole number of periods
-    assert odd == trace(spec, num_layers=9, replicate_blocks=False)
+    assert _scores(trace(small_specs["gpt_oss"], num_layers=10)) == ALTERNATING * 5
+
+
+def test_no_whole_number_of_periods_is_traced_whole(
+    small_specs: dict[str, ModelSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One block more than the eight from which whole periods grow.
+    grown = []
+    monkeypatch.setattr(tracer, "replicate", lambda *arguments: grown.append(arguments))
+    graph = trace(small_specs["gpt_oss"], num_layers=9)
+    assert not grown
+    assert _scores(graph) == [*ALTERNATING * 4, ALTERNATING[0]]
 
 
 def test_uneven_stack_is_traced_whole(small_specs: dict[str, ModelSpec]) -> None:
