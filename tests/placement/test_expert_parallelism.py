@@ -6,6 +6,7 @@ combined, forward and backward, so four all-to-alls a layer and micro-batch. The
 forward and the gradients of these combined backward: two more. Gradients of parameters have 4 bytes.
 """
 
+import functools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -27,14 +28,20 @@ EXPERT = 3 * WIDTH * HIDDEN
 ATTENTION = 2 * WIDTH * WIDTH + 2 * WIDTH * WIDTH // 2  # 8 heads on 4
 
 
+@functools.cache
+def mixed_of(per_token, num_layers):
+    """Return layers of 8 experts as Mixtral's, traced once for all tests."""
+    config = mixtral.Config(
+        num_layers=num_layers, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN,
+        num_experts=EXPERTS, per_token=per_token, vocabulary=WORDS, sequence_length=TOKENS,
+    )  # fmt: skip
+    return trace(mixtral.build("mixed", config))
+
+
 @pytest.fixture(scope="module")
 def mixed():
     """Four layers of 8 experts, 2 for a token, as Mixtral's."""
-    config = mixtral.Config(
-        num_layers=LAYERS, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN, num_experts=EXPERTS,
-        per_token=K, vocabulary=WORDS, sequence_length=TOKENS,
-    )  # fmt: skip
-    return trace(mixtral.build("mixed", config))
+    return mixed_of(K, LAYERS)
 
 
 @pytest.fixture(scope="module")
@@ -369,11 +376,7 @@ def test_a_row_keeps_what_goes_into_products_its_weight_and_its_place(ep, imbala
     # weight, of 2 bytes each; the token and the expert of a row, 8 bytes each, stay with those who routed it. No output
     # of down. A rank with F times the mean rows keeps F of all but places. Recomputed activations are not kept.
     def kept(per_token, num_layers):
-        config = mixtral.Config(
-            num_layers=num_layers, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN,
-            num_experts=EXPERTS, per_token=per_token, vocabulary=WORDS, sequence_length=TOKENS,
-        )  # fmt: skip
-        graph = trace(mixtral.build("mixed", config))
+        graph = mixed_of(per_token, num_layers)
         load = {"experts": {"capacity_factor": None, "imbalance": imbalance}}
         graph = replace(graph, metadata=graph.metadata | load)
         settings = {"recompute": "selective", "recompute_modules": recomputed} if recomputed else {}
@@ -388,11 +391,7 @@ def test_a_row_keeps_what_goes_into_products_its_weight_and_its_place(ep, imbala
 @pytest.mark.parametrize("imbalance", [1.5, 4.0])
 def test_all_wait_for_the_busiest_rank(imbalance, placed):
     # 8 experts on 4 ranks, one with f times the mean load, 7 share the rest: its rank has f + (8 - f)/7 of 2 shares.
-    config = mixtral.Config(
-        num_layers=1, width=WIDTH, num_heads=8, num_key_heads=4, head_size=64, hidden=HIDDEN, num_experts=EXPERTS,
-        per_token=K, vocabulary=WORDS, sequence_length=TOKENS,
-    )  # fmt: skip
-    even = trace(mixtral.build("even", config))
+    even = mixed_of(K, 1)
     uneven = replace(even, metadata=even.metadata | {"experts": {"capacity_factor": None, "imbalance": imbalance}})
     busy = (imbalance + (8 - imbalance) / 7) / 2
     assert busiest_rank(8, 4, imbalance) == pytest.approx(busy)

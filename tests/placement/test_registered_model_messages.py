@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from rostam_py.graph import OperatorGraph
 from rostam_py.models import bert, dit, llama, mixtral, t5
 from rostam_py.plan import Strategy
 from rostam_py.tracing import trace
@@ -34,12 +35,23 @@ def work_ratio(plan, graph):
     return work / (graph.forward_flops() + graph.backward_flops())
 
 
+TRACED: dict[str, OperatorGraph] = {}
+
+
+def traced(build, name, config):
+    """Trace a model once for all degrees it is placed with; graphs are immutable, configs have no hash."""
+    key = f"{name} {config}"
+    if key not in TRACED:
+        TRACED[key] = trace(build(name, config))
+    return TRACED[key]
+
+
 def llama_graph(key_heads):
     config = llama.Config(
         num_layers=LAYERS, width=WIDTH, num_heads=16, num_key_heads=key_heads, hidden=HIDDEN, vocabulary=WORDS,
         sequence_length=TOKENS,
     )  # fmt: skip
-    return trace(llama.build("llama", config))
+    return traced(llama.build, "llama", config)
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
@@ -81,7 +93,7 @@ def test_t5_all_reduces_the_gradient_of_cross_attentions_keys_once_a_layer(place
         num_layers=LAYERS, width=WIDTH, num_heads=16, head_size=64, hidden=HIDDEN, vocabulary=WORDS,
         sequence_length=TOKENS,
     )  # fmt: skip
-    graph = trace(t5.build("t5", config))
+    graph = traced(t5.build, "t5", config)
     plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
     forward = LAYERS * (2 + 3) + 2  # source and target embedding
     backward = LAYERS * (2 + 4) + 1
@@ -101,7 +113,7 @@ def test_mixtrals_experts_are_split_inside_and_reduced_behind_their_combination(
         num_layers=LAYERS, width=WIDTH, num_heads=16, num_key_heads=8, head_size=64, hidden=HIDDEN,
         num_experts=experts, per_token=per_token, vocabulary=WORDS, sequence_length=TOKENS,
     )  # fmt: skip
-    graph = trace(mixtral.build("mixtral", config))
+    graph = traced(mixtral.build, "mixtral", config)
     plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
     own = Counter({("all_reduce", A): 4 * LAYERS + 2} | LOSS)
     own["all_reduce", TOKENS * per_token * 2] += LAYERS
@@ -123,7 +135,7 @@ def test_berts_masked_words_gather_their_dense_product_before_its_norm(placed, t
     config = bert.Config(
         num_layers=LAYERS, width=WIDTH, vocabulary=WORDS, sequence_length=TOKENS, num_masked=masked,
     )  # fmt: skip
-    graph = trace(bert.build("bert", config))
+    graph = traced(bert.build, "bert", config)
     plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
     rows = masked * WIDTH * 2
     found = listed(plan)
@@ -139,7 +151,7 @@ def test_dits_modulations_are_split_by_columns_and_gathered_at_one_row_per_image
     # before they are taken apart. Backward the two gates' gradients are sums of what members hold of the branches, and
     # the condition's a sum of the columns'; the last layer's modulation has no gate. Forward the condition itself: a
     # row-split product and a class' row, summed before they are reduced. Each is a vector; per layer four A besides.
-    graph = trace(dit.build("dit", dit.Config(num_layers=LAYERS)))
+    graph = traced(dit.build, "dit", dit.Config(num_layers=LAYERS))
     plan = placed(graph, Strategy(tp=tp, precision="bf16_mixed"), 1)
     vector = 1152 * 2
     assert listed(plan) == {
