@@ -8,6 +8,8 @@ namespace rostam::flow {
 namespace {
 
 constexpr size_t kFewMembers = 4;     // room made on a link for its first flows: most links have no more at once
+constexpr double kGuardSlack = 1e-9;  // a link that guards leave this much short of full is out of reach of rounding
+constexpr size_t kFewLinks = 12;      // a flow over no more has no guard: guarding it costs more than it saves
 constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
 
 }  // namespace
@@ -94,6 +96,7 @@ TransferId FlowNetwork::resume(const Transfer& transfer, SimTime started) {
   attach(id);
   FlowState& flow = flows_[id];
   paces_[id].rate = flow.peak;
+  set_guard(id, flow.peak);
   flow.updated = flow.started = started;
   flow.finish = transmit_end(started, flow.bytes, flow.peak);
   expect_completion(id);
@@ -119,15 +122,19 @@ void FlowNetwork::attach(uint32_t id) {
     places_.resize(places_.size() + hops.size());
   }
   flow.is_attached = true;
+  // A new flow's guard waits for its first rate.
+  const double guard = rate > 0 || !is_guarded(id) ? std::max(flow.peak, rate) : 0;
+  paces_[id].guard = guard;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
     LinkFlows& crowd = crowds_[hops[h].link];
     if (crowd.members.empty()) {
       crowd.busy_since = queue_.now();
-      link.peak_load = 0;
+      link.peak_load = link.guard_load = 0;
       if (crowd.members.capacity() == 0) crowd.members.reserve(kFewMembers);
     }
     link.peak_load += flow.peak * hops[h].share;
+    link.guard_load += guard * hops[h].share;
     places_[flow.first_place + h] = static_cast<uint32_t>(crowd.members.size());
     crowd.members.push_back({id, h, hops[h].share});
     if (link.is_binding) {
@@ -151,6 +158,7 @@ void FlowNetwork::detach(uint32_t id) {
     LinkState& link = links_[hops[h].link];
     LinkFlows& crowd = crowds_[hops[h].link];
     link.peak_load -= flow.peak * hops[h].share;
+    link.guard_load -= paces_[id].guard * hops[h].share;
     const Member moved = crowd.members.back();
     const uint32_t place = places_[flow.first_place + h];
     crowd.members[place] = moved;
@@ -165,14 +173,29 @@ void FlowNetwork::detach(uint32_t id) {
   }
 }
 
-// A link that could carry all its flows at their peaks binds none of them.
+bool FlowNetwork::may_bind(const LinkState& link) const { return link.peak_load > link.capacity * (1 + kPeakSlack); }
+
+// A link that could carry all its flows at their peaks binds none of them, nor does one that their guards do not fill.
 void FlowNetwork::update_binding(int32_t index) {
   LinkState& link = links_[index];
   const bool was_binding = link.is_binding;
-  link.is_binding = link.peak_load > link.capacity * (1 + kPeakSlack);
+  link.is_binding = may_bind(link) && link.guard_load > link.capacity * (1 - kGuardSlack);
   if (!link.is_binding || was_binding) return;
+  ++num_bindings_;
   link.load = RateSum();
   for (const Member& member : crowds_[index].members) link.load.add(paces_[member.flow].rate * member.share);
+}
+
+// Where a flow has few links, looking at all of them is the faster way.
+bool FlowNetwork::is_guarded(uint32_t id) const { return routes_[flows_[id].route].links.size() > kFewLinks; }
+
+void FlowNetwork::set_guard(uint32_t id, double guard) {
+  const double change = guard - paces_[id].guard;
+  paces_[id].guard = guard;
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    links_[hop.link].guard_load += change * hop.share;
+    update_binding(hop.link);
+  }
 }
 
 void FlowNetwork::mark_dirty(int32_t link, SimTime latest) {
@@ -222,6 +245,7 @@ double FlowNetwork::expected_s(uint32_t id) const {
 void FlowNetwork::set_rate(uint32_t id, double rate) {
   if (rate == paces_[id].rate) return;
   settle(id);
+  if (rate > paces_[id].guard) set_guard(id, rate);
   paces_[id].rate = rate;
   FlowState& flow = flows_[id];
   if (rate <= 0) {

@@ -51,11 +51,12 @@ class FlowNetwork : public network::Network {
   struct LinkState {
     double capacity = 0;
     double peak_load = 0;     // what it would carry if every flow on it ran at its peak
+    double guard_load = 0;    // what it would carry if every flow on it ran at its guard
     RateSum load;             // what it carries; kept while it is binding
     double bound_rate = 0;    // of the flows whose bottleneck it is
     uint32_t seen = 0;        // epoch_ of the last region it was in
     uint32_t local = 0;       // its index in that region's problem
-    bool is_binding = false;  // else it could carry all its flows at their peaks
+    bool is_binding = false;  // else it could carry all its flows at their peaks, or at their guards
     bool is_dirty = false;    // it may no longer be the bottleneck of the flows that it was
     bool is_reset = false;    // its capacity has changed
     bool is_removed = false;
@@ -69,6 +70,7 @@ class FlowNetwork : public network::Network {
   // The same of every flow.
   struct Pace {
     double rate = 0;
+    double guard = 0;              // never below the rate; moves seldom, so that links far from full are left alone
     uint32_t seen = 0;             // epoch_ of the last region it was in
     int32_t bottleneck = kNoLink;  // the full link that holds it below its peak
     uint32_t place = 0;            // in that link's `bound`
@@ -136,7 +138,13 @@ class FlowNetwork : public network::Network {
   SimTime latest_effect(double seconds) const;
   double expected_s(uint32_t flow) const;
   void solve();
+  bool may_bind(const LinkState& link) const;
   void update_binding(int32_t link);
+  bool is_guarded(uint32_t flow) const;
+  void set_guard(uint32_t flow, double guard);
+  bool raise_guards();
+  void lower_guards();
+  void rebuild_region();
   bool is_free(uint32_t flow) const;  // no link binds it: it runs at its peak
   double peak_of(const FlowState& flow) const;
   void set_bottleneck(uint32_t flow, int32_t link);
@@ -179,6 +187,7 @@ class FlowNetwork : public network::Network {
   SimTime solve_time_ = SimTime::never();  // of the next solve, if there is one to come
   uint64_t solve_number_ = 0;              // its event's; others are stale
   uint32_t epoch_ = 0;
+  uint64_t num_bindings_ = 0;  // times that a link became binding
   int64_t num_active_ = 0;
   int64_t num_solves_ = 0;
 

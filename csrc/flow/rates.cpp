@@ -6,6 +6,10 @@
 // is left. The result is the max-min vector of the whole; the work follows the flows whose rates change, not the
 // connected component: a flow that ends leaves those alone whose bottlenecks it did not cross.
 //
+// A flow over many links has a guard: a rate that it does not pass until the guard is lifted. A link that the guards of
+// its flows do not fill can be no bottleneck and is left out of every problem; where a solved rate passes its flow's
+// guard, the guard is lifted, and if that lets a link fill, the region is solved again with it.
+//
 // Sums over flows are exact (exact_sum.h) and know no history: a rate that differs in its last bit ends a message a
 // picosecond earlier, and messages that compete amplify that without bound.
 #include <algorithm>
@@ -20,13 +24,16 @@ namespace {
 constexpr double kCapacitySlack = 1e-9;
 constexpr double kEqual = 1e-11;  // loads and rates closer than this are equal
 
+// Guards follow rates that leave this band below them; wide enough that most changes of rates stay within.
+constexpr double kGuardAbove = 1.25, kGuardTooHigh = 2;
+
 bool is_below(double value, double bound) { return value < bound * (1 - kEqual); }
 
 }  // namespace
 
 bool FlowNetwork::is_free(uint32_t id) const {
   for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
-    if (links_[hop.link].is_binding) return false;
+    if (may_bind(links_[hop.link])) return false;
   }
   return true;
 }
@@ -52,8 +59,13 @@ void FlowNetwork::solve() {
   if (region_flows_.empty()) return;
   do {
     solve_region();
+    while (raise_guards()) {
+      rebuild_region();
+      solve_region();
+    }
   } while (grow_region());
   settle_region();
+  lower_guards();
 }
 
 void FlowNetwork::clear_region() {
@@ -107,6 +119,33 @@ void FlowNetwork::solve_region() {
     problem_.capacity[l] = std::max(0.0, links_[here.link].capacity - here.outside.value());
   }
   problem_.solve();
+}
+
+// Lifts the guards that the region's new rates pass. Returns whether a link became binding by that.
+bool FlowNetwork::raise_guards() {
+  const uint64_t before = num_bindings_;
+  for (size_t k = 0; k < region_flows_.size(); ++k) {
+    const uint32_t id = region_flows_[k];
+    const double rate = problem_.rate[k];
+    if (rate > paces_[id].guard) set_guard(id, std::max(rate, std::min(flows_[id].peak, rate * kGuardAbove)));
+  }
+  return num_bindings_ > before;
+}
+
+void FlowNetwork::lower_guards() {
+  for (const uint32_t id : region_flows_) {
+    const Pace& pace = paces_[id];
+    if (pace.guard > pace.rate * kGuardTooHigh && is_guarded(id)) set_guard(id, pace.rate * kGuardAbove);
+  }
+}
+
+// The same flows, with the links that bind them now.
+void FlowNetwork::rebuild_region() {
+  std::vector<uint32_t> flows;
+  flows.swap(region_flows_);
+  clear_region();
+  ++epoch_;
+  for (const uint32_t id : flows) include(id);
 }
 
 // Adds the flows outside that the region's new rates leave without a bottleneck, or that crowd one of its flows out of

@@ -92,14 +92,18 @@ def exact_rates(shares, capacity):
     return rates
 
 
-def exact_ends(shares, capacity, sizes, starts):
-    """Ends of flows in seconds, as Fractions, by an event loop over exact rates."""
+def exact_ends(shares, capacity, sizes, starts, changes=()):
+    """Ends of flows in seconds, as Fractions, by an event loop over exact rates. Changes: (time, link, factor)."""
     left = {f: Fraction(size) for f, size in enumerate(sizes)}
     ends, now = {}, Fraction(0)
     while left:
         running = sorted(f for f in left if starts[f] <= now)
-        rates = exact_rates([shares[f] for f in running], capacity)
+        factors = {link: factor for time, link, factor in sorted(changes) if time <= now}
+        rates = exact_rates(
+            [shares[f] for f in running], {link: c * factors.get(link, 1) for link, c in capacity.items()}
+        )
         candidates = [starts[f] for f in left if starts[f] > now]
+        candidates += [time for time, _, _ in changes if time > now]
         candidates += [now + left[f] / rates[k] for k, f in enumerate(running)]
         later = min(candidates)
         for k, f in enumerate(running):
@@ -133,6 +137,39 @@ def test_staggered_weighted_flows_end_when_exact_progressive_filling_says(seed):
     # Every end before a flow's own may be late by 1 ps, and doubles hold bytes to 1e-16.
     errors = np.abs(result.sent_s - np.array([float(e) for e in exact])) * 1e12
     assert errors.max() <= 2 * num_flows + 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_flows_over_many_links_end_when_exact_progressive_filling_says(seed):
+    # Routes of up to 21 links, so that guards on rates keep links out of problems, on a chain whose links are slow in
+    # places that change: guards are lifted, lowered, and meet links of another bandwidth.
+    rng = np.random.default_rng(4000 + seed)
+    length = 20
+    rows = [(f"a{s}", f"s{s}", float(rng.integers(5, 40)) * 1e9, 0.0) for s in range(length)]
+    rows += [(f"s{s}", f"s{s + 1}", float(rng.integers(5, 120)) * 1e9, 0.0) for s in range(length - 1)]
+    fabric = rostam.fabric("custom", links=rows)
+    num_flows = int(rng.integers(10, 26))
+    src, dst = random_flows(rng, length, num_flows)
+    src[0], dst[0] = 0, length - 1
+    sizes = [int(s) for s in rng.integers(10**7, 10**10, num_flows)]
+    starts_ps = [int(t) for t in rng.integers(0, 3 * 10**11, num_flows)]
+    matrix, capacity = share_matrix(fabric, src, dst)
+    shares = [{int(link): Fraction(1) for link in np.flatnonzero(matrix[:, f])} for f in range(num_flows)]
+    used = sorted({link for one in shares for link in one})
+    changes = [
+        (int(rng.integers(10**10, 10**12)), int(rng.choice(used)), Fraction(int(rng.integers(1, 13)), 4))
+        for _ in range(6)
+    ]
+    exact = exact_ends(
+        shares, {link: Fraction(c) for link, c in enumerate(capacity)}, sizes, [Fraction(t, 10**12) for t in starts_ps],
+        [(Fraction(time, 10**12), link, factor) for time, link, factor in changes],
+    )  # fmt: skip
+    result = rostam.run_flows(
+        fabric, src=src, dst=dst, num_bytes=sizes, start_s=[t * 1e-12 for t in starts_ps], routing="spray",
+        events=[rostam.LinkBandwidth(time * 1e-12, link, float(factor)) for time, link, factor in changes],
+    )  # fmt: skip
+    errors = np.abs(result.sent_s - np.array([float(e) for e in exact])) * 1e12
+    assert errors.max() <= 2 * (num_flows + len(changes)) + 1
 
 
 @pytest.mark.parametrize("seed", range(20))
