@@ -9,11 +9,15 @@ from rostam_py.costs.precision import AUTO, gradient_bytes, parameter_bytes
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """Precision, optimizer and precision of gradients, by name; bytes are of one parameter (MODEL D15)."""
+    """Precision, optimizer and precision of gradients, by name; bytes are of one parameter (MODEL D15).
+
+    clips: gradients are scaled to a norm before the step.
+    """
 
     precision: str
     optimizer: str
     gradient_precision: str = AUTO
+    clips: bool = False
 
     @property
     def parameter_bytes(self) -> int:
@@ -37,4 +41,6 @@ class Numerics:
 
     def optimizer_call(self, num_parameters_local: float) -> KernelCall:
         """Return the optimizer step of a device that updates so many parameters."""
-        return optimizer_call(self.optimizer, num_parameters_local, self.precision, self.gradient_precision)
+        return optimizer_call(
+            self.optimizer, num_parameters_local, self.precision, self.gradient_precision, clips=self.clips
+        )

@@ -1,7 +1,8 @@
 """Optimizer kernels: their bytes, FLOPs and state, all per parameter.
 
 Model: one fused kernel that reads gradients, state and (in mixed precision) fp32 master parameters
-once and writes state, master and 2-byte parameters once; bound by memory. No weight decay, no clipping.
+once and writes state, master and 2-byte parameters once; bound by memory. Gradients pass through memory before, where
+a loss in fp16 was scaled and where they are clipped. No weight decay.
 """
 
 from dataclasses import dataclass
@@ -52,32 +53,45 @@ def optimizer_state_bytes(optimizer: str, precision: str) -> int:
     return 4 * (get_optimizer(optimizer).state_tensors + master)
 
 
-def optimizer_traffic_bytes(optimizer: str, precision: str, gradient_precision: str = AUTO) -> tuple[int, int]:
+def optimizer_traffic_bytes(
+    optimizer: str, precision: str, gradient_precision: str = AUTO, *, clips: bool = False
+) -> tuple[int, int]:
     """Return (bytes read, bytes written) per parameter by one step.
 
     Model: reads gradient, states and the parameter that is updated (the master copy if there is
-        one); writes states, that parameter and, in mixed precision, its 2-byte copy.
+        one); writes states, that parameter and, in mixed precision, its 2-byte copy. Where the loss is scaled (fp16)
+        gradients are read and written before, in fp32, without the scale; where they are clipped they are read for
+        their norm, and read and written again.
+    Source: Megatron-LM's megatron/optimizer/optimizer.py (unscale_main_grads_and_check_for_nan) and clip_grads.py;
+        torch.amp.GradScaler.unscale_, torch.nn.utils.clip_grad_norm_.
     """
     chosen = get_precision(precision)
     states = 4 * get_optimizer(optimizer).state_tensors
     copy = chosen.parameter_bytes if chosen.has_master_parameters else 0
-    return gradient_bytes(precision, gradient_precision) + states + 4, states + 4 + copy
+    gradient = gradient_bytes(precision, gradient_precision)
+    read, written = 0, 0
+    if chosen.scales_loss:
+        read, written, gradient = gradient, 4, 4
+    if clips:
+        read, written = read + 2 * gradient, written + gradient
+    return read + gradient + states + 4, written + states + 4 + copy
 
 
 def optimizer_call(
-    name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO
+    name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO, *, clips: bool = False
 ) -> KernelCall:
     """Return the optimizer step of one device as one kernel.
 
     Args:
         num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
         gradient_precision: of the gradients that it reads.
+        clips: it scales gradients to a norm before.
     Returns: a KernelCall whose op has type "optimizer.<name>" and ``arguments["num_parameters"]``.
     Raises: UnknownNameError for the name; ConfigError for a negative count, or gradients the precision cannot have.
     """
     if num_parameters_local < 0:
         raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
-    read, written = optimizer_traffic_bytes(name, precision, gradient_precision)
+    read, written = optimizer_traffic_bytes(name, precision, gradient_precision, clips=clips)
     flops = get_optimizer(name).flops * num_parameters_local
     op = Op(
         id=0, name=f"optimizer.{name}", module="", phase="optimizer", op_type=f"optimizer.{name}",

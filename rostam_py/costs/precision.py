@@ -59,7 +59,8 @@ class Precision:
         are held as products read them (strategy.narrow_weights), 0 where they cannot be.
     gradient_precisions: of GRADIENT_PRECISIONS, those in which gradients may accumulate and travel; the default first.
     tensor_bytes: bytes of one traced float32 activation element.
-    has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state.
+    has_master_parameters: an fp32 copy of the parameters is kept with the optimizer's state. scales_loss: so that small
+        gradients do not vanish, which are divided by the scale before the optimizer's step.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Precision:
     note: str = ""
     gathered_weight_bytes: float = 0.0
     casts: Casts | None = None
+    scales_loss: bool = False
 
     @property
     def gathered_weight_width(self) -> float:
@@ -100,7 +102,7 @@ PRECISIONS = {
     "fp32": Precision("fp32", "fp32", 4, ("fp32",), 4, False, 4, 4),
     "tf32": Precision("tf32", "tf32", 4, ("fp32",), 4, False, 4, 4),
     "bf16_mixed": Precision("bf16_mixed", "bf16", 2, ("fp32", "bf16"), 2, True, 2, 2),
-    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2, 2),
+    "fp16_mixed": Precision("fp16_mixed", "fp16", 2, ("fp16", "fp32"), 2, True, 2, 2, scales_loss=True),
     "fp8_mixed": Precision(
         "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_mixed: {_OF_FP8}; a kernel finds the largest value of each input, another casts it",

@@ -95,6 +95,8 @@ class Strategy:
         nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
+    clip_gradients: to a norm before the optimizer's step, as trainers of language models do: they are read for it, and
+        read and written again.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
         products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
@@ -160,6 +162,7 @@ class Strategy:
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
+    clip_gradients: bool = False
     narrow_weights: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
@@ -599,7 +602,7 @@ class Strategy:
         """
         found = Numerics(
             self.precision or graph.default_precision, self.optimizer or graph.default_optimizer,
-            self.gradient_precision,
+            self.gradient_precision, self.clip_gradients,
         )  # fmt: skip
         gradient_bytes(found.precision, found.gradient_precision)
         return found

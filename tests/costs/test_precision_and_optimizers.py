@@ -61,6 +61,17 @@ def test_optimizer_state_and_traffic_per_parameter(name, fp32, mixed):
     assert (narrow.bytes_read, narrow.bytes_written) == (1000 * (mixed[1] - 2), 1000 * mixed[2])
 
 
+def test_gradients_pass_through_memory_to_be_clipped_and_to_lose_the_scale_of_the_loss():
+    # Adam reads 16 bytes and writes 14; the norm reads 4 more, scaling reads 4 and writes 4.
+    call = optimizer_call("adam", 1000, "bf16_mixed", clips=True)
+    assert (call.bytes_read, call.bytes_written) == (1000 * (16 + 8), 1000 * (14 + 4))
+    # Gradients of 2 bytes become 4 without the scale of the loss, which Adam, and what clips, then reads.
+    call = optimizer_call("adam", 1000, "fp16_mixed")
+    assert (call.bytes_read, call.bytes_written) == (1000 * (2 + 16), 1000 * (4 + 14))
+    call = optimizer_call("adam", 1000, "fp16_mixed", "fp32", clips=True)
+    assert (call.bytes_read, call.bytes_written) == (1000 * (4 + 8 + 16), 1000 * (4 + 4 + 14))
+
+
 def test_only_float32_tensors_shrink_in_mixed_precision():
     assert tensor_bytes_factor("bf16_mixed", "float32") == 0.5
     assert tensor_bytes_factor("fp32", "float32") == tensor_bytes_factor("bf16_mixed", "int64") == 1.0
