@@ -351,14 +351,15 @@ class KernelBuilder:
         )
 
     def _is_loss(self, op: Op) -> bool:
-        return loss_bytes_factor(self.precision, op.op_type) > 1
+        """Tell whether an op is of a loss that moves fp32; ``producer`` fusion counts it as wide as the rest."""
+        return self.fusion != PRODUCER and loss_bytes_factor(self.precision, op.op_type) > 1
 
     def _written_width(self, tensor: int) -> float:
         """Return the bytes of what an op makes over those of other activations: fp32 of what the loss hands on.
 
         Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
         """
-        factor = self._loss_factor(tensor)
+        factor = 1.0 if self.fusion == PRODUCER else self._loss_factor(tensor)
         return factor if factor == 1 or self.has_eager_loss or not self._leaves_loss(tensor) else 1.0
 
     def _leaves_loss(self, tensor: int) -> bool:
