@@ -48,8 +48,8 @@ def test_same_die_holds_the_same_and_less_power_less():
     held = {name: rates.rate(ACCELERATORS[name], "bf16") for name in ("h200_141gb", "h100_80gb", "h100_96gb")}
     assert held["h100_80gb"] == held["h200_141gb"] == 755.5e12
     assert held["h100_96gb"] == pytest.approx(755.5e12 * (500 / 700) ** exponent, rel=1e-3)
-    # What the exponent was not taken from: H100s locked to 500 W reach 568.5 TFLOP/s (4,096^3); a GB300 reaches
-    # 1,600 to 2,174 at 1,400 W and 617 at 500.
+    # What the exponent was not taken from: an H100, taken to be of 500 W, reaches 568.5 TFLOP/s (4,096^3); a GB300
+    # reaches 1,600 to 2,174 at 1,400 W and 617 at 500.
     assert held["h100_96gb"] == pytest.approx(568.5e12, rel=0.05)
     assert 1600 < 1437.5 * (1400 / 1000) ** exponent < 2174
     assert 1437.5 * (500 / 1000) ** exponent == pytest.approx(617, rel=0.2)
