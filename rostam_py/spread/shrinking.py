@@ -16,7 +16,9 @@ state to its new places is part of them.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rostam_py.costs import DEFAULT_COST
+import numpy as np
+
+from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.place import place
@@ -73,9 +75,8 @@ def shrunk_plan(graph: OperatorGraph, plan: Plan, failed: Sequence[int], batch: 
     whole = machine.with_failures(accelerators=sorted(failed))
     fewer = replace(strategy, dp=left, mapping=accelerators, accelerators=None)
     size = plan.global_batch if batch == "keep" else plan.global_batch * left // strategy.dp
-    cost = DEFAULT_COST if plan.cost == "given" else plan.cost
     try:
-        return place(graph, whole, global_batch=size, strategy=fewer, cost=cost)
+        return place(graph, whole, global_batch=size, strategy=fewer, cost=plan.cost)
     except (ConfigError, DegreeError) as error:
         raise type(error)(f"{where}: {error}") from None
 
@@ -86,11 +87,13 @@ def run_shrinking(
 ) -> ShrunkTimes:  # fmt: skip
     """Simulate the iterations of a job that shrinks whenever it loses accelerators.
 
-    Raises: ConfigError for spares, a job that loses all links of an accelerator that works, and as ``shrunk_plan``.
+    Raises: ConfigError for spares, a plan that the graph and its cost model by default do not give, a job that loses
+        all links of an accelerator that works, and as ``shrunk_plan``.
     Cost: a simulation for each restart, and one.
     """
     if list(wanted.spares):
         raise ConfigError(f"outages.spares is {wanted.spares!r}, but the job shrinks; give one or the other")
+    _check_origin(graph, plan)
     recovery = replace(wanted.recovery(), restart=0.0, detection=0.0, reroute=wanted.recovery().reroute_s)
     begin_s, num_done, present = 0.0, 0, plan
     times: list[float] = []
@@ -123,6 +126,21 @@ def run_shrinking(
         accelerators = tuple(present.devices.tolist())
         restarts.append(replace(cut, cut_s=cut_s, start_s=begin_s, from_iteration=num_done, accelerators=accelerators))
         shrunk.append(Shrunk(begin_s, num_done, int(present.strategy.dp), present.global_batch))
+
+
+def _check_origin(graph: OperatorGraph, plan: Plan) -> None:
+    """Raise ConfigError unless the plan is what placing the graph anew gives: what is left is placed so."""
+    words = "outages with shrink places what is left anew, by the cost model's default settings"
+    if plan.cost not in COST_MODELS:
+        raise ConfigError(f"{words}; the plan's cost is {plan.cost!r}, which is no cost model")
+    again = place(graph, plan.machine, global_batch=plan.global_batch, strategy=plan.strategy, cost=plan.cost)
+    given_s, placed_s = (
+        [sum(k.duration_s for tasks in stage.templates.values() for task in tasks for k in task.kernels)
+         for stage in one.stages]
+        for one in (plan, again)
+    )  # fmt: skip
+    if len(given_s) != len(placed_s) or not np.allclose(given_s, placed_s, rtol=1e-9, atol=0):
+        raise ConfigError(f"{words}; the plan's kernels take other times: it is of another graph or of other settings")
 
 
 def _only(recovery: Recovery, events: Sequence[Failure]) -> Recovery | None:

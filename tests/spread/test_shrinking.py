@@ -116,3 +116,13 @@ def test_what_cannot_go_on_says_why(graph, given, error, said):
         return
     with pytest.raises(error, match=said):
         rostam.outages(plan, **keys)
+
+
+def test_a_plan_of_other_cost_settings_is_refused(graph):
+    strategy = rostam.Strategy(dp=4, tp=2, micro_batch=8)
+    plan = rostam.place(
+        graph, MACHINE, global_batch=96, strategy=strategy, cost="roofline", cost_config={"min_kernel_time": "1 ms"}
+    )
+    lost = rostam.Failure("1 ms", "accelerators", 5)
+    with pytest.raises(ConfigError, match="the plan's kernels take other times"):
+        rostam.outages(plan, graph=graph, shrink="keep", events=[lost])
