@@ -9,7 +9,9 @@ of the nearest. What the accelerator's table lacks falls back, in this order:
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
 * an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
-* grouped products, measured in bf16 alone, take in 8 and 4 bits as many times one product of all their rows as there;
+* grouped products, measured in bf16 alone, take as long as their groups' products one after another, times what they
+  take of that on an accelerator of the same matrix units, if one is measured; in 8 and 4 bits as many times it as in
+  bf16;
 * a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
@@ -32,7 +34,7 @@ from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, of_programs, 
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
-from rostam_py.costs.kernel_shapes import KernelQuestion, plain_product, question_of
+from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
@@ -44,6 +46,7 @@ from rostam_py.graph import OperatorGraph
 
 # A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
 _SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
+_BYTES = 2.0  # of an element in the precisions that others are taken from
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 
 
@@ -129,6 +132,7 @@ class CalibratedCost:
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
+        self._others: dict[str, CalibratedCost] = {}  # that lend multiples
         self._known: dict[KernelQuestion, _Answer | None] = {}
         self._calls: dict[int, tuple[KernelCall, KernelQuestion | None, _Answer | None]] = {}
         self._tallies: dict[str, _Tally] = {}
@@ -206,8 +210,11 @@ class CalibratedCost:
         if self._own is None and not self.accelerator.multiprocessors:
             return None
         series, lender = self._series(asked.kind, asked.precision)
+        each = products_of_groups(asked)
+        if each is not None and (lender or all(one.distances(asked.columns)[0] for one in series)):
+            return self._as_products(asked, each)
         if not series:
-            return self._as_wider(asked)
+            return None
         device = self.accelerator if not lender else ACCELERATORS[lender]
         found = [self._asked_here(one, asked, device) for one in series]
         beside = kernel_kind(asked.kind).beside
@@ -233,22 +240,58 @@ class CalibratedCost:
             is_own=not lender and not asked.is_substitute,
         )  # fmt: skip
 
-    def _as_wider(self, asked: KernelQuestion) -> _Answer | None:
-        """Return the time of a grouped product in a precision in which nobody measured one, None for other kernels.
+    def _as_products(self, asked: KernelQuestion, each: KernelQuestion) -> _Answer | None:
+        """Return the time of a grouped product of no measured size, or on an accelerator where none was measured.
 
-        Model: as many times that of one product of all rows as in 16 bits: what is lost to small groups is lost alike.
+        Model: that of its groups' products one after another, as Transformer Engine calls cuBLAS for each, times what
+            measured ones of the nearest size take of that (in 16 bits); once, where none is measured on the same matrix
+            units. Never less than one product of all rows.
+        Args: each: its groups' products.
         """
-        plain, wider = plain_product(asked), _WIDER.get(asked.precision)
-        if plain is None or wider is None:
+        one_by_one = self._answer(each)
+        if one_by_one is None:
             return None
-        own, narrow, wide = (
-            self._answer(one) for one in (replace(asked, precision=wider), plain, replace(plain, precision=wider))
-        )
-        if own is None or narrow is None or wide is None:
-            return None
-        seconds = own.seconds * narrow.seconds / wide.seconds
-        how = f"as products are to {wider} ones, {UNVERIFIED}"
-        return _Answer(seconds, how, own.spread, own.fixed_share, (*own.used, *narrow.used))
+        multiple, used, basis = self._multiple(asked) if each.count > 1 else (1.0, (), "of which it has one")
+        whole = self._answer(as_one_product(asked))
+        least_s = max(asked.count * self._sustained_s(asked), 0.0 if whole is None else whole.seconds)
+        seconds = max(one_by_one.seconds * multiple, least_s)
+        how = f"as products of each group, {basis or UNVERIFIED}"
+        return _Answer(seconds, how, one_by_one.spread, one_by_one.fixed_share, (*used, *one_by_one.used))
+
+    def _multiple(self, asked: KernelQuestion) -> tuple[float, tuple[KernelSeries, ...], str]:
+        """Return how many times its groups' products a grouped product takes, by what series, and on what accelerator.
+
+        Model: of the nearest measured size in the precision that was measured, of the accelerator or else of the
+            nearest one of the same matrix units; 1 where there is none.
+        """
+        wide = _WIDER.get(asked.precision, asked.precision)
+        tried = dict.fromkeys((asked.precision, wide, _SAME_UNITS.get(wide, wide)))
+        own = {precision: found for precision in tried if (found := _matching(self._own, asked.kind, precision))}
+        if not own:
+            return self._lent_multiple(asked, tuple(tried)[-1])
+        precision, series = next(iter(own.items()))
+        nearest = _inside(asked, precision, series)
+        each = products_of_groups(nearest)
+        measured, loop = self._answer(nearest), None if each is None else self._answer(each)
+        if measured is None or loop is None:
+            return 1.0, (), ""
+        return measured.seconds / loop.seconds, measured.used, "multiple of the nearest measured"
+
+    def _lent_multiple(self, asked: KernelQuestion, precision: str) -> tuple[float, tuple[KernelSeries, ...], str]:
+        """Return ``_multiple`` of the nearest accelerator that has the same kinds of peaks and rows in a precision."""
+        peaks = self.accelerator.peak_flops_per_s.keys()
+        alike = [
+            name
+            for name in _lenders(asked.kind, precision, None)
+            if ACCELERATORS[name].peak_flops_per_s.keys() == peaks
+        ]
+        if not alike:
+            return 1.0, (), ""
+        name = self._lender(alike, precision, self.accelerator.peak(precision))
+        if name not in self._others:
+            self._others[name] = CalibratedCost(replace(self.config, table=""), ACCELERATORS[name], self._graph)
+        multiple, used, _ = self._others[name]._multiple(asked)
+        return multiple, used, f"multiple from {name}"
 
     def _sustained_s(self, asked: KernelQuestion) -> float:
         """Return how long a kernel takes at the rate that the accelerator sustains; 0 where none is known or asked.
@@ -353,6 +396,18 @@ def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator, spe
     seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
     fixed_share = one.fit.fixed_s / float(ideal_s[0] + one.fit.fixed_s) if seconds[0] > ideal_s[0] else 0.0
     return _Found(one, float(one.distances(columns)[0]), float(seconds[0]), one.source_spread, fixed_share)
+
+
+def _inside(asked: KernelQuestion, precision: str, series: Sequence[KernelSeries]) -> KernelQuestion:
+    """Return the question nearest to one among the sizes that series measured, in another precision."""
+    kind = kernel_kind(asked.kind)
+    sizes = []
+    for name, size in zip(kind.fields, asked.sizes, strict=True):
+        measured = np.concatenate([one.columns[name] for one in series])
+        sizes.append(float(np.clip(size, measured.min(), measured.max())))
+    columns = {name: np.array([size]) for name, size in zip(kind.fields, sizes, strict=True)}
+    moved = float(kind.traffic(columns, _BYTES)[0])
+    return KernelQuestion(asked.kind, tuple(sizes), precision, float(kind.flops(columns)[0]), moved)
 
 
 def _residual(answer: _Answer) -> Residual:

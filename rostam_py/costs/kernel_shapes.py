@@ -28,6 +28,8 @@ from rostam_py.graph.vocabulary import PARTIAL
 _STREAMED = ("elementwise", "optimizer", "embedding")
 _OVER_ROWS = (".mean.", ".var", ".sum.")  # ops whose results a norm scales its rows by, or its gradient
 _SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as the rows
+# Of one group's product at each stage: its rows, columns and contraction in the group's sizes, and its layout.
+_OF_GROUP = dict(zip(GROUPED_STAGES, (("mnk", "TN"), ("mkn", "NN"), ("nkm", "NT")), strict=True))
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
 
 
@@ -165,13 +167,27 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
     )
 
 
-def plain_product(asked: KernelQuestion) -> KernelQuestion | None:
-    """Return the one product of as many rows in all as a grouped product has, None for other kinds."""
+def products_of_groups(asked: KernelQuestion) -> KernelQuestion | None:
+    """Return a grouped product as products of its groups, one after another; None for other kinds."""
     if asked.kind != "grouped_product":
         return None
-    groups, m, n, k, *_ = asked.sizes
-    sizes = (1.0, groups * m, n, k, float(LAYOUTS.index("TN")), 2.0)
-    return KernelQuestion("product", sizes, asked.precision, asked.flops, asked.traffic, is_substitute=True)
+    return _plain(asked, 1.0, max(round(asked.sizes[0]), 1))
+
+
+def as_one_product(asked: KernelQuestion) -> KernelQuestion:
+    """Return the product of all the rows of a grouped product, as if they had the same weights."""
+    return _plain(asked, asked.sizes[0], 1)
+
+
+def _plain(asked: KernelQuestion, rows: float, count: int) -> KernelQuestion:
+    """Return ``count`` products of so many times one group's rows that do the work of a grouped product."""
+    _, m, n, k, stage, out_bytes = asked.sizes
+    sizes, layout = _OF_GROUP[GROUPED_STAGES[int(stage)]]
+    named = {"m": m * rows, "n": n, "k": k}
+    return KernelQuestion(
+        "product", (1.0, *(named[size] for size in sizes), float(LAYOUTS.index(layout)), out_bytes), asked.precision,
+        asked.flops / count, asked.traffic / count, is_substitute=True, count=count,
+    )  # fmt: skip
 
 
 def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
