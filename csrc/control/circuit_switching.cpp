@@ -36,14 +36,16 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
                                    std::unique_ptr<circuits::PlannerAround> planner)
     : pairs_(given.pairs),
       links_(std::move(given.links)),
+      servers_(std::move(given.servers)),
       options_(options),
       planner_(std::move(planner)),
-      traffic_(given.pairs, std::move(given.iteration_bytes), given.known),
+      traffic_(given.pairs, std::move(given.iteration_bytes), given.known, servers_.size),
       setting_(std::move(given.initial)),
       count_(links_.size(), 0),
       lit_(links_.size(), 0),
       capacity_of_(links_.size(), -1),
       path_(links_.size()),
+      is_on_network_(links_.size(), 0),
       known_(std::move(given.known)) {
   std::sort(setting_.begin(), setting_.end());
   for (const circuits::Circuit& one : setting_) ++count_[one.pair];
@@ -67,9 +69,9 @@ void CircuitSwitching::begin(ControlPlane& plane) {
   if (options_.mode == SwitchingMode::kPeriodic) {
     if (options_.period > SimTime::zero()) await_snapshot(SimTime::zero(), plane);
   } else if (!known_.empty()) {
-    const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds()};
+    const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds(), servers_.network_bytes_per_s};
     PhaseFollower& follower = followers_[0];
-    follower.follow(find_phases(known_, *planner_, pairs_.size(), costs), std::vector<int64_t>(links_.size(), 0));
+    follower.follow(find_phases(known_, *planner_, pairs_, costs), std::vector<int64_t>(links_.size(), 0));
     decide(phase_demand(), plane);
   }
 }
@@ -155,7 +157,8 @@ void CircuitSwitching::take_snapshot(ControlPlane& plane) {
 // Where all that is under way waits for circuits, and no decision is due in any case, what waits gets them.
 void CircuitSwitching::serve_starved(ControlPlane& plane) {
   const bool decides_later = options_.mode == SwitchingMode::kPeriodic && options_.period > SimTime::zero();
-  if (decides_later || is_dark_ || options_.enable_relay || num_starved_ == 0 || num_served_ > 0) return;
+  const bool has_others = options_.enable_relay || servers_.has_network();
+  if (decides_later || is_dark_ || has_others || num_starved_ == 0 || num_served_ > 0) return;
   at(plane.now(), plane, [this](ControlPlane& p) { decide_starved(p); });
 }
 
@@ -177,8 +180,8 @@ void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
   if (follower.is_known() && follower.is_same(messages)) return;
   std::vector<int64_t> num_active;
   for (int32_t p = 0; p < pairs_.size(); ++p) num_active.push_back(traffic_.num_active(p));
-  const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds()};
-  follower.follow(find_phases(messages, *planner_, pairs_.size(), costs), num_active);
+  const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds(), servers_.network_bytes_per_s};
+  follower.follow(find_phases(messages, *planner_, pairs_, costs), num_active);
   at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
 }
 
@@ -310,6 +313,32 @@ void CircuitSwitching::set_capacities(ControlPlane& plane) {
     if (capacity_of_[p] == lit_[p]) continue;
     capacity_of_[p] = lit_[p];
     plane.set_capacity(links_[p], lit_[p] * options_.circuit_bytes_per_s);
+  }
+  set_ways(plane);
+}
+
+// Messages between two servers take their circuits while one is lit, and else the network.
+void CircuitSwitching::set_ways(ControlPlane& plane) {
+  if (!servers_.has_network()) return;
+  const auto num_accelerators = static_cast<int32_t>(servers_.up.size());
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    const uint8_t on_network = lit_[p] == 0;
+    if (on_network == is_on_network_[p]) continue;
+    is_on_network_[p] = on_network;
+    const int32_t from = pairs_.src[p] * servers_.size, to = pairs_.dst[p] * servers_.size;
+    for (int32_t a = from; a < std::min(from + servers_.size, num_accelerators); ++a) {
+      for (int32_t b = to; b < std::min(to + servers_.size, num_accelerators); ++b) {
+        std::vector<routing::LinkShare> hops = {{servers_.up[a], 1.0}};
+        if (on_network) {
+          hops.push_back({servers_.network_up[pairs_.src[p]], 1.0});
+          hops.push_back({servers_.network_down[pairs_.dst[p]], 1.0});
+        } else {
+          hops.push_back({links_[p], 1.0});
+        }
+        hops.push_back({servers_.down[b], 1.0});
+        plane.set_route(a, b, hops, on_network ? servers_.network_latency : servers_.circuit_latency);
+      }
+    }
   }
 }
 

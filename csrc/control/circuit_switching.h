@@ -46,6 +46,17 @@ struct SwitchingOptions {
   SimTime reroute;  // from a failure or repair until circuits are planned anew (MODEL F19)
 };
 
+// Servers whose accelerators share circuits, beside an electrical network: pairs are then pairs of servers, and
+// messages of accelerators go over the circuits of their servers or, while none of these is lit, over the network.
+struct SharingServers {
+  int32_t size = 1;                               // accelerators of a server, numbered consecutively
+  std::vector<int32_t> up, down;                  // links to and from its server of every accelerator
+  std::vector<int32_t> network_up, network_down;  // links to and from the network of every server
+  SimTime circuit_latency, network_latency;       // of whole paths
+  double network_bytes_per_s = 0;                 // of each server
+  bool has_network() const { return !network_up.empty(); }
+};
+
 // What a switched fabric is: pairs that may send, the engine link that stands for each, circuits that are set at first.
 struct SwitchedPairs {
   circuits::PairList pairs;
@@ -53,6 +64,7 @@ struct SwitchedPairs {
   circuits::Setting initial;
   std::vector<double> iteration_bytes;
   std::vector<PairMessage> known;  // messages that are known ahead
+  SharingServers servers;
 };
 
 // The parameters that every controller of circuits takes, and those two as read from them.
@@ -95,11 +107,13 @@ class CircuitSwitching : public Controller {
   void count_lit();
   void set_capacities(ControlPlane& plane);
   void set_relays(ControlPlane& plane);
+  void set_ways(ControlPlane& plane);
   void count_time(SimTime now);
   void record(const circuits::Setting& changed);
 
   circuits::PairList pairs_;
   std::vector<int32_t> links_;
+  SharingServers servers_;
   SwitchingOptions options_;
   std::unique_ptr<circuits::PlannerAround> planner_;
   PairTraffic traffic_;
@@ -110,6 +124,7 @@ class CircuitSwitching : public Controller {
   std::vector<int32_t> count_, lit_;          // circuits of each pair, and those of them that carry
   std::vector<int32_t> capacity_of_;          // circuits' worth that its link is set to; -1 before the first time
   std::vector<std::vector<int32_t>> path_;    // pairs that a relayed pair's messages go over; empty for its own link
+  std::vector<uint8_t> is_on_network_;        // pairs whose messages take the network
   bool is_dark_ = false;                      // a reconfiguration is under way
   int64_t num_served_ = 0, num_starved_ = 0;  // messages under way of pairs with circuits, and without
   bool has_waiting_ = false;                  // for its end

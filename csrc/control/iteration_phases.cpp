@@ -21,8 +21,8 @@ struct Stretch {
 
 class PhaseFinder {
  public:
-  PhaseFinder(const circuits::CircuitPlanner& planner, int32_t num_pairs, const PhaseCosts& costs)
-      : planner_(planner), num_pairs_(num_pairs), costs_(costs) {}
+  PhaseFinder(const circuits::CircuitPlanner& planner, const circuits::PairList& pairs, const PhaseCosts& costs)
+      : planner_(planner), pairs_(pairs), costs_(costs) {}
 
   std::vector<Phase> run(const std::vector<PairMessage>& messages) {
     split(messages);
@@ -96,15 +96,15 @@ class PhaseFinder {
   // What of a reconfiguration the pause before a stretch does not hide.
   double visible_delay(const Stretch& next) const { return std::max(0.0, costs_.delay_s - next.pause.seconds()); }
 
-  // Circuits of each pair that serve the stretches together; empty if a pair finds none.
+  // Circuits of each pair that serve the stretches together; empty if a pair finds none, and no network either.
   std::vector<int32_t> counts_of(const std::vector<Stretch>& group) const {
-    std::vector<double> demand(static_cast<size_t>(num_pairs_), 0);
+    std::vector<double> demand(static_cast<size_t>(pairs_.size()), 0);
     for (const Stretch& one : group) {
       for (const auto& [pair, amount] : one.pairs) demand[pair] += std::max(amount.first, 1.0);
     }
     std::vector<int32_t> counts(demand.size(), 0);
     for (const circuits::Circuit& one : planner_.plan(demand, {})) ++counts[one.pair];
-    for (size_t p = 0; p < demand.size(); ++p) {
+    for (size_t p = 0; p < demand.size() && costs_.network_bytes_per_s == 0; ++p) {
       if (demand[p] > 0 && counts[p] == 0) return {};
     }
     return counts;
@@ -117,8 +117,19 @@ class PhaseFinder {
     double seconds = 0;
     for (const Stretch& one : group) {
       double slowest = 0;
-      for (const auto& [pair, amount] : one.pairs) slowest = std::max(slowest, amount.first / counts[pair]);
-      seconds += slowest / costs_.circuit_bytes_per_s;
+      std::map<int32_t, double> out, in;  // of ends on the network
+      for (const auto& [pair, amount] : one.pairs) {
+        if (counts[pair] > 0) {
+          slowest = std::max(slowest, amount.first / counts[pair] / costs_.circuit_bytes_per_s);
+        } else {
+          out[pairs_.src[pair]] += amount.first / costs_.network_bytes_per_s;
+          in[pairs_.dst[pair]] += amount.first / costs_.network_bytes_per_s;
+        }
+      }
+      for (const auto* side : {&out, &in}) {
+        for (const auto& [end, busy_s] : *side) slowest = std::max(slowest, busy_s);
+      }
+      seconds += slowest;
     }
     return seconds;
   }
@@ -141,7 +152,7 @@ class PhaseFinder {
   }
 
   const circuits::CircuitPlanner& planner_;
-  int32_t num_pairs_;
+  const circuits::PairList& pairs_;
   PhaseCosts costs_;
   std::vector<Stretch> stretches_;
 };
@@ -149,8 +160,8 @@ class PhaseFinder {
 }  // namespace
 
 std::vector<Phase> find_phases(const std::vector<PairMessage>& messages, const circuits::CircuitPlanner& planner,
-                               int32_t num_pairs, const PhaseCosts& costs) {
-  return PhaseFinder(planner, num_pairs, costs).run(messages);
+                               const circuits::PairList& pairs, const PhaseCosts& costs) {
+  return PhaseFinder(planner, pairs, costs).run(messages);
 }
 
 void PhaseFollower::follow(std::vector<Phase> phases, const std::vector<int64_t>& num_active) {

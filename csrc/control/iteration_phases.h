@@ -19,15 +19,17 @@ struct Phase {
 struct PhaseCosts {
   double circuit_bytes_per_s = 0;  // of one circuit
   double delay_s = 0;              // of a reconfiguration
+  double network_bytes_per_s = 0;  // of each end of pairs, for all of its pairs without a circuit; 0: these wait
 };
 
 // Model: messages between two times at which nothing was under way are a burst, cut where its pairs no longer find
-// circuits all together; a burst lasts as long as its slowest pair on its circuits. From the first on a burst joins the
+// circuits all together, unless a network serves the others; a burst lasts as long as its slowest pair on its circuits,
+// or its busiest end on the network. From the first on a burst joins the
 // phase before it where that costs less than circuits of its own and what the pause between them does not hide of the
 // reconfiguration; a burst between pairs of the phase always does. One phase for all, where the sum is not less.
 // Cost: a plan of the circuits for each burst with new pairs. Source: own; tests/control/test_scheduled.py.
 std::vector<Phase> find_phases(const std::vector<PairMessage>& messages, const circuits::CircuitPlanner& planner,
-                               int32_t num_pairs, const PhaseCosts& costs);
+                               const circuits::PairList& pairs, const PhaseCosts& costs);
 
 // Follows one job through the phases of its iterations by the messages that have left their sources, counted pair by
 // pair: the next phase begins when all of a phase's messages are through, whenever that is.

@@ -42,8 +42,9 @@ std::vector<std::pair<std::string, std::string>> estimators() {
 }
 
 PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> iteration_bytes,
-                         std::vector<PairMessage> known)
+                         std::vector<PairMessage> known, int32_t server_size)
     : num_accelerators_(pairs.num_accelerators),
+      server_size_(server_size),
       src_(pairs.src),
       iteration_bytes_(std::move(iteration_bytes)),
       known_(std::move(known)),
@@ -56,7 +57,7 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
 }
 
 int32_t PairTraffic::find(int32_t src, int32_t dst) const {
-  const auto found = number_of_.find(int64_t{src} * num_accelerators_ + dst);
+  const auto found = number_of_.find(int64_t{src / server_size_} * num_accelerators_ + dst / server_size_);
   return found == number_of_.end() ? -1 : found->second;
 }
 
@@ -77,7 +78,7 @@ void PairTraffic::on_end(int32_t pair, SimTime now) {
 
 std::vector<PairMessage> PairTraffic::end_iteration(const std::vector<int32_t>& accelerators, SimTime now) {
   std::vector<uint8_t> is_own(static_cast<size_t>(num_accelerators_), 0);
-  for (const int32_t a : accelerators) is_own[a] = 1;
+  for (const int32_t a : accelerators) is_own[a / server_size_] = 1;
   std::vector<PairMessage> own, others;
   for (const PairMessage& one : log_) (is_own[src_[one.pair]] ? own : others).push_back(one);
   log_ = std::move(others);

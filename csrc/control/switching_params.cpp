@@ -29,7 +29,15 @@ const std::vector<std::string> kSwitchingKeys = {"num_accelerators",
                                                  "part_id",
                                                  "part_fail_ps",
                                                  "part_repair_ps",
-                                                 "reroute_ps"};
+                                                 "reroute_ps",
+                                                 "server_size",
+                                                 "up",
+                                                 "down",
+                                                 "network_up",
+                                                 "network_down",
+                                                 "server_circuit_latency_ps",
+                                                 "network_latency_ps",
+                                                 "network_bytes_per_s"};
 
 namespace {
 
@@ -102,6 +110,26 @@ std::vector<OpticalFailure> failures_of(const ControllerParams& params) {
   return failures;
 }
 
+SharingServers servers_of(const ControllerParams& params, int64_t num_servers) {
+  SharingServers servers;
+  if (!params.has("server_size")) return servers;
+  servers.size = static_cast<int32_t>(params.integer("server_size"));
+  if (servers.size < 1) {
+    ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": server_size is " << servers.size << " < 1");
+  }
+  servers.up = ids(params, "up", INT32_MAX);
+  servers.down = ids(params, "down", INT32_MAX);
+  servers.network_up = ids(params, "network_up", INT32_MAX);
+  servers.network_down = ids(params, "network_down", INT32_MAX);
+  servers.circuit_latency = time_of(params, "server_circuit_latency_ps");
+  servers.network_latency = time_of(params, "network_latency_ps");
+  servers.network_bytes_per_s = params.number("network_bytes_per_s");
+  check_size(params, "down", servers.down.size(), servers.up.size());
+  check_size(params, "network_up", servers.network_up.size(), static_cast<size_t>(num_servers));
+  check_size(params, "network_down", servers.network_down.size(), static_cast<size_t>(num_servers));
+  return servers;
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> switching_modes() {
@@ -122,6 +150,7 @@ SwitchedPairs switched_pairs(const ControllerParams& params) {
   check_size(params, "dst", given.pairs.dst.size(), num_pairs);
   check_size(params, "link", given.links.size(), num_pairs);
   check_size(params, "iteration_bytes", given.iteration_bytes.size(), num_pairs);
+  given.servers = servers_of(params, num_accelerators);
   const std::vector<int32_t> pairs = ids(params, "initial_pair", static_cast<int64_t>(num_pairs));
   const std::vector<int32_t> channels = ids(params, "initial_channel", INT32_MAX);
   check_size(params, "initial_channel", channels.size(), pairs.size());

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rostam_py import _core
     from rostam_py.fabrics.circuits import Circuits
     from rostam_py.fabrics.layout import Layout
+    from rostam_py.fabrics.switching import Switching
     from rostam_py.fabrics.traffic import Traffic
 
 # HammingMesh, section III: 16 ports of 400 Gb/s (800 GB/s) into every accelerator package, on every fabric.
@@ -251,6 +252,10 @@ class FabricConfig:
     def set_circuits(self, traffic: "Traffic", failures: Any, seed: int) -> "Circuits":
         """Return the circuits of a demand on the working parts, of a fabric that needs circuits."""
         raise NotImplementedError
+
+    def switchings(self) -> list["Switching"]:
+        """Return how circuits beside an electrical network are set anew in a run, each on its own; none without."""
+        return []
 
     def describe_remainder(self) -> str | None:
         """Return what of the bandwidth cannot be used, or None."""

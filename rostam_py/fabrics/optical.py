@@ -116,10 +116,10 @@ class OpticalConfig(FabricConfig):
             "num_accelerators": [traffic.num_accelerators],
             "src": traffic.src.tolist(), "dst": traffic.dst.tolist(), "iteration_bytes": traffic.num_bytes.tolist(),
             "mode": self.control, "estimator": self.estimator,
-            "period_ps": [_NEVER_PS if period_s >= LONGEST_PERIOD_S else _ps(period_s)],
-            "delay_ps": [_ps(parse_time(self.reconfiguration_delay))],
-            "reporting_delay_ps": [_ps(parse_time(self.reporting_delay))],
-            "circuit_bytes_per_s": [circuit_bytes_per_s], "circuit_latency_ps": [_ps(latency_s)],
+            "period_ps": [_NEVER_PS if period_s >= LONGEST_PERIOD_S else picoseconds(period_s)],
+            "delay_ps": [picoseconds(parse_time(self.reconfiguration_delay))],
+            "reporting_delay_ps": [picoseconds(parse_time(self.reporting_delay))],
+            "circuit_bytes_per_s": [circuit_bytes_per_s], "circuit_latency_ps": [picoseconds(latency_s)],
         }  # fmt: skip
 
 
@@ -132,5 +132,6 @@ def refuse_dynamic(fabric: Any, what: str) -> None:
         )
 
 
-def _ps(seconds: float) -> int:
+def picoseconds(seconds: float) -> int:
+    """Return a time as the core counts it."""
     return round(check_simulated(seconds, "fabric.period") * 1e12)

@@ -1,6 +1,6 @@
 """Switching: how circuits of a running network are set anew, as the core's controller is told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 class Switching:
     """How a running network's circuits are set anew: the core's controller, and the pairs that it serves.
 
-    controller: its registered name. src, dst: all pairs that may send, int64 arrays (pairs,), sorted; their links are
-    the fabric's. bandwidth_bytes_per_s: that a pair has with every circuit, over all planes, float64. latency_s: of
-    each pair's path. parameters: of the controller, without the engine's links.
+    controller: its registered name. src, dst: all pairs that may send, int64 arrays (pairs,), sorted.
+    bandwidth_bytes_per_s: that a pair has with every circuit, over all planes, float64. latency_s: of each pair's path.
+    parameters: of the controller, without the engine's links. links: those that it names, by parameter, as indices of
+    the fabric's links; none stands for ``link``, one for each pair, in order. server_size: accelerators that are one
+    end of a pair.
     """
 
     controller: str
@@ -21,3 +23,5 @@ class Switching:
     bandwidth_bytes_per_s: np.ndarray
     latency_s: np.ndarray
     parameters: dict[str, Any]
+    links: dict[str, np.ndarray] = field(default_factory=dict)
+    server_size: int = 1

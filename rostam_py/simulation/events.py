@@ -88,6 +88,8 @@ def controller_list(
     failures = [event for event in events if isinstance(event, Failure)]
     of_network = [one for one in failures if not is_optical(one, fabric)]
     if of_network:
+        if not fabric.is_circuit_switched:
+            refuse_dynamic(fabric, "a failure during a run")
         others = [("failures", failures_parameters(of_network, recovery, router, fabric)), *others]
     elif not failures and recovery is not None:
         raise ConfigError("recovery is given, but events hold no Failure")

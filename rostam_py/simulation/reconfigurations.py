@@ -52,7 +52,8 @@ class Reconfigurations:
     @property
     def dark_s(self) -> float:
         """Time in which some circuit is dark [s]."""
-        return float((self.end_s - self.begin_s).sum())
+        latest = np.maximum.accumulate(np.concatenate([[0.0], self.end_s]))  # begins ascend, spans may overlap
+        return float(np.maximum(latest[1:] - np.maximum(self.begin_s, latest[:-1]), 0).sum())
 
     def spans_ps(self) -> list[tuple[int, int, int]]:
         """Return begin and end [ps] and the circuits that changed, of each reconfiguration."""
@@ -83,22 +84,28 @@ def circuit_controllers(
     router: Any, fabric: Any, known: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None,
     events: Iterable[Any] = (), recovery: Recovery | None = None,
 ) -> Controllers:  # fmt: skip
-    """Return the controller of a fabric's circuits, if they are set anew in a run, as the core takes it.
+    """Return the controllers of a fabric's circuits, if they are set anew in a run, as the core takes them.
 
     Args: fabric: that the router is over, circuits set. known: messages that are given: time [ps], source, destination,
         bytes. events, recovery: of the run; parts that circuits go through may fail.
     """
-    switching = fabric.circuits.switching if fabric.is_circuit_switched else None
-    if switching is None:
+    switchings = fabric.config.switchings()
+    if fabric.is_circuit_switched and fabric.circuits.switching is not None:
+        switchings = [fabric.circuits.switching]
+    if not switchings:
         return []
-    engine_link = np.empty(len(switching.src), np.int64)
+    engine_link = np.empty(len(fabric.links), np.int64)
     for index, links in enumerate(router.members):
         engine_link[list(links)] = index
-    parameters = {**switching.parameters, "link": engine_link.tolist()}
-    parameters |= optical_parameters(_optical(events, fabric), recovery, fabric)
-    if known is not None:
-        parameters |= _known(switching, fabric.num_accelerators, *known)
-    return [(switching.controller, parameters)]
+    own = []
+    for switching in switchings:
+        named = switching.links or {"link": np.arange(len(switching.src))}
+        parameters = {**switching.parameters, **{key: engine_link[links].tolist() for key, links in named.items()}}
+        parameters |= optical_parameters(_optical(events, fabric), recovery, fabric)
+        if known is not None:
+            parameters |= _known(switching, *known)
+        own.append((switching.controller, parameters))
+    return own
 
 
 def _optical(events: Iterable[Any], fabric: Any) -> list[Failure]:
@@ -106,11 +113,14 @@ def _optical(events: Iterable[Any], fabric: Any) -> list[Failure]:
 
 
 def _known(
-    switching: Any, num: int, time_ps: np.ndarray, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray
+    switching: Any, time_ps: np.ndarray, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray
 ) -> dict[str, Any]:
+    ends = [side.astype(np.int64) // switching.server_size for side in (src, dst)]
+    num = 1 + max(int(side.max(initial=0)) for side in (*ends, switching.src, switching.dst))
     keys = switching.src * num + switching.dst
-    pair = np.searchsorted(keys, src.astype(np.int64) * num + dst)
-    is_sent = (num_bytes > 0) & (src != dst)
+    wanted = ends[0] * num + ends[1]
+    pair = np.searchsorted(keys, wanted)
+    is_sent = (num_bytes > 0) & (ends[0] != ends[1]) & np.isin(wanted, keys)
     order = np.argsort(time_ps[is_sent], kind="stable")
     columns = {"known_ps": time_ps, "known_pair": pair, "known_bytes": num_bytes.astype(np.float64)}
     return {key: column[is_sent][order].tolist() for key, column in columns.items()}
@@ -119,20 +129,28 @@ def _known(
 def reconfigurations_of(
     fabric: Any, own: Sequence[Any], reports: Sequence[Mapping[str, Any]], forwarded_bytes: float
 ) -> Reconfigurations | None:
-    """Return what the fabric's own controller, the last one of a run, did; None without one.
+    """Return what the fabric's own controllers, the last ones of a run, did, all together; None without any.
 
     Args: own: as ``circuit_controllers`` returned it. forwarded_bytes: of one plane.
     """
     if not own:
         return None
-    said, told = reports[-1], own[-1][1]
-    config = fabric.config
+    said, told, config = reports[-len(own) :], own[-1][1], fabric.config
+    begin = np.concatenate([one["begin_ps"] for one in said])
+    order = np.argsort(begin, kind="stable")
+
+    def spans(key: str) -> np.ndarray:
+        return np.concatenate([one[key] for one in said])[order]
+
+    def total(key: str) -> Any:
+        return sum(one[key][0] for one in said)
+
     failed = (told.get(f"part_{key}", []) for key in ("kind", "id", "fail_ps", "repair_ps"))
     return Reconfigurations(
-        control=ONE_SHOT if config.is_set_once else config.control, num_decisions=int(said["num_decisions"][0]),
-        num_reused=int(said["num_reused"][0]), num_phases=int(said["num_phases"][0]), begin_s=said["begin_ps"] * _PS,
-        end_s=said["end_ps"] * _PS, num_changed=said["changed"], lit_circuit_s=float(said["lit_circuit_s"][0]),
-        dark_circuit_s=float(said["dark_circuit_s"][0]), relayed_bytes=forwarded_bytes * fabric.planes,
-        failed_circuit_s=float(said["failed_circuit_s"][0]), reroute_ps=told.get("reroute_ps", [0])[0],
+        control=ONE_SHOT if config.is_set_once else config.control, num_decisions=int(total("num_decisions")),
+        num_reused=int(total("num_reused")), num_phases=int(total("num_phases")), begin_s=spans("begin_ps") * _PS,
+        end_s=spans("end_ps") * _PS, num_changed=spans("changed"), lit_circuit_s=float(total("lit_circuit_s")),
+        dark_circuit_s=float(total("dark_circuit_s")), relayed_bytes=forwarded_bytes * fabric.planes,
+        failed_circuit_s=float(total("failed_circuit_s")), reroute_ps=told.get("reroute_ps", [0])[0],
         failed=tuple((f"{_PARTS[kind]} {part}", *span) for kind, part, *span in zip(*failed, strict=True)),
     )  # fmt: skip

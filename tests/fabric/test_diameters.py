@@ -21,6 +21,8 @@ CASES = [
     ("fat_tree", {"num_accelerators": 48, "radix": 8, "server_size": 4, "rails": True}),
     ("electrical_cluster", {"num_accelerators": 24, "server_size": 8}),
     ("electrical_cluster", {"num_accelerators": 8, "server_size": 8}),
+    ("regional_ocs", {"num_accelerators": 12, "server_size": 4}),
+    ("regional_ocs", {"num_accelerators": 70, "server_size": 4, "region_servers": 8}),
     ("hybrid_cube_mesh", {"num_accelerators": 32}),
     *(
         ("hammingmesh", {"board": board, "boards": (4, 4), "wiring": wiring})
