@@ -40,6 +40,8 @@ class ControlPlane {
   virtual std::vector<Backlog> backlogs() const = 0;
   // Bytes that crossed a link up to now.
   virtual double link_load(int32_t link) const = 0;
+  // The same of every link. Cost: O(links + routes).
+  virtual std::vector<double> link_loads() const = 0;
 
   // Units: [bytes/s]; 0 stalls what is on the link. Throws: ConfigError for a link that does not exist.
   virtual void set_capacity(int32_t link, double bytes_per_s) = 0;

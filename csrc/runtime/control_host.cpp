@@ -37,6 +37,16 @@ class ControlHost::Plane : public control::ControlPlane {
   double link_load(int32_t link) const override {
     return host_.target_.stats().link_bytes.at(static_cast<size_t>(host_.target_.simulated_link(link)));
   }
+  std::vector<double> link_loads() const override {
+    const std::vector<double> simulated = host_.target_.stats().link_bytes;
+    std::vector<double> loads;
+    const auto num_links = static_cast<int32_t>(host_.routes_.links().capacities.size());
+    loads.reserve(static_cast<size_t>(num_links));
+    for (int32_t link = 0; link < num_links; ++link) {
+      loads.push_back(simulated.at(static_cast<size_t>(host_.target_.simulated_link(link))));
+    }
+    return loads;
+  }
   void set_capacity(int32_t link, double bytes_per_s) override { host_.set_capacity(link, bytes_per_s); }
   void set_route(int32_t src, int32_t dst, const std::vector<routing::LinkShare>& links, SimTime latency) override {
     check_any("sets a route");

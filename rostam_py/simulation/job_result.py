@@ -22,6 +22,7 @@ from rostam_py.simulation.changes import Change, changes_of
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
+from rostam_py.simulation.link_counters import LinkCounter
 from rostam_py.simulation.messages import COLUMNS, AxisMessages, axis_messages, hidden_times, message_rows
 from rostam_py.simulation.network import link_name
 from rostam_py.simulation.picoseconds import PS
@@ -80,6 +81,7 @@ class JobResult:
     restarts: where controllers cut and restarted the job; iterations that were done again count as they ended last.
     controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
     reconfigurations: of the circuits, the whole run; None where they are set once, or there are none.
+    link_counters: what the busiest links carried over time, the whole run; none without a timeline.
     """
 
     job: GraphJob = field(repr=False)
@@ -104,6 +106,7 @@ class JobResult:
     notes: tuple[str, ...]
     controllers: tuple[dict[str, Any], ...]
     reconfigurations: Reconfigurations | None
+    link_counters: tuple[LinkCounter, ...] = field(repr=False)
     _path: dict[str, np.ndarray] = field(repr=False)
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)
@@ -300,14 +303,16 @@ class JobResult:
     def save_timeline(self, path: str) -> None:
         """Write the recorded devices' last iteration as a Perfetto / Chrome trace (JSON, gzip if it ends in .gz).
 
-        Model: of a plan one device of each stage has its memory over time as a counter as well.
+        Model: of a plan one device of each stage has its memory over time as a counter as well; the busiest links
+            have their load.
         Raises: ConfigError if the run recorded none (``simulate(..., timeline=True)``).
         """
         if len(self._timeline["start_ps"]) == 0:
             raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
         arrows = message_arrows(self.job, self._number, self._names, self._timeline)
-        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), self.changes(), arrows)
+        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), self.changes(), arrows,
+                       self.link_counters)  # fmt: skip
 
     def changes(self) -> list[Change]:
         """Return when circuits were dark, parts had failed and jobs were cut, of the whole run."""

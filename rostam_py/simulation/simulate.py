@@ -20,6 +20,7 @@ from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolera
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, fabric_for_events
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.job_result import CollectiveTimes, JobResult
+from rostam_py.simulation.link_counters import link_counters, watch_links
 from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
@@ -110,6 +111,8 @@ def simulate(
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
     acting = controller_list(events, controllers, router, fabric, recovery)
     own = circuit_controllers(router, fabric, events=events, recovery=recovery)
+    recorded = _recorded(names, timeline)
+    watching = [watch_links(router)] if recorded else []
     raw = _core.run_session(
         core,
         router,
@@ -126,8 +129,8 @@ def simulate(
         park=park,
         tolerance=tolerance,
         fidelity=fidelity,
-        controllers=[*acting, *own],
-        timeline_devices=_recorded(names, timeline),
+        controllers=[*acting, *watching, *own],
+        timeline_devices=recorded,
         **_variation(variation),
     )
     said = tuple({"name": name, **parameters} for name, parameters in acting)
@@ -139,6 +142,7 @@ def simulate(
         "controllers": said,
     }
     common["reconfigurations"] = reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"])
+    common["link_counters"] = link_counters(fabric, router, raw["reports"][len(acting)]) if watching else ()
     results = [
         _result(
             number,

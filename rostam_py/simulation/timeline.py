@@ -10,6 +10,7 @@ import numpy as np
 from rostam_py.simulation.arrows import Arrow
 from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, Change
 from rostam_py.simulation.compile import GraphNames
+from rostam_py.simulation.link_counters import LinkCounter
 from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
 from rostam_py.simulation.stage_memory import StageMemory
 
@@ -20,6 +21,7 @@ _RECEIVING = 100  # a thread of receives is numbered so far behind its stream
 def write_perfetto(
     path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int,
     memory: Iterable[StageMemory] = (), changes: Iterable[Change] = (), arrows: Iterable[Arrow] = (),
+    loads: Iterable[LinkCounter] = (),
 ) -> None:  # fmt: skip
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
@@ -28,7 +30,8 @@ def write_perfetto(
     slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
     there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Changes of the
     network are slices of a process of their own, a thread for each lane; its counters are how many circuits are dark
-    and how many parts have failed. Arrows lead from sends to receives.
+    and how many parts have failed. Arrows lead from sends to receives. Loads of links are counters of a process of their
+    own, in bytes/s.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -62,6 +65,7 @@ def write_perfetto(
     process = 1 + max((int(one) for one in names.accelerators), default=0)
     events += _change_events([one for one in changes if one.end_ps > begin_ps and one.begin_ps < end_ps], process,
                              begin_ps, end_ps)  # fmt: skip
+    events += _load_events(loads, process + 1, begin_ps, end_ps)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -89,6 +93,21 @@ def _change_events(changes: Sequence[Change], process: int, begin_ps: int, end_p
             events += _levels(mine, counter, process, begin_ps, end_us)
     if changes:
         events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "network"}})
+    return events
+
+
+def _load_events(loads: Iterable[LinkCounter], process: int, begin_ps: int, end_ps: int) -> list[dict[str, Any]]:
+    """Return a counter for each link; of links that are alike one."""
+    events: list[dict[str, Any]] = []
+    for one in loads:
+        alike = f" ({one.num_alike:,} alike)" if one.num_alike > 1 else ""
+        for at_ps, rate in one.steps(begin_ps, end_ps):
+            events.append({
+                "ph": "C", "name": f"{one.name}{alike}", "pid": process, "ts": (at_ps - begin_ps) / 1e6,
+                "args": {"bytes_per_s": rate},
+            })  # fmt: skip
+    if events:
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "load of links"}})
     return events
 
 
