@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "control/control_plane.h"
 #include "folding/footprint.h"
@@ -19,6 +20,7 @@ enum EventKind : uint32_t {
   kPhaseEnd = 32,     // it has ended the last one
   kFailure = 64,      // of a part; once for each job that is cut by it
   kRepair = 128,
+  kMove = 256,  // a message under way takes other links from now on, since routes have changed
 };
 
 struct Event {
@@ -31,6 +33,7 @@ struct Event {
   int32_t microbatch = -1;     // phases
   int32_t iteration = -1;      // phases, iterations
   Part part;                   // failures, repairs
+  std::vector<int32_t> links;  // moves: engine links
 };
 
 class Controller {

@@ -14,6 +14,7 @@ namespace rostam::control {
 namespace {
 
 constexpr int64_t kNever = -1;
+constexpr int64_t kMaxMoves = 16;  // of one time that are told apart
 
 struct Failure {
   Part part;
@@ -60,13 +61,24 @@ class FailuresController : public Controller {
   }
 
   void on(const Event& event, ControlPlane& plane) override {
+    if (event.kind == kMove) return log_move(event, plane.now());
     if (event.kind == kFailure && event.job >= 0) add_restart(event.job, plane.now() + recovery_.restart, plane);
     if (event.kind != kRepair) return;
     for (const int32_t job : std::exchange(waiting_, {})) add_restart(job, plane.now() + recovery_.restart, plane);
   }
 
-  uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair; }
+  uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair | kMove; }
   folding::Footprint footprint() const override { return {!failures_.empty(), {}}; }
+
+  // Messages that took other links: of each time how many, and of the first of them the ends and the links.
+  workload::Report report(SimTime /*now*/) const override {
+    return {{"move_ps", move_ps_},
+            {"num_moved", num_moved_},
+            {"moved_src", moved_src_},
+            {"moved_dst", moved_dst_},
+            {"moved_num_links", moved_num_links_},
+            {"moved_links", moved_links_}};
+  }
 
  private:
   enum class Step : uint8_t { kRepair, kFail, kReroute, kRestart };  // in this order at one instant
@@ -78,6 +90,18 @@ class FailuresController : public Controller {
       return std::tie(time, step, number) < std::tie(other.time, other.step, other.number);
     }
   };
+
+  void log_move(const Event& event, SimTime now) {
+    if (move_ps_.empty() || move_ps_.back() != now.ps()) {
+      move_ps_.push_back(now.ps());
+      num_moved_.push_back(0);
+    }
+    if (++num_moved_.back() > kMaxMoves) return;
+    moved_src_.push_back(event.src);
+    moved_dst_.push_back(event.dst);
+    moved_num_links_.push_back(static_cast<int64_t>(event.links.size()));
+    moved_links_.insert(moved_links_.end(), event.links.begin(), event.links.end());
+  }
 
   void take(const Todo& todo, ControlPlane& plane) {
     if (todo.step == Step::kFail) plane.fail(failures_[static_cast<size_t>(todo.number)].part);
@@ -113,6 +137,8 @@ class FailuresController : public Controller {
   Recovery recovery_;
   std::vector<int32_t> spares_;
   std::set<Todo> todo_;
+  std::vector<int64_t> move_ps_, num_moved_;
+  std::vector<int64_t> moved_src_, moved_dst_, moved_num_links_, moved_links_;  // kMaxMoves of each time
   std::vector<int32_t> waiting_;  // jobs that are down for want of a spare
 };
 

@@ -41,6 +41,12 @@ RouteId FlowNetwork::add_route(const routing::Route& route, uint64_t name) {
   return id;
 }
 
+std::vector<int32_t> FlowNetwork::links_of(RouteId route) const {
+  std::vector<int32_t> links;
+  for (const routing::LinkShare& hop : routes_[route].links) links.push_back(hop.link);
+  return links;
+}
+
 void FlowNetwork::remove_route(RouteId id) {
   RouteState& route = routes_[id];
   removed_bytes_.resize(links_.size(), 0.0);

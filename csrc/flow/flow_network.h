@@ -20,6 +20,7 @@ class FlowNetwork : public network::Network {
   FlowNetwork(EventQueue& queue, const network::LinkTable& links, network::NetworkClient& client);
 
   network::RouteId add_route(const routing::Route& route, uint64_t name) override;
+  std::vector<int32_t> links_of(network::RouteId route) const override;
   // Forgets a route; its id may be given to another one. REQUIRES: no flow is on it.
   void remove_route(network::RouteId route);
   void set_tolerance(double share) override;

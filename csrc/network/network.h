@@ -52,6 +52,9 @@ class Network : public routing::LinkBacklog {
   // REQUIRES: every link exists and is not removed, shares > 0.
   virtual RouteId add_route(const routing::Route& route, uint64_t name) = 0;
 
+  // The links of a route, in its order; empty where it is divided as it goes.
+  virtual std::vector<int32_t> links_of(RouteId /*route*/) const { return {}; }
+
   // What transfers change may take effect up to `share` of their own duration later, together with what others change
   // meanwhile; 0, the default, is exact. Before the first transfer.
   // Throws: ConfigError for an engine that has no such choice, and for a share that is not 0 or more and below 1.

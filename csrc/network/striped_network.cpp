@@ -38,6 +38,15 @@ RouteId StripedNetwork::add_route(const Route& route, uint64_t name) {
   return static_cast<RouteId>(routes_.size() - 1);
 }
 
+std::vector<int32_t> StripedNetwork::links_of(RouteId route) const {
+  std::vector<int32_t> links;
+  for (const RouteId part : routes_[route].parts) {
+    const std::vector<int32_t> own = engine_->links_of(part);
+    links.insert(links.end(), own.begin(), own.end());
+  }
+  return links;
+}
+
 TransferId StripedNetwork::new_whole(const Transfer& transfer) {
   TransferId id = static_cast<TransferId>(wholes_.size());
   if (free_wholes_.empty()) {

@@ -19,6 +19,7 @@ class StripedNetwork : public Network, private NetworkClient {
   StripedNetwork(MakeEngine make, EventQueue& queue, const LinkTable& links, NetworkClient& client);
 
   RouteId add_route(const routing::Route& route, uint64_t name) override;
+  std::vector<int32_t> links_of(RouteId route) const override;
   void set_tolerance(double share) override { engine_->set_tolerance(share); }
   TransferId start(const Transfer& transfer) override;
   // REQUIRES: a route without lanes.

@@ -44,13 +44,14 @@ void Carrier::deliver_at(int32_t number, Parcel& parcel, SimTime time) {
   queue_.schedule(time, Priority::kNormal, &late_arrivals_, static_cast<uint64_t>(number));
 }
 
-void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel) {
+void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links) {
   const CarrierClient::Ends ends = client_.ends_of(number);
   control::Event event;
   event.kind = kind;
   event.src = ends.src;
   event.dst = ends.dst;
   event.bytes = parcel.bytes;
+  event.links = std::move(links);
   listener_->tell(event);
 }
 
@@ -73,10 +74,14 @@ void Carrier::move(int32_t number) {
   const network::RouteId route = client_.route_of(number);
   if (route == network::kNoRoute) return;
   if (is_waiting) return start(number, parcel, route);
+  const std::vector<int32_t> before = listener_ != nullptr ? network_->links_of(parcel.route) : std::vector<int32_t>();
   parcel.route = route;
   parcel.carried -= backlog(parcel);
   network_->set_route(parcel.transfer, route);
   parcel.carried += backlog(parcel);  // what is left may be split over planes anew, in whole bytes
+  if (listener_ == nullptr) return;
+  std::vector<int32_t> links = network_->links_of(route);
+  if (links != before) tell(control::kMove, number, parcel, std::move(links));
 }
 
 void Carrier::move(int32_t src, int32_t dst) {

@@ -122,7 +122,7 @@ class Carrier : public network::NetworkClient {
 
  private:
   void start(int32_t number, Parcel& parcel, network::RouteId route);
-  void tell(control::EventKind kind, int32_t number, const Parcel& parcel);
+  void tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links = {});
 
   const routing::RouteTable& route_table_;
   EventQueue& queue_;

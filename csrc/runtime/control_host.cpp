@@ -119,7 +119,7 @@ ControlHost::ControlHost(Controllers& controllers, EventQueue& queue, ControlTar
     subscriptions_ |= controllers_[k]->subscriptions();
     planes_.push_back(std::make_unique<Plane>(*this, k, controllers_[k]->footprint()));
   }
-  if (hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait)) carrier_.tell(*this);
+  if (hears(control::kFlowStart | control::kFlowEnd | control::kFlowWait | control::kMove)) carrier_.tell(*this);
 }
 
 ControlHost::~ControlHost() = default;

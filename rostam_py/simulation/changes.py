@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from rostam_py.simulation.network import link_name
 from rostam_py.simulation.reconfigurations import Reconfigurations
 from rostam_py.simulation.restarts import Restart
 
@@ -17,6 +20,7 @@ LANES = (CIRCUITS, FAILED, REROUTING, RESTARTS)
 _PS = 1e-12
 _PARTS = (("accelerator", "accelerators"), ("link", "links"), ("switch", "switches"))  # by the core's kind
 _NAMED = 4
+_TOLD_APART = 16  # messages of one time, by the core
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,33 @@ class Change:
     begin_ps: int
     end_ps: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Messages that took other links when routes were renewed. paths: of the first of them, ends and links in words."""
+
+    time_ps: int
+    num_messages: int
+    paths: tuple[tuple[str, str], ...]
+
+
+def moves_of(fabric: Any, router: Any, report: Mapping[str, Any]) -> list[Move]:
+    """Return what a run's failures moved. Args: report: what the controller of failures said."""
+    links, members = fabric.links, router.members
+    per_message = zip(
+        report["moved_src"].tolist(), report["moved_dst"].tolist(),
+        np.split(report["moved_links"], np.cumsum(report["moved_num_links"])[:-1]), strict=False,
+    )  # fmt: skip
+    found = []
+    for time, count in zip(report["move_ps"].tolist(), report["num_moved"].tolist(), strict=True):
+        paths = []
+        for _ in range(min(count, _TOLD_APART)):
+            src, dst, taken = next(per_message)
+            words = "; ".join(link_name(fabric, links, members[link][0]) for link in taken.tolist())
+            paths.append((f"{src} -> {dst}", words))
+        found.append(Move(time, count, tuple(paths)))
+    return found
 
 
 def changes_of(

@@ -18,7 +18,7 @@ from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.plan.traffic import plan_volumes
 from rostam_py.plan.work import seconds_by
 from rostam_py.simulation.arrows import message_arrows
-from rostam_py.simulation.changes import Change, changes_of
+from rostam_py.simulation.changes import Change, Move, changes_of
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.critical_path import CriticalPath, Segment
 from rostam_py.simulation.graph_job import GraphJob
@@ -82,6 +82,7 @@ class JobResult:
     controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
     reconfigurations: of the circuits, the whole run; None where they are set once, or there are none.
     link_counters: what the busiest links carried over time, the whole run; none without a timeline.
+    moves: messages under way that took other links after a failure or repair, the whole run.
     """
 
     job: GraphJob = field(repr=False)
@@ -107,6 +108,7 @@ class JobResult:
     controllers: tuple[dict[str, Any], ...]
     reconfigurations: Reconfigurations | None
     link_counters: tuple[LinkCounter, ...] = field(repr=False)
+    moves: tuple[Move, ...] = field(repr=False)
     _path: dict[str, np.ndarray] = field(repr=False)
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)
@@ -312,7 +314,7 @@ class JobResult:
         begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
         arrows = message_arrows(self.job, self._number, self._names, self._timeline)
         write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), self.changes(), arrows,
-                       self.link_counters)  # fmt: skip
+                       self.link_counters, self.moves)  # fmt: skip
 
     def changes(self) -> list[Change]:
         """Return when circuits were dark, parts had failed and jobs were cut, of the whole run."""

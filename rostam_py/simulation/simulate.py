@@ -15,6 +15,7 @@ from rostam_py.plan.host import unused_sync
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
+from rostam_py.simulation.changes import moves_of
 from rostam_py.simulation.compile import GraphNames, compile_graph
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, fabric_for_events
@@ -142,6 +143,12 @@ def simulate(
         "controllers": said,
     }
     common["reconfigurations"] = reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"])
+    common["moves"] = tuple(
+        move
+        for (name, _), said_of_it in zip(acting, raw["reports"], strict=False)
+        if name == "failures"
+        for move in moves_of(fabric, router, said_of_it)
+    )
     common["link_counters"] = link_counters(fabric, router, raw["reports"][len(acting)]) if watching else ()
     results = [
         _result(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.simulation.arrows import Arrow
-from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, Change
+from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, REROUTING, Change, Move
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.link_counters import LinkCounter
 from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
@@ -21,7 +21,7 @@ _RECEIVING = 100  # a thread of receives is numbered so far behind its stream
 def write_perfetto(
     path: str, names: GraphNames, timeline: dict[str, np.ndarray], begin_ps: int, end_ps: int,
     memory: Iterable[StageMemory] = (), changes: Iterable[Change] = (), arrows: Iterable[Arrow] = (),
-    loads: Iterable[LinkCounter] = (),
+    loads: Iterable[LinkCounter] = (), moves: Iterable[Move] = (),
 ) -> None:  # fmt: skip
     """Write what of the tasks lies in [begin_ps, end_ps]; times in the file count from begin_ps, so none is below 0.
 
@@ -30,8 +30,8 @@ def write_perfetto(
     slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
     there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Changes of the
     network are slices of a process of their own, a thread for each lane; its counters are how many circuits are dark
-    and how many parts have failed. Arrows lead from sends to receives. Loads of links are counters of a process of their
-    own, in bytes/s.
+    and how many parts have failed; messages that take new routes are instants there, with the links of some. Arrows
+    lead from sends to receives. Loads of links are counters of a process of their own, in bytes/s.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -65,6 +65,7 @@ def write_perfetto(
     process = 1 + max((int(one) for one in names.accelerators), default=0)
     events += _change_events([one for one in changes if one.end_ps > begin_ps and one.begin_ps < end_ps], process,
                              begin_ps, end_ps)  # fmt: skip
+    events += _move_events([one for one in moves if begin_ps <= one.time_ps <= end_ps], process, begin_ps)
     events += _load_events(loads, process + 1, begin_ps, end_ps)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
@@ -92,6 +93,24 @@ def _change_events(changes: Sequence[Change], process: int, begin_ps: int, end_p
             counter = "dark circuits" if lane == CIRCUITS else "failed parts"
             events += _levels(mine, counter, process, begin_ps, end_us)
     if changes:
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "network"}})
+    return events
+
+
+def _move_events(moves: Sequence[Move], process: int, begin_ps: int) -> list[dict[str, Any]]:
+    """Return an instant for each time that messages took other links, in the lane of new routes."""
+    thread = LANES.index(REROUTING)
+    events: list[dict[str, Any]] = [
+        {
+            "ph": "i", "s": "t", "pid": process, "tid": thread,
+            "name": f"{one.num_messages:,} message{'s' * (one.num_messages != 1)} on new routes",
+            "ts": (one.time_ps - begin_ps) / 1e6,
+            "args": {f"{ends} ({k})": path for k, (ends, path) in enumerate(one.paths)},
+        }
+        for one in moves
+    ]  # fmt: skip
+    if events:
+        events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": REROUTING}})
         events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "network"}})
     return events
 

@@ -99,3 +99,38 @@ def test_a_document_holds_the_first_changes_and_says_how_many_there_are():
     assert (len(found["marks"]["lane"]), found["num_changes"]) == (MAX_MARKS, MAX_MARKS + 5)
     assert found["marks"]["begin_s"][:2] == [0.0, pytest.approx(1e-3)]
     assert found["iteration_ends_s"] == [0.0, pytest.approx(5e-3)]
+
+
+def test_messages_that_take_new_routes_are_instants_with_their_links(tmp_path, hand_plan):
+    # Two stages on a ring of four, accelerators 0 and 1: 10 MB go over the direct link, 1 ms at 10 GB/s, until it fails
+    # half way; 10 us later what is left goes the long way, 0 -> 3 -> 2 -> 1.
+    fabric = rostam.fabric("torus", dims=(4,), link_bandwidth=1e10)
+    plan = hand_plan(fabric, pp=2, dp=1, num_microbatches=1, act_bytes=10**7, grad_bytes=0)
+    how = {"min_iterations": 2, "max_iterations": 2}
+    alone = rostam.simulate(plan, timeline=True, **how)
+    cable = int(fabric.links["cable"][(fabric.links["src"] == 0) & (fabric.links["dst"] == 1)][0])
+    rows = alone._timeline
+    kinds = [alone._names.templates[t].tasks[k].kind for t, k in zip(rows["template"], rows["task"], strict=True)]
+    sent = max(int(start) for start, kind in zip(rows["start_ps"], kinds, strict=True) if kind == "send")
+    fails_s = sent * 1e-12 + 0.5e-3
+    failure = Failure(time=fails_s, kind="links", number=cable)
+    result = rostam.simulate(plan, events=[failure], recovery=Recovery(reroute="10 us"), timeline=True, **how)
+    (move,) = result.moves
+    assert move.time_ps == pytest.approx((fails_s + 10e-6) * 1e12, abs=1)
+    assert move.num_messages == 1
+    ((ends, path),) = move.paths
+    src, dst = (int(one) for one in ends.split(" -> "))
+    assert {src, dst} == {0, 1}
+    way = [src, (src - dst + src) % 4, (src + 2 * (src - dst)) % 4, dst]
+    assert path == "; ".join(f"accelerator {a} -> accelerator {b}" for a, b in zip(way, way[1:], strict=False))
+    result.save_timeline(str(tmp_path / "timeline.json"))
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    (shown,) = (one for one in events if one["ph"] == "i")
+    assert shown["name"] == "1 message on new routes"
+    assert list(shown["args"].values()) == [path]
+    (slice_,) = (one for one in events if one["ph"] == "X" and one["name"] == "routes are chosen anew")
+    assert shown["ts"] == pytest.approx(slice_["ts"] + slice_["dur"], abs=1e-6)
+    assert shown["tid"] == slice_["tid"]
+    # The message takes the delay longer, and two more links of 20 ns and two accelerators that pass it on in 40 ns.
+    longer_s = sum(result.iteration_times_s) - sum(alone.iteration_times_s)
+    assert longer_s == pytest.approx(10e-6 + 2 * (20e-9 + 40e-9), abs=1e-11)
