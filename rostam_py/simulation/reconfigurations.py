@@ -60,13 +60,19 @@ class Reconfigurations:
         ends = (np.rint(side / _PS).astype(np.int64).tolist() for side in (self.begin_s, self.end_s))
         return list(zip(*ends, self.num_changed.tolist(), strict=True))
 
+    def figures(self) -> dict[str, Any]:
+        """Return what runs are compared by, of the whole run."""
+        return {
+            "num_reconfigurations": len(self.begin_s), "num_changed_circuits": int(self.num_changed.sum()),
+            "duty_cycle": self.duty_cycle, "dark_s": self.dark_s,
+        }  # fmt: skip
+
     def record(self) -> dict[str, Any]:
         """Return plain data for a file, sums instead of every reconfiguration."""
         arrays = ("begin_s", "end_s", "num_changed", "failed", "reroute_ps")
         sums = {key: value for key, value in asdict(self).items() if key not in arrays}
         return {
-            **sums, "num_reconfigurations": len(self.begin_s), "num_changed_circuits": int(self.num_changed.sum()),
-            "duty_cycle": self.duty_cycle, "dark_s": self.dark_s, "num_failed_parts": len(self.failed),
+            **sums, **self.figures(), "num_failed_parts": len(self.failed),
         }  # fmt: skip
 
     def describe(self) -> str:

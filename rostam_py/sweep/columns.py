@@ -32,6 +32,7 @@ _BEFORE_EXPOSED: dict[str, str] = {
     "iteration_time_s": "float", "first_iteration_s": "float", "is_steady": "bool", "samples_per_s": "float",
     "mfu": "float", "hfu": "float", "memory_bytes": "int", "memory_capacity_bytes": "int",
     "bytes_sent": "int", "num_messages": "int", "max_link_utilization": "float", "circuit_degree": "int",
+    "num_reconfigurations": "int", "num_changed_circuits": "int", "dark_s": "float", "duty_cycle": "float",
     "compute_s": "float", "launch_s": "float", "bubble_s": "float", "host_s": "float",
 }  # fmt: skip
 _AFTER_EXPOSED: dict[str, str] = {
@@ -133,6 +134,7 @@ def result_row(result: RunResult, settings: Settings, network_usd: float | None)
         "is_steady": result.is_steady, "samples_per_s": result.samples_per_s, "mfu": result.mfu, "hfu": result.hfu,
         "bytes_sent": sum(result.bytes_sent.values()), "num_messages": sum(result.num_messages.values()),
         "max_link_utilization": max_link_utilization(result), "circuit_degree": plan.circuit_degree,
+        **({} if result.reconfigurations is None else result.reconfigurations.figures()),
         **{f"{kind}_s": result.breakdown.get(kind, 0.0) for kind in ("compute", "launch", "bubble", "host")}, **exposed,
         "exposed_s": sum(exposed.values()), "network_usd": network_usd,
         "notes": list(result.notes),

@@ -42,6 +42,24 @@ def test_a_row_is_what_simulate_returns(base, mlp, tmp_path):
     assert total == pytest.approx(row["iteration_time_s"], rel=1e-12)
 
 
+def test_a_row_holds_what_circuits_did_where_they_change(base, mlp, tmp_path):
+    ocs = {"name": "sip_ocs", "num_accelerators": 8, "num_ocs": 2, "link_bandwidth": "100 Gb/s"}
+    dynamic = {"control": "periodic", "period": "0 s", "estimator": "active", "reconfiguration_delay": "10 us"}
+    result = inline(base, mlp, tmp_path, grid={"fabric": [ocs, ocs | dynamic], "strategy.tp": [2]})
+    once, anew = result.table.iter_rows(named=True)
+    columns = ("num_reconfigurations", "num_changed_circuits", "dark_s", "duty_cycle")
+    assert [once[key] for key in columns] == [None] * 4
+    fabric = rostam.fabric(**ocs, **dynamic)
+    machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+    strategy = rostam.Strategy(dp=4, tp=2, precision="fp32")
+    said = rostam.simulate(rostam.place(mlp, machine, global_batch=64, strategy=strategy)).reconfigurations
+    assert anew["num_reconfigurations"] == len(said.begin_s) > 0
+    assert anew["num_changed_circuits"] == said.num_changed.sum()
+    # Each lasts as long as the delay, and they do not overlap.
+    assert anew["dark_s"] == pytest.approx((said.end_s - said.begin_s).sum())
+    assert anew["duty_cycle"] == said.lit_circuit_s / (said.lit_circuit_s + said.dark_circuit_s)
+
+
 def test_an_error_is_a_row_and_the_others_go_on(base, mlp, tmp_path):
     result = inline(base, mlp, tmp_path, grid={"strategy.tp": [1, 3, 2]})
     assert result.table["status"].to_list() == ["ok", "error", "ok"]

@@ -26,6 +26,7 @@ _RESULT_SCALARS = (
     "iteration_time_s", "first_iteration_s", "is_steady", "samples_per_s", "mfu", "hfu", "memory_bytes",
     "num_simulated_devices", "breakdown_s", "critical_path_s", "bytes_sent", "bytes_received", "num_messages",
 )  # fmt: skip
+_RECONFIGURATION_SCALARS = ("num_reconfigurations", "num_changed_circuits", "duty_cycle", "dark_s", "relayed_bytes")
 # What a point is, not what it gave; every other column of its row is a result.
 _POINT_CONFIG = (
     "mode", "model", "fabric", "fabric_kind", "accelerator", "num_accelerators", "accelerator_bandwidth_bytes_per_s",
@@ -71,6 +72,8 @@ def result_summary(result: Mapping[str, Any]) -> dict[str, Any]:
     links = result.get("busiest_links") or []
     if links:
         summary["max_link_utilization"] = max(link["utilization"] for link in links)
+    switched = result.get("reconfigurations") or {}
+    summary |= {key: switched[key] for key in _RECONFIGURATION_SCALARS if key in switched}
     answer = result.get("time_to_accuracy")
     if answer is not None:
         summary["time_to_accuracy_s"] = answer["time_s"]

@@ -33,6 +33,10 @@ RESULT = {
     "bytes_sent": {"dp": 1000, "pp": 10}, "bytes_received": {"dp": 1000, "pp": 10}, "num_messages": {"dp": 8, "pp": 2},
     "mfu": 0.25, "hfu": 0.25, "memory_bytes": 10**9, "num_simulated_devices": 2, "checks": [], "notes": ["a note"],
     "busiest_links": [{"link": 0, "name": "0 -> 1", "num_bytes": 500.0, "busy_fraction": 0.5, "utilization": 0.125}],
+    "reconfigurations": {
+        "control": "periodic", "num_reconfigurations": 3, "num_changed_circuits": 12, "duty_cycle": 0.75,
+        "dark_s": 0.004, "relayed_bytes": 0.0,
+    },
 }  # fmt: skip
 ANSWER = {
     "time_s": 10.0, "iterations": 1000.0, "global_batch": 64, "convergence": "own", "target": "loss 3",
@@ -249,6 +253,8 @@ def test_run_holds_configuration_and_figures(logged_run):
     assert (run.summary["mfu"], run.summary["memory_bytes"]) == (0.25, 10**9)
     assert (run.summary["time_to_accuracy_s"], run.summary["time_to_accuracy_high_s"]) == (10.0, 11.0)
     assert run.summary["max_link_utilization"] == 0.125
+    assert (run.summary["num_reconfigurations"], run.summary["num_changed_circuits"]) == (3, 12)
+    assert (run.summary["duty_cycle"], run.summary["dark_s"], run.summary["relayed_bytes"]) == (0.75, 0.004, 0.0)
 
 
 def test_run_holds_curves_over_their_own_axes(logged_run):
