@@ -81,4 +81,4 @@ def test_bad_controllers_are_refused_before_any_work(command, given, said, capsy
 
 def test_controllers_are_completed():
     for command in ("run", "search", "sweep"):
-        assert candidates([command, "controllers=[l"]) == ["controllers=[link_bandwidth]"]
+        assert candidates([command, "controllers=[l"]) == ["controllers=[link_bandwidth]", "controllers=[link_load]"]
