@@ -194,6 +194,10 @@ class FabricConfig:
         """Whether circuits are set anew during a run."""
         return False
 
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return a note for every key that differs from its default and that nothing reads, because of another."""
+        return ()
+
     @property
     def serves_beyond_degree(self) -> bool:
         """Whether an accelerator may have more peers than circuits: by relays, or by one circuit after another."""

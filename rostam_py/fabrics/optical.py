@@ -1,7 +1,7 @@
 """What optical fabrics share: when their circuits are set, and what the core's controller of circuits is told."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rostam_py.errors import ConfigError, UnknownNameError
@@ -11,7 +11,7 @@ from rostam_py.units import MAX_SIMULATED_S, check_simulated, parse_time
 if TYPE_CHECKING:
     from rostam_py.fabrics.traffic import Traffic
 
-ONE_SHOT = "one_shot"
+ONE_SHOT, PERIODIC = "one_shot", "periodic"
 PORT, SWITCH, SEGMENT, WAVELENGTH, MICRO_RING = range(5)  # the core's kinds of parts that circuits go through
 LONGEST_PERIOD_S = math.nextafter(MAX_SIMULATED_S, 0)  # that a configuration may have: it ends in no run
 _NEVER_PS = -1  # the core's word for a period beyond simulated time
@@ -85,7 +85,7 @@ class OpticalConfig(FabricConfig):
 
     def around_failures(self) -> "OpticalConfig":
         """Return this Config with a controller that sets circuits around parts that fail, and keeps those set once."""
-        return self if self.is_dynamic else replace(self, control="periodic", period=LONGEST_PERIOD_S)
+        return self if self.is_dynamic else replace(self, control=PERIODIC, period=LONGEST_PERIOD_S)
 
     @property
     def period_s(self) -> float:
@@ -94,12 +94,23 @@ class OpticalConfig(FabricConfig):
             return parse_time(self.period)
         return self.PERIODS * parse_time(self.reconfiguration_delay)
 
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return a note for every key of periodic decisions that is set where none is taken."""
+        if self.control == PERIODIC:
+            return ()
+        default = {entry.name: entry.default for entry in fields(self)}
+        return tuple(
+            f"fabric.{key} is {getattr(self, key)!r}, which nothing reads: it needs fabric.control={PERIODIC}"
+            for key in ("period", "estimator", "reporting_delay")
+            if getattr(self, key) != default[key]
+        )
+
     @property
     def serves_all(self) -> bool:
         """Whether every pair gets a circuit at some time, though not all at once."""
         if self.is_set_once:
             return False
-        return self.control != "periodic" or self.estimator != "iteration"
+        return self.control != PERIODIC or self.estimator != "iteration"
 
     @property
     def serves_beyond_degree(self) -> bool:

@@ -53,7 +53,8 @@ class Plan(PlanData):
         num_dp, num_stages, num_tp = ids.shape
         stage_of = np.broadcast_to(np.arange(num_stages)[None, :, None], ids.shape).reshape(-1)
         spread = work_spread(stages, [num_dp * num_tp] * num_stages)
-        others["notes"] = (*others.get("notes", ()), *unread_keys(strategy), spread.describe())
+        unread = (*unread_keys(strategy), *machine.fabric.config.unread_keys())
+        others["notes"] = (*others.get("notes", ()), *unread, spread.describe())
         found = grid_groups((num_dp, num_stages, num_tp), tied) if groups is None else tuple(groups)
         return cls(
             graph_name=graph_name, machine=machine, strategy=strategy, batches=batches, devices=ids.reshape(-1),

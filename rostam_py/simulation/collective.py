@@ -185,6 +185,7 @@ def run_collective(
     numbered = placed if ranks is None and key.grid != (0, 0) else members
     order = np.argsort(numbered, kind="stable")[np.searchsorted(np.sort(numbered), placed)]
     members, count, shape = placed, len(placed), key.grid
+    unread = fabric.config.unread_keys()
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
         refuse_dynamic(fabric, "fidelity='analytic'")
@@ -226,7 +227,7 @@ def run_collective(
         num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
-        notes=(*router.notes, *tolerance_notes(tolerance)),
+        notes=(*router.notes, *unread, *tolerance_notes(tolerance)),
         reconfigurations=reconfigurations_of(fabric, switching, raw["reports"], raw["forwarded_bytes"]),
     )  # fmt: skip
 

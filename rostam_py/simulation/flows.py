@@ -116,6 +116,8 @@ def run_flows(
         np.inf if value is None else parse_bandwidth(value, "rate_cap")
         for value in _per_flow(rate_cap, len(sizes), "rate_cap")
     ]
+    _check_needless(fabric, sources, targets, np.asarray(sizes))
+    unread = fabric.config.unread_keys()
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
@@ -133,9 +135,23 @@ def run_flows(
         raw["bytes_left"],
         expand_links(raw["link_bytes"], router, len(fabric.links)),
         tuple(raw["checks"]),
-        (*router.notes, *tolerance_notes(tolerance)),
+        (*router.notes, *unread, *tolerance_notes(tolerance)),
         reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"]),
     )
+
+
+def _check_needless(fabric: Any, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray) -> None:
+    """Raise ConfigError for a flow without bytes between accelerators for which no circuit would be set."""
+    if not fabric.is_circuit_switched or fabric.circuits is not None:
+        return
+    pairs = src.astype(np.int64) * fabric.num_accelerators + dst
+    idle = np.flatnonzero((num_bytes == 0) & ~np.isin(pairs, pairs[num_bytes > 0]) & (src != dst))
+    if len(idle):
+        flow = int(idle[0])
+        raise ConfigError(
+            f"flow {flow} from {src[flow]} to {dst[flow]} has 0 bytes, and no other flow of that pair has any: fabric"
+            f" {fabric.name!r} sets no circuit for it; leave it out, or set circuits with fabric.with_circuits(traffic)"
+        )
 
 
 def _per_flow(values: Sequence[Any] | None, count: int, key: str) -> Sequence[Any]:

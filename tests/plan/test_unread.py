@@ -37,3 +37,35 @@ def test_plans_carry_it_among_their_notes():
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
     plan = rostam.place(graph, machine, global_batch=8, strategy=Strategy(cp_algorithm="ulysses"))
     assert "strategy.cp_algorithm is 'ulysses', which nothing reads: it needs strategy.cp > 1" in plan.notes
+
+
+def test_keys_of_periodic_circuits_are_named_where_circuits_are_not_set_periodically():
+    keys = {"period": "1 ms", "estimator": "backlog", "reporting_delay": "1 us"}
+
+    def notes(**more):
+        return rostam.fabric(
+            "sip_ocs", num_accelerators=4, num_ocs=2, **{"reconfiguration_delay": "0 s", **more}
+        ).config.unread_keys()
+
+    assert notes() == notes(control="scheduled") == notes(control="periodic", **keys) == ()
+    for control in ("one_shot", "scheduled"):
+        assert notes(control=control, **keys) == tuple(
+            f"fabric.{key} is {value!r}, which nothing reads: it needs fabric.control=periodic"
+            for key, value in keys.items()
+        )
+    # The delay holds for circuits that are set once, too: around parts that fail.
+    assert notes(reconfiguration_delay="1 us") == ()
+
+
+def test_plans_flows_and_collectives_carry_it_among_their_notes():
+    fabric = rostam.fabric("sip_ring", num_accelerators=4, estimator="backlog")
+    said = "fabric.estimator is 'backlog', which nothing reads: it needs fabric.control=periodic"
+    graph = rostam.trace("gpt_125m", num_layers=1)
+    assert (
+        said
+        in rostam.place(
+            graph, rostam.Machine(fabric=fabric, accelerator="a100_80gb"), global_batch=8, strategy=Strategy()
+        ).notes
+    )
+    assert said in rostam.run_flows(fabric, src=[0], dst=[1], num_bytes=[10]).notes
+    assert said in rostam.run_collective(fabric, "all_reduce", num_bytes=4000).notes

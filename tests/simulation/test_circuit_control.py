@@ -134,3 +134,14 @@ def test_an_infinite_delay_is_one_shot_on_a_ring(hand_plan):
     once = rostam.simulate(hand_plan(ring(8), **shape), fold=False)
     never = rostam.simulate(hand_plan(ring(8, control="periodic", reconfiguration_delay=NEVER), **shape))
     assert times(never) == times(once)
+
+
+@pytest.mark.parametrize("name", ["sip_ocs", "sip_ring"])
+@pytest.mark.parametrize("control", ["one_shot", "periodic", "scheduled"])
+def test_a_flow_without_bytes_needs_a_circuit_that_others_use(name, control):
+    fabric = rostam.fabric(name, num_accelerators=4, control=control, accelerator_bandwidth="400 Gb/s")
+    # With a message of the same pair it takes that one's circuit: there after its latency, 1 us.
+    result = rostam.run_flows(fabric, src=[0, 0], dst=[1, 1], num_bytes=[0, 10**6])
+    assert result.finish_s[0] == pytest.approx(1e-6)
+    with pytest.raises(ConfigError, match="flow 1 from 1 to 0 has 0 bytes, and no other flow of that pair has any"):
+        rostam.run_flows(fabric, src=[0, 1], dst=[1, 0], num_bytes=[10**6, 0])
