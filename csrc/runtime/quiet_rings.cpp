@@ -8,8 +8,9 @@
 
 namespace rostam::runtime {
 
-QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint, const RingTable::RouteFunction& route)
-    : system_(system), table_(system, footprint, route) {
+QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint, bool takes_sharing,
+                       const RingTable::RouteFunction& route)
+    : system_(system), table_(system, footprint, takes_sharing, route) {
   for (const Ring& ring : table_.rings()) {
     rings_.emplace_back(ring);
     rings_.back().loads.resize(ring.devices.size());
@@ -19,10 +20,8 @@ QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint,
 RingCollective& QuietRings::collective(RingState& ring, uint32_t occurrence) {
   const size_t index = occurrence - ring.first_occurrence;
   while (ring.collectives.size() <= index) {
-    RingCollective one;
+    RingCollective one(ring.devices.size());
     one.is_quiet = ring.num_visitors == 0;
-    one.joins.assign(ring.devices.size(), SimTime::never());
-    one.origins.resize(ring.devices.size());
     ring.collectives.push_back(std::move(one));
   }
   return ring.collectives[index];
@@ -33,38 +32,13 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   RingState& ring = rings_[rank.ring];
   retire(ring, now);
   RingCollective& one = collective(ring, occurrence);
-  if (one.num_joined == 0) {
-    one.exchange = exchange;
-    for (const double bytes_per_s : ring.bytes_per_s) {
-      const double ps = transmit_ps(static_cast<double>(exchange.wire_bytes), bytes_per_s);
-      one.send_times.push_back(ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never());
-    }
-    one.latencies = latencies(ring, exchange.protocol);
-    one.is_quiet = one.is_quiet && one.fits_clock(now);
-  }
-  if (one.exchange.num_steps != exchange.num_steps || one.exchange.bytes != exchange.bytes) {
-    ROSTAM_THROW(ConfigError, "device " << ring.devices[rank.position] << " joins collective " << occurrence
-                                        << " on slot " << ring.slot << " with " << exchange.num_steps << " messages of "
-                                        << exchange.bytes << " bytes, others with " << one.exchange.num_steps << " of "
-                                        << one.exchange.bytes);
-  }
-  const bool is_last = ++one.num_joined == static_cast<int32_t>(ring.devices.size());
+  one.join(system_, ring, rank.position, occurrence, exchange);
+  if (one.num_joined == 1) one.is_quiet = one.is_quiet && one.fits_clock(now);
+  const bool is_last = one.num_joined == static_cast<int32_t>(ring.devices.size());
   if (!one.is_quiet) return Joined::kSimulated;
   one.joins[rank.position] = now;
   one.origins[rank.position] = origin;
   return is_last ? Joined::kLast : Joined::kWaiting;
-}
-
-std::vector<SimTime> QuietRings::latencies(const Ring& ring, int32_t protocol) const {
-  std::vector<SimTime> all;
-  for (size_t i = 0; i < ring.devices.size(); ++i) {
-    all.push_back(ring.routes[i].latency);
-    if (protocol < 0) continue;
-    const workload::Protocol& own = system_.graph->protocols[protocol];
-    const bool is_inside = system_.is_inside_server(ring.devices[i], ring.peers[i]);
-    all.back() = all.back() + (is_inside ? own.server_hop : own.network_hop);
-  }
-  return all;
 }
 
 const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_t occurrence) {
@@ -144,6 +118,7 @@ std::vector<RingLoad> QuietRings::loads_at(const RingState& ring, SimTime now) {
 std::vector<QuietRings::Carried> QuietRings::carried(SimTime now) const {
   std::vector<Carried> all;
   for (const RingState& ring : rings_) {
+    if (ring.shares_links()) continue;
     const std::vector<RingLoad> loads = loads_at(ring, now);
     for (size_t i = 0; i < loads.size(); ++i) all.push_back({ring.devices[i], ring.peers[i], loads[i].bytes});
   }
@@ -152,13 +127,7 @@ std::vector<QuietRings::Carried> QuietRings::carried(SimTime now) const {
 
 void QuietRings::add_loads(SimTime now, std::vector<double>& bytes, std::vector<double>& busy_s) const {
   for (const RingState& ring : rings_) {
-    const std::vector<RingLoad> loads = loads_at(ring, now);
-    for (size_t i = 0; i < loads.size(); ++i) {
-      for (const routing::LinkShare& hop : ring.routes[i].links) {
-        bytes[hop.link] += loads[i].bytes * hop.share;
-        busy_s[hop.link] += static_cast<double>(loads[i].busy_ps) * 1e-12;
-      }
-    }
+    if (!ring.shares_links()) add_ring_loads(ring, loads_at(ring, now), bytes, busy_s);
   }
 }
 

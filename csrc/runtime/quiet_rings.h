@@ -42,7 +42,9 @@ class QuietRings {
     std::vector<InFlight> messages;
   };
 
-  QuietRings(const WeightedSystem& system, const Footprint& footprint, const RingTable::RouteFunction& route);
+  // takes_sharing: the table holds rings that share links too (ring_relays.h); they are none of its own.
+  QuietRings(const WeightedSystem& system, const Footprint& footprint, bool takes_sharing,
+             const RingTable::RouteFunction& route);
 
   const RingTable& table() const { return table_; }
   const Ring& ring(int32_t ring) const { return rings_[ring]; }
@@ -91,8 +93,6 @@ class QuietRings {
   static std::vector<RingLoad> loads_at(const RingState& ring, SimTime now);
   static RingCollective& collective(RingState& ring, uint32_t occurrence);
   static void retire(RingState& ring, SimTime now);
-
-  std::vector<SimTime> latencies(const Ring& ring, int32_t protocol) const;
 
   const WeightedSystem& system_;
   RingTable table_;

@@ -5,6 +5,39 @@
 
 namespace rostam::runtime {
 
+void add_ring_loads(const Ring& ring, const std::vector<RingLoad>& loads, std::vector<double>& bytes,
+                    std::vector<double>& busy_s) {
+  for (size_t i = 0; i < loads.size(); ++i) {
+    for (const routing::LinkShare& hop : ring.routes[i].links) {
+      bytes[hop.link] += loads[i].bytes * hop.share;
+      busy_s[hop.link] += static_cast<double>(loads[i].busy_ps) * 1e-12;
+    }
+  }
+}
+
+void RingCollective::join(const WeightedSystem& system, const Ring& ring, int32_t position, uint32_t occurrence,
+                          const RingExchange& of_rank) {
+  if (num_joined++ == 0) begin(system, ring, of_rank);
+  if (exchange.num_steps == of_rank.num_steps && exchange.bytes == of_rank.bytes) return;
+  ROSTAM_THROW(ConfigError, "device " << ring.devices[position] << " joins collective " << occurrence << " on slot "
+                                      << ring.slot << " with " << of_rank.num_steps << " messages of " << of_rank.bytes
+                                      << " bytes, others with " << exchange.num_steps << " of " << exchange.bytes);
+}
+
+void RingCollective::begin(const WeightedSystem& system, const Ring& ring, const RingExchange& of_all) {
+  exchange = of_all;
+  const workload::Protocol* protocol =
+      exchange.protocol < 0 ? nullptr : &system.graph->protocols[static_cast<size_t>(exchange.protocol)];
+  for (size_t i = 0; i < ring.devices.size(); ++i) {
+    const double ps = transmit_ps(static_cast<double>(exchange.wire_bytes), ring.bytes_per_s[i]);
+    send_times.push_back(ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never());
+    latencies.push_back(ring.routes[i].latency);
+    if (protocol == nullptr) continue;
+    const bool is_inside = system.is_inside_server(ring.devices[i], ring.peers[i]);
+    latencies.back() += is_inside ? protocol->server_hop : protocol->network_hop;
+  }
+}
+
 bool RingCollective::fits_clock(SimTime now) const {
   double slowest_ps = 0;
   for (size_t i = 0; i < send_times.size(); ++i) {

@@ -30,7 +30,13 @@ struct RingLoad {
   int64_t busy_ps = 0;
 };
 
+// Adds to bytes and busy seconds of the links what the ring's ranks have carried.
+void add_ring_loads(const Ring& ring, const std::vector<RingLoad>& loads, std::vector<double>& bytes,
+                    std::vector<double>& busy_s);
+
 struct RingCollective {
+  explicit RingCollective(size_t num_ranks) : joins(num_ranks, SimTime::never()), origins(num_ranks) {}
+
   RingExchange exchange;
   bool is_quiet = true;
   int32_t num_joined = 0;
@@ -39,11 +45,19 @@ struct RingCollective {
   std::vector<SimTime> send_times, latencies;  // of a message of each rank
   SimTime end = SimTime::never();              // the last rank is through
 
+  // A rank joins the ring's `occurrence`-th collective, this one; the first one says what all exchange and how long a
+  // message of each takes. Throws: ConfigError if ranks disagree on what they exchange.
+  void join(const WeightedSystem& system, const Ring& ring, int32_t position, uint32_t occurrence,
+            const RingExchange& exchange);
+
   // Whether the collective is through before the end of simulated time, if all joined now.
   bool fits_clock(SimTime now) const;
 
   // Adds what it has carried up to `now`, per rank; bytes of messages that are still being sent on demand.
   void add_load(const Ring& ring, SimTime now, bool counts_unfinished, std::vector<RingLoad>& loads) const;
+
+ private:
+  void begin(const WeightedSystem& system, const Ring& ring, const RingExchange& of_all);
 };
 
 // The steps one after the other: when each rank starts the present one, as far as that is reached by `now`.

@@ -7,13 +7,14 @@
 
 namespace rostam::runtime {
 
-RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint)
+RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint, bool takes_relays)
     : parts_(parts),
       stepwise_(parts),
-      rings_(parts.system, footprint,
+      rings_(parts.system, footprint, takes_relays,
              [&parts](int32_t d, int32_t slot, int32_t peer) {
                return parts.messenger.routes().make_route(d, slot, peer);
              }),
+      relays_(parts.system, rings_.table().rings(), parts.queue, *this),
       ends_(*this, &RingRunner::end_quietly),
       message_chunks_(parts.system.graph->schedules.size(), 0) {
   parts.messenger.watch(*this);
@@ -25,6 +26,8 @@ void RingRunner::join(const TaskRef& ref, const CriticalPath::Ref& cause) {
   const QuietRings::Rank rank = rings_.table().rank_of(ref.device, slot);
   if (rank.ring == RingTable::kNone) {
     stepwise_.advance(ref.device, slot, occurrence);
+  } else if (rings_.ring(rank.ring).shares_links()) {
+    join_relays(ref, slot, {rank.ring, rank.position, occurrence});
   } else {
     join_ring(ref, slot, occurrence, rank);
   }
@@ -47,6 +50,41 @@ void RingRunner::join_ring(const TaskRef& ref, int32_t slot, uint32_t occurrence
     other.quiet_origin = ends[i].origin;
     parts_.queue.schedule(other.quiet_end, Priority::kNormal, &ends_, pack(devices[i], slot));
   }
+}
+
+void RingRunner::join_relays(const TaskRef& ref, int32_t slot, const RelayRef& rank) {
+  Participation& part = parts_.participations.at(ref.device, slot, rank.occurrence);
+  part.is_quiet = relays_.is_relay(rank.ring, rank.position);
+  const bool has_relays = relays_.join(rank, exchange_of(part), part.origin);
+  if (has_relays && part.is_quiet) return;
+  part.is_quiet = false;
+  stepwise_.advance(ref.device, slot, rank.occurrence);
+}
+
+void RingRunner::on_delivered(Message& message) {
+  const QuietRings::Rank& rank = rings_.table().rank_of(message.target, message.slot);
+  const bool is_to_relay = rank.ring != RingTable::kNone && relays_.is_relay(rank.ring, rank.position);
+  const RelayRef relay = {rank.ring, rank.position, message.occurrence};
+  if (is_to_relay && relays_.takes(relay)) {
+    relays_.arrive(relay, message.origin);
+  } else {
+    stepwise_.on_delivered(message);
+  }
+}
+
+void RingRunner::on_relayed(const RelayRef& sender, int32_t step, SimTime arrival, const CriticalPath::Ref& origin) {
+  const int32_t message = make_message(sender, relays_.exchange(sender), step);
+  parts_.messenger[message].origin = origin;
+  parts_.messenger.deliver_at(message, arrival);
+}
+
+void RingRunner::on_relay_end(const RelayRef& relay, SimTime end, const CriticalPath::Ref& origin) {
+  const Ring& ring = rings_.ring(relay.ring);
+  const int32_t d = ring.devices[relay.position];
+  Participation& part = parts_.participations.at(d, ring.slot, relay.occurrence);
+  part.quiet_end = std::max(end, part.joined + parts_.options.min_collective_time);
+  part.quiet_origin = origin;
+  parts_.queue.schedule(part.quiet_end, Priority::kNormal, &ends_, pack(d, ring.slot));
 }
 
 RingExchange RingRunner::exchange_of(const Participation& part) {
@@ -83,7 +121,11 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
   const RingExchange exchange = exchange_of(*part);
   // Sent by this rank and received by the next one.
   parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
-  parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
+  const QuietRings::Rank& rank = rings_.table().rank_of(d, slot);
+  const bool is_counted = rings_.ring(rank.ring).shares_links() && !relays_.is_before_relay(rank.ring, rank.position);
+  if (!is_counted) {  // else as they are delivered
+    parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, exchange.num_steps);
+  }
   part->chunks_sent = exchange.num_chunks * exchange.num_steps;
   part->origin = std::move(part->quiet_origin);
   stepwise_.complete(d, slot);
@@ -118,7 +160,7 @@ void RingRunner::go_on_stepwise(int32_t ring, uint32_t occurrence) {
     if (!is_through(i)) restore(ring, occurrence, moment, i);  // else it ends, or has ended, as planned
   }
   for (const QuietRings::InFlight& one : moment.messages) {
-    const int32_t message = make_message(ring, occurrence, one.position, one.step);
+    const int32_t message = make_message({ring, one.position, occurrence}, exchange, one.step);
     parts_.messenger[message].origin = one.origin;
     // A rank that is through counts all that it sent as received when it ends; these still come.
     if (is_through(one.position)) {
@@ -148,18 +190,17 @@ void RingRunner::restore(int32_t ring, uint32_t occurrence, const QuietRings::Mo
   parts_.ledger.count_sent(d, exchange.iteration, exchange.category, exchange.bytes, rank.num_sent);
   parts_.ledger.count_received(d, exchange.iteration, exchange.category, exchange.bytes, rank.num_delivered);
   if (!rank.is_sending) return;
-  const int32_t message = make_message(ring, occurrence, static_cast<int32_t>(i), rank.step);
+  const int32_t message = make_message({ring, static_cast<int32_t>(i), occurrence}, exchange, rank.step);
   parts_.messenger[message].origin = rank.origin;
   parts_.messenger.resume(message, rank.step_start);
 }
 
-int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step) {
-  const RingExchange& exchange = rings_.exchange(ring, occurrence);
-  const int32_t index = parts_.messenger.make(rings_.ring(ring).devices[position], rings_.ring(ring).slot,
-                                              rings_.ring(ring).peers[position]);
+int32_t RingRunner::make_message(const RelayRef& sender, const RingExchange& exchange, int32_t step) {
+  const Ring& ring = rings_.ring(sender.ring);
+  const int32_t index = parts_.messenger.make(ring.devices[sender.position], ring.slot, ring.peers[sender.position]);
   Message& message = parts_.messenger[index];
   message.step = step;
-  message.occurrence = occurrence;
+  message.occurrence = sender.occurrence;
   parts_.messenger.load(index, exchange.bytes, exchange.protocol);
   message.category = exchange.category;
   message.iteration = exchange.iteration;
@@ -169,11 +210,25 @@ int32_t RingRunner::make_message(int32_t ring, uint32_t occurrence, int32_t posi
 
 void RingRunner::add_loads(SimTime now, network::NetworkStats& stats) const {
   rings_.add_loads(now, stats.link_bytes, stats.link_busy_s);
+  const std::vector<Ring>& rings = rings_.table().rings();
+  for (size_t r = 0; r < rings.size(); ++r) {
+    if (rings[r].shares_links())
+      add_ring_loads(rings[r], relays_.loads(static_cast<int32_t>(r)), stats.link_bytes, stats.link_busy_s);
+  }
 }
 
 void RingRunner::count_carried(SimTime now) {
   for (const QuietRings::Carried& one : rings_.carried(now)) {
     parts_.messenger.carrier().wire().count(one.source, parts_.system.device_stand_in[one.peer], one.bytes);
+  }
+  const std::vector<Ring>& rings = rings_.table().rings();
+  for (size_t r = 0; r < rings.size(); ++r) {
+    if (!rings[r].shares_links()) continue;
+    const std::vector<RingLoad> loads = relays_.loads(static_cast<int32_t>(r));
+    for (size_t i = 0; i < loads.size(); ++i) {
+      const int32_t target = parts_.system.device_stand_in[rings[r].peers[i]];
+      parts_.messenger.carrier().wire().count(rings[r].devices[i], target, loads[i].bytes);
+    }
   }
 }
 

@@ -1,25 +1,31 @@
 // RingRunner: one-way rings on links of their own go without messages (quiet_rings.h) until a message of others comes
-// onto those links; all else goes stepwise.
+// onto those links, and rings that share some of their links with themselves go without most (ring_relays.h); all else
+// goes stepwise.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "runtime/quiet_rings.h"
+#include "runtime/ring_relays.h"
 #include "runtime/stepwise_runner.h"
 
 namespace rostam::runtime {
 
-class RingRunner : public CollectiveRunner, public RouteWatcher {
+class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayClient {
  public:
-  // Watches the messenger of `parts`.
-  RingRunner(const RunnerParts& parts, const Footprint& footprint);
+  // Watches the messenger of `parts`. takes_relays: nothing will change routes or cut jobs, so that what relays have
+  // told of the time to come stands.
+  RingRunner(const RunnerParts& parts, const Footprint& footprint, bool takes_relays);
 
   void join(const TaskRef& task, const CriticalPath::Ref& cause) override;
   void on_sent(const Message& message) override { stepwise_.on_sent(message); }
-  void on_delivered(Message& message) override { stepwise_.on_delivered(message); }
+  void on_delivered(Message& message) override;
   void add_loads(SimTime now, network::NetworkStats& stats) const override;
   void count_carried(SimTime now) override;
+
+  void on_relayed(const RelayRef& sender, int32_t step, SimTime arrival, const CriticalPath::Ref& origin) override;
+  void on_relay_end(const RelayRef& relay, SimTime end, const CriticalPath::Ref& origin) override;
 
   void on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) override;
   void before_send(network::RouteId route) override;
@@ -27,17 +33,19 @@ class RingRunner : public CollectiveRunner, public RouteWatcher {
 
  private:
   void join_ring(const TaskRef& task, int32_t slot, uint32_t occurrence, const QuietRings::Rank& rank);
+  void join_relays(const TaskRef& task, int32_t slot, const RelayRef& rank);
   RingExchange exchange_of(const Participation& part);
   int64_t message_chunks(int32_t schedule);
   void end_quietly(uint64_t device_and_slot);
   void disturb(int32_t ring);
   void go_on_stepwise(int32_t ring, uint32_t occurrence);
   void restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t position);
-  int32_t make_message(int32_t ring, uint32_t occurrence, int32_t position, int32_t step);
+  int32_t make_message(const RelayRef& sender, const RingExchange& exchange, int32_t step);
 
   RunnerParts parts_;
   StepwiseRunner stepwise_;
   QuietRings rings_;
+  RingRelays relays_;
   MemberEvent<RingRunner> ends_;
   std::vector<std::vector<int32_t>> crossings_;  // per route: rings of others whose links it uses
   std::vector<int64_t> message_chunks_;          // per schedule; 0 until it is asked for

@@ -1,7 +1,9 @@
 #include "runtime/ring_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 namespace rostam::runtime {
@@ -93,7 +95,8 @@ size_t add_routes(const WeightedSystem& system, const RingTable::RouteFunction& 
 
 }  // namespace
 
-RingTable::RingTable(const WeightedSystem& system, const Footprint& footprint, const RouteFunction& route)
+RingTable::RingTable(const WeightedSystem& system, const Footprint& footprint, bool takes_sharing,
+                     const RouteFunction& route)
     : owner_(system.links.size(), kNone) {
   const auto num_devices = static_cast<int32_t>(system.devices.size());
   for (int32_t d = 0; d < num_devices; ++d) {
@@ -101,18 +104,83 @@ RingTable::RingTable(const WeightedSystem& system, const Footprint& footprint, c
     ranks_.resize(ranks_.size() + system.devices[d].slots.size());
   }
   for (const Footprint::Link& touched : footprint.links) owner_[system.link_stand_in[touched.link]] = kChanging;
-  std::vector<Ring> found = find_rings(system);
+  std::vector<Ring> found = find_rings(system), sharing;
   size_t num_hops = 0;
   for (Ring& ring : found) {
     num_hops += add_routes(system, route, kMaxHops - num_hops, ring);
     if (num_hops > kMaxHops) return;
     const auto has_rate = [](double rate) { return rate > 0 && rate < std::numeric_limits<double>::infinity(); };
-    if (!std::all_of(ring.bytes_per_s.begin(), ring.bytes_per_s.end(), has_rate) || !claim_links(ring)) continue;
-    for (size_t i = 0; i < ring.devices.size(); ++i) {
-      ranks_[first_rank_[ring.devices[i]] + ring.slot] = {static_cast<int32_t>(rings_.size()), static_cast<int32_t>(i)};
+    if (!std::all_of(ring.bytes_per_s.begin(), ring.bytes_per_s.end(), has_rate)) continue;
+    if (claim_links(ring)) {
+      add(std::move(ring));
+    } else if (takes_sharing) {
+      sharing.push_back(std::move(ring));
     }
-    rings_.push_back(std::move(ring));
   }
+  if (!sharing.empty()) add_sharing(system, std::move(sharing), kMaxHops - num_hops, route);
+}
+
+void RingTable::add(Ring&& ring) {
+  for (size_t i = 0; i < ring.devices.size(); ++i) {
+    ranks_[first_rank_[ring.devices[i]] + ring.slot] = {static_cast<int32_t>(rings_.size()), static_cast<int32_t>(i)};
+  }
+  rings_.push_back(std::move(ring));
+}
+
+// Takes those of the rings, some of whose messages share links, on whose other links no channel of others is.
+void RingTable::add_sharing(const WeightedSystem& system, std::vector<Ring>&& rings, size_t max_hops,
+                            const RouteFunction& route) {
+  const auto first = static_cast<int32_t>(rings_.size());
+  for (Ring& ring : rings) {
+    if (claim_unshared_links(ring, static_cast<int32_t>(rings_.size()))) add(std::move(ring));
+  }
+  std::vector<uint8_t> is_crossed(rings_.size(), 0);
+  size_t num_hops = 0;
+  for (int32_t d = 0; d < static_cast<int32_t>(system.devices.size()) && num_hops <= max_hops; ++d) {
+    for (int32_t slot = 0; slot < static_cast<int32_t>(system.devices[d].slots.size()); ++slot) {
+      for (const int32_t peer : system.channels.destinations(d, slot)) {
+        const routing::Route links = route(d, slot, peer);
+        num_hops += links.links.size();
+        for (const int32_t ring : crossed_by(links, rank_of(d, slot))) is_crossed[ring] = 1;
+      }
+    }
+  }
+  std::vector<Ring> claimed(std::make_move_iterator(rings_.begin() + first), std::make_move_iterator(rings_.end()));
+  rings_.resize(first);
+  for (Rank& rank : ranks_) {
+    if (rank.ring >= first) rank = Rank();
+  }
+  for (int32_t& owner : owner_) {
+    if (owner >= first) owner = kNone;
+  }
+  for (size_t k = 0; k < claimed.size(); ++k) {
+    const bool is_free = is_crossed[first + k] == 0 && num_hops <= max_hops;
+    if (is_free && claim_unshared_links(claimed[k], static_cast<int32_t>(rings_.size()))) add(std::move(claimed[k]));
+  }
+}
+
+// Makes the links of messages that share none those of ring `index`, if nobody owns them and most messages share none;
+// notes which do.
+bool RingTable::claim_unshared_links(Ring& ring, int32_t index) {
+  std::unordered_map<int32_t, int32_t> num_uses;
+  for (const routing::Route& route : ring.routes) {
+    if (!route.lanes.empty()) return false;
+    for (const routing::LinkShare& hop : route.links) ++num_uses[hop.link];
+  }
+  std::vector<int32_t> claimed;
+  ring.is_shared.clear();
+  for (const routing::Route& route : ring.routes) {
+    const auto is_shared = [&](const routing::LinkShare& hop) { return num_uses[hop.link] > 1; };
+    ring.is_shared.push_back(std::any_of(route.links.begin(), route.links.end(), is_shared));
+    if (ring.is_shared.back() != 0) continue;
+    for (const routing::LinkShare& hop : route.links) claimed.push_back(hop.link);
+  }
+  const auto num_shared = std::count(ring.is_shared.begin(), ring.is_shared.end(), 1);
+  const auto is_owned = [this](int32_t link) { return owner_[link] != kNone; };
+  if (num_shared == 0 || 2 * num_shared >= static_cast<std::ptrdiff_t>(ring.devices.size())) return false;
+  if (std::any_of(claimed.begin(), claimed.end(), is_owned)) return false;
+  for (const int32_t link : claimed) owner_[link] = index;
+  return true;
 }
 
 // Makes the links the next ring's, if nobody owns them and no two of its messages share one.

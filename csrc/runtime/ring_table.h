@@ -18,6 +18,10 @@ struct Ring {
   std::vector<int32_t> peers;          // that each of them sends to, as its binding names it
   std::vector<routing::Route> routes;  // of their messages
   std::vector<double> bytes_per_s;     // that a message alone gets on each
+  // Whether each rank's messages share links with others of the ring; empty where none does.
+  std::vector<uint8_t> is_shared;
+
+  bool shares_links() const { return !is_shared.empty(); }
 };
 
 class RingTable {
@@ -32,8 +36,10 @@ class RingTable {
   };
 
   // Finds the rings; of rings that share a link the smaller one is taken. Links of the footprint make none.
+  // takes_sharing: also rings of which fewer than half of the messages share links with others of them, where no other
+  // channel of the system ever uses a link of the rest: all channels x links a route, up to as many.
   // Cost: the rings' channels x links a route; above 4 M of them no further ring is taken.
-  RingTable(const WeightedSystem& system, const Footprint& footprint, const RouteFunction& route);
+  RingTable(const WeightedSystem& system, const Footprint& footprint, bool takes_sharing, const RouteFunction& route);
 
   const std::vector<Ring>& rings() const { return rings_; }
 
@@ -44,7 +50,11 @@ class RingTable {
   std::vector<int32_t> crossed_by(const routing::Route& route, const Rank& own) const;
 
  private:
+  void add(Ring&& ring);
   bool claim_links(const Ring& ring);
+  void add_sharing(const WeightedSystem& system, std::vector<Ring>&& rings, size_t max_hops,
+                   const RouteFunction& route);
+  bool claim_unshared_links(Ring& ring, int32_t index);
 
   std::vector<Ring> rings_;
   std::vector<size_t> first_rank_;  // per simulated device, into ranks_

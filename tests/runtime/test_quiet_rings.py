@@ -84,6 +84,43 @@ def test_ranks_that_join_at_any_time_end_as_message_by_message(graph, data, p, n
     assert fast["num_solves"] == 0
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    data=st.data(),
+    dims=st.sampled_from([(2, 5), (3, 3), (3, 4), (4, 4), (5, 3), (2, 2, 5)]),
+    num_bytes=st.integers(0, 40_000),
+    latency_ps=st.sampled_from((0, 300, 20_000, 900_000)),
+    iterations=st.integers(1, 3),
+)
+def test_ranks_between_messages_that_share_links_end_as_message_by_message(
+    graph, data, dims, num_bytes, latency_ps, iterations
+):
+    # Row after row round a torus: a row's last rank sends over two links, which the messages of the rows before and
+    # behind it use too. Of the others each has a link of its own.
+    p = int(np.prod(dims))
+
+    def draw(values):
+        return data.draw(st.lists(values, min_size=p, max_size=p))
+
+    options = data.draw(OPTIONS) | {"min_iterations": iterations, "max_iterations": iterations}
+    lengths = draw(LENGTHS) if data.draw(st.booleans()) else [data.draw(LENGTHS)] * p
+    job = lengths, num_bytes, 0, draw(st.sampled_from((1.0, 1.25, 3.0))), draw(st.sampled_from((0, 0, 0, 9_000)))
+    runs = []
+    for shortcuts in (False, True):
+        g = rings_alone(graph, *job)
+        g.fabric = rostam.fabric("torus", dims=list(dims), link_bandwidth=1e9, link_latency=latency_ps * 1e-12)
+        runs.append(g.run(fold=False, shortcuts=shortcuts, **options))
+    whole, fast = runs
+    assert fast["ends"] == whole["ends"]
+    assert fast["breakdown"] == whole["breakdown"]
+    assert fast["device_end_ps"].tolist() == whole["device_end_ps"].tolist()
+    assert totals(fast) == totals(whole)
+    np.testing.assert_allclose(fast["link_bytes"], whole["link_bytes"], rtol=1e-9, atol=1e-3)
+    np.testing.assert_allclose(fast["link_busy_s"], whole["link_busy_s"], rtol=1e-9, atol=1e-15)
+    if num_bytes >= 3 * p:  # at least a byte for each message
+        assert 0 < fast["num_solves"] < whole["num_solves"]
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     data=st.data(),
