@@ -21,6 +21,7 @@ from benchmarks.cases import cases
 from benchmarks.history import LEAST_S, STORED, WORST_RATIO, newest, regressions
 from benchmarks.measure import Measurement, measure
 
+_HOPS = "message_hops"  # a figure of cases
 _VERSIONS = ("rostam", "torch", "numpy")
 
 
@@ -42,12 +43,17 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def growth(measurements: list[Measurement]) -> dict[str, float]:
-    """Return {family: k} where CPU seconds grow as size^k: a line through their logarithms, by least squares."""
+def growth(measurements: list[Measurement], per: str = "") -> dict[str, float]:
+    """Return {family: k} where CPU seconds grow as size^k: a line through their logarithms, by least squares.
+
+    Args:
+        per: a figure of the cases; their CPU seconds for each one of it are taken then.
+    """
     points: dict[str, list[tuple[int, float]]] = {}
     for one in measurements:
-        if one.size > 0 and one.cpu_s > 0 and not one.error and not one.is_over:
-            points.setdefault(one.family, []).append((one.size, one.cpu_s))
+        count = one.figures.get(per, 0) if per else 1
+        if one.size > 0 and one.cpu_s > 0 and count > 0 and not one.error and not one.is_over:
+            points.setdefault(one.family, []).append((one.size, one.cpu_s / count))
     exponents = {}
     for family, found in points.items():
         if len({size for size, _ in found}) > 1:
@@ -74,12 +80,14 @@ def table(measurements: list[Measurement]) -> Table:
     shown = Table("case", "CPU s", "wall s", "prepare CPU s", "peak MB", "growth", "asked for", "figures")
     for column in shown.columns[1:6]:
         column.justify = "right"
-    exponents = growth(measurements)
+    exponents, per_hop = growth(measurements), growth(measurements, _HOPS)
     last = {one.family: one.name for one in measurements}
     for one in measurements:
         exponent = (
             f"size^{exponents[one.family]:.2f}" if one.family in exponents and last[one.family] == one.name else ""
         )
+        if exponent and one.family in per_hop:
+            exponent += f", size^{per_hop[one.family]:.2f} per hop"
         if one.error:
             shown.add_row(one.name, "-", "-", "-", "-", exponent, targets(one), f"FAILED: {one.error}")
             continue
@@ -95,7 +103,8 @@ def table(measurements: list[Measurement]) -> Table:
 _EPILOG = f"""\
 Each case runs in a process of its own with one thread. It prepares, unmeasured, and then runs the call that is
 measured. A call that passes its CPU limit is ended and reported as "more than N". "growth" is k of CPU s = c size^k,
-fitted over the sizes of a family. A figure that misses what is asked for is marked MISSED and is no failure.
+fitted over the sizes of a family; "per hop" is the same of CPU s / message_hops, the links that messages crossed. A
+figure that misses what is asked for is marked MISSED and is no failure.
 
 Results are compared with the newest file in benchmarks/results of the same processor: a case that takes over
 {WORST_RATIO:g} x its CPU seconds, and over {LEAST_S:g} s more, is a regression. To keep a result, copy it there.
@@ -152,6 +161,7 @@ def _write(path: Path, date: str, here: dict[str, Any], measurements: list[Measu
     versions = {name: importlib.metadata.version(name) for name in _VERSIONS}
     document = {
         "date": date, "machine": here, "versions": versions, "growth": growth(measurements),
+        "growth_per_message_hop": growth(measurements, _HOPS),
         "measurements": [{**asdict(one), "misses": one.misses} for one in measurements],
     }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,11 @@ def _built(fabric: dict[str, Any], has_failed_link: bool = False) -> Any:
     return built.with_random_failures("links", 1, seed=0) if has_failed_link else built
 
 
+def _message_hops(num_messages: int, link_bytes: np.ndarray, bytes_sent: int) -> float:
+    """Return how many links messages crossed, those that are sprayed over paths counted by their share of each."""
+    return num_messages * float(np.sum(link_bytes)) / bytes_sent
+
+
 def _collective(
     *,
     fabric: dict[str, Any],
@@ -49,7 +54,8 @@ def _collective(
 
     def call() -> dict[str, Any]:
         result = run_collective(built, collective, num_bytes=num_bytes, algorithm=algorithm, **options)
-        return {"num_messages": result.num_messages, "simulated_s": result.time_s}
+        hops = _message_hops(result.num_messages, result.link_bytes, result.bytes_sent)
+        return {"num_messages": result.num_messages, "message_hops": hops, "simulated_s": result.time_s}
 
     return call
 
@@ -108,7 +114,11 @@ def _job(
 
     def call() -> dict[str, Any]:
         result = simulate(plan, **options)
-        return {"num_devices": result.num_simulated_devices, "simulated_s": result.iteration_time_s}
+        messages = sum(result.num_messages.values()) * len(result.iteration_times_s)
+        hops = _message_hops(messages, result.link_bytes, sum(result.bytes_sent.values()))
+        return {
+            "num_devices": result.num_simulated_devices, "message_hops": hops, "simulated_s": result.iteration_time_s,
+        }  # fmt: skip
 
     return call
 
@@ -247,15 +257,20 @@ def _jobs() -> list[Case]:
             ),
         )
     ]
-    found.append(
+    found += [
         Case(
-            name="resnet50_torus_4096_slow_device", prepare=_job, cpu_limit_s=_CPU_LIMIT_S,
+            name=f"resnet50_torus_{name}:{n * n}", prepare=_job, size=n * n, cpu_limit_s=_CPU_LIMIT_S,
             arguments={
-                "model": "resnet50", "fabric": _torus(64, 64), "strategy": {"dp": 4096, "algorithms": RINGS},
-                "global_batch": 2 * 4096, "slow": {1234: 0.5},
+                "model": "resnet50", "fabric": _torus(n, n), "strategy": {"dp": n * n, "algorithms": RINGS},
+                "global_batch": 2 * n * n, **change(n * n),
             },
         )
-    )  # fmt: skip
+        for name, change in (
+            ("slow_device", lambda count: {"slow": {count // 3: 0.5}}),
+            ("failed_link", lambda _: {"has_failed_link": True}), ("hashed", lambda _: {"routing": "hash"}),
+        )
+        for n in (16, 32, 64)
+    ]  # fmt: skip
     return found
 
 

@@ -40,6 +40,12 @@ def test_growth_is_the_slope_through_all_sizes_that_ended():
     assert bench.growth(found) == {"f": pytest.approx(2.0)}
 
 
+def test_growth_for_each_of_a_figure_leaves_out_cases_without_it():
+    found = [run(f"f:{n}", 3.0 * n**2, size=n, figures={"message_hops": n**1.5}) for n in (2, 4, 8)]
+    found += [run(f"g:{n}", 3.0 * n**2, size=n) for n in (2, 4)]
+    assert bench.growth(found, "message_hops") == {"f": pytest.approx(0.5)}
+
+
 def test_misses_name_each_target_that_is_not_met():
     one = run(cpu_s=2.0, target_cpu_s=1.0, peak_bytes=5, target_bytes=6, least={"rate": 10}, figures={"rate": 9})
     assert one.misses == ["cpu_s", "rate"]
