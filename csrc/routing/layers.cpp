@@ -51,7 +51,6 @@ Layers::Layers(const fabric::Fabric& fabric, int32_t num_layers) {
                                                                      << " that forward");
   }
   const auto count = static_cast<size_t>(num_switches_);
-  neighbours_.resize(count);
   loads_.assign(count * count, 0);
   find_neighbours(fabric);
   fill_minimal();
@@ -64,13 +63,18 @@ Layers::Layers(const fabric::Fabric& fabric, int32_t num_layers) {
 
 void Layers::find_neighbours(const fabric::Fabric& fabric) {
   for (int32_t s = 0; s < num_switches_; ++s) {
-    std::vector<int32_t>& found = neighbours_[static_cast<size_t>(s)];
-    for (const fabric::Hop& hop : fabric.out(vertex_of(s))) {  // sorted by neighbour
-      const int32_t there = switch_of(hop.neighbour);
-      if (there < 0) continue;
-      if (found.empty() || found.back() != there) found.push_back(there);
-    }
+    neighbours_.push_back(switches_at(fabric.out(vertex_of(s))));
+    feeders_.push_back(switches_at(fabric.in(vertex_of(s))));
   }
+}
+
+std::vector<int32_t> Layers::switches_at(const fabric::HopSpan& hops) const {
+  std::vector<int32_t> found;
+  for (const fabric::Hop& hop : hops) {  // sorted by neighbour
+    const int32_t there = switch_of(hop.neighbour);
+    if (there >= 0 && (found.empty() || found.back() != there)) found.push_back(there);
+  }
+  return found;
 }
 
 // Layer 0: of the minimal next hops towards a destination the one that carries the fewest paths so far.
@@ -81,9 +85,9 @@ void Layers::fill_minimal() {
   for (const int32_t to : drawn_order(num_switches_, kSeed)) {
     std::vector<int32_t> queue{to};
     hops_[index(to, to)] = 0;
-    // Breadth first from the destination over cables of both directions.
+    // Breadth first from the destination against the way of the links: circuits and failures may be of one direction.
     for (size_t k = 0; k < queue.size(); ++k) {
-      for (const int32_t near : neighbours_[static_cast<size_t>(queue[k])]) {
+      for (const int32_t near : feeders_[static_cast<size_t>(queue[k])]) {
         if (hops_[index(near, to)] >= 0) continue;
         hops_[index(near, to)] = hops_[index(queue[k], to)] + 1;
         queue.push_back(near);
@@ -215,7 +219,7 @@ class LayersPolicy : public RoutePolicy {
   std::string note() const override {
     std::vector<int32_t> ends;
     for (int32_t a = 0; a < fabric_->num_accelerators(); ++a) {
-      for (const int32_t door : doors(a)) ends.push_back(door);
+      for (const int32_t door : doors(a, fabric_->out(a))) ends.push_back(door);
     }
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
@@ -229,23 +233,18 @@ class LayersPolicy : public RoutePolicy {
   }
 
  private:
-  // Switches that an accelerator may enter the network at: itself, or its neighbours.
-  std::vector<int32_t> doors(int32_t accelerator) const {
+  // Switches that an accelerator may enter the network at, or be reached from: itself, or its neighbours.
+  std::vector<int32_t> doors(int32_t accelerator, const fabric::HopSpan& hops) const {
     if (fabric_->can_forward(accelerator)) return {layers_.switch_of(accelerator)};
-    std::vector<int32_t> found;
-    for (const fabric::Hop& hop : fabric_->out(accelerator)) {
-      const int32_t there = layers_.switch_of(hop.neighbour);
-      if (there >= 0 && (found.empty() || found.back() != there)) found.push_back(there);
-    }
-    return found;
+    return layers_.switches_at(hops);
   }
 
   // The doors of both that are nearest to each other, the lowest ones; -1 where the two are joined by a link alone.
   std::pair<int32_t, int32_t> nearest(int32_t src, int32_t dst) const {
     std::pair<int32_t, int32_t> best{-1, -1};
     int32_t least = fabric::kUnreachable;
-    for (const int32_t from : doors(src)) {
-      for (const int32_t to : doors(dst)) {
+    for (const int32_t from : doors(src, fabric_->out(src))) {
+      for (const int32_t to : doors(dst, fabric_->in(dst))) {
         const int32_t hops = layers_.hops(from, to);
         if (hops < 0 || hops >= least) continue;
         least = hops;

@@ -35,6 +35,8 @@ class Layers {
   int32_t next(int32_t layer, int32_t at, int32_t to) const {
     return tables_[static_cast<size_t>(layer)][index(at, to)];
   }
+  // The switches among neighbours, each once.
+  std::vector<int32_t> switches_at(const fabric::HopSpan& hops) const;
   // Of the ordered pairs of these switches that are apart and joined, the share with more than one minimal next hop
   // from the first; 0 without pairs.
   double share_of_branching_pairs(const std::vector<int32_t>& ends) const;
@@ -54,11 +56,11 @@ class Layers {
 
   int32_t num_switches_ = 0;
   std::vector<int32_t> vertices_, switch_of_;
-  std::vector<std::vector<int32_t>> neighbours_;
-  std::vector<int32_t> hops_;                 // between switches
-  std::vector<std::vector<int32_t>> tables_;  // layer -> next switch
-  std::vector<int64_t> loads_;                // paths over each ordered pair of neighbours
-  std::vector<int32_t> path_, best_;          // of the search
+  std::vector<std::vector<int32_t>> neighbours_, feeders_;  // switches that links lead to, and come from
+  std::vector<int32_t> hops_;                               // between switches
+  std::vector<std::vector<int32_t>> tables_;                // layer -> next switch
+  std::vector<int64_t> loads_;                              // paths over each ordered pair of neighbours
+  std::vector<int32_t> path_, best_;                        // of the search
   int64_t best_weight_ = 0;
   int32_t steps_left_ = 0;
 };

@@ -45,6 +45,10 @@ def parameters(name, rng):
             "wiring": pick(rng, "auto", "board_row", "accelerator_row")},
         "hybrid_cube_mesh": lambda: {"num_accelerators": int(8 * rng.integers(1, 4))},
         "hyperx": lambda: {"dims": pick(rng, (5,), (3, 4), (2, 3, 3)), "terminals": int(rng.integers(1, 3))},
+        "regional_ocs": lambda: {
+            "num_accelerators": int(rng.integers(6, 20)), "server_size": int(rng.integers(1, 4)),
+            "region_servers": int(rng.integers(1, 4)), "num_ocs": int(rng.integers(1, 4)),
+            "num_electrical": int(rng.integers(1, 3))},
         "sip_ocs": lambda: {"num_accelerators": 8},
         "sip_ring": lambda: {"num_accelerators": int(rng.integers(5, 12))},
         "slim_fly": lambda: {"q": int(pick(rng, 3, 4, 5)), "terminals_per_switch": int(rng.integers(1, 3))},
@@ -118,7 +122,7 @@ def run_case(seed):
     rng = np.random.default_rng(seed)
     name = pick(rng, *FABRICS.names())
     params = parameters(name, rng)
-    planes = {} if name in ("custom", "sip_ocs", "sip_ring") else {"planes": int(pick(rng, 1, 1, 2))}
+    planes = {} if name in ("custom", "regional_ocs", "sip_ocs", "sip_ring") else {"planes": int(pick(rng, 1, 1, 2))}
     fabric = with_failures(rostam.fabric(name, link_bandwidth=5e10, **planes, **params), rng)
     routing = pick(rng, *_core.routing_names())
     healthy = fabric.healthy_accelerators
