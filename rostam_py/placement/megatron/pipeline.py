@@ -21,6 +21,7 @@ from rostam_py.placement.megatron.chunk_balance import balance_devices
 
 _MAX_CANDIDATES = 512
 _CROSSING_STEPS = 16  # of the most bytes that any cut moves
+_EARLY = 0.25  # by how much more than the last stage's the first stage's work counts among equally slow pipelines
 
 
 @dataclass(slots=True)
@@ -195,10 +196,11 @@ def _work_by_forward_op(graph: OperatorGraph, sequence: list[Op], weights: Seque
 
 
 def _best_cuts(seconds: np.ndarray, cuts: list[int], live: list[float], num_stages: int) -> list[int]:
-    """Return the cuts that make the slowest stage fastest; among equals, fewest live bytes, then least work held.
+    """Return the cuts that make the slowest stage fastest; among equals, fewest live bytes, then the most even ones.
 
-    Model: live bytes count in sixteenths of the most, so that a mask or two that travel along decide nothing. Work held
-        is that of a stage times the micro-batches under way there, p - k on stage k of p, of the stage that has most.
+    Model: live bytes count in sixteenths of the most, so that a mask or two that travel along decide nothing. Even is
+        what has the least sum of squares: neighbours that are both near the slowest wait for each other's messages.
+        Early stages, where more micro-batches are under way, count up to a quarter more.
     Cost: stages x candidates^2, vectorised over the candidates.
     """
     ends = [0, *cuts, len(seconds)]
@@ -213,15 +215,15 @@ def _best_cuts(seconds: np.ndarray, cuts: list[int], live: list[float], num_stag
     for _ in range(num_stages):
         slowest = np.maximum(slowest, work).min(axis=1)
     work[work > slowest[-1]] = np.inf
-    moved, held = np.full(n, np.inf), np.full(n, np.inf)
-    moved[0] = held[0] = 0.0
+    moved, squares = np.full(n, np.inf), np.full(n, np.inf)
+    moved[0] = squares[0] = 0.0
     choice = np.zeros((num_stages + 1, n), dtype=int)
     for k in range(1, num_stages + 1):
         bytes_moved = np.where(np.isfinite(work), moved + crossing[:, None], np.inf)
         moved = bytes_moved.min(axis=1)
-        most_held = np.maximum(held, (num_stages - k + 1) * work)
-        most_held[bytes_moved != moved[:, None]] = np.inf
-        choice[k], held = most_held.argmin(axis=1), most_held.min(axis=1)
+        weight = 1 + _EARLY * (num_stages - k) / num_stages
+        summed = np.where(bytes_moved == moved[:, None], squares + weight * work**2, np.inf)
+        choice[k], squares = summed.argmin(axis=1), summed.min(axis=1)
     path, j = [], n - 1
     for k in range(num_stages, 1, -1):
         j = int(choice[k, j])
