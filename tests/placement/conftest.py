@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from rostam_py.fabrics.electrical_flat import ElectricalFlatConfig
 from rostam_py.placement import place
 from rostam_py.plan import Machine
 from rostam_py.tracing import trace
@@ -22,7 +23,7 @@ class FlatFabric:
     max_circuit_degree: int | None = None
     is_circuit_switched: bool = False
     circuits: None = None
-    config: None = None
+    config: ElectricalFlatConfig = field(default_factory=lambda: ElectricalFlatConfig(num_accelerators=1))
 
     @property
     def healthy_accelerators(self):
