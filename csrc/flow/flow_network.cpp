@@ -7,7 +7,6 @@ namespace rostam::flow {
 
 namespace {
 
-constexpr size_t kFewMembers = 4;     // room made on a link for its first flows: most links have no more at once
 constexpr double kGuardSlack = 1e-9;  // a link that guards leave this much short of full is out of reach of rounding
 constexpr size_t kFewLinks = 12;      // a flow over no more has no guard: guarding it costs more than it saves
 constexpr double kPeakSlack = 1e-10;  // sums of peaks may be off by rounding; capacity is checked to 1e-9
@@ -23,6 +22,7 @@ FlowNetwork::FlowNetwork(EventQueue& queue, const network::LinkTable& links, net
     : queue_(queue), client_(client), completions_(*this), deliveries_(*this), solves_(*this) {
   links_.resize(static_cast<size_t>(links.size()));
   crowds_.resize(links_.size());
+  bound_.resize(links_.size());
   for (int32_t l = 0; l < links.size(); ++l) links_[l].capacity = links[l].bytes_per_s;
 }
 
@@ -37,7 +37,13 @@ RouteId FlowNetwork::add_route(const routing::Route& route, uint64_t name) {
   }
   const RouteId id = free_routes_.back();
   free_routes_.pop_back();
-  routes_[id] = {route.links, route.latency, name, route.src, route.dst, 0};
+  RouteState& state = routes_[id];
+  hops_.assign(route.links, state.links);
+  state.latency = route.latency;
+  state.name = name;
+  state.src = route.src;
+  state.dst = route.dst;
+  state.bytes = 0;
   return id;
 }
 
@@ -51,7 +57,8 @@ void FlowNetwork::remove_route(RouteId id) {
   RouteState& route = routes_[id];
   removed_bytes_.resize(links_.size(), 0.0);
   for (const routing::LinkShare& hop : route.links) removed_bytes_[hop.link] += route.bytes * hop.share;
-  route = RouteState();
+  route.links.clear();
+  route.bytes = 0;
   free_routes_.push_back(id);
 }
 
@@ -117,8 +124,19 @@ double FlowNetwork::peak_of(const FlowState& flow) const {
   return peak;
 }
 
+// The links of a flow lie all over memory: asks for all of them at once, before they are used one after another.
+void FlowNetwork::fetch_links(uint32_t id, bool with_flows) const {
+  const Hops& hops = routes_[flows_[id].route].links;
+  if (hops.size() > kFewLinks) return;  // more than can be under way at once
+  for (const routing::LinkShare& hop : hops) {
+    __builtin_prefetch(&links_[hop.link], 1);
+    if (with_flows) __builtin_prefetch(&crowds_[hop.link], 1);
+  }
+}
+
 void FlowNetwork::attach(uint32_t id) {
   FlowState& flow = flows_[id];
+  fetch_links(id, true);
   const auto& hops = routes_[flow.route].links;
   const double rate = paces_[id].rate;
   flow.peak = peak_of(flow);
@@ -133,15 +151,14 @@ void FlowNetwork::attach(uint32_t id) {
   paces_[id].guard = guard;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
-    LinkFlows& crowd = crowds_[hops[h].link];
+    Crowd& crowd = crowds_[hops[h].link];
     if (crowd.members.empty()) {
-      crowd.busy_since = queue_.now();
+      crowd.busy_ps -= queue_.now().ps();
       link.peak_load = link.guard_load = 0;
-      if (crowd.members.capacity() == 0) crowd.members.reserve(kFewMembers);
     }
     link.peak_load += flow.peak * hops[h].share;
     link.guard_load += guard * hops[h].share;
-    places_[flow.first_place + h] = static_cast<uint32_t>(crowd.members.size());
+    places_[flow.first_place + h] = crowd.members.size();
     crowd.members.push_back({id, h, hops[h].share});
     if (link.is_binding) {
       link.load.add(rate * hops[h].share);
@@ -156,13 +173,14 @@ void FlowNetwork::detach(uint32_t id) {
   FlowState& flow = flows_[id];
   if (!flow.is_attached) return;  // nothing to send
   flow.is_attached = false;
+  fetch_links(id, true);
   set_bottleneck(id, kNoLink);
   const SimTime latest = latest_effect((queue_.now() - flow.started).seconds());
   const auto& hops = routes_[flow.route].links;
   const double rate = paces_[id].rate;
   for (uint32_t h = 0; h < hops.size(); ++h) {
     LinkState& link = links_[hops[h].link];
-    LinkFlows& crowd = crowds_[hops[h].link];
+    Crowd& crowd = crowds_[hops[h].link];
     link.peak_load -= flow.peak * hops[h].share;
     link.guard_load -= paces_[id].guard * hops[h].share;
     const Member moved = crowd.members.back();
@@ -174,8 +192,8 @@ void FlowNetwork::detach(uint32_t id) {
       link.load.subtract(rate * hops[h].share);
       update_binding(hops[h].link);
     }
-    if (crowd.members.empty()) crowd.busy_ps += (queue_.now() - crowd.busy_since).ps();
-    if (!crowd.bound.empty()) mark_dirty(hops[h].link, latest);
+    if (crowd.members.empty()) crowd.busy_ps += queue_.now().ps();
+    if (!bound_[hops[h].link].empty()) mark_dirty(hops[h].link, latest);
   }
 }
 
@@ -333,6 +351,7 @@ int32_t FlowNetwork::add_links(const std::vector<EngineLink>& links) {
   const int32_t first = num_links();
   links_.resize(links_.size() + links.size());
   crowds_.resize(links_.size());
+  bound_.resize(links_.size());
   for (size_t l = 0; l < links.size(); ++l) links_[first + l].capacity = links[l].bytes_per_s;
   return first;
 }
@@ -425,7 +444,7 @@ std::vector<double> FlowNetwork::link_busy_s() const {
   std::vector<double> seconds(links_.size(), 0);
   for (size_t l = 0; l < links_.size(); ++l) {
     int64_t ps = crowds_[l].busy_ps;
-    if (!crowds_[l].members.empty()) ps += (queue_.now() - crowds_[l].busy_since).ps();
+    if (!crowds_[l].members.empty()) ps += queue_.now().ps();
     seconds[l] = static_cast<double>(ps) * 1e-12;
   }
   return seconds;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "flow/few_list.h"
+#include "flow/hop_store.h"
 #include "flow/max_min.h"
 #include "network/network.h"
 
@@ -48,13 +50,13 @@ class FlowNetwork : public network::Network {
     uint32_t hop;
     double share;
   };
-  // What solving looks at of every link of a flow: kept together, so that it stays in the cache.
-  struct LinkState {
+  // What solving looks at of every link of a flow: a cache line.
+  struct alignas(64) LinkState {
     double capacity = 0;
     double peak_load = 0;     // what it would carry if every flow on it ran at its peak
     double guard_load = 0;    // what it would carry if every flow on it ran at its guard
-    RateSum load;             // what it carries; kept while it is binding
     double bound_rate = 0;    // of the flows whose bottleneck it is
+    RateSum load;             // what it carries; kept while it is binding
     uint32_t seen = 0;        // epoch_ of the last region it was in
     uint32_t local = 0;       // its index in that region's problem
     bool is_binding = false;  // else it could carry all its flows at their peaks, or at their guards
@@ -62,12 +64,12 @@ class FlowNetwork : public network::Network {
     bool is_reset = false;    // its capacity has changed
     bool is_removed = false;
   };
-  struct LinkFlows {
-    std::vector<Member> members;
-    std::vector<uint32_t> bound;  // the flows whose bottleneck it is
-    SimTime busy_since;
-    int64_t busy_ps = 0;
+  static_assert(sizeof(LinkState) == 64, "one cache line");
+  struct alignas(64) Crowd {  // the flows on a link: a cache line while they are few
+    FewList<Member, 3> members;
+    int64_t busy_ps = 0;  // in which there were any, up to now; less the time of now while there are
   };
+  static_assert(sizeof(Crowd) == 64, "one cache line");
   // The same of every flow.
   struct Pace {
     double rate = 0;
@@ -77,7 +79,7 @@ class FlowNetwork : public network::Network {
     uint32_t place = 0;            // in that link's `bound`
   };
   struct RouteState {
-    std::vector<routing::LinkShare> links;
+    Hops links;
     SimTime latency;
     uint64_t name = 0;
     int32_t src = -1, dst = -1;
@@ -127,6 +129,7 @@ class FlowNetwork : public network::Network {
   };
 
   uint32_t new_flow(const network::Transfer& transfer);
+  void fetch_links(uint32_t flow, bool with_flows) const;
   void attach(uint32_t flow);
   void detach(uint32_t flow);
   void check_link(int32_t link) const;
@@ -174,7 +177,9 @@ class FlowNetwork : public network::Network {
   Deliveries deliveries_;
   Solves solves_;
   std::vector<LinkState> links_;
-  std::vector<LinkFlows> crowds_;  // of links_
+  std::vector<Crowd> crowds_;                // of links_
+  std::vector<FewList<uint32_t, 4>> bound_;  // of links_: the flows whose bottleneck each is
+  HopStore hops_;                            // of routes_
   std::vector<RouteState> routes_;
   std::vector<FlowState> flows_;
   std::vector<Pace> paces_;       // of flows_

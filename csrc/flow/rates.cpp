@@ -85,7 +85,7 @@ void FlowNetwork::include_new(uint32_t id) {
 }
 
 void FlowNetwork::include_bound(int32_t link) {
-  for (const uint32_t id : crowds_[link].bound) include(id);
+  for (const uint32_t id : bound_[link]) include(id);
 }
 
 void FlowNetwork::include(uint32_t id) {
@@ -93,6 +93,7 @@ void FlowNetwork::include(uint32_t id) {
   if (pace.seen == epoch_) return;
   pace.seen = epoch_;
   region_flows_.push_back(id);
+  fetch_links(id, false);
   problem_.add_flow(flows_[id].peak);
   for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
     LinkState& link = links_[hop.link];
@@ -177,9 +178,9 @@ void FlowNetwork::sum_loads() {
 // A link's fastest flows are those whose bottleneck it is, if there are any.
 double FlowNetwork::fastest_outside(uint32_t local) const {
   const RegionLink& here = region_links_[local];
-  const LinkFlows& crowd = crowds_[here.link];
+  const Crowd& crowd = crowds_[here.link];
   if (here.num_members == crowd.members.size()) return 0;
-  if (here.num_bound < crowd.bound.size()) return links_[here.link].bound_rate;
+  if (here.num_bound < bound_[here.link].size()) return links_[here.link].bound_rate;
   double fastest = 0;
   for (const Member& member : crowd.members) {
     const Pace& pace = paces_[member.flow];
@@ -214,9 +215,8 @@ void FlowNetwork::find_bottleneck(size_t k) {
 void FlowNetwork::include_spoilt(uint32_t local) {
   const double bound = region_links_[local].bound;
   const int32_t link = region_links_[local].link;
-  const LinkFlows& crowd = crowds_[link];
-  if (region_links_[local].num_bound == crowd.bound.size() || links_[link].bound_rate >= bound) return;
-  for (const uint32_t id : crowd.bound) {
+  if (region_links_[local].num_bound == bound_[link].size() || links_[link].bound_rate >= bound) return;
+  for (const uint32_t id : bound_[link]) {
     if (paces_[id].rate < bound) include(id);
   }
 }
@@ -250,15 +250,15 @@ void FlowNetwork::set_bottleneck(uint32_t id, int32_t link) {
   Pace& pace = paces_[id];
   if (pace.bottleneck == link) return;
   if (pace.bottleneck != kNoLink) {
-    std::vector<uint32_t>& bound = crowds_[pace.bottleneck].bound;
+    FewList<uint32_t, 4>& bound = bound_[pace.bottleneck];
     bound[pace.place] = bound.back();
     paces_[bound[pace.place]].place = pace.place;
     bound.pop_back();
   }
   pace.bottleneck = link;
   if (link == kNoLink) return;
-  pace.place = static_cast<uint32_t>(crowds_[link].bound.size());
-  crowds_[link].bound.push_back(id);
+  pace.place = bound_[link].size();
+  bound_[link].push_back(id);
 }
 
 }  // namespace rostam::flow

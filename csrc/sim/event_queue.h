@@ -46,8 +46,8 @@ class EventQueue {
   };
   struct Bucket {
     int64_t time_ps = 0;
+    uint32_t next = 0, num_events = 0;
     Priority priority = Priority::kNormal;
-    size_t next = 0, num_events = 0;
     Event first{nullptr, 0};   // most instants have a single event: no memory of its own for it
     std::vector<Event> later;  // the others
   };
