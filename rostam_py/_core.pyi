@@ -92,6 +92,11 @@ class Fabric:
         Cables of this plane outside servers, failed ones included.
         """
     @property
+    def num_directed_links(self) -> int:
+        """
+        Entries of link_columns.
+        """
+    @property
     def num_switches(self) -> int:
         """
         Switches, failed ones included.

@@ -90,6 +90,8 @@ void bind_fabric(py::module_& module) {
           "failed_links", [](const Fabric& self) { return self.failures().cables; }, "Sorted cable ids.")
       .def_property_readonly(
           "failed_accelerators", [](const Fabric& self) { return self.failures().accelerators; }, "Sorted ids.")
+      .def_property_readonly(
+          "num_directed_links", [](const Fabric& self) { return self.links().size(); }, "Entries of link_columns.")
       .def("link_columns", &link_columns, "Directed links as a dict of arrays, one entry per link.")
       .def_property_readonly("num_boards", &Fabric::num_boards, "Boards, failed ones included; 0 without boards.")
       .def("accelerators_on", &Fabric::accelerators_on, "boards"_a, "Ids of the accelerators of these boards.")

@@ -108,7 +108,7 @@ py::list dependencies(const RouteTable& self, const std::vector<int32_t>& member
     }
     std::vector<std::pair<int32_t, int32_t>> cycle;  // fabric links: engine links are single ones
     for (const routing::VirtualChannel& one : found.cycle) {
-      cycle.emplace_back(planes.policy->links().members.at(static_cast<size_t>(one.link)).front(), one.channel);
+      cycle.emplace_back(planes.policy->links().members[static_cast<size_t>(one.link)].front(), one.channel);
     }
     all.append(py::dict("num_channels"_a = found.num_channels, "num_dependencies"_a = found.num_dependencies,
                         "num_virtual_channels"_a = found.num_virtual_channels, "num_pairs"_a = found.num_pairs,
@@ -192,7 +192,7 @@ void bind_routing(py::module_& module) {
           },
           "The engine link of every fabric link, numbered on from one class of planes to the next.")
       .def_property_readonly(
-          "members", [](const RouteTable& self) { return self.links().members; },
+          "members", [](const RouteTable& self) { return self.links().members.to_vectors(); },
           "The fabric links behind every engine link, numbered on from one class of planes to the next.");
   module.def("adaptive_rates", &adaptive_rates, "routes"_a, "src"_a, "dst"_a, "rate_caps"_a = std::vector<double>{},
              "Return (rate of each flow, load of every engine link) [bytes/s] of flows divided over minimal paths: "

@@ -1,7 +1,5 @@
 #include "network/link_table.h"
 
-#include <utility>
-
 namespace rostam::network {
 
 LinkTable::LinkTable(const std::vector<double>& capacities) {
@@ -9,15 +7,16 @@ LinkTable::LinkTable(const std::vector<double>& capacities) {
 }
 
 LinkTable::LinkTable(const routing::EngineLinks& links)
-    : num_plane_classes_(links.num_plane_classes), is_adaptive_(links.is_adaptive) {
+    : num_plane_classes_(links.num_plane_classes), is_adaptive_(links.is_adaptive), members_(links.members) {
+  links_.reserve(links.capacities.size());
   for (size_t l = 0; l < links.capacities.size(); ++l) {
-    add({links.capacities[l], links.classes[l], SimTime::zero()}, links.members[l]);
+    links_.push_back({links.capacities[l], links.classes[l], SimTime::zero()});
   }
 }
 
-int32_t LinkTable::add(const EngineLink& link, std::vector<int32_t> members) {
+int32_t LinkTable::add(const EngineLink& link, routing::IdSpan members) {
   links_.push_back(link);
-  members_.push_back(std::move(members));
+  members_.add(members);
   return size() - 1;
 }
 

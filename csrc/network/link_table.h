@@ -29,7 +29,7 @@ class LinkTable {
   const EngineLink& operator[](int32_t link) const { return links_[static_cast<size_t>(link)]; }
 
   // The fabric links (ids) that an engine link stands for; none in a folded system.
-  const std::vector<int32_t>& members(int32_t link) const { return members_[static_cast<size_t>(link)]; }
+  routing::IdSpan members(int32_t link) const { return members_[static_cast<size_t>(link)]; }
 
   // Classes of planes that differ; 1 where nothing is split over lanes.
   int32_t num_plane_classes() const { return num_plane_classes_; }
@@ -38,13 +38,13 @@ class LinkTable {
   bool is_adaptive() const { return is_adaptive_; }
 
   // Adds a link; returns its id.
-  int32_t add(const EngineLink& link, std::vector<int32_t> members = {});
+  int32_t add(const EngineLink& link, routing::IdSpan members = {});
 
  private:
   int32_t num_plane_classes_ = 1;
   bool is_adaptive_ = false;
   std::vector<EngineLink> links_;
-  std::vector<std::vector<int32_t>> members_;
+  routing::IdLists members_;
 };
 
 }  // namespace rostam::network

@@ -17,7 +17,9 @@ EndPoints::EndPoints(const RouteTable& routes) {
   const int32_t num_accelerators = routes.num_accelerators();
   for (const PlaneClass& planes : routes.planes()) {
     const std::vector<fabric::Link>& links = planes.policy->fabric().links();
-    for (const std::vector<int32_t>& members : planes.policy->links().members) {
+    const IdLists& lists = planes.policy->links().members;
+    for (size_t list = 0; list < lists.size(); ++list) {
+      const IdSpan members = lists[list];
       first_.push_back(static_cast<uint32_t>(ends_.size()));
       num_planes_.push_back(routes.planes().size() > 1 ? planes.num_planes : 1);
       const double share = 1.0 / static_cast<double>(members.size());

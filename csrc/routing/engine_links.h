@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "routing/id_lists.h"
 
 namespace rostam::routing {
 
@@ -15,12 +16,12 @@ struct EngineLinks {
   // Adds those of another plane, its fabric links numbered on.
   void append(const EngineLinks& other);
 
-  int32_t num_plane_classes = 0;              // that were appended
-  bool is_adaptive = false;                   // messages are divided over their paths (Route::is_adaptive)
-  std::vector<int32_t> of_link;               // fabric link -> engine link
-  std::vector<double> capacities;             // [bytes/s], the sum over the members
-  std::vector<int32_t> classes;               // fabric::LinkClass of the members
-  std::vector<std::vector<int32_t>> members;  // engine link -> fabric links
+  int32_t num_plane_classes = 0;   // that were appended
+  bool is_adaptive = false;        // messages are divided over their paths (Route::is_adaptive)
+  std::vector<int32_t> of_link;    // fabric link -> engine link
+  std::vector<double> capacities;  // [bytes/s], the sum over the members
+  std::vector<int32_t> classes;    // fabric::LinkClass of the members
+  IdLists members;                 // engine link -> fabric links
 };
 
 }  // namespace rostam::routing

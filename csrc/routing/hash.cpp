@@ -27,11 +27,10 @@ class HashPolicy : public RoutePolicy {
     route.latency = overhead_;
     if (query.wants_steps) route.steps.nodes.push_back({src, 0, 0, 0});
     for (int32_t place = paths_.start(src); place != paths_.end();) {
-      hops_.clear();
-      paths_.append_next_hops(place, hops_);
-      ROSTAM_CHECK(!hops_.empty(), "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst);
+      const fabric::HopSpan hops = paths_.next_hops(place, hops_);
+      ROSTAM_CHECK(hops.size() > 0, "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst);
       state = mix(state);
-      const fabric::Hop& hop = hops_[state % hops_.size()];
+      const fabric::Hop& hop = hops.first[state % static_cast<uint64_t>(hops.size())];
       const size_t link = static_cast<size_t>(hop.link);
       route.links.push_back({links_.of_link[link], 1.0});
       route.latency += fabric.links()[link].latency;

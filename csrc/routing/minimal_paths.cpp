@@ -74,24 +74,22 @@ void MinimalPaths::append_allowed_hops(int32_t place, std::vector<Hop>& hops) co
   }
 }
 
-void MinimalPaths::append_next_hops(int32_t vertex, std::vector<Hop>& hops) const {
+HopSpan MinimalPaths::next_hops(int32_t vertex, std::vector<Hop>& hops) const {
+  hops.clear();
   if (num_phases_ > 1) {
     append_allowed_hops(vertex, hops);
-    return;
+    return {hops.data(), hops.data() + hops.size()};
   }
   const HopSpan out = fabric_->out(vertex);
   int32_t first = dst_;
   int32_t last = dst_ + 1;
   const bool is_range = row_ == nullptr && function_->next_range(vertex, dst_, first, last);
   const int32_t here = is_range ? 0 : distance(vertex);
-  if (is_range || here == 1) {
-    const HopSpan minimal = between(out, first, last);
-    hops.insert(hops.end(), minimal.begin(), minimal.end());
-    return;
-  }
+  if (is_range || here == 1) return between(out, first, last);
   for (const Hop& hop : out) {
     if (distance(hop.neighbour) == here - 1 && fabric_->can_forward(hop.neighbour)) hops.push_back(hop);
   }
+  return {hops.data(), hops.data() + hops.size()};
 }
 
 void MinimalPaths::check_pair(int32_t src) const {

@@ -2,7 +2,7 @@
 // After failures distances come from breadth-first searches, kept for the latest destinations only.
 // A walk is at a place: a vertex in a phase (fabric::PathRule), the vertex itself where there is one phase only.
 // Walks by another rule than the fabric's are searched alike.
-// Example: paths.aim(dst); paths.append_next_hops(paths.start(src), hops);
+// Example: paths.aim(dst); paths.next_hops(paths.start(src), hops).size();
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,10 @@ class MinimalPaths {
     return row_ != nullptr ? (*row_)[static_cast<size_t>(place)] : function_->distance(place, dst_);
   }
 
-  // Appends the hops out of a place that lie on minimal paths; their `neighbour` is the place they lead to.
-  // REQUIRES: place != end(). Cost: O(hops appended) where the fabric knows their range, else O(degree).
-  void append_next_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
+  // The hops out of a place that lie on minimal paths; their `neighbour` is the place they lead to. They stand in the
+  // fabric, or in `hops`, what was there before being lost.
+  // REQUIRES: place != end(). Cost: O(log degree) where the fabric knows their range, else O(degree).
+  fabric::HopSpan next_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
 
   // Throws: NoRouteError naming the pair if `src` cannot reach the destination.
   void check_pair(int32_t src) const;

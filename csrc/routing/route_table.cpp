@@ -230,7 +230,7 @@ void RouteTable::set_capacity(int32_t link, double bytes_per_s) {
 int32_t RouteTable::add_link(double bytes_per_s) {
   links_.capacities.push_back(bytes_per_s);
   links_.classes.push_back(0);
-  links_.members.emplace_back();
+  links_.members.add({});
   return static_cast<int32_t>(links_.capacities.size()) - 1;
 }
 

@@ -66,12 +66,11 @@ class SprayLoads {
   }
 
   void hand_on(int32_t place) {
-    hops_.clear();
-    paths_.append_next_hops(place, hops_);
-    ROSTAM_CHECK(!hops_.empty(), "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst_);
-    const double part = held_[static_cast<size_t>(place)] / static_cast<double>(hops_.size());
+    const fabric::HopSpan hops = paths_.next_hops(place, hops_);
+    ROSTAM_CHECK(hops.size() > 0, "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << dst_);
+    const double part = held_[static_cast<size_t>(place)] / static_cast<double>(hops.size());
     held_[static_cast<size_t>(place)] = 0;
-    for (const fabric::Hop& hop : hops_) {
+    for (const fabric::Hop& hop : hops) {
       loads_[static_cast<size_t>(links_.of_link[static_cast<size_t>(hop.link)])] += part;
       hold(hop.neighbour, part);
     }
@@ -206,17 +205,16 @@ class SprayPolicy : public SprayPaths {
 
   // Moves the weight that reached `place` over its minimal links into the next level.
   void leave(int32_t place, bool wants_steps, Route& route) const {
-    hops_.clear();
-    paths_.append_next_hops(place, hops_);
-    ROSTAM_CHECK(!hops_.empty(),
+    fabric::HopSpan hops = paths_.next_hops(place, hops_);
+    ROSTAM_CHECK(hops.size() > 0,
                  "vertex " << paths_.vertex_of(place) << " has no hop towards accelerator " << route.dst);
-    if (can_collapse_ && is_one_bundle()) hops_.resize(1);
+    if (can_collapse_ && is_one_bundle(hops)) hops.last = hops.first + 1;
     const fabric::Fabric& fabric = paths_.fabric();
-    const double share = weight_[static_cast<size_t>(place)] / static_cast<double>(hops_.size());
+    const double share = weight_[static_cast<size_t>(place)] / static_cast<double>(hops.size());
     const SimTime left_at = latency_[static_cast<size_t>(place)];
     weight_[static_cast<size_t>(place)] = 0;
     if (wants_steps) route.steps.nodes[node_[static_cast<size_t>(place)]].first_hop = next_hop(route.steps);
-    for (const fabric::Hop& hop : hops_) {
+    for (const fabric::Hop& hop : hops) {
       const size_t link = static_cast<size_t>(hop.link);
       add(links_.of_link[link], share, route);
       SimTime arrival = left_at + fabric.links()[link].latency;
@@ -244,9 +242,9 @@ class SprayPolicy : public SprayPaths {
     steps.nodes.push_back({paths_.vertex_of(place), paths_.phase_of(place), 0, 0});
   }
 
-  bool is_one_bundle() const {
-    const int32_t first = links_.of_link[static_cast<size_t>(hops_.front().link)];
-    for (const fabric::Hop& hop : hops_) {
+  bool is_one_bundle(const fabric::HopSpan& hops) const {
+    const int32_t first = links_.of_link[static_cast<size_t>(hops.first->link)];
+    for (const fabric::Hop& hop : hops) {
       if (links_.of_link[static_cast<size_t>(hop.link)] != first) return false;
     }
     return true;

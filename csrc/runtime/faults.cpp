@@ -8,18 +8,24 @@ using control::PartKind;
 Faults::Faults(const routing::RouteTable& routes)
     : num_accelerators_(routes.num_accelerators()), is_lost_(routes.num_accelerators(), 0) {
   int32_t plane_class = 0;
+  std::vector<int32_t> cables;
   for (const routing::PlaneClass& planes : routes.planes()) {
     const fabric::Fabric& fabric = planes.policy->fabric();
     num_switches_.push_back(fabric.num_switches());
     for (int32_t a = 0; a < num_accelerators_; ++a) {
       if (fabric.is_vertex_failed(a)) is_lost_[a] = 1;
     }
-    for (const std::vector<int32_t>& members : planes.policy->links().members) {
+    const routing::IdLists& lists = planes.policy->links().members;
+    links_.reserve(links_.size() + lists.size());
+    for (size_t list = 0; list < lists.size(); ++list) {
+      const routing::IdSpan members = lists[list];
       const fabric::Link& link = fabric.links()[members.front()];
       const auto index = static_cast<int32_t>(links_.size());
       const bool is_removed = fabric.is_link_failed(members.front());
-      links_.push_back({link.src, link.dst, plane_class, routes.links().capacities[index], 0, is_removed, {}});
-      for (const int32_t member : members) links_.back().cables.push_back(fabric.links()[member].cable);
+      links_.push_back({link.src, link.dst, plane_class, routes.links().capacities[index], 0, is_removed});
+      cables.clear();
+      for (const int32_t member : members) cables.push_back(fabric.links()[member].cable);
+      cables_.add({cables.data(), cables.data() + cables.size()});
     }
     ++plane_class;
   }
@@ -38,6 +44,7 @@ void Faults::add_link(int32_t src, int32_t dst, double bytes_per_s) {
     link.num_failures += static_cast<int32_t>(failed_.count({PartKind::kAccelerator, end, 0}));
   }
   links_.push_back(link);
+  cables_.add({});
 }
 
 std::vector<int32_t> Faults::links_of(const Part& part) const {
@@ -91,7 +98,8 @@ fabric::Failures Faults::failures_of(int32_t plane_class) const {
     if (kind == PartKind::kAccelerator) found.accelerators.push_back(id);
     if (kind == PartKind::kSwitch && of_class == plane_class) found.switches.push_back(id);
     if (kind != PartKind::kLink || links_[id].plane_class != plane_class) continue;
-    found.cables.insert(found.cables.end(), links_[id].cables.begin(), links_[id].cables.end());
+    const routing::IdSpan cables = cables_[static_cast<size_t>(id)];
+    found.cables.insert(found.cables.end(), cables.begin(), cables.end());
   }
   return found;
 }

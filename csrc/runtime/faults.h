@@ -47,7 +47,6 @@ class Faults {
     double bytes_per_s = 0;
     int32_t num_failures = 0;
     bool is_removed = false;  // or failed before the run
-    std::vector<int32_t> cables;
   };
   static Key key_of(const control::Part& part);
   std::vector<int32_t> links_of(const control::Part& part) const;
@@ -56,6 +55,7 @@ class Faults {
   int32_t num_accelerators_;
   std::vector<int32_t> num_switches_;  // per class of planes
   std::vector<Link> links_;
+  routing::IdLists cables_;       // of links_
   std::vector<uint8_t> is_lost_;  // accelerators that failed before the run
   std::set<Key> failed_;
 };

@@ -118,7 +118,7 @@ def link_seconds(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, *, routin
     Args: groups: accelerators in rank order, int array (G, p); all of them run the whole schedule, in one piece.
     """
     schedule = key._replace(num_pieces=1).schedule()
-    busy = np.zeros(len(fabric.links))
+    busy = np.zeros(fabric.num_directed_links)
     routes = fabric.router(routing, enable_bundling=False)
     for count, src, dst, chunks in schedule.distinct_steps():
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).reshape(-1)

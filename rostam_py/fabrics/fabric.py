@@ -177,6 +177,11 @@ class Fabric:
             tables.append(table)
         return tables[0] if len(tables) == 1 else np.concatenate(tables)
 
+    @property
+    def num_directed_links(self) -> int:
+        """Entries of ``links``."""
+        return sum(int(core.num_directed_links) for core in self._cores)
+
     def vertex_name(self, vertex: int) -> str:
         """Return "accelerator 3", "switch 0" (as ``with_failures`` counts them), "NIC 3" or "server 0".
 

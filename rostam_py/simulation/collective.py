@@ -223,7 +223,7 @@ def run_collective(
         time_ps=int(raw["device_end_ps"].max()), finish_s=raw["device_end_ps"][np.argsort(order)] * 1e-12,
         num_messages=int(raw["num_messages"][0]), bytes_sent=int(raw["sent_bytes"][0]),
         bytes_received=int(raw["received_bytes"][0]),
-        link_bytes=expand_links(raw["link_bytes"], router, len(fabric.links)),
+        link_bytes=expand_links(raw["link_bytes"], router, fabric.num_directed_links),
         num_simulated_ranks=raw["num_simulated_devices"], protocol=key.protocol, num_channels=key.num_channels,
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
@@ -313,7 +313,7 @@ def _closed_form(
     return CollectiveResult(
         collective=collective, algorithm=algorithm, num_bytes=size, num_ranks=count, time_ps=ps,
         finish_s=np.full(count, ps * 1e-12), num_messages=0, bytes_sent=0, bytes_received=0,
-        link_bytes=np.zeros(len(fabric.links)), num_simulated_ranks=0,
+        link_bytes=np.zeros(fabric.num_directed_links), num_simulated_ranks=0,
     )  # fmt: skip
 
 

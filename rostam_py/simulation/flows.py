@@ -1,6 +1,6 @@
 """Run given flows on a fabric: sender, receiver, bytes and start time of each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,22 +110,19 @@ def run_flows(
     if len(targets) != num_flows:
         raise ConfigError(f"src has {num_flows} entries and dst {len(targets)}; give both for every flow")
     sizes = parse_sizes(list_of("num_bytes", num_bytes, num_flows, "flows"), "num_bytes")
-    starts = [0 if value is None else time_ps(value, "start_s") for value in _per_flow(start_s, num_flows, "start_s")]
-    stops = [-1 if value is None else time_ps(value, "stop_s") for value in _per_flow(stop_s, len(sizes), "stop_s")]
-    caps = [
-        np.inf if value is None else parse_bandwidth(value, "rate_cap")
-        for value in _per_flow(rate_cap, len(sizes), "rate_cap")
-    ]
-    _check_needless(fabric, sources, targets, np.asarray(sizes))
+    amounts = np.asarray(sizes, np.int64)
+    starts = _per_flow("start_s", start_s, num_flows, time_ps, 0)
+    stops = _per_flow("stop_s", stop_s, num_flows, time_ps, -1)
+    caps = _per_flow("rate_cap", rate_cap, num_flows, parse_bandwidth, np.inf)
+    _check_needless(fabric, sources, targets, amounts)
     unread = fabric.config.unread_keys()
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
-    known = (np.asarray(starts), sources, targets, np.asarray(sizes))
+    known = (starts, sources, targets, amounts)
     own = circuit_controllers(router, fabric, known, events, recovery)
     raw = _core.run_flows(
-        router, fabric.num_accelerators, sources, targets, np.asarray(sizes, np.int64), np.asarray(starts, np.int64),
-        np.asarray(caps, np.float64), np.asarray(stops, np.int64),
+        router, fabric.num_accelerators, sources, targets, amounts, starts, caps, stops,
         seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
         reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
     )  # fmt: skip
@@ -133,7 +130,7 @@ def run_flows(
         _seconds(raw["sent_ps"]),
         _seconds(raw["delivered_ps"]),
         raw["bytes_left"],
-        expand_links(raw["link_bytes"], router, len(fabric.links)),
+        expand_links(raw["link_bytes"], router, fabric.num_directed_links),
         tuple(raw["checks"]),
         (*router.notes, *unread, *tolerance_notes(tolerance)),
         reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"]),
@@ -154,8 +151,14 @@ def _check_needless(fabric: Any, src: np.ndarray, dst: np.ndarray, num_bytes: np
         )
 
 
-def _per_flow(values: Sequence[Any] | None, count: int, key: str) -> Sequence[Any]:
-    return [None] * count if values is None else list_of(key, values, count, "flows")
+def _per_flow(
+    key: str, values: Sequence[Any] | None, count: int, parse: Callable[[Any, str], float], absent: float
+) -> np.ndarray:
+    """Return what a setting is for each flow, array (count,) of the type of ``absent``, which stands for None."""
+    found = np.full(count, absent)
+    if values is not None:
+        found[:] = [absent if value is None else parse(value, key) for value in list_of(key, values, count, "flows")]
+    return found
 
 
 def _seconds(ps: np.ndarray) -> np.ndarray:

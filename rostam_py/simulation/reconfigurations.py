@@ -100,7 +100,7 @@ def circuit_controllers(
         switchings = [fabric.circuits.switching]
     if not switchings:
         return []
-    engine_link = np.empty(len(fabric.links), np.int64)
+    engine_link = np.empty(fabric.num_directed_links, np.int64)
     for index, links in enumerate(router.members):
         engine_link[list(links)] = index
     own = []

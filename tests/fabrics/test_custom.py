@@ -74,7 +74,7 @@ def test_csv_of_a_built_in_fabric_rebuilds_it(tmp_path, name, params, forwarding
 def test_directed_rows_carry_one_direction_only():
     rows = [("a0", "a1"), ("a1", "a2"), ("a2", "a0")]
     fabric = build_fabric("custom", links=rows, link_bandwidth="8 Gb/s", duplex=False, forwarding=True)
-    assert fabric.num_links == len(fabric.links) == 3
+    assert fabric.num_links == fabric.num_directed_links == len(fabric.links) == 3
     assert fabric.diameter() == 2
     assert len(fabric.router().route(1, 0)[0]) == 2
 
