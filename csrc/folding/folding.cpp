@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "folding/memory.h"
+#include "folding/refinement.h"
 #include "folding/symmetry.h"
 #include "routing/end_points.h"
 #include "sim/random.h"
@@ -19,7 +20,6 @@ using workload::Device;
 namespace {
 
 constexpr size_t kMaxHops = size_t{1} << 22;  // beyond it refinement costs more memory than it saves
-constexpr int kMaxRounds = 256;
 
 uint64_t bits_of(double value) {
   uint64_t bits;
@@ -90,57 +90,62 @@ class SystemBuilder {
   std::unordered_map<uint64_t, uint32_t> route_of_;
 };
 
-size_t count_distinct(std::vector<uint64_t> colours) {
-  std::sort(colours.begin(), colours.end());
-  return static_cast<size_t>(std::unique(colours.begin(), colours.end()) - colours.begin());
-}
-
-struct Colours {
-  std::vector<uint64_t> device, link, channel;
-};
-
-Colours initial_colours(const TaskGraph& graph, const routing::RouteTable& routes, const Footprint& footprint) {
-  Colours colours;
+// What tells devices, links and channels apart from the outset: classes of the others follow from these.
+std::vector<uint64_t> initial_colours(const TaskGraph& graph, const routing::RouteTable& routes,
+                                      const Footprint& footprint, const System& system) {
+  std::vector<uint64_t> colours;
   for (const Device& device : graph.devices) {
-    colours.device.push_back(mix(mix(uint64_t(device.program) << 32 | uint32_t(device.job)) + bits_of(device.slowdown) +
-                                 mix(uint64_t(device.start.ps()))));
+    colours.push_back(mix(mix(uint64_t(device.program) << 32 | uint32_t(device.job)) + bits_of(device.slowdown) +
+                          mix(uint64_t(device.start.ps()))));
   }
-  for (const double capacity : routes.links().capacities) colours.link.push_back(mix(bits_of(capacity)));
-  for (const Footprint::Link& touched : footprint.links) colours.link[touched.link] += touched.label;
+  const size_t num_devices = colours.size();
+  for (const double capacity : routes.links().capacities) colours.push_back(mix(mix(bits_of(capacity)) + 7));
+  for (const Footprint::Link& touched : footprint.links) colours[num_devices + touched.link] += touched.label;
+  for (const Channel& channel : system.channels) colours.push_back(mix(channel.label + 11));
   return colours;
 }
 
-// One round: channels from ends and links, links from channels, devices from channels. Sums commute, so the order
-// in which channels are listed does not matter.
-void refine_once(const System& system, Colours& colours) {
-  const Colours old = colours;
-  colours.channel.resize(system.channels.size());
-  for (uint64_t& c : colours.link) c = mix(c);
-  for (uint64_t& c : colours.device) c = mix(c);
-  for (size_t k = 0; k < system.channels.size(); ++k) {
-    const Channel& channel = system.channels[k];
-    uint64_t colour =
-        mix(channel.label + mix(old.device[channel.source]) + 3 * mix(old.device[channel.destination] + 7));
-    const auto& hops = system.routes[channel.route].links;
-    for (const routing::LinkShare& hop : hops) colour += mix(old.link[hop.link] + bits_of(hop.share));
-    colour = mix(colour);
-    colours.channel[k] = colour;
-    for (const routing::LinkShare& hop : hops) colours.link[hop.link] += mix(colour + bits_of(hop.share));
-    colours.device[channel.source] += mix(colour + 11);
-    colours.device[channel.destination] += mix(colour + 13);
-  }
+// Every channel with its ends and the links of its route.
+Edges edges_of(const System& system, size_t num_devices, size_t num_links) {
+  constexpr uint32_t kSource = 0, kDestination = 1, kFirstShare = 2;
+  std::unordered_map<uint64_t, uint32_t> label_of;  // by share
+  const auto visit = [&](const auto& add) {
+    auto channel_vertex = static_cast<uint32_t>(num_devices + num_links);
+    for (const Channel& channel : system.channels) {
+      add(channel_vertex, static_cast<uint32_t>(channel.source), kSource);
+      add(channel_vertex, static_cast<uint32_t>(channel.destination), kDestination);
+      for (const routing::LinkShare& hop : system.routes[channel.route].links) {
+        const auto label = static_cast<uint32_t>(kFirstShare + label_of.size());
+        const auto of_share = label_of.try_emplace(bits_of(hop.share), label).first->second;
+        add(channel_vertex, static_cast<uint32_t>(num_devices) + static_cast<uint32_t>(hop.link), of_share);
+      }
+      ++channel_vertex;
+    }
+  };
+  return Edges(num_devices + num_links + system.channels.size(), visit);
 }
 
-// Numbers the colours 0, 1, ... in order of first appearance.
-std::vector<int32_t> number_classes(const std::vector<uint64_t>& colours, int32_t& num_classes) {
-  std::unordered_map<uint64_t, int32_t> index;
+struct Classes {
+  std::vector<int32_t> device, link, channel;
+};
+
+// Numbers the classes 0, 1, ... in order of their first members.
+std::vector<int32_t> in_order(const int32_t* first, const int32_t* last) {
+  std::unordered_map<int32_t, int32_t> index;
   std::vector<int32_t> classes;
-  classes.reserve(colours.size());
-  for (const uint64_t colour : colours) {
-    classes.push_back(index.try_emplace(colour, static_cast<int32_t>(index.size())).first->second);
+  for (; first != last; ++first) {
+    classes.push_back(index.try_emplace(*first, static_cast<int32_t>(index.size())).first->second);
   }
-  num_classes = static_cast<int32_t>(index.size());
   return classes;
+}
+
+Classes classes_of(const TaskGraph& graph, const routing::RouteTable& routes, const Footprint& footprint,
+                   const System& system) {
+  const size_t num_devices = graph.devices.size(), num_links = routes.links().capacities.size();
+  const std::vector<int32_t> found =
+      refine(initial_colours(graph, routes, footprint, system), edges_of(system, num_devices, num_links));
+  const int32_t *links = found.data() + num_devices, *channels = links + num_links;
+  return {in_order(found.data(), links), in_order(links, channels), in_order(channels, found.data() + found.size())};
 }
 
 // How many channels and links each class has.
@@ -212,28 +217,26 @@ void add_quotient_routes(const System& full, const std::vector<int32_t>& class_o
   }
 }
 
-WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, const System& full, const Colours& colours,
+WeightedSystem make_system(std::shared_ptr<const TaskGraph> graph, const System& full, Classes&& classes,
                            const routing::RouteTable& routes) {
   WeightedSystem system;
   system.graph = std::move(graph);
   system.is_folded = true;
-  int32_t num_devices = 0, num_links = 0, num_channels = 0;
-  system.device_stand_in = number_classes(colours.device, num_devices);
-  system.link_stand_in = number_classes(colours.link, num_links);
-  const std::vector<int32_t> class_of_channel = number_classes(colours.channel, num_channels);
-  system.weights.assign(num_devices, 0);
+  system.device_stand_in = std::move(classes.device);
+  system.link_stand_in = std::move(classes.link);
+  system.weights.assign(count_members(system.device_stand_in).size(), 0);
   for (size_t d = 0; d < system.device_stand_in.size(); ++d) {
     const int32_t simulated = system.device_stand_in[d];
     if (system.weights[simulated]++ > 0) continue;  // classes are numbered in the order of their first devices
     system.original.push_back(static_cast<int32_t>(d));
     system.devices.push_back(system.graph->devices[d]);
   }
-  std::vector<double> capacities(num_links, 0);
+  std::vector<double> capacities(count_members(system.link_stand_in).size(), 0);
   for (size_t l = 0; l < system.link_stand_in.size(); ++l)
     capacities[system.link_stand_in[l]] = routes.links().capacities[l];
   system.links = network::LinkTable(capacities);
   system.channels = workload::ChannelTable(*system.graph, system.original);
-  add_quotient_routes(full, class_of_channel, system);
+  add_quotient_routes(full, classes.channel, system);
   return system;
 }
 
@@ -263,16 +266,9 @@ WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::Route
   if (auto system = fold_by_symmetry(graph, routes, footprint)) return *std::move(system);
   SystemBuilder builder(*graph, routes);
   if (!builder.build()) return unfolded(std::move(graph), routes);
-  Colours colours = initial_colours(*graph, routes, footprint);
-  size_t num_classes = 0;
-  for (int round = 0; round < kMaxRounds; ++round) {
-    refine_once(builder.system, colours);
-    const size_t found =
-        count_distinct(colours.device) + count_distinct(colours.link) + count_distinct(colours.channel);
-    if (found == num_classes) return make_system(std::move(graph), builder.system, colours, routes);
-    num_classes = found;
-  }
-  return unfolded(std::move(graph), routes);
+  Classes classes = classes_of(*graph, routes, footprint, builder.system);
+  if (count_members(classes.device).size() == graph->devices.size()) return unfolded(std::move(graph), routes);
+  return make_system(std::move(graph), builder.system, std::move(classes), routes);
 }
 
 }  // namespace rostam::folding

@@ -1,10 +1,10 @@
 // Folding (MODEL H24): devices, flows and links that must behave alike are simulated once.
 //
-// Colour refinement over the routed system: devices start with the colour of their program, speed and start; then
-// flows take the colours of their ends and links, links those of their flows, devices those of their flows, until
-// nothing splits. The result is an equitable partition: every flow of a class meets the same link classes with the
-// same shares, every link of a class carries the same flows, so the quotient's max-min rates and event times are
-// those of the whole. That is verified before it is used, and a slow device or a changed link splits its class.
+// Refinement of the routed system (refinement.h): devices start apart by their program, speed and start; then flows are
+// told apart by their ends and links, links and devices by their flows, until nothing splits. The result is an
+// equitable partition: every flow of a class meets the same link classes with the same shares, every link of a class
+// carries the same flows, so the quotient's max-min rates and event times are those of the whole. That is verified
+// before it is used, and a slow device or a changed link splits its class.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ using workload::TaskGraph;
 WeightedSystem unfolded(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes);
 
 // The orbits of the fabric's symmetries (folding/symmetry.h) where channels are many and there are any, else the
-// coarsest equitable partition, or the identity where routes are hashed, planes differ, any link may change,
-// refinement does not pay, or the system is too large to refine. REQUIRES: graph frozen. Cost: rounds x (channels x
-// links a route).
+// coarsest equitable partition, or the identity where no two devices are alike, routes are hashed, planes differ, any
+// link may change, or channels have more than 4 M links together. REQUIRES: graph frozen. Cost: channels x links a
+// route x log of those.
 WeightedSystem fold(std::shared_ptr<const TaskGraph> graph, const routing::RouteTable& routes,
                     const Footprint& footprint);
 
