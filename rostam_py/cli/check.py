@@ -11,7 +11,7 @@ from rostam_py.fabrics.dependencies import check_dependencies
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.failures import RandomFailures
 
-_FOUND = 1  # exit status: a cycle, or a cable that is not as planned
+_FOUND = 1  # exit status: a cycle, no path at all, or a cable that is not as planned
 
 
 def check(overrides: list[str], as_json: bool) -> int:
@@ -36,7 +36,7 @@ def _dependencies(config: CheckConfig, fabric: Fabric, as_json: bool) -> int:
     if config.virtual_channels != "routing":
         title += f", virtual channels: {config.virtual_channels}"
     _print(about | found.to_dict(), f"{title}\n{found}", as_json)
-    return 0 if found.is_deadlock_free else _FOUND
+    return 0 if found.is_deadlock_free and found.num_pairs else _FOUND
 
 
 def _cables(config: CheckConfig, fabric: Fabric, as_json: bool) -> int:

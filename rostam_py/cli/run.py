@@ -41,6 +41,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     """Simulate what the overrides describe, print it, and fill the run folder. Returns the exit status."""
     config: RunConfig = compose_config("run", overrides)
     _check_installed(config)
+    _check_price(config)
     if config.plan is not None:
         _check_planned(overrides, "plan")
     if config.task_graph is not None:
@@ -69,9 +70,20 @@ def _check_installed(config: RunConfig) -> None:
     require(*drawing, *wandb_needs(config.wandb))
 
 
+def _check_price(config: RunConfig) -> None:
+    """Raise ConfigError for a price of training where nothing says how long that is."""
+    price = config.accelerator_usd_per_hour
+    if price is not None and config.convergence is None and config.target is None:
+        raise ConfigError(
+            f"accelerator_usd_per_hour is {price}, the price of training up to a target, but there is none: give"
+            " target, for example '1 T tokens', or convergence (rostam list convergence)"
+        )
+
+
 def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Return what result.json of a run would hold, its resolved configuration, and the names of what it chose."""
     config: RunConfig = compose_config("run", overrides)
+    _check_price(config)
     if config.plan is not None:
         _check_planned(overrides, "plan")
     import yaml

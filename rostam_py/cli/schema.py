@@ -264,8 +264,9 @@ class ValidateConfig:
     tables: of those shipped, for example tables=V1,V2; null takes all. rows: patterns of their names, for example
     rows=*70B*,V1/*. file: a CSV file of your own measurements instead: its first line names columns: model, machine,
     any other key of rostam run (machine.servers, strategy.tp, global_batch, ...), name, and what was measured (time_s,
-    samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib). cost_model: null takes the default one
-    (rostam list costs). alternatives: also run the other ways to fill what a source leaves open, and print the spread.
+    samples_per_s, tokens_per_s_per_gpu, model_tflops_per_gpu, memory_gib); exit status 1 if one of its rows fails.
+    cost_model: null takes the default one (rostam list costs). alternatives: also run the other ways to fill what a
+    source leaves open, and print the spread.
     bounds: exit status 1 if the errors of a table are beyond the bounds that it states, or a row fails; these are of
     whole tables at the default costs, so rows, file and cost_model are refused with it.
     report: also write report.html; rostam report FOLDER does so later. out: folder; null takes runs/validate-<hash>.

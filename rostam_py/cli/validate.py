@@ -50,7 +50,15 @@ def validate_command(overrides: list[str], as_json: bool) -> int:
     beyond = beyond_bounds(document) if config.bounds else []
     for line in beyond:
         progress.print(f"beyond its bounds: {line}", style="red", markup=False, soft_wrap=True)
-    return 1 if beyond else 0
+    failed = [outcome.row.name for _, outcome in found if outcome.failed] if config.file is not None else []
+    if failed:
+        progress.print(
+            f"rows of {config.file} that failed: {', '.join(failed)}",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
+    return 1 if beyond or failed else 0
 
 
 def _as_list(override: str) -> str:

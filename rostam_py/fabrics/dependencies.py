@@ -46,8 +46,10 @@ class Dependencies:
         """Return the verdict in a few lines, with the cycle if there is one."""
         pairs = f"{self.num_pairs:,} pairs" + (f", {self.num_unrouted:,} without a path" if self.num_unrouted else "")
         what = f"{pairs}; {self.num_channels:,} channels, {self.num_dependencies:,} dependencies, "
-        what += f"{self.num_virtual_channels} virtual channel{'s' if self.num_virtual_channels > 1 else ''} of a link"
+        what += f"{self.num_virtual_channels} virtual channel{'' if self.num_virtual_channels == 1 else 's'} of a link"
         notes = [f"note: {note}" for note in self.notes]
+        if not self.num_pairs:
+            return "\n".join([f"nothing to prove, no two accelerators have a path: {what}", *notes])
         if self.is_deadlock_free:
             return "\n".join([f"free of deadlock: {what}", *notes])
         lines = [f"  {src} -> {dst}, virtual channel {channel}" for src, dst, channel in self.cycle[:_SHOWN]]

@@ -23,6 +23,11 @@ def test_a_proof_has_status_0_and_a_cycle_status_1(capsys):
     assert text.endswith("  and back to the first\n")
 
 
+def test_a_network_without_a_path_proves_nothing(capsys):
+    assert main(["check", *RING, "failures.links=100%"]) == 1
+    assert "nothing to prove, no two accelerators have a path: 0 pairs, 30 without a path" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("routing", ["turns", "spray"])
 def test_json_is_what_the_function_returns_failures_included(routing, capsys):
     given = [*RING, f"routing={routing}", "failures.links=1", "failures.seed=2", "--json"]

@@ -81,6 +81,10 @@ def test_a_target_next_to_a_curve_is_refused():
 class TestCommands:
     RUN = ("model=gpt_125m", "fabric=electrical_flat", "fabric.num_accelerators=2", "strategy.precision=bf16_mixed")
 
+    def test_a_price_without_a_target_is_refused_before_any_work(self, capsys):
+        assert main(["run", *self.RUN, "accelerator_usd_per_hour=2"]) == 2
+        assert "accelerator_usd_per_hour is 2.0, the price of training up to a target" in capsys.readouterr().err
+
     def test_a_run_prints_and_writes_time_price_and_energy(self, tmp_path, capsys):
         arguments = [*self.RUN, "target=1 T tokens", "accelerator_usd_per_hour=2", "machine.watts=1000"]
         assert main(["run", *arguments, f"out={tmp_path / 'run'}"]) == 0

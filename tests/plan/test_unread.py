@@ -23,6 +23,7 @@ def test_defaults_say_nothing():
         ({"schedule": "gpipe"}, {"pp": 2}),
         ({"mapping_seed": 3}, {"mapping": "random"}),
         ({"bucket_size": "1 MB", "shard": 3}, {"shard": 2}),
+        ({"accumulation": "separate", "placer": "sip_ml", "mp": 2}, {"placer": "megatron", "mp": 1}),
     ],
 )
 def test_a_key_without_effect_is_named_with_what_it_needs(unread, read):

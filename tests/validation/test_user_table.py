@@ -2,6 +2,7 @@
 
 import pytest
 
+from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError
 from rostam_py.validation.tables import user_table
 
@@ -52,6 +53,12 @@ def test_rows_hold_settings_and_measurements(tmp_path):
 def test_bad_files_are_refused_with_line_and_column(text, words, tmp_path):
     with pytest.raises(ConfigError, match=words):
         user_table(written(tmp_path, text))
+
+
+def test_a_row_that_fails_is_named_and_has_status_1(tmp_path, capsys):
+    rows = "fits,gpt_125m,dgx_a100,1,8,1,0.5,\nlarge,gpt3_175b,dgx_a100,1,8,8,0.5,\n"
+    assert main(["validate", f"file={written(tmp_path, HEAD + rows)}", f"out={tmp_path / 'out'}"]) == 1
+    assert capsys.readouterr().err.strip().endswith("mine.csv that failed: large")
 
 
 def test_a_file_that_is_not_there_is_named():
