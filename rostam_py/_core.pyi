@@ -439,9 +439,9 @@ def set_ocs_circuits(num_accelerators: typing.SupportsInt | typing.SupportsIndex
     """
     Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.
     """
-def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0, may_leave_out: bool = False) -> dict:
+def set_ring_wavelengths(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], num_wavelengths: typing.SupportsInt | typing.SupportsIndex, reach: typing.SupportsInt | typing.SupportsIndex, cut_segments: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], seed: typing.SupportsInt | typing.SupportsIndex = 0, may_leave_out: bool = False, held: collections.abc.Iterable[typing.Annotated[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex], "FixedSize(3)"]] = []) -> dict:
     """
-    Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of each circuit.
+    Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of each circuit. held: pair, fibre and wavelength of circuits that pairs have now, ascending.
     """
 def switching_modes() -> list[tuple[str, str]]:
     """

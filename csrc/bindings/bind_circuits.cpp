@@ -2,6 +2,8 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <array>
+
 #include "bindings/bindings.h"
 #include "circuits/ocs_circuits.h"
 #include "circuits/ring_wavelengths.h"
@@ -45,13 +47,15 @@ py::dict set_ocs_circuits(int32_t num_accelerators, const Ids& src, const Ids& d
 
 py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
                               int32_t num_wavelengths, int32_t reach, std::vector<int32_t> cut_segments, uint64_t seed,
-                              bool may_leave_out) {
+                              bool may_leave_out, const std::vector<std::array<int32_t, 3>>& held) {
   const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
   const circuits::Ring ring{num_accelerators, num_wavelengths, reach, std::move(cut_segments)};
   circuits::RingWavelengths found;
   {
     py::gil_scoped_release release;
-    found = circuits::set_ring_wavelengths(demand, ring, seed, may_leave_out);
+    std::vector<circuits::RingCircuit> circuits;
+    for (const auto& [pair, fibre, wavelength] : held) circuits.push_back({pair, fibre, wavelength});
+    found = circuits::set_ring_wavelengths(demand, ring, seed, may_leave_out, circuits);
   }
   return py::dict("num_hops"_a = as_array(found.num_hops), "count"_a = as_array(found.count),
                   "target"_a = as_array(found.target), "circuit_pair"_a = as_array(found.circuit_pair),
@@ -89,9 +93,9 @@ void bind_circuits(py::module_& module) {
       "Circuits of `num_ocs` optical switches for a demand: pairs, their counts, and the switch of each circuit.");
   module.def("set_ring_wavelengths", &set_ring_wavelengths, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
              "num_wavelengths"_a, "reach"_a, "cut_segments"_a = std::vector<int32_t>(), "seed"_a = 0,
-             "may_leave_out"_a = false,
+             "may_leave_out"_a = false, "held"_a = std::vector<std::array<int32_t, 3>>(),
              "Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of "
-             "each circuit.");
+             "each circuit. held: pair, fibre and wavelength of circuits that pairs have now, ascending.");
   module.def("switching_modes", &control::switching_modes, "When circuits are set anew: (name, one line) of each.");
   module.def("estimators", &control::estimators,
              "What decisions on circuits know of traffic: (name, one line) of each.");

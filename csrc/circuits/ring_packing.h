@@ -12,13 +12,6 @@
 
 namespace rostam::circuits {
 
-// One wavelength of one pair, which it has on the whole way.
-struct RingCircuit {
-  int32_t pair = 0;
-  int32_t fibre = 0;
-  int32_t wavelength = 0;
-};
-
 // Begins with a legal assignment, and takes wavelengths one after another: the pairs that one serves are chosen anew
 // for what the others give. A pair is worth the more the less it has of its bytes, exp(-eta count / bytes), so that the
 // sum over all pairs is a smooth minimum, which falls with every choice; eta grows with the rounds. The choice is exact

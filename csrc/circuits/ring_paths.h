@@ -28,6 +28,13 @@ struct RingPath {
   int32_t num_hops() const { return end - start; }
 };
 
+// One wavelength of one pair, which it has on the whole way.
+struct RingCircuit {
+  int32_t pair = 0;
+  int32_t fibre = 0;
+  int32_t wavelength = 0;
+};
+
 inline int32_t place_of(int32_t accelerator, int32_t fibre, int32_t n) {
   return fibre == 0 ? accelerator : (n - accelerator) % n;
 }

@@ -9,6 +9,8 @@ namespace rostam::circuits {
 
 namespace {
 
+constexpr int64_t kMaxMeetings = 400000;
+
 class RingPlanner : public CircuitPlanner {
  public:
   RingPlanner(PairList pairs, Ring ring, uint64_t seed)
@@ -25,15 +27,29 @@ class RingPlanner : public CircuitPlanner {
       demand.dst.push_back(pairs_.dst[p]);
       demand.num_bytes.push_back(num_bytes[p]);
     }
-    const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true);
+    std::vector<RingCircuit> now;
+    size_t i = 0;  // of demanded pairs
+    for (const Circuit& one : held) {
+      while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
+      if (i == pair_of.size()) break;
+      const int32_t w = ring_.num_wavelengths;
+      if (pair_of[i] == one.pair) now.push_back({static_cast<int32_t>(i), one.channel / w, one.channel % w});
+    }
+    const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true, now);
     Setting setting;
     setting.reserve(found.circuit_pair.size());
     for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
-      const int32_t i = found.circuit_pair[c];
-      setting.push_back({pair_of[i], found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
+      setting.push_back({pair_of[found.circuit_pair[c]],
+                         found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
     }
-    rename(setting, held);
-    std::sort(setting.begin(), setting.end());
+    if (!found.keeps_names) rename(setting, held);
+    // Ascending by pair already, and by wavelength too unless these have other names now.
+    for (size_t first = 0, end = 0; first < setting.size(); first = end) {
+      while (end < setting.size() && setting[end].pair == setting[first].pair) ++end;
+      const auto at = setting.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto to = setting.begin() + static_cast<std::ptrdiff_t>(end);
+      if (!std::is_sorted(at, to)) std::sort(at, to);
+    }
     return setting;
   }
 
@@ -46,7 +62,13 @@ class RingPlanner : public CircuitPlanner {
     std::vector<size_t> begin(static_cast<size_t>(pairs_.size()) + 1, 0);
     for (const Circuit& one : held) ++begin[static_cast<size_t>(one.pair) + 1];
     for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
+    // Of a pair that has k wavelengths, and keeps about as many, each meets k others: pairs are left out of the sums
+    // evenly where these were too many.
+    int64_t num_meetings = 0;
+    for (const Circuit& one : setting) num_meetings += static_cast<int64_t>(begin[one.pair + 1] - begin[one.pair]);
+    const auto every = static_cast<int32_t>(1 + num_meetings / kMaxMeetings);
     for (const Circuit& one : setting) {
+      if (one.pair % every != 0) continue;
       for (size_t h = begin[one.pair]; h < begin[static_cast<size_t>(one.pair) + 1]; ++h) {
         if (held[h].channel / w == one.channel / w) ++shared[one.channel % w * w + held[h].channel % w];
       }

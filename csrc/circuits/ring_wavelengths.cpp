@@ -25,10 +25,15 @@ namespace {
 // the first are tried with others, and with other cuts, as long as W (N + P) is small.
 constexpr double kDecays[] = {2, 1.1, 8, 1.5, 32, 3, 1.05, 1.02};
 constexpr int64_t kMaxWork = 4000000;
+// Ways to serve least counts besides flows.
+constexpr int32_t kWarm = -2, kSweep = -1;
+// Wavelengths a pair from which on a sweep takes less time than flows.
+constexpr int64_t kLeastMeanCount = 2;
 // Pairs that may have to give way for another one at a wavelength.
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway.
 constexpr int32_t kMaxMended = 4096;
+constexpr int32_t kMaxMendedSwift = 128, kMaxFailedSwift = 8;
 // Edges that choosing between both ways looks at, at most: of a setting before a run, and of one of many within it.
 constexpr int64_t kMaxLooked = 100000000;
 constexpr int64_t kMaxLookedAgain = 1000000;
@@ -37,12 +42,21 @@ constexpr double kFillStep = 1.1;
 
 class Assignment {
  public:
-  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed)
+  // is_swift: one sweep round the ring goes first, which mostly does; see serve_sweep().
+  // held: circuits that pairs have now, ascending.
+  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool is_swift,
+             const std::vector<RingCircuit>& held)
       : demand_(demand),
         ring_(ring),
+        is_swift_(is_swift),
+        held_(held),
         paths_(std::move(paths)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
-        got_(paths_.size(), 0) {}
+        got_(paths_.size(), 0),
+        held_begin_(paths_.size() + 1, 0) {
+    for (const RingCircuit& one : held_) ++held_begin_[static_cast<size_t>(one.pair) + 1];
+    for (size_t i = 1; i < held_begin_.size(); ++i) held_begin_[i] += held_begin_[i - 1];
+  }
 
   RingWavelengths run() {
     assign();
@@ -54,22 +68,82 @@ class Assignment {
   // Serves the least counts as far as they fit, with the best of several ways if one leaves the slowest pair short.
   void assign() {
     const int64_t work = int64_t{ring_.num_wavelengths} * (ring_.num_accelerators + static_cast<int64_t>(got_.size()));
-    const int64_t num_ways = std::clamp(kMaxWork / work, int64_t{1}, static_cast<int64_t>(std::size(kDecays)));
+    const int64_t most_ways = is_swift_ ? 1 : static_cast<int64_t>(std::size(kDecays));
+    const int64_t num_ways = std::clamp(kMaxWork / work, int64_t{1}, most_ways);
+    const int64_t num_wanted = std::accumulate(wanted_.begin(), wanted_.end(), int64_t{0});
+    const bool sweeps = is_swift_ && num_wanted >= kLeastMeanCount * static_cast<int64_t>(wanted_.size());
+    const int32_t first = !sweeps ? 0 : (held_.empty() ? kSweep : kWarm);
     std::vector<int32_t> best_got;
     std::unique_ptr<WavelengthTable> best_table;
-    for (int32_t way = 0; way < num_ways; ++way) {
+    for (int32_t way = first; way < num_ways; ++way) {
       got_.assign(got_.size(), 0);
       table_ = std::make_unique<WavelengthTable>(demand_, ring_, paths_);
-      serve_flows(way);
-      mend();
+      if (way < 0) {
+        if (way == kWarm) keep_held();
+        serve_sweep();
+      } else {
+        serve_flows(way);
+      }
+      mend(way < 0 ? kMaxMendedSwift : kMaxMended, is_swift_ ? kMaxFailedSwift : kMaxMended);
       if (best_table == nullptr || slowest_ratio(got_) > slowest_ratio(best_got)) {
         best_got = got_;
         best_table = std::move(table_);
+        keeps_names_ = way == kWarm;
       }
       if (slowest_ratio(best_got) >= slowest_ratio(wanted_)) break;
     }
     got_ = std::move(best_got);
     table_ = std::move(best_table);
+  }
+
+  // Leaves pairs what they have of their least counts.
+  void keep_held() {
+    for (size_t i = 0; i < got_.size(); ++i) give_held(static_cast<int32_t>(i), wanted_[i]);
+  }
+
+  // Gives up to `count` of what the pair holds and is free: on the fibre that is swept from the top the highest ones
+  // first. Returns how many.
+  int32_t give_held(int32_t pair, int32_t count) {
+    const size_t first = held_begin_[static_cast<size_t>(pair)], end = held_begin_[static_cast<size_t>(pair) + 1];
+    const int32_t fibre = paths_[static_cast<size_t>(pair)].fibre;
+    int32_t given = 0;
+    for (size_t k = 0; k < end - first && given < count; ++k) {
+      const RingCircuit& one = held_[fibre == 1 ? end - 1 - k : first + k];
+      if (one.fibre != fibre || !table_->is_free(pair, one.wavelength)) continue;
+      give(pair, one.wavelength);
+      ++given;
+    }
+    return given;
+  }
+
+  // Gives each pair its least count at once, in the order of travel from where the fibre carries least: the lowest free
+  // wavelengths on one fibre, and the highest on the other, so that what accelerators drive, or receive, on both seldom
+  // meets. On a line the lowest free ones always suffice; here what goes past the beginning may be left short.
+  // Cost: O(P x hops x W / 64).
+  void serve_sweep() {
+    const int32_t n = ring_.num_accelerators;
+    std::vector<std::pair<int32_t, int32_t>> order;  // places from the beginning, pair
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      std::vector<int64_t> load(static_cast<size_t>(n) + 1, 0);
+      for (size_t i = 0; i < paths_.size(); ++i) {
+        if (paths_[i].fibre != fibre) continue;
+        for (int32_t p = paths_[i].start; p < paths_[i].end; ++p) load[static_cast<size_t>(p % n)] += wanted_[i];
+      }
+      const auto least = std::min_element(load.begin(), load.end() - 1);
+      const auto first = static_cast<int32_t>(least - load.begin());
+      order.clear();
+      for (size_t i = 0; i < paths_.size(); ++i) {
+        if (paths_[i].fibre != fibre) continue;
+        const int32_t start = (paths_[i].start - first + n) % n;
+        const bool goes_past = start + paths_[i].num_hops() > n;
+        order.emplace_back(goes_past ? start - n : start, static_cast<int32_t>(i));
+      }
+      std::sort(order.begin(), order.end());
+      for (const auto& [start, pair] : order) {
+        const int32_t missing = wanted_[static_cast<size_t>(pair)] - got_[static_cast<size_t>(pair)];
+        got_[static_cast<size_t>(pair)] += table_->give_free(pair, missing, fibre == 1);
+      }
+    }
   }
 
   // Gives every wavelength to one flow on each fibre; the fibre that chooses first changes with each.
@@ -125,7 +199,7 @@ class Assignment {
   double ratio(int32_t pair, int32_t count) const { return count / demand_.num_bytes[static_cast<size_t>(pair)]; }
 
   // Moves others for pairs that came off with less than their least count, the slowest first.
-  void mend() {
+  void mend(int32_t most_tries, int32_t most_failed) {
     using Entry = std::pair<double, int32_t>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
     const auto push_short = [&](int32_t pair) {
@@ -133,10 +207,15 @@ class Assignment {
       if (got_[i] < wanted_[i]) slowest.push({ratio(pair, got_[i]), pair});
     };
     for (size_t i = 0; i < got_.size(); ++i) push_short(static_cast<int32_t>(i));
-    for (int32_t tries = 0; !slowest.empty() && tries < kMaxMended; ++tries) {
+    int32_t num_failed = 0;
+    for (int32_t tries = 0; !slowest.empty() && tries < most_tries && num_failed < most_failed; ++tries) {
       const int32_t pair = slowest.top().second;
       slowest.pop();
-      if (got_[static_cast<size_t>(pair)] >= wanted_[static_cast<size_t>(pair)] || !make_room(pair)) continue;
+      if (got_[static_cast<size_t>(pair)] >= wanted_[static_cast<size_t>(pair)]) continue;
+      if (!make_room(pair)) {
+        ++num_failed;
+        continue;
+      }
       push_short(pair);
       for (const int32_t other : holders_) push_short(other);
     }
@@ -160,9 +239,10 @@ class Assignment {
     const double missing = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
     if (missing <= 0) return true;
     const int32_t count = static_cast<int32_t>(std::ceil(missing));
-    const int32_t given = table_->give_free(pair, count);
+    const int32_t kept = keeps_names_ ? give_held(pair, count) : 0;
+    const int32_t given = table_->give_free(pair, count - kept);
     got_[i] += given;
-    return given == count;
+    return kept + given == count;
   }
 
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
@@ -204,6 +284,7 @@ class Assignment {
     RingWavelengths result;
     result.count = got_;
     result.target = wanted_;
+    result.keeps_names = keeps_names_;
     std::vector<int64_t> next(got_.size() + 1, 0);
     for (size_t i = 0; i < got_.size(); ++i) {
       result.num_hops.push_back(paths_[i].num_hops());
@@ -225,11 +306,15 @@ class Assignment {
 
   const Demand& demand_;
   const Ring& ring_;
+  bool is_swift_;
+  const std::vector<RingCircuit>& held_;
   std::vector<RingPath> paths_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
   std::unique_ptr<WavelengthTable> table_;
+  std::vector<size_t> held_begin_;  // of each pair in held_
   std::vector<int32_t> holders_;
+  bool keeps_names_ = false;
 };
 
 // No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept; paths end
@@ -324,20 +409,30 @@ RingWavelengths among_all(const RingWavelengths& found, const std::vector<size_t
 }
 
 // One way for each pair; where may_leave_out, none for pairs that find no wavelength.
-RingWavelengths one_way(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
+RingWavelengths one_way(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out, bool is_swift,
+                        const std::vector<RingCircuit>& held) {
   std::vector<RingPath> paths = choose_paths(demand, ring);
   const std::vector<size_t> admitted = may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
-  if (!may_leave_out || admitted.size() == paths.size()) return Assignment(demand, ring, std::move(paths), seed).run();
+  if (!may_leave_out || admitted.size() == paths.size())
+    return Assignment(demand, ring, std::move(paths), seed, is_swift, held).run();
   Demand fitting;
   fitting.num_accelerators = demand.num_accelerators;
   std::vector<RingPath> fitting_paths;
+  std::vector<int32_t> number(paths.size(), -1);
   for (const size_t i : admitted) {
+    number[i] = static_cast<int32_t>(fitting.src.size());
     fitting.src.push_back(demand.src[i]);
     fitting.dst.push_back(demand.dst[i]);
     fitting.num_bytes.push_back(demand.num_bytes[i]);
     fitting_paths.push_back(paths[i]);
   }
-  return among_all(Assignment(fitting, ring, std::move(fitting_paths), seed).run(), admitted, paths);
+  std::vector<RingCircuit> fitting_held;
+  for (const RingCircuit& one : held) {
+    const int32_t pair = number[static_cast<size_t>(one.pair)];
+    if (pair >= 0) fitting_held.push_back({pair, one.fibre, one.wavelength});
+  }
+  Assignment assignment(fitting, ring, std::move(fitting_paths), seed, is_swift, fitting_held);
+  return among_all(assignment.run(), admitted, paths);
 }
 
 // Either way, or both at once.
@@ -369,16 +464,20 @@ RingWavelengths both_ways(const Demand& demand, const Ring& ring, uint64_t seed,
 
 }  // namespace
 
-RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out) {
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out,
+                                     const std::vector<RingCircuit>& held) {
   bool is_both_ways = false;
   std::vector<std::vector<RingPath>> ways;
   if (ring.num_accelerators <= kNumFibres * ring.reach && !demand.src.empty()) {
     ways = open_ways(demand, ring);
     is_both_ways = std::any_of(ways.begin(), ways.end(), [](const auto& all) { return all.size() > 1; });
   }
-  RingWavelengths found = one_way(demand, ring, seed, may_leave_out || is_both_ways);
-  if (is_both_ways)
+  RingWavelengths found =
+      one_way(demand, ring, seed, may_leave_out || is_both_ways, may_leave_out && !is_both_ways, held);
+  if (is_both_ways) {
+    found.keeps_names = false;
     found = both_ways(demand, ring, seed, ways, std::move(found), may_leave_out ? kMaxLookedAgain : kMaxLooked);
+  }
   for (size_t i = 0; i < found.count.size() && !may_leave_out; ++i) {
     if (found.count[i] > 0) continue;
     ROSTAM_THROW(ConfigError, "no wavelength is free on all " << found.num_hops[i] << " segments from accelerator "

@@ -22,6 +22,7 @@ struct RingWavelengths {
   std::vector<int32_t> circuit_pair;
   std::vector<int32_t> circuit_fibre;
   std::vector<int32_t> circuit_wavelength;
+  bool keeps_names = false;  // the circuits that were held, and stay, have their wavelengths
 };
 
 // The paper's steps, each on whole wavelengths, so that its average of flows needs no rounding afterwards:
@@ -38,8 +39,13 @@ struct RingWavelengths {
 // both; pairs may then go either way, or both at once.
 // Throws: ConfigError for pairs beyond reach, for more pairs than wavelengths on a segment or at an accelerator, and
 // for a pair that is left without a wavelength. Cost: O(W (N + P)).
-// may_leave_out: where wavelengths do not suffice for all pairs the largest demands get theirs, others none.
-// Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see tests/circuits/test_ring_wavelengths.py.
-RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out = false);
+// Where may_leave_out circuits are set again and again, and time counts: on larger rings one sweep in the order of
+// travel gives every pair its least count at once, beginning with the circuits that it holds or, where the slowest pair
+// comes off short then, from none; flows follow only where it does again. Cost of a sweep: O(P hops W / 64). held:
+// circuits of the demand's pairs, ascending. may_leave_out: where wavelengths do not suffice for all pairs the largest
+// demands get theirs, others none. Source: SiP-ML 3.3 and A.2; own: the prices and the order of steps, see
+// tests/circuits/test_ring_wavelengths.py.
+RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uint64_t seed, bool may_leave_out = false,
+                                     const std::vector<RingCircuit>& held = {});
 
 }  // namespace rostam::circuits

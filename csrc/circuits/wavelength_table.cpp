@@ -37,7 +37,10 @@ void WavelengthTable::give_all(int32_t pair, size_t word, Word wavelengths) {
   });
   int32_t* const drives = &holder_[(driver_row(pair) - 2 * n_) * num_wavelengths_ + word * kWordBits];
   int32_t* const receives = &holder_[(receiver_row(pair) - 2 * n_) * num_wavelengths_ + word * kWordBits];
-  for (Word left = wavelengths; left != 0; left &= left - 1) drives[lowest(left)] = receives[lowest(left)] = pair;
+  for (Word left = wavelengths; left != 0; left &= left - 1) {
+    const int32_t at = lowest(left);
+    drives[at] = receives[at] = pair;
+  }
 }
 
 void WavelengthTable::take_back(int32_t pair, int32_t wavelength) {
@@ -54,12 +57,15 @@ int32_t WavelengthTable::first_free(int32_t pair) const {
   return kNobody;
 }
 
-int32_t WavelengthTable::give_free(int32_t pair, int32_t count) {
+int32_t WavelengthTable::give_free(int32_t pair, int32_t count, bool from_top) {
   int32_t given = 0;
-  for (size_t word = 0; word < num_words_ && given < count; ++word) {
+  for (size_t k = 0; k < num_words_ && given < count; ++k) {
+    const size_t word = from_top ? num_words_ - 1 - k : k;
     Word chosen = 0;
-    for (Word free = free_in(pair, word); free != 0 && given < count; free &= free - 1, ++given) {
-      chosen |= free & (~free + 1);
+    for (Word free = free_in(pair, word); free != 0 && given < count; ++given) {
+      const Word one = from_top ? highest(free) : free & (~free + 1);
+      chosen |= one;
+      free ^= one;
     }
     if (chosen != 0) give_all(pair, word, chosen);
   }
@@ -74,18 +80,23 @@ WavelengthTable::Word WavelengthTable::free_in(int32_t pair, size_t word) const 
   return ~used;
 }
 
+// By a de Bruijn sequence: its 64 windows of six bits are all different.
 int32_t WavelengthTable::lowest(Word bits) {
-  int32_t position = 0;
-  for (int32_t half = kWordBits / 2; half > 0; half /= 2) {
-    if (bits << (static_cast<int32_t>(kWordBits) - half) != 0) continue;
-    bits >>= half;
-    position += half;
-  }
-  return position;
+  constexpr Word kSequence = 0x03f79d71b4cb0a89;
+  static constexpr int8_t kPosition[kWordBits] = {0,  1,  48, 2,  57, 49, 28, 3,  61, 58, 50, 42, 38, 29, 17, 4,
+                                                  62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
+                                                  63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11,
+                                                  46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,  13, 8,  7,  6};
+  return kPosition[((bits & (~bits + 1)) * kSequence) >> 58];
+}
+
+WavelengthTable::Word WavelengthTable::highest(Word bits) {
+  for (size_t shift = 1; shift < kWordBits; shift *= 2) bits |= bits >> shift;
+  return bits ^ (bits >> 1);
 }
 
 // The pair whose circuit crosses a segment: its driver lies at most `reach` places before.
-int32_t WavelengthTable::holder_on(int32_t fibre, int32_t place, size_t wavelength) const {
+int32_t WavelengthTable::holder_on(int32_t fibre, int32_t place, size_t wavelength, int32_t& num_covered) const {
   const size_t at = static_cast<size_t>(place) % n_;
   for (size_t back = 0; back < reach_; ++back) {
     const size_t start = (at + n_ * (back / n_ + 1) - back) % n_;
@@ -94,7 +105,8 @@ int32_t WavelengthTable::holder_on(int32_t fibre, int32_t place, size_t waveleng
     if (!is_used(2 * n_ + driver, wavelength)) continue;
     const int32_t pair = holder_[driver * num_wavelengths_ + wavelength];
     const RingPath& path = paths_[static_cast<size_t>(pair)];
-    if (path.fibre == fibre && static_cast<size_t>(path.num_hops()) > back) return pair;
+    num_covered = path.num_hops() - static_cast<int32_t>(back);
+    if (path.fibre == fibre && num_covered > 0) return pair;
   }
   ROSTAM_THROW(InternalError, "nobody drives wavelength " << wavelength << " on segment " << at);
 }
@@ -109,8 +121,10 @@ void WavelengthTable::holders(int32_t pair, int32_t wavelength, size_t limit, st
     if (is_used(row, w)) add(holder_[(row - 2 * n_) * num_wavelengths_ + w]);
   }
   const RingPath& path = paths_[static_cast<size_t>(pair)];
-  for (int32_t p = path.start; p < path.end && found.size() <= limit; ++p) {
-    if (is_used(segment_row(path.fibre, p), w)) add(holder_on(path.fibre, p, w));
+  int32_t num_covered = 1;
+  for (int32_t p = path.start; p < path.end && found.size() <= limit; p += num_covered) {
+    num_covered = 1;
+    if (is_used(segment_row(path.fibre, p), w)) add(holder_on(path.fibre, p, w, num_covered));
   }
 }
 

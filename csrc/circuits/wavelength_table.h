@@ -22,11 +22,16 @@ class WavelengthTable {
   void give(int32_t pair, int32_t wavelength);
   void take_back(int32_t pair, int32_t wavelength);
 
+  bool is_free(int32_t pair, int32_t wavelength) const {
+    const size_t w = static_cast<size_t>(wavelength);
+    return free_in(pair, w / kWordBits) >> (w % kWordBits) & 1;
+  }
+
   // Lowest wavelength that is free along the pair's path and at both ends, or kNobody.
   int32_t first_free(int32_t pair) const;
 
-  // Gives `pair` up to `count` free wavelengths, the lowest first; returns how many it found.
-  int32_t give_free(int32_t pair, int32_t count);
+  // Gives `pair` up to `count` free wavelengths, the lowest first or the highest; returns how many it found.
+  int32_t give_free(int32_t pair, int32_t count, bool from_top = false);
 
   // Calls visit(wavelength, pair) for every wavelength that an accelerator drives, ascending.
   template <typename Visit>
@@ -48,12 +53,14 @@ class WavelengthTable {
   using Word = uint64_t;
   static constexpr size_t kWordBits = 64;
   static int32_t lowest(Word bits);  // position of the lowest set bit; REQUIRES: bits != 0
+  static Word highest(Word bits);    // the highest set bit alone; REQUIRES: bits != 0
   Word free_in(int32_t pair, size_t word) const;
   void give_all(int32_t pair, size_t word, Word wavelengths);
   bool is_used(size_t row, size_t wavelength) const {
     return used_[row * num_words_ + wavelength / kWordBits] >> (wavelength % kWordBits) & 1;
   }
-  int32_t holder_on(int32_t fibre, int32_t place, size_t wavelength) const;
+  // num_covered: segments of its path from `place` on.
+  int32_t holder_on(int32_t fibre, int32_t place, size_t wavelength, int32_t& num_covered) const;
 
   // Rows of bits: segments of fibre 0, segments of fibre 1, drivers, receivers.
   size_t driver_row(int32_t pair) const { return 2 * n_ + static_cast<size_t>(demand_.src[static_cast<size_t>(pair)]); }
