@@ -1,6 +1,7 @@
 #include "circuits/planner_around.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <queue>
 #include <set>
@@ -57,8 +58,13 @@ class Occupancy {
 
 }  // namespace
 
-PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make)
-    : pairs_(std::move(pairs)), paths_(std::move(paths)), make_(std::move(make)) {
+PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror)
+    : pairs_(std::move(pairs)), paths_(std::move(paths)), make_(std::move(make)), mirror_(mirror) {
+  if (mirror_ != Mirror::kNone) {
+    std::map<std::pair<int32_t, int32_t>, int32_t> number;
+    for (int32_t p = 0; p < pairs_.size(); ++p) number[{pairs_.src[p], pairs_.dst[p]}] = p;
+    for (int32_t p = 0; p < pairs_.size(); ++p) opposite_.push_back(number.at({pairs_.dst[p], pairs_.src[p]}));
+  }
   set_lost({});
 }
 
@@ -108,8 +114,91 @@ Setting PlannerAround::plan(const std::vector<double>& num_bytes, const Setting&
     const Circuit named = {one.pair, channels_[one.channel]};
     if (!places_of(named).empty()) setting.push_back(named);
   }
-  fill(wanted, setting);
+  if (mirror_ == Mirror::kNone) {
+    fill(wanted, setting);
+  } else {
+    balance(setting);
+    fill_both(wanted, setting);
+  }
   return setting;
+}
+
+// Gives up what the opposite pair has nothing for any more.
+void PlannerAround::balance(Setting& setting) const {
+  std::vector<int32_t> count(pairs_.size(), 0), kept(pairs_.size(), 0);
+  const std::set<Circuit> all(setting.begin(), setting.end());
+  for (const Circuit& one : setting) ++count[one.pair];
+  const auto is_alone = [&](const Circuit& one) {
+    const int32_t other = opposite_[one.pair];
+    if (mirror_ == Mirror::kChannels) return all.count({other, one.channel}) == 0;
+    return kept[one.pair]++ >= count[other];
+  };
+  setting.erase(std::remove_if(setting.begin(), setting.end(), is_alone), setting.end());
+}
+
+void PlannerAround::fill_both(const std::vector<double>& num_bytes, Setting& setting) const {
+  Occupancy held(pairs_.size(), paths_->num_places());
+  std::set<Circuit> all(setting.begin(), setting.end());
+  for (const Circuit& one : setting) held.give(one, places_of(one));
+  const auto give = [&](const Circuit& one) {
+    held.give(one, places_of(one));
+    all.insert(one);
+  };
+  const auto is_open = [&](int32_t pair, int32_t channel) {
+    const std::vector<int32_t> places = places_of({pair, channel});
+    return !places.empty() && held.is_free(places);
+  };
+  const auto first_open = [&](int32_t pair, int32_t other) {  // -1 for none
+    for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
+      if (is_open(pair, channel) && (other < 0 || is_open(other, channel))) return channel;
+    }
+    return -1;
+  };
+  const auto wanted = [&](int32_t pair) { return std::max(num_bytes[pair], num_bytes[opposite_[pair]]); };
+  using Entry = std::pair<double, int32_t>;  // circuits a byte, pair: the first of both directions
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
+  for (int32_t p = 0; p < pairs_.size(); ++p) {
+    if (p < opposite_[p] && wanted(p) > 0) slowest.emplace(held.count(p) / wanted(p), p);
+  }
+  while (!slowest.empty()) {
+    const int32_t pair = slowest.top().second, other = opposite_[pair];
+    slowest.pop();
+    const bool is_one = mirror_ == Mirror::kChannels;
+    const int32_t forth = first_open(pair, is_one ? other : -1), back = is_one ? forth : first_open(other, -1);
+    if (forth < 0 || back < 0) continue;
+    give({pair, forth});
+    give({other, back});
+    slowest.emplace(held.count(pair) / wanted(pair), pair);
+  }
+  for (int32_t pair = 0; pair < pairs_.size(); ++pair) {
+    if (pair > opposite_[pair] || wanted(pair) <= 0 || held.count(pair) > 0) continue;
+    for (int32_t channel = 0; channel < paths_->num_channels(); ++channel) {
+      const Circuit both[] = {{pair, channel}, {opposite_[pair], channel}};
+      if (places_of(both[0]).empty() || places_of(both[1]).empty()) continue;
+      std::set<Circuit> owners = held.owners(places_of(both[0]));
+      owners.merge(held.owners(places_of(both[1])));
+      std::set<Circuit> ousted = owners;
+      for (const Circuit& one : owners) {
+        const int32_t other = opposite_[one.pair];
+        if (owners.count({other, one.channel}) > 0) continue;
+        Circuit twin = {other, one.channel};
+        if (all.count(twin) == 0) {
+          auto at = all.lower_bound({other, -1});
+          while (ousted.count(*at) > 0) ++at;  // there are as many back as forth
+          twin = *at;
+        }
+        ousted.insert(twin);
+      }
+      if (!held.can_spare(ousted)) continue;
+      for (const Circuit& one : ousted) {
+        held.take_back(one, places_of(one));
+        all.erase(one);
+      }
+      for (const Circuit& one : both) give(one);
+      break;
+    }
+  }
+  setting.assign(all.begin(), all.end());
 }
 
 void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting) const {

@@ -12,18 +12,23 @@
 
 namespace rostam::circuits {
 
+// What circuits of a pair and of the opposite one have in common: nothing, their number, or the switch of each too.
+enum class Mirror : uint8_t { kNone, kCounts, kChannels };
+
 // Model: while nothing is lost the planner's own answer. Whole switches and segments are left out of what it plans
 // with. Of its answer circuits through other lost parts are given up; then the slowest pair takes the first channel
 // that is free and works, again and again, and a pair that is left with none takes one from pairs that have several.
 // So what it plans around ports, wavelengths and micro-rings is a heuristic; a demanded pair that no working channel
-// serves gets no circuit.
+// serves gets no circuit. Mirrored circuits are given up, and found, in pairs: by both directions on one channel where
+// that is asked, or where they take circuits from others.
 class PlannerAround : public CircuitPlanner {
  public:
   // A planner of these channels only, and of a ring with these segments cut in addition.
   using Make = std::function<std::unique_ptr<CircuitPlanner>(const std::vector<int32_t>& channels,
                                                              const std::vector<int32_t>& cut)>;
 
-  PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make);
+  // REQUIRES: mirrored, `pairs` holds the opposite of every pair, and a part is lost in both directions.
+  PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror = Mirror::kNone);
 
   const LightPaths& paths() const { return *paths_; }
   // Throws: ConfigError for a part that the fabric does not have.
@@ -33,10 +38,14 @@ class PlannerAround : public CircuitPlanner {
  private:
   std::vector<int32_t> places_of(const Circuit& one) const;  // empty if it does not work
   void fill(const std::vector<double>& num_bytes, Setting& setting) const;
+  void balance(Setting& setting) const;
+  void fill_both(const std::vector<double>& num_bytes, Setting& setting) const;
 
   PairList pairs_;
   std::unique_ptr<LightPaths> paths_;
   Make make_;
+  Mirror mirror_;
+  std::vector<int32_t> opposite_;  // of each pair; empty where nothing is mirrored
   std::unique_ptr<CircuitPlanner> inner_;
   std::vector<int32_t> channels_;   // of the inner planner's, in order
   std::vector<uint8_t> is_lost_;    // of every place; empty while nothing is

@@ -3,7 +3,6 @@
 
 #include "control/circuit_switching.h"
 #include "control/registry.h"
-#include "sim/errors.h"
 
 namespace rostam::control {
 
@@ -17,18 +16,16 @@ std::unique_ptr<Controller> make_ocs_circuits_controller(const ControllerParams&
   ports.is_duplex = params.integer("duplex") != 0;
   SwitchedPairs given = switched_pairs(params);
   SwitchingOptions options = switching_options(params);
-  if (!options.failures.empty() && (ports.is_symmetric || ports.is_duplex)) {
-    ROSTAM_THROW(ConfigError,
-                 "parts of optical switches fail during a run, but circuits are symmetric or duplex; around"
-                 " failed parts they are planned one direction at a time: use symmetric=false, duplex=false");
-  }
+  const auto mirror = ports.is_duplex      ? circuits::Mirror::kChannels
+                      : ports.is_symmetric ? circuits::Mirror::kCounts
+                                           : circuits::Mirror::kNone;
   const auto make = [pairs = given.pairs, ports](const std::vector<int32_t>& channels, const std::vector<int32_t>&) {
     circuits::OcsPorts left = ports;
     left.num_ocs = static_cast<int32_t>(channels.size());
     return circuits::make_ocs_planner(pairs, left);
   };
   auto planner = std::make_unique<circuits::PlannerAround>(
-      given.pairs, circuits::make_ocs_paths(given.pairs.num_accelerators, ports.num_ocs), make);
+      given.pairs, circuits::make_ocs_paths(given.pairs.num_accelerators, ports.num_ocs), make, mirror);
   return std::make_unique<CircuitSwitching>(std::move(given), std::move(options), std::move(planner));
 }
 
