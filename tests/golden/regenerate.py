@@ -30,6 +30,9 @@ def as_text(results: dict[str, dict[str, Any]]) -> str:
 
 def write(kinds: list[str]) -> None:
     """Run and record the cases of these kinds."""
+    known = {case.kind for case in CASES}
+    if not known.issuperset(kinds):
+        raise SystemExit(f"kinds are {', '.join(sorted(known))}; asked for: {' '.join(kinds)}\n\n{__doc__}")
     for kind in kinds:
         results = {case.name: as_recorded(run_case(case)) for case in CASES if case.kind == kind}
         (FOLDER / f"{kind}.json").write_text(as_text(results), encoding="utf-8")
