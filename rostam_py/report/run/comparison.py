@@ -27,6 +27,7 @@ from rostam_py.spec.keys import RunKeys
 _SIMULATED = {entry.name for entry in dataclasses.fields(RunKeys)} | {"plan", "task_graph"}
 # Sections that have every kind there is: what a side does not list took no time, or sent nothing.
 _BY_KIND = ("breakdown_s", "compute_by_family_s", "critical_path_s", "bytes_sent")
+_ROUNDING = 1e-12  # share of a figure by which means over devices differ through rounding alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,11 @@ def _rows(a: Mapping[str, float | None], b: Mapping[str, float | None], missing:
     for name in dict.fromkeys((*a, *b)):
         before, after = a.get(name, missing), b.get(name, missing)
         if before or after:
-            both = before is not None and after is not None
+            apart = None if before is None or after is None else after - before
+            if apart is not None and abs(apart) <= _ROUNDING * max(abs(before or 0.0), abs(after or 0.0)):
+                apart = 0.0
             rows.append({
-                "name": name, "a": before, "b": after, "difference": after - before if both else None,  # type: ignore[operator]
-                "ratio": after / before if both and before else None,  # type: ignore[operator]
+                "name": name, "a": before, "b": after, "difference": apart,
+                "ratio": after / before if after is not None and before else None,
             })  # fmt: skip
     return rows

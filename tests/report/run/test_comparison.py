@@ -45,6 +45,13 @@ def test_rows_hold_both_figures_their_difference_and_ratio():
     assert rows(found, "usd") == {"network": (1000.0, None, None, None)}
 
 
+def test_rounding_of_means_is_no_difference():
+    found = compared(b=A | {"iteration_time_s": 2.0 * (1 + 4e-16), "first_iteration_s": 2.5 * (1 + 1e-11)})
+    differences = {name: row[2] for name, row in rows(found, "time_s").items()}
+    assert differences["iteration"] == 0.0
+    assert differences["first iteration"] == pytest.approx(2.5e-11, rel=1e-3)
+
+
 def test_a_kind_that_one_side_lacks_took_no_time_there_and_differences_sum_to_that_of_the_iteration():
     found = compared()
     assert rows(found, "breakdown_s") == {
