@@ -22,12 +22,11 @@ class LowestPolicy : public RoutePolicy {
     route.dst = dst;
     route.latency = overhead_;
     for (int32_t place = paths_.start(src); place != paths_.end();) {
-      hops_.clear();
-      paths_.append_next_hops(place, hops_);
+      const fabric::HopSpan hops = paths_.next_hops(place, hops_);
       const auto by_id = [](const fabric::Hop& a, const fabric::Hop& b) {
         return a.neighbour != b.neighbour ? a.neighbour < b.neighbour : a.link < b.link;
       };
-      const fabric::Hop hop = *std::min_element(hops_.begin(), hops_.end(), by_id);
+      const fabric::Hop hop = *std::min_element(hops.begin(), hops.end(), by_id);
       route.links.push_back({links_.of_link[static_cast<size_t>(hop.link)], 1.0});
       route.latency += paths_.fabric().links()[static_cast<size_t>(hop.link)].latency;
       if (hop.neighbour != paths_.end()) route.latency += paths_.fabric().forward_latency();
