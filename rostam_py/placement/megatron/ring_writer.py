@@ -3,20 +3,24 @@
 Model: under sequence parallelism a product that reads what is gathered, and one whose result is reduce-scattered, run
 in as many parts as the group has members t. An all-gather becomes t - 1 copies of a part round the ring: the product
 begins with the part that is there and takes each as it comes. A reduce-scatter becomes t - 1 copies of a part's sums,
-each behind the product's part that adds to them. Bytes are those of a ring; parts of a kernel add up to its time. So,
-on links that cost nothing to start nothing ends later than with ring algorithms and whole products. Elsewhere a copy
-pays a hop: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and starts no
-communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input gradients,
-run beside other products already (order.py) and stay whole, as in Megatron. Of several products that read one gathered
-tensor the first is cut. Rows of experts come and go whole. A product whose parts would be shorter than the shortest
-kernel is not.
+each behind the product's part that adds to them. Bytes are those of a ring. A part takes what a product of so few rows
+takes, and reads the whole weight: together parts take longer than the product where they fill the device less. Where
+they do not, and links cost nothing to start, nothing ends later than with ring algorithms and whole products. A copy
+pays a hop elsewhere: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and starts
+no communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input
+gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of several products that read
+one gathered tensor the first is cut. Rows of experts come and go whole. A product whose parts would be shorter than the
+shortest kernel is not.
 Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
 """
 
 import math
+from dataclasses import replace
 
+from rostam_py.costs.precision import get_precision
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter, portion
+from rostam_py.plan.tasks import KernelTime
 
 
 class RingWriter(TemplateWriter):
@@ -71,12 +75,27 @@ class RingWriter(TemplateWriter):
         degree = self.context.sharding.degree
         self._await(kernel.inputs, halos + [task for task in gathered if task not in self._steps])
         self._append_casts(kernel)
+        one = self._part_of(self._time_of(kernel))
         for part in range(degree):
             if part and self._steps:
                 self._await((), [self._steps[part - 1]])
-            self._segment.append(portion(self._time_of(kernel), 1 / degree, f"part {part + 1} of {degree}"))
+            self._segment.append(replace(one, name=f"{one.name} (part {part + 1} of {degree})"))
             if scattered is not None and part < degree - 1:
                 self._send_sums(scattered, part + 1)
+
+    def _part_of(self, whole: KernelTime) -> KernelTime:
+        """Return a kernel on one part of its rows, as its cost model times it: all of its weight is read again."""
+        call, degree = whole.call, self.context.sharding.degree
+        if call is None or whole.cost is None:
+            return portion(whole, 1 / degree, "")
+        main = call.ops[0]
+        share = call.flops / main.flops.at(call.batch) * get_precision(call.precision).tensor_bytes / 4
+        weight = min(main.bytes_read.constant * share, call.bytes_read)
+        part = replace(
+            call, flops=call.flops / degree, batch=call.batch / degree, bytes_written=call.bytes_written / degree,
+            bytes_read=weight + (call.bytes_read - weight) / degree,
+        )  # fmt: skip
+        return KernelTime.of(whole.cost, part, whole.name)
 
     def _scatters(self, kernel: Kernel) -> int | None:
         """Return what a forward product makes that is reduce-scattered over the whole group, None if nothing is."""
