@@ -199,6 +199,7 @@ def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
 
 def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> KernelQuestion | None:
     groups, k, n = _shape(graph, weights, call.batch)
+    groups = max(groups / call.spread, 1.0)
     stage = "weight_gradient" if weights in op.outputs else "forward" if op.phase == "forward" else "input_gradient"
     if call.degree > 1 and call.split_kind == "expert":
         groups = max(groups / call.degree, 1.0)

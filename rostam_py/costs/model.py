@@ -17,6 +17,8 @@ class KernelCall:
     batch: samples of the micro-batch. degree: members that share the main op (1 = not split).
     split_kind: one of graph.SPLIT_KINDS, or "" where degree is 1.
     pieces: of the degree, the equal parts of a sequence's attention that ranks and blocks of context parallelism make.
+    spread: ranks that the experts are spread over: of a grouped product's groups each has one ``spread``-th, with the
+        rows of all ranks.
     """
 
     ops: tuple[Op, ...]
@@ -28,6 +30,7 @@ class KernelCall:
     degree: int = 1
     split_kind: str = ""
     pieces: int = 1
+    spread: int = 1
 
 
 class CostModel(Protocol):

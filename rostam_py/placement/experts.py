@@ -59,6 +59,10 @@ class SpreadExperts:
             return self.busy
         return 1 / self.degree if self.divided and all(t in self.divided for t in op.outputs) else 1.0
 
+    def spread(self, op: Op) -> int:
+        """Return the ranks over which the experts are spread whose rows an op works on; 1 for another op."""
+        return self.degree if op.id in self.ops else 1
+
     def rows_of(self, op: Op, tensor: int) -> float:
         """Return the rows that an op reads or writes of a tensor over those of even loads."""
         return self.busy if op.id in self.ops and tensor not in self.divided else 1.0

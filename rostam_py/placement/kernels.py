@@ -321,7 +321,7 @@ class KernelBuilder:
         precision = op_precision(self.precision, dtypes, main.role, is_wide=not is_narrow(self.graph, main))
         call = KernelCall(
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
-            kind or ("feature" if num_pieces > 1 else ""), pieces,
+            kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
         )  # fmt: skip
         return KernelTime.of(self.cost, call, name or main.name)
 

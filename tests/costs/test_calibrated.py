@@ -187,6 +187,9 @@ def test_grouped_product_counts_rows_of_each_expert(phase, inputs, output, stage
         asked = question_of(call, op, graph)
         assert (asked.kind, asked.sizes[:4]) == ("grouped_product", (groups, 64, 512, 256))
         assert GROUPED_STAGES[asked.sizes[4]] == stage
+    # Spread over 4 ranks of expert parallelism each has 2 of them, with the 64 rows that each of the 4 routes to it.
+    asked = question_of(replace(call_of(op, 4), spread=4), op, graph)
+    assert asked.sizes[:4] == (2, 256, 512, 256)
 
 
 def grouped(groups, rows, n, k, stage="forward", precision="bf16", width=2.0):

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import rostam_py as rostam
+from rostam_py.costs.kernel_shapes import question_of
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.models import deepseek, mixtral
 from rostam_py.placement.experts import busiest_rank, spread_experts
@@ -87,6 +88,22 @@ def test_two_of_eight_experts_exchange_rows_four_times_a_layer(mixed, placed, ep
     assert plan.members("ep").tolist() == [list(range(a, a + ep)) for a in range(0, 8, ep)]
     if ep < 8:
         assert plan.members("dp_experts").tolist() == [list(range(a, 8, ep)) for a in range(ep)]
+
+
+@pytest.mark.parametrize(("ep", "tp"), [(1, 1), (2, 1), (8, 1), (4, 2)])
+def test_a_ranks_products_are_of_its_own_experts_with_the_rows_of_all_ranks(mixed, placed, ep, tp):
+    # Each of 8 experts gets 64 of a rank's 256 x 2 rows; a rank of e has 8 / e of them, with 64 e rows each.
+    plan = placed(mixed, Strategy(dp=8, ep=ep, tp=tp, precision="bf16_mixed"), 8)
+    products = [
+        question_of(kernel.call, kernel.call.ops[0], mixed)
+        for name in ("forward", "backward")
+        for task in plan.stages[0].templates[name]
+        for kernel in task.kernels
+        if "grouped_mm" in kernel.op_type
+    ]
+    assert len(products) == 3 * 3 * LAYERS
+    assert {asked.sizes[:2] for asked in products} == {(EXPERTS / ep, TOKENS * K / EXPERTS * ep)}
+    assert {tuple(sorted(asked.sizes[2:4])) for asked in products} == {(WIDTH, HIDDEN // tp)}
 
 
 def of_tp(plan, phase, size):
