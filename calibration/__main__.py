@@ -3,11 +3,12 @@
 import argparse
 from pathlib import Path
 
-from calibration import library, links, sustained
+from calibration import library, links, recipes, sustained
 from calibration.distil import distil, sources, table_path
 from calibration.judge import shipped, table
 from calibration.published import MEASURED
 from rostam_py.costs.kernel_table import TABLES
+from rostam_py.costs.recipes import MULTIPLES
 from rostam_py.costs.sustained import RATES
 
 MISSING = f"calibration needs {library.REQUIREMENT} (82 MB), the optional extra: pip install 'rostam[calibration]'"
@@ -38,6 +39,7 @@ def main() -> None:
         path = table_path(accelerator, given.out)
         distil(accelerator, found).save(path)
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+    print(recipes.write(given.out / MULTIPLES.name), flush=True)
 
 
 main()

@@ -28,6 +28,8 @@ class Accelerator:
         known.
     transposes_fp8: its products of 8 bits read both operands along the contraction alone (cuBLAS: TN), so that other
         products of the same tensor read a transposed copy.
+    short_fp8_sums: its matrix units add up products of 8 bits in fewer than 32, so that programs which need more move
+        partial sums out of them as they go.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
     """
 
@@ -40,6 +42,7 @@ class Accelerator:
     watts: float = 0.0
     host_bandwidth_bytes_per_s: float = 0.0
     transposes_fp8: bool = False
+    short_fp8_sums: bool = False
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -100,7 +103,7 @@ def _accelerator(
     name: str, memory: tuple[int, str], bandwidth: tuple[float, str], *,
     multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
     host: tuple[float, str] | None = None, transposes_fp8: tuple[bool, str] | None = None,
-    **peaks: tuple[float, str],
+    short_fp8_sums: tuple[bool, str] | None = None, **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
     sources = {"memory_bytes": memory[1], "memory_bandwidth_bytes_per_s": bandwidth[1]}
@@ -109,10 +112,12 @@ def _accelerator(
     sources |= {} if watts is None else {"watts": watts[1]}
     sources |= {} if host is None else {"host_bandwidth_bytes_per_s": host[1]}
     sources |= {} if transposes_fp8 is None else {"transposes_fp8": transposes_fp8[1]}
+    sources |= {} if short_fp8_sums is None else {"short_fp8_sums": short_fp8_sums[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
         name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
         watts[0] if watts else 0.0, host[0] if host else 0.0, transposes_fp8[0] if transposes_fp8 else False,
+        short_fp8_sums[0] if short_fp8_sums else False,
     )  # fmt: skip
 
 
@@ -149,6 +154,7 @@ _TN = (
     True, "cuBLAS's documentation of cublasLtMatmul: fp8 on compute capability 8.9 and 9.0 in TN format alone; as"
     " Transformer Engine has it (nvte_is_non_tn_fp8_gemm_supported)",
 )  # fmt: skip
+_SHORT = True, "DeepSeek-V3 (arXiv 2412.19437), section 3.3.2: Hopper's keep some 14 bits of sums of 8-bit products"
 _AS_FP8 = "as its fp8: blocks' scales are applied inside the same instruction (PTX ISA, tcgen05.mma kind::mxf8f6f4)"
 _DRIVER = "total memory read from the driver of one such device"
 
@@ -172,19 +178,22 @@ ACCELERATORS = {
         ),
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
-            transposes_fp8=_TN, multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=_PCIE5,
+            transposes_fp8=_TN, short_fp8_sums=_SHORT,
+            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=_PCIE5,
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
         ),
         _accelerator(
             "h100_96gb", (95 * 2**30, f"96 GB of HBM2e as {_TITAN}; driver figure {UNVERIFIED}"), (2400e9, _TITAN),
-            transposes_fp8=_TN, multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
+            transposes_fp8=_TN, short_fp8_sums=_SHORT,
+            multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
             fp32=(66.9e12, _AS_H100), tf32=(494.7e12, _AS_H100), bf16=(989.4e12, _AS_H100), fp16=(989.4e12, _AS_H100),
             fp8=(1978.9e12, _AS_H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
-            transposes_fp8=_TN, multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=_PCIE5,
+            transposes_fp8=_TN, short_fp8_sums=_SHORT,
+            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=_PCIE5,
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
             fp8=(1978.9e12, _H200),
         ),

@@ -4,7 +4,7 @@ Model: duration = (ideal time + fixed time) x ratio, never less than the ideal t
 at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables
 (``make calibrate``, or one's own). Of several sources the median counts, of those that measured around the shape, else
 of the nearest. What the accelerator's table lacks falls back, in this order:
-* fp16 takes the rows of bf16, mxfp8 those of fp8;
+* fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
 * a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
@@ -38,6 +38,7 @@ from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, produc
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.sustained import CLOCKS, sustained_rates
 from rostam_py.costs.times import cost_time
@@ -122,12 +123,16 @@ class CalibratedCost:
             """Return the cost model for ``graph``, whose tensors tell the kernels' shapes."""
             return CalibratedCost(self, accelerator, graph)
 
-    def __init__(self, config: Config, accelerator: Accelerator, graph: OperatorGraph | None) -> None:
+    def __init__(
+        self, config: Config, accelerator: Accelerator, graph: OperatorGraph | None,
+        recipes: RecipeMultiples | None = None,
+    ) -> None:  # fmt: skip
         if graph is None:
             raise ConfigError("cost model 'calibrated' needs the traced graph, whose tensors tell the kernels' shapes")
         self.config, self.accelerator, self._graph = config, accelerator, graph
         self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
         self._own = _own_table(config.table, accelerator)
+        self._recipes = recipes or (AS_TABLED if config.table else recipe_multiples())
         self._programs = programs_of(config.attention)
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
@@ -151,6 +156,16 @@ class CalibratedCost:
         if answer.spread is not None:
             tally.spreads.append(answer.spread)
         return max(answer.seconds, self._floor_s)
+
+    def seconds(self, asked: KernelQuestion) -> float:
+        """Return how long a kernel of given sizes takes by the tables [s].
+
+        Raises: ConfigError if no table has its kind.
+        """
+        answer = self._answer(asked)
+        if answer is None:
+            raise ConfigError(f"no table for {self.accelerator.name} has kernels of kind {asked.kind!r}")
+        return answer.seconds
 
     def limits(self, call: KernelCall) -> KernelLimits:
         """Return what bounds the kernel's duration: the part of its ideal time that is longer, times its ratio.
@@ -234,6 +249,9 @@ class CalibratedCost:
         least_s = self._sustained_s(asked)
         if seconds < least_s:
             seconds, fixed_share, how = least_s, [0.0], f"{how} above the sustained rate"
+        multiple, spread = self._of_recipe(asked)
+        if multiple != 1:
+            seconds, spreads, how = seconds * multiple, [*spreads, spread], f"{how} times its recipe's multiple"
         return _Answer(
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
             tuple(one.series for one in used),
@@ -292,6 +310,15 @@ class CalibratedCost:
             self._others[name] = CalibratedCost(replace(self.config, table=""), ACCELERATORS[name], self._graph)
         multiple, used, _ = self._others[name]._multiple(asked)
         return multiple, used, f"multiple from {name}"
+
+    def _of_recipe(self, asked: KernelQuestion) -> tuple[float, float]:
+        """Return how many times tables' rows a product takes by its recipe, and the spread of that.
+
+        A table of the user's own is left as it was measured.
+        """
+        if asked.kind != "product":
+            return 1.0, 0.0
+        return self._recipes.of(self.accelerator, asked.precision, moves_sums=asked.moves_sums)
 
     def _sustained_s(self, asked: KernelQuestion) -> float:
         """Return how long a kernel takes at the rate that the accelerator sustains; 0 where none is known or asked.

@@ -28,8 +28,9 @@ from rostam_py.graph.vocabulary import PARTIAL
 _STREAMED = ("elementwise", "optimizer", "embedding")
 _OVER_ROWS = (".mean.", ".var", ".sum.")  # ops whose results a norm scales its rows by, or its gradient
 _SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as the rows
-# Of one group's product at each stage: its rows, columns and contraction in the group's sizes, and its layout.
-_OF_GROUP = dict(zip(GROUPED_STAGES, (("mnk", "TN"), ("mkn", "NN"), ("nkm", "NT")), strict=True))
+# Of one group's product at each stage: its rows, columns and contraction in the group's sizes.
+_OF_GROUP = dict(zip(GROUPED_STAGES, ("mnk", "mkn", "nkm"), strict=True))
+LAYOUT_OF = dict(zip(GROUPED_STAGES, ("TN", "NN", "NT"), strict=True))  # how operands lie at each stage
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
 
 
@@ -38,7 +39,7 @@ class KernelQuestion:
     """What a table is asked: a kind, sizes by field, useful FLOPs, bytes moved.
 
     precision: key of the peak, "" where none matters. is_substitute: the kind is the nearest measured one, not its own.
-    count: equal kernels that run one after the other.
+    count: equal kernels that run one after the other. moves_sums: see Precision.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class KernelQuestion:
     traffic: float
     is_substitute: bool = False
     count: int = 1
+    moves_sums: bool = False
 
     @property
     def columns(self) -> Columns:
@@ -133,11 +135,17 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
     precision = get_precision(call.precision)
     is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
     out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
-    layout = "TN" if op.phase == "forward" else "NT" if is_gradient else "NN"
+    stage = _stage(op, is_gradient)
     return KernelQuestion(
-        "product", (max(batch, 1.0), m, n, k, LAYOUTS.index(layout), out_bytes), precision.matrix_peak, call.flops,
-        call.bytes_read + call.bytes_written,
+        "product", (max(batch, 1.0), m, n, k, LAYOUTS.index(LAYOUT_OF[stage]), out_bytes), precision.matrix_peak,
+        call.flops, call.bytes_read + call.bytes_written, moves_sums=stage in precision.moves_sums,
     )  # fmt: skip
+
+
+def _stage(op: Op, is_weight_gradient: bool) -> str:
+    if op.phase == "forward" or op.is_recomputed:
+        return "forward"
+    return "weight_gradient" if is_weight_gradient else "input_gradient"
 
 
 def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
@@ -182,11 +190,12 @@ def as_one_product(asked: KernelQuestion) -> KernelQuestion:
 def _plain(asked: KernelQuestion, rows: float, count: int) -> KernelQuestion:
     """Return ``count`` products of so many times one group's rows that do the work of a grouped product."""
     _, m, n, k, stage, out_bytes = asked.sizes
-    sizes, layout = _OF_GROUP[GROUPED_STAGES[int(stage)]]
+    of_stage = GROUPED_STAGES[int(stage)]
     named = {"m": m * rows, "n": n, "k": k}
+    sizes = (1.0, *(named[size] for size in _OF_GROUP[of_stage]), float(LAYOUTS.index(LAYOUT_OF[of_stage])), out_bytes)
     return KernelQuestion(
-        "product", (1.0, *(named[size] for size in sizes), float(LAYOUTS.index(layout)), out_bytes), asked.precision,
-        asked.flops / count, asked.traffic / count, is_substitute=True, count=count,
+        "product", sizes, asked.precision, asked.flops / count, asked.traffic / count, is_substitute=True, count=count,
+        moves_sums=asked.moves_sums,
     )  # fmt: skip
 
 
@@ -200,7 +209,7 @@ def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
 def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> KernelQuestion | None:
     groups, k, n = _shape(graph, weights, call.batch)
     groups = max(groups / call.spread, 1.0)
-    stage = "weight_gradient" if weights in op.outputs else "forward" if op.phase == "forward" else "input_gradient"
+    stage = _stage(op, weights in op.outputs)
     if call.degree > 1 and call.split_kind == "expert":
         groups = max(groups / call.degree, 1.0)
     elif call.degree > 1 and call.split_kind == "row":
@@ -214,7 +223,7 @@ def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> Ke
     out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if stage == "weight_gradient" else 1)
     return KernelQuestion(
         "grouped_product", (groups, max(m, 1.0), n, k, GROUPED_STAGES.index(stage), out_bytes), precision.matrix_peak,
-        call.flops, call.bytes_read + call.bytes_written,
+        call.flops, call.bytes_read + call.bytes_written, moves_sums=stage in precision.moves_sums,
     )  # fmt: skip
 
 

@@ -18,11 +18,16 @@ another casts; a norm finds that of what it makes), or of those that it had in i
 kernel, or the norm itself), one of 32 bits for each 128 values, 128 x 128 of a weight (Float8BlockScaling; DeepSeek-V3,
 section 3.3.2), and one of 8 bits for each 32 values (MXFP8BlockScaling), both by rows and by columns, which one kernel
 writes. See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp.
+
+Hopper's matrix units keep too few bits of sums of 8-bit products for gradients: fp8_gemm_dgrad and fp8_gemm_wgrad of
+the first two recipes have use_split_accumulator, as torchao's gradients have no use_fast_accum, and recipes of blocks
+add up each block by itself.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rostam_py.costs.kernel_kinds import GROUPED_STAGES
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.graph.vocabulary import FLOATING_DTYPES
 
@@ -54,6 +59,8 @@ class Precision:
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
         experts are sent for it. casts: to it, None where nothing is cast for products.
+    moves_sums: at which stages (GROUPED_STAGES) its products move partial sums to 32 bits as they go, where matrix
+        units add them up in fewer (Accelerator.short_fp8_sums).
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
     parameter_bytes: of one parameter as it is held; gathered_weight_bytes: of a weight as it is gathered where weights
         are held as products read them (strategy.narrow_weights), 0 where they cannot be.
@@ -76,6 +83,7 @@ class Precision:
     gathered_weight_bytes: float = 0.0
     casts: Casts | None = None
     scales_loss: bool = False
+    moves_sums: tuple[str, ...] = ()
 
     @property
     def gathered_weight_width(self) -> float:
@@ -91,6 +99,7 @@ class Precision:
 _NVFP4 = 0.5 + 1 / 16
 _MXFP8 = 1 + 1 / 32
 _FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
+_GRADIENTS = GROUPED_STAGES[1:]
 _OF_FP8 = (
     "matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in bf16_mixed,"
     " kernels' traffic in 2 bytes"
@@ -106,17 +115,17 @@ PRECISIONS = {
     "fp8_mixed": Precision(
         "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_mixed: {_OF_FP8}; a kernel finds the largest value of each input, another casts it",
-        gathered_weight_bytes=1.0, casts=Casts(2, 1, 2),
+        gathered_weight_bytes=1.0, casts=Casts(2, 1, 2), moves_sums=_GRADIENTS,
     ),
     "fp8_delayed_mixed": Precision(
         "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
-        gathered_weight_bytes=1.0, casts=Casts(1, 0, 1),
+        gathered_weight_bytes=1.0, casts=Casts(1, 0, 1), moves_sums=_GRADIENTS,
     ),
     "fp8_block_mixed": Precision(
         "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",
         note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 128",
-        gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True),
+        gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True), moves_sums=GROUPED_STAGES,
     ),
     "mxfp8_mixed": Precision(
         "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",
