@@ -27,6 +27,12 @@ def _torus(rows: int, columns: int) -> dict[str, Any]:
     return {"name": "torus", "dims": [rows, columns], "link_bandwidth": _RATE}
 
 
+def _hx4mesh(boards: int) -> dict[str, Any]:
+    return {
+        "name": "hammingmesh", "board": [4, 4], "boards": [boards, boards], "planes": 4, "link_bandwidth": _RATE,
+    }  # fmt: skip
+
+
 def _built(fabric: dict[str, Any], has_failed_link: bool = False) -> Any:
     built = rostam.fabric(**fabric)
     return built.with_random_failures("links", 1, seed=0) if has_failed_link else built
@@ -160,10 +166,9 @@ def _rings() -> list[Case]:
         for n, target in ((8, 0.0), (16, 0.0), (32, 20.0))  # a third of what is asked of the exact one
     ]  # fmt: skip
     # The plane's grid of 128 x 128 accelerators; a torus of 256 x 512.
-    boards = {"name": "hammingmesh", "board": [4, 4], "boards": [32, 32], "planes": 4, "link_bandwidth": _RATE}
     found.append(
         _collective_case(
-            "hamiltonian_hx4mesh:16384", 16384, 5.0, fabric=boards, collective="all_reduce",
+            "hamiltonian_hx4mesh:16384", 16384, 5.0, fabric=_hx4mesh(32), collective="all_reduce",
             algorithm="dual_hamiltonian_rings", num_bytes=64 * _MIB,
         )
     )  # fmt: skip
@@ -185,6 +190,10 @@ def _all_to_alls() -> list[Case]:
     found += [
         _collective_case(f"all_to_all_torus:{n * n}", n * n, target, fabric=_torus(n, n), **direct)
         for n, target in ((8, 0.0), (16, 0.0), (32, 5.0))
+    ]
+    found += [
+        _collective_case(f"all_to_all_hx4mesh:{16 * n * n}", 16 * n * n, 0.0, fabric=_hx4mesh(n), **direct)
+        for n in (8, 32)
     ]
     found += [
         _collective_case("all_to_all_torus_256x512", 0, 60.0, fabric=_torus(256, 512), target_bytes=8e9, **direct)

@@ -17,6 +17,7 @@ using routing::Flows;
 std::vector<double> link_loads(const routing::RouteTable& routes, const Flows& flows);
 
 // The loads of `members` sending `num_bytes` in equal parts to every other one.
+// Cost: as above; where routes follow symmetries, those of flows to one member of each orbit.
 std::vector<double> all_to_all_loads(const routing::RouteTable& routes, const std::vector<int32_t>& members,
                                      double num_bytes);
 

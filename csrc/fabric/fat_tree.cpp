@@ -108,8 +108,9 @@ std::vector<int32_t> tiers_of(const Servers& servers, int32_t num_vertices) {
   return tiers;
 }
 
-// Takes ports, servers, leaves or pods to the next one, round the server, leaf, pod or tree that they are in. Switches
-// above leaves, and cores, are joined to all below alike and stay where they are.
+// Takes ports, servers, leaves or pods to the next one, round the server, leaf, pod or tree that they are in; those
+// that are not full stay where they are, and so do switches above leaves, and cores, which are joined to all below
+// alike.
 class Rotation {
  public:
   Rotation(const Servers& servers, int32_t stride, int32_t count) : servers_(servers), stride_(stride), count_(count) {}
@@ -139,21 +140,23 @@ class Rotation {
 
  private:
   int32_t port(int32_t p) const {
-    if (p >= servers_.num_accelerators) return p;
-    return p / stride_ % count_ + 1 < count_ ? p + stride_ : p - (count_ - 1) * stride_;
+    const int32_t first = p / (stride_ * count_) * (stride_ * count_);
+    const int32_t num_full = std::min(count_, (servers_.num_accelerators - first) / stride_);
+    const int32_t index = (p - first) / stride_;
+    if (index >= num_full) return p;
+    return index + 1 < num_full ? p + stride_ : first + (p - first) % stride_;
   }
 
   const Servers& servers_;
   int32_t stride_, count_;
 };
 
-// None where ports do not fill leaves, and leaves pods, to the last one, or where rails mix them.
+// None where servers do not fill leaves, or where rails mix ports.
 std::vector<std::vector<int32_t>> rotations_of(const Servers& servers, int32_t num_vertices) {
   const Tree& tree = servers.tree;
   const int32_t on_leaf = tree.num_leaves == 1 ? tree.num_ports : tree.leaf_down;
-  const bool is_full = tree.num_rails == 1 && tree.num_ports == tree.num_pods * tree.leaves_per_pod * on_leaf;
   std::vector<std::vector<int32_t>> maps;
-  if (!is_full || on_leaf % servers.size != 0) return maps;
+  if (tree.num_rails != 1 || on_leaf % servers.size != 0) return maps;
   int32_t stride = 1;
   for (const int32_t count : {servers.size, on_leaf / servers.size, tree.leaves_per_pod, tree.num_pods}) {
     if (count > 1) maps.push_back(Rotation(servers, stride, count).map(num_vertices));

@@ -99,6 +99,11 @@ class Mesh : public DistanceFunction {
     return (vertex - (is_columns ? first_column_switch_ : first_switch())) % axis.num_switches() >= axis.num_leaves;
   }
 
+  // Networks of a dimension: one a line, or one for all lines of a row of boards.
+  static int32_t num_networks(const Axis& axis, const Axis& other) {
+    return other.boards * (axis.is_shared() ? 1 : other.size);
+  }
+
   int32_t accelerator(Place x, Place y) const {
     const int32_t board = y.board * rows_.boards + x.board;
     return (board * columns_.size + y.at) * rows_.size + x.at;
@@ -130,11 +135,6 @@ class Mesh : public DistanceFunction {
     Place from;
     Place to;
   };
-
-  // Networks of a dimension: one a line, or one for all lines of a row of boards.
-  static int32_t num_networks(const Axis& axis, const Axis& other) {
-    return other.boards * (axis.is_shared() ? 1 : other.size);
-  }
 
   void place_board(int32_t x, int32_t y) {
     for (int32_t j = 0; j < columns_.size; ++j) {
@@ -297,6 +297,70 @@ class Wirer {
   int32_t num_bundles_ = 0;
 };
 
+// Maps of the mesh onto itself that move everything along one dimension: boards turned over, boards to the next one
+// under their leaf, full leaves to the next one. The networks of the other dimension move along with their lines.
+class Moves {
+ public:
+  Moves(const Mesh& mesh, bool is_along_rows)
+      : mesh_(mesh),
+        is_along_rows_(is_along_rows),
+        axis_(is_along_rows ? mesh.rows() : mesh.columns()),
+        other_(is_along_rows ? mesh.columns() : mesh.rows()) {}
+
+  void append(std::vector<std::vector<int32_t>>& maps) const {
+    if (axis_.size > 1) maps.push_back(map([this](Place p) { return Place{p.board, axis_.size - 1 - p.at}; }));
+    if (axis_.wiring == Wiring::kWrap) return;
+    const int32_t in_leaf = std::min(axis_.boards, axis_.leaf_boards), full = axis_.boards / in_leaf * in_leaf;
+    if (in_leaf > 1) {
+      maps.push_back(map([this, in_leaf](Place p) {
+        const int32_t first = p.board / in_leaf * in_leaf, end = std::min(first + in_leaf, axis_.boards);
+        return Place{p.board + 1 < end ? p.board + 1 : first, p.at};
+      }));
+    }
+    if (full > in_leaf && axis_.is_even()) {
+      maps.push_back(
+          map([in_leaf, full](Place p) { return Place{p.board < full ? (p.board + in_leaf) % full : p.board, p.at}; }));
+    }
+  }
+
+ private:
+  // `move` takes places along the dimension to others.
+  template <typename Move>
+  std::vector<int32_t> map(const Move& move) const {
+    std::vector<int32_t> image(static_cast<size_t>(mesh_.num_accelerators() + mesh_.num_switches()));
+    for (int32_t a = 0; a < mesh_.num_accelerators(); ++a) {
+      const Place &x = mesh_.column_of(a), &y = mesh_.row_of(a);
+      image[a] = is_along_rows_ ? mesh_.accelerator(move(x), y) : mesh_.accelerator(x, move(y));
+    }
+    const int32_t own = is_along_rows_ ? mesh_.first_switch() : mesh_.first_column_switch();
+    const int32_t across = is_along_rows_ ? mesh_.first_column_switch() : mesh_.first_switch();
+    for (int32_t i = 0; i < Mesh::num_networks(axis_, other_) * axis_.num_switches(); ++i) {
+      const int32_t slot = i % axis_.num_switches();
+      const bool is_leaf = slot < axis_.num_leaves;
+      const int32_t to = is_leaf ? axis_.leaf_of(move(Place{slot * axis_.leaf_boards, 0}).board) : slot;
+      image[own + i] = own + i - slot + to;
+    }
+    for (int32_t i = 0; i < Mesh::num_networks(other_, axis_) * other_.num_switches(); ++i) {
+      const int32_t network = i / other_.num_switches(), slot = i % other_.num_switches();
+      image[across + i] = across + network_after(move, network) * other_.num_switches() + slot;
+    }
+    return image;
+  }
+
+  // Where a network of the other dimension moves.
+  template <typename Move>
+  int32_t network_after(const Move& move, int32_t network) const {
+    if (other_.is_shared()) return move(Place{network, 0}).board;
+    const Place line = move(Place{network / axis_.size, network % axis_.size});
+    return line.board * axis_.size + line.at;
+  }
+
+  const Mesh& mesh_;
+  bool is_along_rows_;
+  const Axis& axis_;
+  const Axis& other_;
+};
+
 // North last on boards (after a link to a lower row only such ones), up and then down in trees, and a virtual channel
 // more whenever a packet leaves a board: three of them, for two networks. A cable that wraps counts as a network.
 // Phase: 4 x channel + mode. Source: HammingMesh, section IV-C; north-last: Glass and Ni, ISCA 1992.
@@ -350,6 +414,7 @@ Blueprint design_hammingmesh(const Params& params) {
   wirer.join_columns();
   plan.bundles_collapse = mesh->rows().is_even() && mesh->columns().is_even();
   plan.turn_rule = std::make_shared<NorthLast>(mesh);
+  for (const bool is_along_rows : {true, false}) Moves(*mesh, is_along_rows).append(plan.symmetries);
   plan.distance = mesh;
   return plan;
 }

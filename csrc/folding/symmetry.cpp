@@ -1,14 +1,15 @@
 #include "folding/symmetry.h"
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "routing/end_points.h"
+#include "routing/symmetry.h"
 
 namespace rostam::folding {
 
+using routing::Orbits;
 using workload::ChannelLister;
 using workload::Device;
 using workload::TaskGraph;
@@ -18,29 +19,6 @@ namespace {
 constexpr int64_t kManyChannels = int64_t{1} << 16;  // refinement looks at fewer in a few tenths of a second
 
 using Map = std::vector<int32_t>;  // image of every one
-
-class Orbits {
- public:
-  explicit Orbits(size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
-  void join(int32_t a, int32_t b) { parent_[find(std::max(find(a), find(b)))] = find(std::min(find(a), find(b))); }
-  int32_t find(int32_t a) {
-    for (; parent_[a] != a; a = parent_[a]) parent_[a] = parent_[parent_[a]];
-    return a;
-  }
-  // Numbered 0, 1, ... in order of their first members.
-  std::vector<int32_t> numbers(int32_t& count) {
-    std::vector<int32_t> number(parent_.size(), -1);
-    count = 0;
-    for (size_t a = 0; a < parent_.size(); ++a) {
-      const int32_t first = find(static_cast<int32_t>(a));
-      number[a] = first == static_cast<int32_t>(a) ? count++ : number[first];
-    }
-    return number;
-  }
-
- private:
-  std::vector<int32_t> parent_;
-};
 
 // Whether a schedule is the same whatever the order of the ranks: each sends every other one the same in one step.
 bool is_symmetric(const collectives::Schedule& schedule) { return schedule.shape().is_all_alike; }
@@ -81,49 +59,14 @@ class SymmetryChecker {
     Map link, device;
   };
   std::optional<Images> check(const Map& map) {
+    auto links = routing::image_of_links(fabric_, links_, map);
     Images images;
-    if (map.size() != static_cast<size_t>(fabric_.num_vertices())) return std::nullopt;
-    if (!map_links(map, images.link) || !map_servers(map) || !map_devices(map, images.device)) return std::nullopt;
+    if (!links.has_value() || !map_servers(map) || !map_devices(map, images.device)) return std::nullopt;
+    images.link = *std::move(links);
     return images;
   }
 
  private:
-  bool map_links(const Map& map, Map& image) const {
-    image.assign(links_.members.size(), -1);
-    std::vector<int32_t> num_mapped(links_.members.size(), 0);
-    std::vector<fabric::Hop> moved;
-    for (int32_t v = 0; v < fabric_.num_vertices(); ++v) {
-      if (map[v] < 0 || map[v] >= fabric_.num_vertices()) return false;
-      if (fabric_.can_forward(v) != fabric_.can_forward(map[v])) return false;
-      const fabric::HopSpan from = fabric_.out(v), to = fabric_.out(map[v]);
-      if (from.size() != to.size()) return false;
-      moved.clear();
-      for (const fabric::Hop& hop : from) moved.push_back({hop.link, map[hop.neighbour]});
-      std::stable_sort(moved.begin(), moved.end(),
-                       [](const fabric::Hop& a, const fabric::Hop& b) { return a.neighbour < b.neighbour; });
-      for (size_t k = 0; k < moved.size(); ++k) {
-        const fabric::Hop& other = *(to.begin() + k);
-        if (moved[k].neighbour != other.neighbour || !is_same(moved[k].link, other.link)) return false;
-        int32_t& target = image[links_.of_link[moved[k].link]];
-        if (target >= 0 && target != links_.of_link[other.link]) return false;
-        target = links_.of_link[other.link];
-        ++num_mapped[links_.of_link[moved[k].link]];
-      }
-    }
-    for (size_t l = 0; l < image.size(); ++l) {  // bundles onto bundles of as many working links
-      if (image[l] < 0) image[l] = static_cast<int32_t>(l);
-      if (num_mapped[l] != num_mapped[image[l]]) return false;
-      if (links_.capacities[l] != links_.capacities[image[l]]) return false;
-    }
-    return true;
-  }
-
-  bool is_same(int32_t link, int32_t other) const {
-    const fabric::Link &a = fabric_.links()[link], &b = fabric_.links()[other];
-    return a.capacity_bytes_per_s == b.capacity_bytes_per_s && a.latency == b.latency &&
-           fabric_.class_of(a) == fabric_.class_of(b);
-  }
-
   bool map_servers(const Map& map) const {
     if (graph_.server_size <= 0) return true;
     for (int32_t a = 0; a < fabric_.num_accelerators(); ++a) {

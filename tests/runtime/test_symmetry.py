@@ -13,11 +13,28 @@ FABRICS = {
     "torus": {"name": "torus", "dims": [18, 16]},
     "torus of three": {"name": "torus", "dims": [4, 11, 6]},
     "flat": {"name": "electrical_flat", "num_accelerators": 270},
+    "boards of four": {"name": "hammingmesh", "board": [2, 2], "boards": [9, 8]},
+    "boards of one under trees": {"name": "hammingmesh", "board": [1, 1], "boards": [64, 5], "wiring": "tree"},
 }
+# Fabrics of several kinds of ranks, and how many: in full pods, in full leaves of another, on part of a leaf; at the
+# corners of boards, on edges along rows and along columns, in the middle.
+MIXED = {
+    "tree with a part of a leaf": ({"name": "fat_tree", "num_accelerators": 340, "radix": 24, "levels": 3}, 3),
+    "tree of two levels with a part of a leaf": (
+        {"name": "fat_tree", "num_accelerators": 270, "levels": 2, "leaf_down": 16, "leaf_up": 4}, 2,
+    ),
+    "boards under trees with a part of a leaf": (
+        {"name": "hammingmesh", "board": [1, 1], "boards": [72, 4], "wiring": "tree"}, 2,
+    ),
+    "boards of sixteen": ({"name": "hammingmesh", "board": [4, 4], "boards": [4, 5]}, 4),
+    "boards on lines of their own": (
+        {"name": "hammingmesh", "board": [4, 2], "boards": [6, 6], "wiring": "accelerator_row"}, 2,
+    ),
+}  # fmt: skip
 
 
 def built(name):
-    keys = dict(FABRICS[name])
+    keys = dict(FABRICS[name] if name in FABRICS else MIXED[name][0])
     return rostam.fabric(keys.pop("name"), **keys, accelerator_bandwidth="400 Gb/s")
 
 
@@ -33,6 +50,15 @@ def test_one_rank_stands_for_all_and_gives_the_times_and_bytes_of_all(name):
     assert abs(folded.time_ps - whole.time_ps) <= 1
     assert folded.link_bytes == pytest.approx(whole.link_bytes, rel=1e-9)
     assert folded.num_messages == whole.num_messages
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_one_rank_of_each_kind_gives_the_times_and_bytes_of_all(name):
+    fabric = built(name)
+    folded, whole = all_to_all(fabric), all_to_all(fabric, fold=False)
+    assert folded.num_simulated_ranks == MIXED[name][1]
+    assert abs(folded.time_ps - whole.time_ps) <= 1
+    assert folded.link_bytes == pytest.approx(whole.link_bytes, rel=1e-9)
 
 
 def test_ranks_in_any_order_are_as_symmetric_as_in_order():
