@@ -66,7 +66,7 @@ def figures() -> list[Figure]:
         Figure(
             name=row["name"], published=_published(row), ours=f"{row['rostam']:.2f}",
             difference=f"{row['difference']:+.2f}",
-            is_met=row["difference"] < 0 if row["is_bound"] else abs(row["difference"]) <= WITHIN,
+            unit="%", is_met=row["difference"] < 0 if row["is_bound"] else abs(row["difference"]) <= WITHIN,
         )
         for row in compare(("rostam",))
     ]  # fmt: skip

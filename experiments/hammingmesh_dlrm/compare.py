@@ -101,7 +101,7 @@ def figures() -> list[Figure]:
         Figure(
             name=row["name"], published="" if row["printed"] is None else f"{row['printed']:.2f}",
             ours=f"{row['iteration']:.3f}", difference="" if row["printed"] is None else f"{row['difference']:+.2f}",
-            is_met=None if row["printed"] is None else abs(row["difference"]) <= WITHIN * row["printed"],
+            unit="ms", is_met=None if row["printed"] is None else abs(row["difference"]) <= WITHIN * row["printed"],
         )
         for row in compare(("rostam",))
     ]  # fmt: skip

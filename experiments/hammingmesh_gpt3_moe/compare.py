@@ -129,7 +129,7 @@ def figures() -> list[Figure]:
         Figure(
             name=row["name"], published="" if row["low"] is None else _published(row), ours=f"{row['rostam']:.2f}",
             difference="" if row["low"] is None else f"{row['difference']:+.2f}",
-            is_met=None if row["low"] is None else abs(row["difference"]) <= WITHIN * row["high"],
+            unit="ms", is_met=None if row["low"] is None else abs(row["difference"]) <= WITHIN * row["high"],
         )
         for row in compare(("rostam",))
     ]  # fmt: skip

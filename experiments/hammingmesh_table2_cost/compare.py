@@ -37,7 +37,7 @@ def figures() -> list[Figure]:
     return [
         Figure(
             name=row["name"], published=_shown(row["printed"], "{:g}"), ours=f"{row['own']:.2f}",
-            difference=_shown(row["difference"], "{:+.1%}"), is_met=_is_met(row["printed"], row["own"]),
+            difference=_shown(row["difference"], "{:+.1%}"), unit="M$", is_met=_is_met(row["printed"], row["own"]),
         )
         for row in compare()
     ]  # fmt: skip

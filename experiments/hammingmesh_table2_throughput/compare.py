@@ -80,6 +80,7 @@ def figures() -> list[Figure]:
         Figure(
             name=f"{row['name']}: {row['quantity']}", published="" if row["printed"] is None else f"{row['printed']:g}",
             ours=f"{row['own']:.4g}", difference="" if row["difference"] is None else f"{row['difference']:+.1%}",
+            unit="" if row["quantity"] == "diameter" else "%",
             is_met=None if row["difference"] is None else abs(row["difference"]) <= WITHIN,
         )
         for row in compare()

@@ -68,7 +68,8 @@ def figures() -> list[Figure]:
     return [
         Figure(
             name=f"{row['name']}{words}", published=f"{row[f'{set_up}_printed']:.2f}", ours=f"{row[set_up]:.2f}",
-            difference=f"{row[f'{set_up}_difference']:+.2f}%", is_met=abs(row[f"{set_up}_difference"]) <= WITHIN,
+            difference=f"{row[f'{set_up}_difference']:+.2f}%", unit="GiB",
+            is_met=abs(row[f"{set_up}_difference"]) <= WITHIN,
         )
         for row in compare()
         for set_up, words in (("none", ""), ("selective", ", sequence parallel, selective recomputation"))

@@ -10,7 +10,8 @@ class Figure:
     """One published figure or statement.
 
     name: unique in its experiment. published: as printed, "" where the source prints none. ours: as the experiment
-    prints it. difference: signed, "" where it is no number. is_met: whether ours agrees; None where nothing is printed.
+    prints it. difference: signed, "" where it is no number. unit: of published and ours, and of a difference that is
+    not relative; "" where they have none or state it. is_met: whether ours agrees; None where nothing is printed.
     deviates, tried: why it is not met, where the comparison itself finds that; else reasons.yaml says so.
     """
 
@@ -18,6 +19,7 @@ class Figure:
     published: str
     ours: str
     difference: str = ""
+    unit: str = ""
     is_met: bool | None = None
     deviates: str = ""
     tried: str = ""

@@ -20,7 +20,15 @@ _STYLE = "body{font-family:sans-serif;margin:2em;max-width:120em}h2{margin-top:2
 def cells(row: Row) -> list[str]:
     """Return a row of the ledger, one text for each of COLUMNS."""
     figure = row.figure
-    return [figure.name, figure.published or "-", figure.ours, figure.difference or "-", row.words]
+    difference = figure.difference if figure.difference.endswith("%") else _with_unit(figure.difference, figure.unit)
+    return [
+        figure.name, _with_unit(figure.published, figure.unit), _with_unit(figure.ours, figure.unit), difference,
+        row.words,
+    ]  # fmt: skip
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} {unit}".rstrip() if text else "-"
 
 
 def counts(entries: Sequence[Entry]) -> list[list[str]]:

@@ -18,7 +18,7 @@ from rostam_py.reproduction.figures import Figure
 
 FILE = "reasons.yaml"
 _KEYS = ({"figures", "deviates", "tried"}, {"figures", "underivable"})
-_SHOWN = ("name", "published", "ours", "difference", "is_met")  # of a figure; its reason is the row's
+_SHOWN = ("name", "published", "ours", "difference", "unit", "is_met")  # of a figure; its reason is the row's
 _NOT_PRINTED = "the source prints no figure to compare with"
 
 

@@ -8,7 +8,8 @@ import pytest
 from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError
 from rostam_py.reproduction import Experiment, Figure, Verdict, claim_figures, html, markdown, run_experiment
-from rostam_py.reproduction.experiment import kept_entry
+from rostam_py.reproduction.experiment import experiments_in, kept_entry
+from rostam_py.reproduction.ledger import cells
 from rostam_py.reproduction.reasons import Entry, judged, reasons_of, stale
 
 COMPARE = """
@@ -54,6 +55,24 @@ def test_verdicts_are_what_figures_and_the_first_reason_that_matches_say():
         "deviates because measured; tried: it: 1",
     ]  # fmt: skip
     assert stale(rows, reasons) == ["met"]
+
+
+def test_ledgers_print_a_unit_behind_every_number_that_has_one_and_keep_it():
+    figures = [
+        Figure(name="cost", published="25.3", ours="27.83", difference="+10.0%", unit="M$", is_met=False),
+        Figure(name="time", published="", ours="1.13", unit="ms"),
+        Figure(name="overhead", published="2", ours="3", difference="+1", unit="%", is_met=False),
+        Figure(name="ratio", published="2x", ours="3x", is_met=False),
+    ]
+    entry = Entry("one", "One", judged(figures, []))
+    assert [cells(row)[1:4] for row in Entry.of(json.loads(json.dumps(entry.to_dict()))).rows] == [
+        ["25.3 M$", "27.83 M$", "+10.0%"], ["-", "1.13 ms", "-"], ["2 %", "3 %", "+1 %"], ["2x", "3x", "-"],
+    ]  # fmt: skip
+
+
+def test_the_table_of_costs_is_in_millions_of_dollars():
+    rows = run_experiment(experiments_in()["hammingmesh_table2_cost"]).rows
+    assert {cells(row)[2].rsplit(" ", 1)[-1] for row in rows} == {"M$"}
 
 
 def test_claims_are_figures_named_by_what_tells_them_apart():
