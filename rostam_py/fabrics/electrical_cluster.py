@@ -84,6 +84,10 @@ class ElectricalClusterConfig(FabricConfig):
         """Of an accelerator's port [bytes/s]."""
         return self.injection_bandwidth_bytes_per_s * self.link_classes.inside.share
 
+    @property
+    def _server_bytes_per_s(self) -> float:
+        return parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth")
+
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the network between servers: one nonblocking network of 64-port switches a 400 Gb/s port of a server.
 
@@ -94,7 +98,7 @@ class ElectricalClusterConfig(FabricConfig):
         num_servers = -(-self.num_accelerators // self.server_size)
         if num_servers == 1:
             return BillOfMaterials(0, {"DAC": 0})
-        ports = self.planes * parts_per_port(parse_bandwidth(self.server_bandwidth) / self.planes)
+        ports = self.planes * parts_per_port(self._server_bytes_per_s / self.planes)
         if num_servers <= SWITCH_PORTS:
             return BillOfMaterials(ports, {"DAC": ports * num_servers})
         tree = FatTreeConfig(
@@ -109,7 +113,7 @@ class ElectricalClusterConfig(FabricConfig):
             "num_accelerators": self.num_accelerators,
             "server_size": self.server_size,
             "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * inside.share,
-            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) * between.share / self.planes,
+            "server_bandwidth_bytes_per_s": self._server_bytes_per_s * between.share / self.planes,
             "server_latency_s": parse_time(self.server_latency),
             "network_latency_s": parse_time(self.network_latency),
             "link_latency_s": parse_time(self.link_latency),

@@ -140,9 +140,13 @@ class FatTreeConfig(FabricConfig):
         return 2 if -(-self.num_leaves * up // self.radix) <= up else 3
 
     @property
+    def _server_bandwidth(self) -> float:
+        return parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth")
+
+    @property
     def peak_bandwidth_bytes_per_s(self) -> float:
         """What an accelerator can send at most, through its NIC and inside its server at once [bytes/s]."""
-        inside = parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth") if self.server_size > 1 else 0.0
+        inside = self._server_bandwidth if self.server_size > 1 else 0.0
         return self.injection_bandwidth_bytes_per_s + inside
 
     @property
@@ -162,7 +166,7 @@ class FatTreeConfig(FabricConfig):
         """Of a link inside its server; the NIC's without servers [bytes/s]."""
         if self.server_size == 1:
             return self.injection_bandwidth_bytes_per_s * self.link_classes.between.share
-        return parse_bandwidth(self.server_bandwidth, "fabric.server_bandwidth") * self.link_classes.inside.share
+        return self._server_bandwidth * self.link_classes.inside.share
 
     @property
     def reduces_in_network(self) -> bool:
@@ -187,7 +191,7 @@ class FatTreeConfig(FabricConfig):
             "num_spines": self.num_spines or 0,
             "server_size": self.server_size,
             "rails": int(self.rails),
-            "server_bandwidth_bytes_per_s": parse_bandwidth(self.server_bandwidth) * inside.share / self.planes,
+            "server_bandwidth_bytes_per_s": self._server_bandwidth * inside.share / self.planes,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * between.share,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "switch_latency_s": parse_time(self.switch_latency, "fabric.switch_latency"),

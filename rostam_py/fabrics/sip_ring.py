@@ -16,6 +16,7 @@ from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
 
+_MOST_MICRO_RINGS = 2**31 - 1  # the core numbers them in 32 bits
 # A bandwidth that is a whole number of wavelengths except for the rounding of its unit counts as whole.
 _ROUNDING = 1e-9
 
@@ -63,6 +64,13 @@ class SipRingConfig(OpticalConfig):
             raise ConfigError(
                 f"fabric.wavelength_bandwidth is {self.wavelength_bandwidth!r}; it must be <= the fibre's "
                 f"{format_bandwidth(self.link_bandwidth_bytes_per_s)}, so that there is one wavelength"
+            )
+        if 2 * self.num_accelerators * self.num_wavelengths > _MOST_MICRO_RINGS:
+            raise ConfigError(
+                f"fabric.wavelength_bandwidth is {self.wavelength_bandwidth!r}, so that a fibre of "
+                f"{format_bandwidth(self.link_bandwidth_bytes_per_s)} has {self.num_wavelengths:,} wavelengths and"
+                f" {self.num_accelerators:,} accelerators {2 * self.num_accelerators * self.num_wavelengths:,}"
+                f" micro-rings; it must be so wide that there are at most {_MOST_MICRO_RINGS:,}"
             )
 
     @property

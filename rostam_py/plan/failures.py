@@ -25,6 +25,7 @@ FAILING_KINDS = {
     "micro_rings": "a stuck micro-ring, which neither sends nor receives its wavelength nor lets it pass:"
     " (accelerator x 2 + fibre) x W + wavelength",
 }
+_TIME = {"unit": "time"}
 _EVENT = "such as {time: 2 ms, kind: links, number: 17, repair: 1 s}"
 
 
@@ -39,10 +40,10 @@ class Failure:
     says.
     """
 
-    time: str | float
+    time: str | float = field(metadata=_TIME)
     kind: str
     number: int
-    repair: str | float | None = None
+    repair: str | float | None = field(default=None, metadata=_TIME)
 
     def __post_init__(self) -> None:
         start = parse_time(self.time, "failure.time")
@@ -105,20 +106,20 @@ class Outages:
     them.
     """
 
-    events: Any = field(default_factory=list)
-    mtbf_links: Any = None
-    mtbf_switches: Any = None
-    mtbf_accelerators: Any = None
-    mtbf_boards: Any = None
-    mtbf_planes: Any = None
-    mtbf_wavelengths: Any = None
-    mtbf_micro_rings: Any = None
-    repair: Any = None
+    events: Any = field(default_factory=list, metadata={"schemas": lambda: [Failure]})
+    mtbf_links: Any = field(default=None, metadata=_TIME)
+    mtbf_switches: Any = field(default=None, metadata=_TIME)
+    mtbf_accelerators: Any = field(default=None, metadata=_TIME)
+    mtbf_boards: Any = field(default=None, metadata=_TIME)
+    mtbf_planes: Any = field(default=None, metadata=_TIME)
+    mtbf_wavelengths: Any = field(default=None, metadata=_TIME)
+    mtbf_micro_rings: Any = field(default=None, metadata=_TIME)
+    repair: Any = field(default=None, metadata=_TIME)
     iterations: int = 10
     seed: int = 0
-    detection: Any = _DEFAULT.detection
-    reroute: Any = _DEFAULT.reroute
-    restart: Any = _DEFAULT.restart
+    detection: Any = field(default=_DEFAULT.detection, metadata=_TIME)
+    reroute: Any = field(default=_DEFAULT.reroute, metadata=_TIME)
+    restart: Any = field(default=_DEFAULT.restart, metadata=_TIME)
     checkpoint_iterations: int = _DEFAULT.checkpoint_iterations
     spares: Any = field(default_factory=list)
 

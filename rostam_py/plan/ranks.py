@@ -61,6 +61,10 @@ def filled(strategy: Strategy, machine: Machine) -> Strategy:
     what = f"strategy.{' x '.join(degrees)} = {' x '.join(map(str, degrees.values()))}"
     what += f" = {inner}" if len(degrees) > 1 else ""
     size = "the machine has" if listed is None else "the strategy names"
+    if not count:
+        key = "mapping" if listed is strategy.mapping else "accelerators"
+        none = "the machine has no healthy accelerator" if listed is None else f"strategy.{key} is []"
+        raise DegreeError(f"{none}; a replica needs {inner}")
     if count < inner:
         raise DegreeError(f"{what} needs as many accelerators for one replica; {size} {count} healthy ones")
     is_whole = healthy == machine.num_accelerators or listed is not None

@@ -38,6 +38,13 @@ def test_whole_wavelengths_leave_a_remainder_that_is_reported():
         build(16, "20 Gb/s")
 
 
+def test_more_wavelengths_than_the_core_can_number_are_refused():
+    # 2 fibres x 16 accelerators x W micro-rings: 2^26 wavelengths make 2^31, one more than 32 bits number.
+    assert build(16, f"{25 * (2**26 - 1)} Gb/s").config.num_wavelengths == 2**26 - 1
+    with pytest.raises(ConfigError, match=r"fabric.wavelength_bandwidth is '25 Gb/s', .* 2,147,483,648 micro-rings"):
+        build(16, f"{25 * 2**26} Gb/s")
+
+
 def test_degree_is_bounded_by_reach_and_wavelengths():
     assert build(64, "6400 Gb/s").max_circuit_degree == 16
     assert build(64, "6400 Gb/s", reach=4).max_circuit_degree == 4

@@ -34,6 +34,8 @@ def test_an_open_dp_is_as_many_replicas_as_the_machine_holds(given, failed, dp, 
         ({"tp": 3, "pp": 2}, "strategy.tp x pp = 3 x 2 = 6 does not divide the 8"),
         ({"mp": 3, "placer": "sip_ml"}, "strategy.mp = 3 does not divide the 8"),
         ({"tp": 16}, "strategy.tp = 16 needs as many accelerators for one replica; the machine has 8"),
+        ({"mapping": []}, r"strategy.mapping is \[\]; a replica needs 1"),
+        ({"tp": 2, "accelerators": []}, r"strategy.accelerators is \[\]; a replica needs 2"),
         ({"tp": 2, "accelerators": [0, 1, 2]}, "strategy.tp = 2 does not divide the 3 accelerators that the strategy"),
     ],
 )
