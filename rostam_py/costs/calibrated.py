@@ -9,6 +9,7 @@ of the nearest. What the accelerator's table lacks falls back, in this order:
   (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
 * an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
+* attention in tf32, which no table has, takes the rows of bf16 at tf32's peak: the same units at a lower rate;
 * grouped products, measured in bf16 alone, take as long as their groups' products one after another, times what they
   take of that on an accelerator of the same matrix units, if one is measured; in 8 and 4 bits as many times it as in
   bf16;
@@ -47,6 +48,8 @@ from rostam_py.graph import OperatorGraph
 
 # A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
 _SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
+# Of kinds that begin so, one that no table has in a precision takes the rows of another on the same units, at its peak.
+_SLOWER_ON_SAME_UNITS = {("attention", "tf32"): "bf16"}
 _BYTES = 2.0  # of an element in the precisions that others are taken from
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 
@@ -245,6 +248,8 @@ class CalibratedCost:
         how += f" from {lender}" if lender else ""
         how += "" if of_programs(series, self._programs) else f" from kernels other than {self.config.attention}"
         how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
+        is_slower = used[0].series.precision == _slower(asked.kind, asked.precision)
+        how += f" as {used[0].series.precision}'s at the peak of {asked.precision}, {UNVERIFIED}" if is_slower else ""
         seconds, fixed_share = math.exp(statistics.median(map(math.log, times))), [one.fixed_share for one in used]
         least_s = self._sustained_s(asked)
         if seconds < least_s:
@@ -255,7 +260,7 @@ class CalibratedCost:
         return _Answer(
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
             tuple(one.series for one in used),
-            is_own=not lender and not asked.is_substitute,
+            is_own=not lender and not asked.is_substitute and not is_slower,
         )  # fmt: skip
 
     def _as_products(self, asked: KernelQuestion, each: KernelQuestion) -> _Answer | None:
@@ -367,7 +372,7 @@ class CalibratedCost:
         an accelerator of the same peak, else whatever programs that table has.
         """
         peak = self.accelerator.peak(precision) if precision else 0.0
-        for wanted in (precision, _SAME_UNITS.get(precision)):
+        for wanted in (precision, _SAME_UNITS.get(precision), _slower(kind, precision)):
             if wanted is None:
                 continue
             found, lender = _matching(self._own, kind, wanted), ""
@@ -397,6 +402,11 @@ class CalibratedCost:
         if not precision:
             return False, abs(math.log(ratio))
         return other.peak(precision) != peak, abs(math.log(ratio * peak / other.peak(precision)))
+
+
+def _slower(kind: str, precision: str) -> str | None:
+    """Return the precision whose rows a kind takes at the peak of another one, None for its own."""
+    return _SLOWER_ON_SAME_UNITS.get((kind.split("_")[0], precision))
 
 
 def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
