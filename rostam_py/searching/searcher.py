@@ -1,14 +1,15 @@
 """Searcher: estimates and simulations of strategies for one model, on one machine after another.
 
-Plans and their kernel times depend on no fabric, so they are placed once; routes of process groups are kept a fabric.
+Plans and their kernel times that depend on no fabric are placed once; those that do, by the circuits that it leaves a
+group, are kept while searches ask for them. Routes of process groups are kept a fabric.
 """
 
 import dataclasses
 import heapq
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.costs import DEFAULT_COST
@@ -42,6 +43,17 @@ _REFERENCE = Strategy().placer
 Progress = Callable[[str, int, int], None]
 
 
+class _PlacedKey(NamedTuple):
+    """What a plan depends on. fabric: as its placer's ``fabric_key``, None for any."""
+
+    strategy: str
+    batch: int
+    num_accelerators: int
+    failed: tuple[int, ...]
+    fabric: Hashable
+    physics: tuple[Any, ...]
+
+
 @dataclass(slots=True)
 class _Placed:
     """A plan on some machine of the right size and what estimates it, or why there is none."""
@@ -67,6 +79,9 @@ class _Goal:
 
 class Searcher:
     """Search strategies of one model; keeps placed plans, so that further machines of one size cost little.
+
+    Plans that one search did not ask for are dropped after it if they were made for a fabric: a plan of a 64-way group
+    whose windows pass data on hop by hop takes gigabytes.
 
     Args: base: precision, optimizer, recompute, algorithms and all else except the degrees, which are searched.
         placers: registered names; None takes all. cost, cost_config: as ``place`` takes them.
@@ -96,6 +111,7 @@ class Searcher:
         self.controllers = check_controllers(controllers)
         self._facts = facts_of(graph)
         self._placed: dict[Any, _Placed] = {}
+        self._asked_for: set[Any] = set()  # of placed, by the search that runs
         self._shared: dict[str, dict[Any, Any]] = {}  # between placements of each placer
         self._routed: tuple[Any, dict[Any, Any]] = (None, {})  # costs of the fabric searched last
 
@@ -118,6 +134,7 @@ class Searcher:
         Args and Raises: as ``search``. progress: called with a text, the steps done and their number.
         """
         begin = time.process_time()
+        self._asked_for.clear()
         curve = goal_of(convergence, target, self.graph.name)
         if batches is None and not isinstance(curve, Curve):
             raise ConfigError("search needs batches=[...], or a convergence curve, whose measured ones are taken")
@@ -138,6 +155,9 @@ class Searcher:
         if not any(c.estimate_s is not None for c in found):
             raise _nothing_fits(found)
         ranked = self._simulate_best(machine, found, goal, progress)
+        self._placed = {
+            key: placed for key, placed in self._placed.items() if key in self._asked_for or key.fabric is None
+        }
         outside = [b for b in chosen if curve is not None and not curve.is_measured(b)]
         if outside:
             notes = (f"extrapolated: batches {outside} lie outside what the curve measured", *notes)
@@ -411,7 +431,8 @@ class Searcher:
         except ConfigError as error:
             return _Placed(None, None, str(error))
         physics = (machine.device.figures, machine.min_kernel_s)
-        key = (_key(strategy), batch, machine.num_accelerators, failed, fabric, *physics)
+        key = _PlacedKey(_key(strategy), batch, machine.num_accelerators, failed, fabric, physics)
+        self._asked_for.add(key)
         if key not in self._placed:
             self._placed[key] = self._new_plan(placer, machine if placer.reads_fabric else _ideal(machine), batch)
         return self._placed[key]

@@ -250,3 +250,24 @@ def test_a_search_that_leaves_nothing_says_why(gpt, machine, base):
     asked = dataclasses.replace(base, dp=3, ep=3)
     with pytest.raises(DegreeError, match=r"left out.*strategy.ep is N"):
         rostam.search(gpt, machine, batches=[16], base=asked, placers=["megatron"], num_simulated=1)
+
+
+def test_plans_made_for_a_fabric_are_dropped_when_a_search_asks_for_them_no_more(base):
+    # 3 and 4 switches leave groups of 16 windows that differ.
+    graph = rostam.trace("transformer_350m", num_layers=1)
+
+    def search(searcher, num_ocs):
+        fabric = rostam.fabric("sip_ocs", num_accelerators=16, num_ocs=num_ocs, accelerator_bandwidth="400 Gb/s")
+        on = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
+        return searcher.search(on, batches=[64], num_simulated=2)
+
+    def made_for_fabrics(searcher):
+        return {key for key in searcher._placed if key.fabric is not None}
+
+    searcher, fresh = (Searcher(graph, base=base, placers=("sip_ml",)) for _ in range(2))
+    search(searcher, 3)
+    before = made_for_fabrics(searcher)
+    assert search(searcher, 4).to_dict() == search(fresh, 4).to_dict()
+    assert before - made_for_fabrics(searcher)
+    assert made_for_fabrics(searcher) == made_for_fabrics(fresh)
+    assert set(searcher._placed) >= set(fresh._placed)

@@ -8,6 +8,8 @@ import math
 import random
 from dataclasses import dataclass
 
+import numpy as np
+
 from rostam_py.placement.sip_ml.window import Window, bits
 
 _TABU_MOVES = 8  # a unit stays for so many moves, plus up to as many more, so that the search leaves a local optimum
@@ -38,7 +40,7 @@ def repair(units: Units, num_devices: int, window: Window | None, capacity: floa
         the mean unit; ties to the device with the least compute, then by lot of a fixed seed. The best state seen is
         kept; memory comes before windows. Where all holds, units leave devices far busier than the mean as long as all
         still holds.
-    Cost: a move looks at all devices and at the unit's edges.
+    Cost: a move looks at all devices and once at each of the unit's edges.
     Source: Minton et al., "Minimizing conflicts", Artificial Intelligence 58 (1992); the weights are own.
     """
     before = list(units.devices)
@@ -83,15 +85,21 @@ class _Search:
         everyone = (1 << num_devices) - 1
         self.outward = window.outward if window is not None else (everyone,) * num_devices
         self.inward = window.inward if window is not None else (everyone,) * num_devices
-        # Devices where a unit would be out of range of one that reads from it, or that it reads from, by their device,
-        # and how far.
-        self.closed = [[self._closed(m) for m in masks] for masks in (self.inward, self.outward)]
+        # How far every device is out of range of one that reads from a unit there, or that it reads from, by their
+        # device.
+        self.reader_steps, self.source_steps = (
+            np.array([self._steps(mask) for mask in masks]) for masks in (self.inward, self.outward)
+        )
         count = len(self.devices)
+        self.where = np.array(self.devices, dtype=np.intp)  # as devices
         self.readers: list[list[int]] = [[] for _ in range(count)]
         self.sources: list[list[int]] = [[] for _ in range(count)]
         for a, b in sorted(units.edges):
             self.readers[a].append(b)
             self.sources[b].append(a)
+        self.ways = [(np.array(r, dtype=np.intp), np.array(s, dtype=np.intp))
+                     for r, s in zip(self.readers, self.sources, strict=True)]  # fmt: skip
+        self.near = [tuple({u, *self.readers[u], *self.sources[u]}) for u in range(count)]
         self.scale = max(sum(self.bytes) / max(1, count), 1e-300)
         self.rng = random.Random(seed)
         self.load, self.busy_s = [0.0] * num_devices, [0.0] * num_devices
@@ -103,23 +111,17 @@ class _Search:
         self.violating = [u for u, v in enumerate(self.violations) if v]
         self.place_of = {u: place for place, u in enumerate(self.violating)}
 
-    def _closed(self, mask: int) -> list[tuple[int, int]]:
-        """Return the devices out of a mask, and the steps from each to the nearest in it."""
-        found = []
-        for device in range(self.k):
-            if not mask >> device & 1:
-                gaps = ((device - d) % self.k for d in bits(mask))
-                found.append((device, min(min(gap, self.k - gap) for gap in gaps)))
-        return found
+    def _steps(self, mask: int) -> list[int]:
+        """Return the steps from each device to the nearest in a mask."""
+        allowed = list(bits(mask))
+        return [min(min((d - a) % self.k, (a - d) % self.k) for a in allowed) for d in range(self.k)]
 
     def _conflicts(self, unit: int) -> list[int]:
         """Return, per device, by how many steps a unit's edges would be out of range there."""
-        counts = [0] * self.k
-        for others, closed in zip((self.readers, self.sources), self.closed, strict=True):
-            for other in others[unit]:
-                for device, steps in closed[self.devices[other]]:
-                    counts[device] += steps
-        return counts
+        readers, sources = self.ways[unit]
+        counts = self.reader_steps[self.where[readers]].sum(axis=0) + self.source_steps[self.where[sources]].sum(axis=0)
+        found: list[int] = counts.tolist()
+        return found
 
     def _excess(self, load: float) -> float:
         return max(0.0, load - self.capacity)
@@ -165,7 +167,7 @@ class _Search:
                     has_moved = True
 
     def _state(self) -> tuple[float, int]:
-        return math.fsum(self._excess(load) for load in self.load), self.num_violations
+        return math.fsum(load - self.capacity for load in self.load if load > self.capacity), self.num_violations
 
     def _draw(self) -> int:
         """Return a unit that violates a window or lies on an overfilled device."""
@@ -177,7 +179,16 @@ class _Search:
 
     def _target(self, unit: int, is_tabu: bool) -> int:
         """Return the device where a unit does least harm, -1 if it has to stay."""
+        if self.k == 1:
+            return -1
         counts, size, here = self._conflicts(unit), self.bytes[unit], self.devices[unit]
+        lots = [self.rng.random() for _ in range(self.k - 1)]
+        lots.insert(here, 1.0)
+        if max(self.load) + size <= self.capacity:  # memory tells no two devices apart
+            fewest = min(count for device, count in enumerate(counts) if device != here)
+            tied = [device for device, count in enumerate(counts) if count == fewest and device != here]
+            best = min(tied, key=lambda device: (self.busy_s[device], lots[device]))
+            return -1 if is_tabu and fewest >= counts[here] else best
         left = self._excess(self.load[here]) - self._excess(self.load[here] - size)
         best, least = -1, (0.0, 0.0, 0.0)
         for device, load in enumerate(self.load):
@@ -185,28 +196,42 @@ class _Search:
                 continue
             added = self._excess(load + size) - self._excess(load) - left
             cost = round(counts[device] - counts[here] + added / self.scale, 9)
-            order = (cost, self.busy_s[device], self.rng.random())
+            order = (cost, self.busy_s[device], lots[device])
             if best < 0 or order < least:
                 best, least = device, order
         return -1 if is_tabu and least[0] >= 0 else best
 
     def _move(self, unit: int, device: int) -> None:
         here = self.devices[unit]
-        self.devices[unit] = device
+        self.devices[unit] = self.where[unit] = device
         self.load[here] -= self.bytes[unit]
         self.load[device] += self.bytes[unit]
         self.busy_s[here] -= self.seconds[unit]
         self.busy_s[device] += self.seconds[unit]
-        for other in {unit, *self.readers[unit], *self.sources[unit]}:
-            before, self.violations[other] = self.violations[other], self._violations(other)
-            self.num_violations += self.violations[other] - before
-            if self.violations[other] and not before:
-                self.place_of[other] = len(self.violating)
-                self.violating.append(other)
-            elif before and not self.violations[other]:
-                place, moved = self.place_of.pop(other), self.violating.pop()
-                if moved != other:
-                    self.violating[place], self.place_of[moved] = moved, place
+        changes: dict[int, int] = {unit: 0}
+        for others, masks in ((self.readers[unit], self.outward), (self.sources[unit], self.inward)):
+            before, after = masks[here], masks[device]
+            for other in others:
+                place = self.devices[other]
+                change = (before >> place & 1) - (after >> place & 1)
+                changes[unit] += change
+                changes[other] = changes.get(other, 0) + change
+        for other in self.near[unit]:
+            if changes[other]:
+                self._change(other, changes[other])
+
+    def _change(self, unit: int, change: int) -> None:
+        """Note that so many more of a unit's edges are out of range."""
+        before = self.violations[unit]
+        self.violations[unit] += change
+        self.num_violations += change
+        if not before:
+            self.place_of[unit] = len(self.violating)
+            self.violating.append(unit)
+        elif not self.violations[unit]:
+            place, moved = self.place_of.pop(unit), self.violating.pop()
+            if moved != unit:
+                self.violating[place], self.place_of[moved] = moved, place
 
     def _violations(self, unit: int) -> int:
         here = self.devices[unit]
