@@ -16,6 +16,7 @@ from typing import Any
 import rostam_py as rostam
 from benchmarks.case import RINGS, Case
 from benchmarks.scale import scale_cases
+from benchmarks.table_2 import table_2_case
 from rostam_py.cli.commands import COMMANDS
 from rostam_py.cli.main import main
 from rostam_py.models import MODELS
@@ -407,4 +408,4 @@ def cases() -> list[Case]:
             ("cell_steps:2048", "cell", 2048, "20 CPU s, 1 GB"),
         )
     ]  # fmt: skip
-    return found + scale_cases()
+    return [*found, *scale_cases(), table_2_case()]

@@ -156,7 +156,7 @@ def _rings() -> list[Case]:
     found.append(_collective_case("ring_unfolded_tree_32x32", 0, 0.0, fabric=tree, fold=False, **ring))
     found += [
         _collective_case(f"shuffled_ring_torus:{n * n}", n * n, target, fabric=_torus(n, n), is_shuffled=True, **ring)
-        for n, target in ((8, 0.0), (16, 0.0), (32, 60.0))
+        for n, target in ((8, 0.0), (12, 0.0), (16, 0.0), (18, 0.0), (32, 60.0))
     ]
     found += [
         _collective_case(
@@ -202,7 +202,7 @@ def _all_to_alls() -> list[Case]:
         _collective_case(
             f"all_to_all_torus_failed_link:{n * n}", n * n, target, fabric=_torus(n, n), has_failed_link=True, **direct
         )
-        for n, target in ((8, 0.0), (16, 5.0))
+        for n, target in ((8, 0.0), (12, 0.0), (16, 5.0), (24, 0.0))
     ]
     found += [
         _collective_case(f"all_to_all_tree_hashed:{n}", n, target, fabric=_tree(n), routing="hash", **direct)
