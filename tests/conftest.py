@@ -1,6 +1,7 @@
 """Settings of every test: property tests are repeatable and never fail for being slow."""
 
 import copy
+import gc
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -12,6 +13,10 @@ import pytest
 hypothesis.settings.register_profile("rostam", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("rostam")
 _TRACED: dict[str, object] = {}
+_TRACED_SPECS: dict[bytes, object] = {}
+# Graphs, plans and modules are many objects and none is garbage: at the usual pace the collector walks through all that
+# earlier tests keep, again and again. As rarely as in the command line, which sets the pace of its own runs.
+gc.set_threshold(20_000, 20, 100)
 # One worker of pytest-xdist runs on each core: libraries that start a thread for each core would only contend. Set
 # before the first import of torch, polars or numpy, which read these once.
 for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
@@ -29,6 +34,38 @@ def _own_trace_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROSTAM_CACHE_DIR", str(folder / "cache"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_traces(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Trace equal specifications once a worker, whatever file asks: graphs are immutable. Tests of tracing trace."""
+    if "tracing" in request.path.parts:
+        yield
+        return
+    from rostam_py.tracing import tracer
+
+    original = tracer.trace_now
+
+    def trace_now(model: object, **options: object) -> object:
+        key = _key_of(model, options)
+        if key is None:
+            return original(model, **options)
+        if key not in _TRACED_SPECS:
+            _TRACED_SPECS[key] = original(model, **options)
+        return _TRACED_SPECS[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tracer, "trace_now", trace_now)
+        yield
+
+
+def _key_of(model: object, options: dict[str, object]) -> bytes | None:
+    """Return what a specification of the package's models says, with the options of its trace; None for others."""
+    import cloudpickle  # a specification holds functions and what they close over
+
+    from rostam_py.models.spec import ModelSpec
+
+    return cloudpickle.dumps((model, options)) if isinstance(model, ModelSpec) else None
 
 
 def pytest_configure() -> None:

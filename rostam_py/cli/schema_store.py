@@ -4,7 +4,7 @@ Entries become nodes of Hydra when they are first composed: a run chooses one fa
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from hydra.core.config_store import ConfigNode, ConfigStore
@@ -18,17 +18,19 @@ from rostam_py.plan.strategy import Strategy
 
 
 class SchemaNode(ConfigNode):
-    """An entry of the store. Args: schema: returns the dataclass, whose module may be imported only then."""
+    """An entry of the store. Args: schema: returns the dataclass, whose module may be imported only then.
+
+    The store reads ``node`` of a shallow copy, and copies that deeply: what is made once has to outlive the copy.
+    """
 
     def __init__(self, name: str, schema: Callable[[], Any], group: str | None = None) -> None:
         self.name, self.group, self.package, self.provider = f"{name}.yaml", group, None, None
-        self._schema = schema
+        self._make = cache(lambda: OmegaConf.structured(schema()))
 
     def __getattr__(self, name: str) -> Any:
         if name != "node":
             raise AttributeError(name)
-        self.node = OmegaConf.structured(self._schema())
-        return self.node
+        return self._make()
 
 
 class PrimaryNode(ConfigNode):

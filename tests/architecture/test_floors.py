@@ -6,6 +6,7 @@ Registry strings ("package.module:attribute") are not imports: they are how a lo
 
 import ast
 import fnmatch
+import functools
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -139,11 +140,13 @@ def python_files(*folders: str) -> list[Path]:
 
 def imports_of(*folders: str) -> list[Import]:
     """Return every import below the named folders."""
-    return [
-        found
-        for path in python_files(*folders)
-        for found in scan_imports(path.read_text(), path.relative_to(ROOT).as_posix())
-    ]
+    return [found for path in python_files(*folders) for found in imports_in(path)]
+
+
+@functools.cache
+def imports_in(path: Path) -> tuple[Import, ...]:
+    """Return the imports of a file, read once for all tests."""
+    return tuple(scan_imports(path.read_text(), path.relative_to(ROOT).as_posix()))
 
 
 def violations(check, *folders: str) -> list[str]:

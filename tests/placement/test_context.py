@@ -47,7 +47,7 @@ def splits_of(op, batch=3):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [gpt_graph, llama_graph, transformer_graph])
+@pytest.mark.parametrize("make", [gpt_graph, llama_graph, pytest.param(transformer_graph, marks=pytest.mark.slow)])
 def test_a_part_is_the_model_with_fewer_tokens_whose_attention_reads_all_keys(make):
     degree = 4
     part, small = split_sequences(make(TOKENS), degree).graph, make(TOKENS // degree)
@@ -124,13 +124,16 @@ class Explicit(nn.Module):
 @pytest.mark.parametrize(
     ("make", "degree", "error", "words"),
     [
-        (lambda: rostam.trace("resnet50"), 2, ConfigError, ["strategy.cp is 2", "no fused attention", "resnet50"]),
+        pytest.param(
+            lambda: rostam.trace("resnet50"), 2, ConfigError, ["strategy.cp is 2", "no fused attention", "resnet50"],
+            marks=pytest.mark.slow,
+        ),
         (lambda: rostam.trace(Explicit(), (torch.zeros(2, 32, 64),)), 2, ConfigError, ["no fused attention"]),
         (lambda: rostam.trace(Pooled(), (torch.zeros(2, 32, 64),)), 2, ConfigError, ["aten.amax", "all of it"]),
         (lambda: rostam.trace("bert_large", num_layers=1), 4, ConfigError, ["aten.gather", "must be 1 for bert_large"]),
         (lambda: llama_graph(96), 64, DegreeError, ["strategy.cp is 64", "96 rows", "64 must divide 96"]),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_split_is_refused_with_its_reason(make, degree, error, words):
     with pytest.raises(error) as raised:
         split_sequences(make(), degree)

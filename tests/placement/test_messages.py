@@ -95,6 +95,7 @@ def test_four_stages_of_a_gpt_hold_consecutive_layers(gpt, placed):
     assert plan.tied == ((0, 3),)
 
 
+@pytest.mark.slow  # 96 templates; fewer stages of smaller models stand above
 def test_gpt3_on_96_stages_holds_a_layer_each_and_sends_megatrons_messages(placed):
     # FP16 activation of a micro-batch: 2,048 x 12,288 x 2 = 48 MiB
     plan = placed(trace("gpt3_175b"), Strategy(tp=4, pp=96, recompute="full", precision="bf16_mixed"), 1536)

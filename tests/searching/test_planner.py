@@ -43,16 +43,17 @@ def test_a_shortened_model_is_the_model_traced_with_so_many_layers(deep, machine
 
 
 def test_stacks_whose_blocks_feed_others_are_not_shortened():
-    graph = rostam.trace("transformer_350m")  # all blocks of the decoder read the encoder's output
+    graph = rostam.trace("transformer_350m", num_layers=3)  # all blocks of the decoder read the encoder's output
     assert len(stacks_of(graph)) == 2
     assert shortened(graph, {0: 2, 1: 2}) is None
 
 
-def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base):
+@pytest.mark.parametrize("count", [12, pytest.param(30, marks=pytest.mark.slow)])
+def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base, count):
     searcher, planner, fields = planned
     draw = random.Random(7)
     ratios, bounds, memories = [], [], []
-    for chosen in draw.sample(fields, 30):
+    for chosen in draw.sample(fields, count):
         strategy = dataclasses.replace(without_axes(base), check_memory=False, **chosen)
         try:
             plan = rostam.place(searcher.graph, cluster, global_batch=BATCH, strategy=strategy)
@@ -63,7 +64,7 @@ def test_quick_estimates_and_bounds_of_drawn_strategies(planned, cluster, base):
         bounds.append(planner._least_s(chosen, BATCH) / real)
         if chosen["pp"] == 1 and chosen["cp"] == 1:
             memories.append(planner.memory_bytes(chosen, BATCH) / plan.memory_bytes)
-    assert len(ratios) >= 20
+    assert len(ratios) >= 2 * count // 3
     errors = [(pp, abs(ratio - 1)) for pp, ratio in ratios]
     assert statistics.median(error for pp, error in errors if pp == 1) < 0.08
     assert statistics.median(error for _, error in errors) < 0.15  # stages of few small blocks beside a large head

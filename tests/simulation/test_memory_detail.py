@@ -1,6 +1,7 @@
 """Memory over time of simulated runs: its highest is the plan's, and its steps are those of the schedule."""
 
 import dataclasses
+import functools
 import json
 
 import pytest
@@ -26,8 +27,13 @@ class Layers(nn.Module):
         return x
 
 
+@functools.cache
+def traced():
+    return rostam.trace(Layers(), torch.empty(1, 256), name="layers")
+
+
 def simulated(batch=16, **strategy):
-    graph = rostam.trace(Layers(), torch.empty(1, 256), name="layers")
+    graph = traced()
     chosen = rostam.Strategy(**strategy)
     fabric = rostam.fabric("electrical_flat", num_accelerators=chosen.num_ranks)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")

@@ -68,7 +68,7 @@ def workers_of(pid):
     return found
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_driver_goes_on_where_it_was(start_driver, workers, mlp_path, tmp_path, uninterrupted):
     arguments = slow_points(mlp_path, tmp_path, backend="process", workers=workers, details=0)
     driver = start_driver(**arguments, hold_at=NUM_POINTS // 3)

@@ -114,7 +114,10 @@ def test_an_op_has_the_role_and_linearity_of_its_name(name, num_inputs, role, li
     assert (op.role, op.linear_in) == (role, linear_in)
 
 
-def test_every_op_of_a_trace_has_its_properties(small_graphs) -> None:
-    for graph in small_graphs.values():
+@pytest.mark.parametrize(
+    "families", [("gpt", "mixtral", "resnet", "dlrm"), pytest.param((), marks=pytest.mark.slow)], ids=["four", "all"]
+)
+def test_every_op_of_a_trace_has_its_properties(small_graphs, families) -> None:
+    for graph in (small_graphs[name] for name in families or small_graphs):
         assert with_properties(graph.ops) == graph.ops
         assert {op.role for op in graph.ops} > {"", "product"}

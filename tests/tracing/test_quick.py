@@ -48,7 +48,7 @@ class _Asking(nn.Module):
         return y * 2 if y.grad_fn is not None else y
 
 
-@pytest.mark.parametrize("is_in_place", [False, True])
+@pytest.mark.parametrize("is_in_place", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_program_that_asks_for_history_is_run_in_full(is_in_place: bool) -> None:
     model = Stack([*_blocks(), _Asking(is_in_place), _Asking(is_in_place)])
     x = torch.zeros(4, WIDTH)

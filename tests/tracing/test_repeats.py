@@ -394,8 +394,7 @@ RECURRENCES: dict[str, tuple[Callable[[], nn.Module], bool]] = {
 
 
 QUICK = {
-    "equal", "another eps", "alternating", "frozen in the middle", "tied pairs", "the fifth state", "checkpointed",
-    "a gate that all share", "constants", "known indices", "own backward", "scan, stacked", "cell",
+    "equal", "another eps", "alternating", "checkpointed", "a gate that all share", "scan, stacked",
 }  # fmt: skip
 
 

@@ -15,11 +15,11 @@ from rostam_py.tracing import trace, tracer
     ("family", "depth"),
     [
         ("gpt", 6),
-        ("llama", 6),
         ("transformer", {"encoder": 1, "decoder": 5}),
+        pytest.param("llama", 6, marks=pytest.mark.slow),
         pytest.param("t5", {"encoder": 6, "decoder": 5}, marks=pytest.mark.slow),
-        ("mixtral", 5),
-        ("lora", 5),
+        pytest.param("mixtral", 5, marks=pytest.mark.slow),
+        pytest.param("lora", 5, marks=pytest.mark.slow),
         pytest.param("gpt_oss", 10, marks=pytest.mark.slow),  # 18 s; alternating blocks are tested below, too
         pytest.param("deepseek", {"dense_blocks": 2, "blocks": 5}, marks=pytest.mark.slow),
     ],
@@ -53,6 +53,7 @@ def test_alternating_blocks_grow_by_one_of_each(small_specs: dict[str, ModelSpec
     assert _scores(trace(small_specs["gpt_oss"], num_layers=10)) == ALTERNATING * 5
 
 
+@pytest.mark.slow  # nine blocks of experts traced whole; test_uneven_stack_is_traced_whole is the quick one
 def test_no_whole_number_of_periods_is_traced_whole(
     small_specs: dict[str, ModelSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
