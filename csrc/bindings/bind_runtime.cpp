@@ -55,12 +55,22 @@ void check_span(const char* what, py::ssize_t task, int64_t first, int64_t last,
                what << " of task " << task << " are entries " << first << " to " << last << " of " << length);
 }
 
+void check_origin(const TaskGraph& graph, const workload::Origin& origin) {
+  const bool is_known = origin.template_id >= 0 && origin.template_id < static_cast<int32_t>(graph.templates.size());
+  if (is_known && origin.task >= 0 && origin.ahead >= 0 &&
+      origin.task < static_cast<int32_t>(graph.templates[origin.template_id].tasks.size())) {
+    return;
+  }
+  ROSTAM_THROW(ConfigError, "a task's origin is task " << origin.task << " of template " << origin.template_id << ", "
+                                                       << origin.ahead << " micro-batches ahead; there is none such");
+}
+
 int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<int32_t>& slot,
                      const Array<int32_t>& category, const Array<int32_t>& schedule, const Array<int32_t>& channel,
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
                      const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host,
-                     const Array<int32_t>& protocol, const Array<double>& variation) {
+                     const Array<int32_t>& protocol, const Array<double>& variation, const Array<int32_t>& origin) {
   graph.check_open();
   const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
   if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
@@ -71,6 +81,11 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
   if (protocol.size() > 0) check_lengths("add_template", kind.size(), {protocol.size()});
   const bool is_varied = variation.size() > 0;
   if (is_varied) check_lengths("add_template", kind.size(), {variation.size()});
+  const bool has_origins = origin.size() > 0;
+  if (has_origins) {
+    check_lengths("add_template", kind.size(), {origin.ndim() == 2 ? origin.shape(0) : -1});
+    if (origin.shape(1) != 3) ROSTAM_THROW(ConfigError, "origins have " << origin.shape(1) << " entries each, not 3");
+  }
   workload::Template body;
   for (py::ssize_t t = 0; t < kind.size(); ++t) {
     workload::Task task;
@@ -83,6 +98,10 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
     if (protocol.size() > 0) task.protocol = protocol.at(t);
     task.duration = SimTime::from_ps(duration_ps.at(t));
     if (is_varied) task.variation = variation.at(t);
+    if (has_origins) {
+      task.origin = {origin.at(t, 0), origin.at(t, 1), origin.at(t, 2)};
+      check_origin(graph, task.origin);
+    }
     check_span("dependencies", t, dep_offset.at(t), dep_offset.at(t + 1), dep.size());
     for (int64_t k = dep_offset.at(t); k < dep_offset.at(t + 1); ++k) task.deps.push_back(dep.at(k));
     if (has_kernels) {
@@ -364,11 +383,12 @@ void bind_runtime(py::module_& module) {
            py::arg("channel"), py::arg("num_bytes"), py::arg("duration_ps"), py::arg("dep_offset"), py::arg("dep"),
            py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),
            py::arg("is_awaited_by_host") = Array<bool>(), py::arg("protocol") = Array<int32_t>(),
-           py::arg("variation") = Array<double>(),
+           py::arg("variation") = Array<double>(), py::arg("origin") = Array<int32_t>(),
            "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
            "without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of "
            "add_protocol,\n"
-           "-1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. Returns the "
+           "-1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. origin:\n"
+           "(tasks, 3) of a template that interleaves others: template, task there, micro-batches ahead. Returns the\n"
            "template's index.")
       .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
            py::arg("server_rate"),

@@ -101,10 +101,7 @@ CriticalPath::Ref Hosts::add_to_path(const TaskRef& ref, SimTime now) const {
   PathNode node;
   node.start = span.since;
   node.end = now;
-  node.device = ref.device;
-  node.template_id = instance.template_id;
-  node.task = ref.task;
-  node.microbatch = instance.microbatch;
+  instances_.name(ref, node);
   node.is_host = true;
   return path_.add(node, span.cause);
 }

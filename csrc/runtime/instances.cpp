@@ -32,6 +32,15 @@ Instance* Instances::make(int32_t d, SimTime now) {
   return state.live.back().get();
 }
 
+void Instances::name(const TaskRef& ref, PathNode& node) const {
+  const workload::Origin& origin = task(ref).origin;
+  const bool is_own = origin.template_id < 0;
+  node.device = ref.device;
+  node.template_id = is_own ? at(ref.device, ref.sequence).template_id : origin.template_id;
+  node.task = is_own ? ref.task : origin.task;
+  node.microbatch = microbatch(ref);
+}
+
 std::unique_ptr<Instance> Instances::retire(int32_t d) {
   DeviceState& state = devices_[d];
   if (state.live.empty() || state.live.front()->num_left > 0) return nullptr;
@@ -53,7 +62,7 @@ std::string Instances::describe(const TaskRef& ref) const {
   static const char* const kNames[] = {"compute", "collective", "send", "recv"};
   std::ostringstream text;
   text << kNames[static_cast<int>(described.kind)] << " task " << ref.task << " of template " << instance.template_id
-       << ", micro-batch " << instance.microbatch << ", iteration " << instance.iteration << ", on accelerator "
+       << ", micro-batch " << microbatch(ref) << ", iteration " << instance.iteration << ", on accelerator "
        << system_.devices[ref.device].accelerator;
   if (described.kind != TaskKind::kCompute) text << " (" << system_.graph->categories[described.category] << ")";
   return text.str();

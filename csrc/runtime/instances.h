@@ -69,6 +69,12 @@ class Instances {
   }
   const Template& body(const Instance& instance) const { return system_.graph->templates[instance.template_id]; }
   const Task& task(const TaskRef& ref) const { return body(at(ref.device, ref.sequence)).tasks[ref.task]; }
+  // The task's own, which may be ahead of its instance's.
+  int32_t microbatch(const TaskRef& ref) const {
+    return at(ref.device, ref.sequence).microbatch + task(ref).origin.ahead;
+  }
+  // What the task is for those who read of it: of an interleaved template, what it is in its own.
+  void name(const TaskRef& ref, PathNode& node) const;
 
   // Sequence numbers of live instances are first(device) to next(device) - 1.
   int64_t first(int32_t device) const { return devices_[device].first_live; }

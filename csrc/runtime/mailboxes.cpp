@@ -22,7 +22,7 @@ void Mailboxes::start_send(const TaskRef& ref, const CriticalPath::Ref& cause) {
   messenger_.load(number, task.bytes, task.protocol);
   message.is_send = true;
   message.sender = ref;
-  message.mailbox = {message.target, task.channel, instance.iteration, instance.microbatch};
+  message.mailbox = {message.target, task.channel, instance.iteration, instances_.microbatch(ref)};
   message.origin = path_.add(node, cause);
   message.category = task.category;
   message.iteration = instance.iteration;
@@ -31,7 +31,7 @@ void Mailboxes::start_send(const TaskRef& ref, const CriticalPath::Ref& cause) {
 
 void Mailboxes::await_message(const TaskRef& ref) {
   const Instance& instance = instances_.at(ref.device, ref.sequence);
-  const MailboxKey key = {ref.device, instances_.task(ref).channel, instance.iteration, instance.microbatch};
+  const MailboxKey key = {ref.device, instances_.task(ref).channel, instance.iteration, instances_.microbatch(ref)};
   const auto early = arrived_.find(key);
   if (early == arrived_.end()) {
     awaited_.emplace(key, ref);

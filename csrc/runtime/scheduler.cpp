@@ -180,10 +180,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   PathNode node;
   node.start = start;
   node.end = end;
-  node.device = d;
-  node.template_id = instance.template_id;
-  node.task = ref.task;
-  node.microbatch = instance.microbatch;
+  parts_.instances.name(ref, node);
   const CriticalPath::Ref done = parts_.path.add(node, parent);
   TaskState& state = instance.tasks[ref.task];
   state.is_done = true;
@@ -192,7 +189,7 @@ void Scheduler::finish_task(const TaskRef& ref, SimTime start, SimTime end, cons
   const bool holds_stream = task.kind != TaskKind::kRecv;
   note_communication(d, task, state, start, end);
   if (is_recorded_[d]) {
-    timeline_.push_back({d, s, instance.template_id, ref.task, instance.microbatch, instance.iteration,
+    timeline_.push_back({d, s, node.template_id, node.task, node.microbatch, instance.iteration,
                          holds_stream ? streams_.at(d, s).task_start : start, end,
                          holds_stream ? streams_.at(d, s).host_wait : SimTime::zero()});
   }

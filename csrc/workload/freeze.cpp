@@ -61,7 +61,7 @@ void check_messages(const TaskGraph& graph, size_t number) {
     for (const ProgramEntry& entry : block.entries) {
       for (const Task& task : graph.templates[entry.template_id].tasks) {
         if (task.kind != TaskKind::kSend && task.kind != TaskKind::kRecv) continue;
-        uses[{task.kind, task.channel}].push_back({entry.microbatch, entry.stride, block.count});
+        uses[{task.kind, task.channel}].push_back({entry.microbatch + task.origin.ahead, entry.stride, block.count});
       }
     }
   }

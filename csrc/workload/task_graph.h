@@ -31,6 +31,14 @@ struct Protocol {
   int64_t wire_bytes(int64_t bytes) const;
 };
 
+// Of a template that interleaves others: the template and task that a task is there, and by how many micro-batches its
+// own is ahead of the instance's.
+struct Origin {
+  int32_t template_id = -1;  // none: the task is of its own template
+  int32_t task = 0;
+  int32_t ahead = 0;
+};
+
 struct Task {
   TaskKind kind = TaskKind::kCompute;
   int32_t slot = -1;                // communication: index into the device's slots
@@ -43,7 +51,8 @@ struct Task {
   double variation = 0;             // compute: its standard deviation as a share of one kernel's, see SessionOptions
   std::vector<SimTime> kernels;     // compute: what the duration is the sum of; each is launched
   bool is_awaited_by_host = false;  // not of messages: the host launches it and what follows when it could start
-  std::vector<int32_t> deps;        // earlier tasks of the template; compute also follows the compute task before it
+  Origin origin;
+  std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it
 };
 
 struct Template {

@@ -18,10 +18,12 @@ class Schedule(ABC):
     """One order of forwards and backwards.
 
     splits_backward: weight gradients are templates of their own. takes_chunks: a device may hold several chunks.
+    runs_ahead: its program takes ``ahead``, more forwards in front of the first backward.
     """
 
     splits_backward: ClassVar[bool] = False
     takes_chunks: ClassVar[bool] = False
+    runs_ahead: ClassVar[bool] = False
 
     @classmethod
     def splits(cls, num_stages: int) -> bool:
@@ -34,17 +36,19 @@ class Schedule(ABC):
 
 
 def stage_program(
-    schedule: str, stage: int, num_stages: int, num_microbatches: int, virtual_stages: int = 1
+    schedule: str, stage: int, num_stages: int, num_microbatches: int, virtual_stages: int = 1, ahead: int = 0
 ) -> Program:
     """Return what a stage runs: warm-up, steady state, cool-down; "..._last" templates end it.
 
-    Args: virtual_stages: chunks of layers on a device.
+    Args: virtual_stages: chunks of layers on a device. ahead: forwards more in front of the first backward, of a
+        schedule that ``runs_ahead``.
     Raises: ConfigError for an unknown schedule.
     """
     if schedule not in SCHEDULES:
         raise ConfigError(f"strategy.schedule is {schedule!r}; it must be one of: {', '.join(SCHEDULES)}")
     made: Schedule = SCHEDULES.get(schedule)()
-    return made.program(stage, num_stages, num_microbatches, virtual_stages)
+    more = {"ahead": ahead} if ahead else {}
+    return made.program(stage, num_stages, num_microbatches, virtual_stages, **more)
 
 
 def most_in_flight(program: Program) -> int:

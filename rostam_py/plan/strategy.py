@@ -78,6 +78,9 @@ class Strategy:
         a rank, and ep divides tp x cp x dp, whose ranks are taken in this order (needs sequence_parallel).
     servers_per_token: a token's rows cross to each server that has experts of it once, to at most so many servers, and
         are copied there (DeepSeek-V3's node-limited routing, DeepEP, HybridEP); None sends one to each expert's rank.
+    ep_overlap: rows of experts travel while another micro-batch computes: a forward and the backward behind it, of an
+        earlier micro-batch, run part by part in turn, one forward more in front of the first (Megatron-Core's
+        overlap_moe_expert_parallel_comm, DualPipe's pairs); with schedule 1f1b, and several chunks where pp > 1.
     tables: where embedding tables lie: replicated; sharded, whole on one dp rank each, or in parts by rows where one
         exceeds a rank (placement/tables.py); balanced, cut by rows where that evens out lookups too; columns: some
         columns of each on every rank. The last three take dp alone.
@@ -153,6 +156,7 @@ class Strategy:
     ep: int = 1
     expert_tp: int | None = None
     servers_per_token: int | None = None
+    ep_overlap: bool = False
     tables: str = field(default=REPLICATED, metadata={"choices": TABLE_PLACES})
     table_ids: str = field(default=UNIFORM, metadata={"choices": ID_PROFILES})
     micro_batch: int | None = None
@@ -349,6 +353,7 @@ class Strategy:
 
     def _check_experts(self) -> None:
         """Raise DegreeError for an ep that the placer does not know, or that does not divide the replicas."""
+        self._check_ep_overlap()
         self._check_expert_tp()
         if self.servers_per_token is not None:
             _check_degree("servers_per_token", self.servers_per_token)
@@ -378,6 +383,26 @@ class Strategy:
             raise ConfigError(
                 f"strategy.ep is {self.ep} and strategy.shard_group {self.shard_group}: copies of the state are not"
                 " modelled where experts have replicas of their own; leave strategy.shard_group out, or set ep=1"
+            )
+
+    def _check_ep_overlap(self) -> None:
+        if not self.ep_overlap:
+            return
+        said = "strategy.ep_overlap is true: rows of experts travel while another micro-batch computes"
+        if self.ep == 1:
+            raise ConfigError(f"{said}, but strategy.ep is 1, which sends none; set strategy.ep > 1, or leave it out")
+        if not SCHEDULES.get(self.schedule).runs_ahead:
+            able = [name for name in SCHEDULES if SCHEDULES.get(name).runs_ahead]
+            raise ConfigError(f"{said}; strategy.schedule is {self.schedule}, it must be {' or '.join(able)}")
+        if self.shard == 3:
+            raise ConfigError(
+                f"{said}; strategy.shard is 3, and units gathered for two micro-batches at once are not modelled; it"
+                " must be 0, 1 or 2"
+            )
+        if self.pp > 1 and self.virtual_stages == 1:
+            raise ConfigError(
+                f"{said}; with one chunk of layers on each of strategy.pp = {self.pp} stages a backward needs the"
+                " forward in front of it, so strategy.virtual_stages must be > 1"
             )
 
     def _check_expert_tp(self) -> None:
@@ -498,6 +523,11 @@ class Strategy:
         if self.dp is None:
             raise DegreeError("strategy.dp is open, and fills the machine when it is placed; give it a number here")
         return int(self.dp * self.num_ranks_of_replica)
+
+    @property
+    def num_ahead(self) -> int:
+        """Forwards in front of the first backward beyond those that the pipeline needs."""
+        return int(self.ep_overlap)
 
     @property
     def num_ranks_of_replica(self) -> int:

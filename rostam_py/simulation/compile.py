@@ -14,10 +14,13 @@ import numpy as np
 from rostam_py import _core
 from rostam_py.collectives.transport import PLAIN, Transport, add_protocol, message_transport, transport
 from rostam_py.errors import ConfigError
+from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.group_kinds import counted_kind, listed_kinds
+from rostam_py.plan.pairs import Pair, pair_up
 from rostam_py.plan.tasks import KernelTime, Task
 from rostam_py.plan.traffic import ScheduleKey
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
+from rostam_py.simulation.interleaving import take_turns
 from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.simulation.task_graph import TaskGraph
 
@@ -140,16 +143,40 @@ class _Compiler:
         counts = stage.program.counts()
         names = [name for name in stage.templates if name in counts]
         ids = {name: self._add_template(number, job, stage, name, slots) for name in names}
-        entries = [entry for segment in stage.program.segments for entry in segment.entries]
-        strides = [segment.stride for segment in stage.program.segments for _ in segment.entries]
-        offsets = np.cumsum([0, *(len(segment.entries) for segment in stage.program.segments)])
+        program = stage.program
+        if stage.takes_turns:
+            program, pairs = pair_up(program)
+            ids |= {name: self._add_pair(number, job, stage, pair, ids, slots) for name, pair in pairs.items()}
+        entries = [entry for segment in program.segments for entry in segment.entries]
+        strides = [segment.stride for segment in program.segments for _ in segment.entries]
+        offsets = np.cumsum([0, *(len(segment.entries) for segment in program.segments)])
         return self.core.add_program(
             [ids[name] for name, _ in entries], [m for _, m in entries], np.array(strides, np.int32),
-            block_offset=offsets, count=[segment.count for segment in stage.program.segments],
+            block_offset=offsets, count=[segment.count for segment in program.segments],
         )  # fmt: skip
 
     def _add_template(self, number: int, job: GraphJob, stage: StageTasks, name: str, slots: dict[_Slot, int]) -> int:
-        tasks = stage.templates[name] if self.fuse else _op_level(stage.templates[name])
+        return self._add_tasks(number, job, stage, name, self._tasks_of(stage, name), slots)
+
+    def _tasks_of(self, stage: StageTasks, name: str) -> Sequence[Task]:
+        return stage.templates[name] if self.fuse else _op_level(stage.templates[name])
+
+    def _add_pair(
+        self, number: int, job: GraphJob, stage: StageTasks, pair: Pair, ids: dict[str, int], slots: dict[_Slot, int]
+    ) -> int:
+        """Add a forward and a backward that take turns, each task known by its own template."""
+        forward, backward = (self._tasks_of(stage, name) for name in (pair.forward, pair.backward))
+        turns = take_turns(
+            pair, forward, backward,
+            lambda task: task.kind == "collective" and job.group_set(task.group).kind == EXPERTS,
+        )  # fmt: skip
+        origins = np.array([(ids[turn.template], turn.index, turn.ahead) for turn in turns], np.int32)
+        return self._add_tasks(number, job, stage, pair.name, [turn.task for turn in turns], slots, origins)
+
+    def _add_tasks(
+        self, number: int, job: GraphJob, stage: StageTasks, name: str, tasks: Sequence[Task],
+        slots: dict[_Slot, int], origins: np.ndarray | None = None,
+    ) -> int:  # fmt: skip
         rows = [self._row(number, job, task, slots) for task in tasks]
         kind, slot, category, schedule, channel, num_bytes, duration_ps, protocol = (
             zip(*rows, strict=True) if rows else [()] * 8
@@ -172,6 +199,7 @@ class _Compiler:
             **launches,
             protocol=np.array(protocol, np.int32),
             variation=variation,
+            **({} if origins is None else {"origin": origins}),
         )
 
     def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:

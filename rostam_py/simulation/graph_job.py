@@ -15,11 +15,16 @@ from rostam_py.plan.traffic import ScheduleKey, rank_orders
 
 @dataclass(frozen=True, slots=True)
 class StageTasks:
-    """What the devices of one class run. templates: name -> tasks. program: one iteration."""
+    """What the devices of one class run.
+
+    templates: name -> tasks. program: one iteration. takes_turns: forwards and backwards behind them run part by part
+    in turn (simulation/interleaving.py).
+    """
 
     index: int
     templates: dict[str, tuple[Task, ...]]
     program: Program
+    takes_turns: bool = False
 
     @property
     def compute_s(self) -> float:
@@ -56,7 +61,9 @@ class GraphJob:
             found = _in_schedule_order(plan, label)
             if not np.array_equal(found, plan.group_set(label).members):
                 orders[label] = found
-        stages = tuple(StageTasks(one.index, one.templates, one.program) for one in plan.stages)
+        stages = tuple(
+            StageTasks(one.index, one.templates, one.program, plan.strategy.ep_overlap) for one in plan.stages
+        )
         return cls(
             plan.graph_name, plan.devices, plan.stage_of, stages, plan.groups, plan.schedules, orders, start_ps,
             plan.notes,

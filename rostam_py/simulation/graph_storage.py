@@ -71,7 +71,10 @@ def _job_record(job: GraphJob, kernels: dict[KernelTime, int]) -> dict[str, Any]
         "groups": group_records(job.groups),
         "orders": {label: array_record(devices) for label, devices in job.orders.items()},
         "schedules": [_schedule_record(*key, schedule) for key, schedule in job.schedules.items()],
-        "stages": [tasks_record(stage.templates, stage.program, kernels) for stage in job.stages],
+        "stages": [
+            tasks_record(stage.templates, stage.program, kernels) | ({"takes_turns": True} if stage.takes_turns else {})
+            for stage in job.stages
+        ],
     }
 
 
@@ -93,7 +96,8 @@ def _schedule_record(label: str, collective: str, num_bytes: int, schedule: Sche
 def _job(reader: Reader, machine: Machine, kernels: list[KernelTime]) -> GraphJob:
     stages = []
     for index, one in enumerate(reader.item("stages").entries()):
-        stages.append(StageTasks(index, *read_tasks(one, kernels)))
+        takes_turns = "takes_turns" in one.names() and one.item("takes_turns").flag()
+        stages.append(StageTasks(index, *read_tasks(one, kernels), takes_turns))
     devices = read_devices(reader.item("devices"), machine)
     groups = read_groups(reader.item("groups"), len(devices))
     for one, stage in zip(reader.item("stages").entries(), stages, strict=True):

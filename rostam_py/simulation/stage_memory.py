@@ -88,11 +88,18 @@ def _steps(stage: Stage, spans: Iterable[PhaseSpan]) -> list[tuple[int, float]]:
         start, end = whole.get(key, (span.start_ps, span.end_ps))
         whole[key] = min(start, span.start_ps), max(end, span.end_ps)
     changes = _by_phase(stage)
+    backwards = [times for (phase, _, _), times in whole.items() if phase == BACKWARD]
+    moments: list[tuple[int, int, float]] = []
+    for number, ((phase, chunk, _), (start, end)) in enumerate(sorted(whole.items(), key=lambda item: item[1])):
+        if phase == FORWARD:  # what it keeps comes as a backward's goes that it takes turns with
+            start = max((stop for begin, stop in backwards if begin < end and start < stop), default=start)
+        moments += [
+            (time, number, change) for time, change in zip((start, max(start, end)), changes[phase, chunk], strict=True)
+        ]
     level, steps = 0.0, list[tuple[int, float]]()
-    for (phase, chunk, _), (start, end) in sorted(whole.items(), key=lambda item: item[1]):
-        for time, change in zip((start, end), changes[phase, chunk], strict=True):
-            level += change
-            steps.append((time, level))
+    for time, _, change in sorted(moments, key=lambda one: one[:2]):
+        level += change
+        steps.append((time, level))
     return steps
 
 

@@ -20,7 +20,7 @@ from rostam_py.fabrics.levels import link_levels
 from rostam_py.fabrics.link_classes import LinkClass
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime, Task
-from rostam_py.simulation.graph_job import GraphJob, StageTasks
+from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.task_graph import TaskGraph
 
 
@@ -111,7 +111,7 @@ def _retimed(job: GraphJob, speeds: Speeds) -> GraphJob:
         return replace(task, kernels=tuple(map(kernel_at, task.kernels))) if task.kernels else task
 
     stages = tuple(
-        StageTasks(one.index, {name: tuple(map(task_at, tasks)) for name, tasks in one.templates.items()}, one.program)
+        replace(one, templates={name: tuple(map(task_at, tasks)) for name, tasks in one.templates.items()})
         for one in job.stages
     )
     return replace(job, stages=stages)

@@ -106,7 +106,9 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
         return Estimate(max(launched_s, clock.play_program(plan.stages[0].program, compiled[0], slow[0])), compute)
 
     def program(stage: int, num_microbatches: int) -> Program:
-        made = stage_program(strategy.schedule, stage, len(compiled), num_microbatches, strategy.virtual_stages)
+        made = stage_program(
+            strategy.schedule, stage, len(compiled), num_microbatches, strategy.virtual_stages, strategy.num_ahead
+        )
         for name in filter(is_first, compiled[stage].templates):
             made = made.with_first(template_name(FORWARD, chunk_of(name)), name)
         return made

@@ -58,8 +58,10 @@ from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
 from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.pairs import backwards_first
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of
 from rostam_py.plan.plan import Plan
+from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
@@ -130,6 +132,11 @@ class MegatronPlacer(Placer):
             )
         accelerators = assign_accelerators(strategy, machine)
         micro_batch, num_microbatches = strategy.batches(global_batch)
+        if strategy.ep_overlap and num_microbatches == 1:
+            raise ConfigError(
+                "strategy.ep_overlap is true: rows of experts travel while another micro-batch computes, but there is"
+                f" one, of {micro_batch:,} samples; set strategy.micro_batch smaller, or leave strategy.ep_overlap out"
+            )
         builder = self._builder(graph, machine, micro_batch)
         hops = self._hops(builder, machine, accelerators)
         job = _Job(builder, machine, strategy, num_microbatches, hops)
@@ -264,7 +271,9 @@ class _Job:
         splits = SCHEDULES.get(strategy.schedule).splits(strategy.pp)
         self.weight_ops = weight_gradient_ops(graph) if splits else frozenset()
         self.programs = [
-            stage_program(strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages)
+            stage_program(
+                strategy.schedule, s, strategy.pp, num_microbatches, strategy.virtual_stages, strategy.num_ahead
+            )
             for s in range(strategy.pp)
         ]
         self.local_parameters = {
@@ -302,7 +311,9 @@ class _Job:
         context = self._context()
         memory = self._memory(context)
         if self.strategy.check_memory:
-            check_capacity(self.machine, memory, [in_flight_words(program) for program in self.programs])
+            check_capacity(
+                self.machine, memory, [in_flight_words(self._kept_order(program)) for program in self.programs]
+            )
         return tuple(self._stage(context, s, memory[s]) for s in range(self.strategy.pp))
 
     def _context(self) -> TemplateContext:
@@ -516,7 +527,7 @@ class _Job:
         if not self.state.reduces_every_microbatch:
             made_bytes = get_precision(self.numerics.precision).tensor_bytes
         result = []
-        for s, program in enumerate(self.programs):
+        for s, program in enumerate(map(self._kept_order, self.programs)):
             chunks = self.assignment.chunks(s)
             by_template = {name: changes[chunks[chunk_of(name) or 0]][phase_of(name)] for name in program.counts()}
             untrained = sum(residents[k].weights for k in chunks)
@@ -530,6 +541,10 @@ class _Job:
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
             result.append(stage_memory(held, most, self.numerics, untrained, gathered, self._added_bytes(s)))
         return result
+
+    def _kept_order(self, program: Program) -> Program:
+        """Return a program as activations come and go: of two that take turns the forward's as the backward's go."""
+        return backwards_first(program) if self.strategy.ep_overlap else program
 
     def _weight_bytes(self, parameter: str) -> int:
         """Return the bytes of a device's part of a trained weight as it is gathered."""

@@ -15,16 +15,20 @@ class OneForwardOneBackward(Schedule):
     Source: Narayanan et al. 2021, section 2.2; the order of interleaved micro-batches is Megatron-LM's.
     """
 
-    takes_chunks = True
+    takes_chunks = runs_ahead = True
 
-    def program(self, stage: int, num_stages: int, num_microbatches: int, num_chunks: int) -> Program:
-        """Return what a stage runs. Args: num_microbatches: a multiple of num_stages if there are several chunks."""
+    def program(self, stage: int, num_stages: int, num_microbatches: int, num_chunks: int, ahead: int = 0) -> Program:
+        """Return what a stage runs.
+
+        Args: num_microbatches: a multiple of num_stages if there are several chunks. ahead: forwards more in front of
+            the first backward than the pipeline needs.
+        """
         if num_chunks == 1:
-            return in_turn(min(num_stages - stage - 1, num_microbatches), num_microbatches)
-        return _interleaved(stage, num_stages, num_microbatches, num_chunks)
+            return in_turn(min(num_stages - stage - 1 + ahead, num_microbatches), num_microbatches)
+        return _interleaved(stage, num_stages, num_microbatches, num_chunks, ahead)
 
 
-def _interleaved(stage: int, num_stages: int, num_microbatches: int, num_chunks: int) -> Program:
+def _interleaved(stage: int, num_stages: int, num_microbatches: int, num_chunks: int, ahead: int) -> Program:
     period, total = num_stages * num_chunks, num_microbatches * num_chunks
 
     def entry(phase: str, k: int) -> Entry:
@@ -39,7 +43,7 @@ def _interleaved(stage: int, num_stages: int, num_microbatches: int, num_chunks:
     def pairs(begin: int, end: int) -> tuple[Entry, ...]:
         return tuple(one for k in range(begin, end) for one in (entry(FORWARD, warmup + k), entry(BACKWARD, k)))
 
-    warmup = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages, total)
+    warmup = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages + ahead, total)
     num_pairs = total - warmup
     repeats = min(num_pairs, total - period) // period  # whole periods without a last micro-batch
     segments = [Segment(tuple(entry(FORWARD, k) for k in range(warmup)))]
