@@ -90,6 +90,42 @@ MEGATRON_GROUP = 16  # 32-way groups are slower on every fabric (experiments/sip
 ALL = Space("all", ("sip_ml", "megatron"), "auto")
 
 
+@dataclass(frozen=True)
+class Variant:
+    """What is varied of a case. degrees: sizes of Algorithm 1's groups. speed: of computing, 1 as V100s."""
+
+    name: str
+    job: Job
+    space: Space
+    degrees: tuple[int, ...] = (1, 2, 4, 8, 16)
+    speed: float = 1.0
+
+
+def with_speeds(first: Variant) -> tuple[Variant, ...]:
+    """Return a case and its variants that compute at 70% and 130%."""
+    return (first, *(replace(first, name=f"compute {speed:.0%}", speed=speed) for speed in (0.7, 1.3)))
+
+
+def transformer_variants(batch: int) -> tuple[Variant, ...]:
+    """Return the Transformer of the paper's space at one batch, then what bands are over: speed, and assumed shapes.
+
+    Shapes: weights in slices, layers that share weights, 32 and 128 tokens a side.
+    """
+    first = Variant("as stated", Job(TRANSFORMER.model, None, (batch,)), PAPER)
+    sliced = replace(PAPER, name="paper, weights in slices", weight_splits="sliced")
+    return (
+        *with_speeds(first), replace(first, name="slices", space=sliced),
+        replace(first, name="shared layers", job=replace(first.job, model="universal_transformer")),
+        *(replace(first, name=f"{n} tokens", job=replace(first.job, sequence_length=n)) for n in (32, 128)),
+    )  # fmt: skip
+
+
+def band_words(values: Sequence[float], form: str) -> str:
+    """Return the first value, as stated, and the least and the most of all in the form: "1.2x (0.9x to 1.4x)"."""
+    stated, least, most = (form.format(value) for value in (values[0], min(values), max(values)))
+    return f"{stated} ({least} to {most})"
+
+
 class SearchedPoints:
     """Searches, computed once.
 
@@ -139,14 +175,19 @@ class SearchedPoints:
 
     def searcher(self, job: Job, space: Space) -> Searcher:
         """Return the one searcher of a model and space; it keeps placements between machines."""
+        graph = self.graph(job)
+        key = (job.model, job.sequence_length, space)
+        if key not in self._searchers:
+            self._searchers[key] = Searcher(graph, base=space.base(), placers=space.placers, cost=COST)
+        return self._searchers[key]
+
+    def graph(self, job: Job) -> rostam.OperatorGraph:
+        """Return a job's model, traced once."""
         traced = (job.model, job.sequence_length)
         if traced not in self._graphs:
             self._graphs[traced] = rostam.trace(_model(job))
-        if (traced, space) not in self._searchers:
-            self._searchers[traced, space] = Searcher(
-                self._graphs[traced], base=space.base(), placers=space.placers, cost=COST
-            )
-        return self._searchers[traced, space]
+        found: rostam.OperatorGraph = self._graphs[traced]
+        return found
 
     def _write(self) -> None:
         kept = {

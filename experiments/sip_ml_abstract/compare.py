@@ -1,7 +1,7 @@
 """SiP-ML's headline ratios with bands over compute speed and assumed shapes, and what they are worth in dollars."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from searched_points import (
     SINGLE,
     Job,
     SearchedPoints,
-    Space,
+    Variant,
     machine,
     print_table,
+    with_speeds,
 )  # fmt: skip
 
 from rostam_py.reproduction import Figure
@@ -25,29 +26,12 @@ COMMAND = "python experiments/sip_ml_abstract/compare.py"
 POINTS = Path(__file__).with_name("points.json")
 NUM_ACCELERATORS = 1_024
 HIGH, HALF_OF_IT = 8_192, 4_096  # Gb/s
-DEGREES = (1, 2, 4, 8, 16)
 FABRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "flat": ("electrical_flat", {}),
     "cluster": ("electrical_cluster", {"server_bandwidth": "400 Gb/s"}),
     "OCS": ("sip_ocs", {}),
     "ring": ("sip_ring", {}),
 }
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What is varied of a model's case. speed: of computing, 1 as V100s."""
-
-    name: str
-    job: Job
-    space: Space
-    degrees: tuple[int, ...] = DEGREES
-    speed: float = 1.0
-
-
-def _with_speeds(first: Variant) -> tuple[Variant, ...]:
-    return (first, *(replace(first, name=f"compute {speed:.0%}", speed=speed) for speed in (0.7, 1.3)))
-
 
 RESNET = Variant("as stated", Job("resnet50", None, (8_192,)), PAPER)
 # No curve is needed at one batch; the Universal Transformer has none.
@@ -56,13 +40,13 @@ PAIRS = Variant("as stated", Job("transformer_350m", None, (1_024,)), SLICED)
 SHARED = Variant("shared layers", Job("universal_transformer", None, (1_024,)), SLICED)
 GPT = Variant("as stated", Job("megatron_18b", None, (1_024,)), HALF, (MEGATRON_GROUP,))
 VARIANTS: dict[str, tuple[Variant, ...]] = {
-    "resnet50": _with_speeds(RESNET),
+    "resnet50": with_speeds(RESNET),
     "transformer_350m": (
-        *_with_speeds(PAIRS), replace(PAIRS, name="least sent", space=PAPER), SHARED,
+        *with_speeds(PAIRS), replace(PAIRS, name="least sent", space=PAPER), SHARED,
         replace(PAIRS, name="one bucket", space=replace(SLICED, name="paper, slices, one bucket", bucket_size="2 GB")),
         *(replace(PAIRS, name=f"{n} tokens", job=replace(PAIRS.job, sequence_length=n)) for n in (32, 128)),
     ),
-    "megatron_18b": (*_with_speeds(GPT), replace(GPT, name="fp32", space=SINGLE)),
+    "megatron_18b": (*with_speeds(GPT), replace(GPT, name="fp32", space=SINGLE)),
 }  # fmt: skip
 
 
