@@ -8,6 +8,7 @@ On ideal links all of it is nothing.
 """
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_
 
 # Where NCCL has another algorithm than the one that stands for it here.
 _TUNED_AS = {("broadcast", "binomial_tree"): "tree"}
+_NUM_ROUTES = 256  # whose latencies stand for all
+_LATENCIES: "weakref.WeakKeyDictionary[Fabric, tuple[float, float]]" = weakref.WeakKeyDictionary()
 _MESSAGES = ("send_recv", "shift", "copy", "halo", "halo_up", "halo_down")
 
 
@@ -91,14 +94,18 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
     Model: the start-up is that of the class with the greater one, the hops those of both, and what a rank does for
         itself when the last chunk has come (``LinkClass``) comes before its first message, since where it stands does
         not change the end. Rings in several channels go in step here, while a chunk of NCCL's crosses the network in
-        m of p steps: each step takes the mean hop. A tree pays the hops of its depth at once, up and down: a chain
-        inside a server, one less than ranks, and the levels between m servers, ceil(log2 m). In a broadcast the chain's
+        m of p steps: each step takes the mean hop. A tree pays the hops of its depth and the latencies of their routes
+        at once, up and down: a chain inside a server, one less than ranks, and the levels between m servers,
+        ceil(log2 m); its one step here pays a route's itself. Of routes the longest that start at one accelerator
+        count. In a broadcast the chain's
         are spread over the levels of the binomial tree that stands for NCCL's. A copy goes straight into another rank's
         memory: it starts no communicator, has no channels, and pays the hop of the protocol that fences behind data.
     """
     classes = fabric.config.link_classes
-    if classes.are_ideal or key.num_ranks == 1:
+    if key.num_ranks == 1:
         return PLAIN
+    if classes.are_ideal:
+        return PLAIN._replace(startup_s=_depth_s(fabric, key, (0.0, 0.0))) if key.algorithm == "tree" else PLAIN
     if key.collective == "copy":
         server_hop_s, network_hop_s = _hops(fabric, key, "ring", "Simple")
         return Transport(server_hop_s=server_hop_s, network_hop_s=network_hop_s)
@@ -120,10 +127,32 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         startup_s += end_s
     hops = _hops(fabric, key, algorithm, protocol)
     if key.algorithm == "tree":
-        per_server, num_servers = _servers(fabric, key)
-        depth_s = (per_server - 1) * hops[0] + math.ceil(math.log2(num_servers)) * hops[1]
-        return Transport(startup_s + 2 * depth_s, tree_overhead(protocol, num_bytes))
+        return Transport(startup_s + _depth_s(fabric, key, hops), tree_overhead(protocol, num_bytes))
     return Transport(startup_s, inside.overhead(algorithm, protocol), *hops)
+
+
+def _depth_s(fabric: Fabric, key: ScheduleKey, hops: tuple[float, float]) -> float:
+    """Return what the depth of a tree takes up and down beyond one route's latency [s]. Args: hops: of the protocol."""
+    per_server, num_servers = _servers(fabric, key)
+    inside_s, between_s = _route_latencies(fabric)
+    depth_s = (per_server - 1) * (hops[0] + inside_s) + math.ceil(math.log2(num_servers)) * (hops[1] + between_s)
+    return max(0.0, 2 * depth_s - (between_s if num_servers > 1 else inside_s))
+
+
+def _route_latencies(fabric: Fabric) -> tuple[float, float]:
+    """Return the longest latency from the first working accelerator to others of its server, and to the rest [s]."""
+    if fabric not in _LATENCIES:
+        first, *others = sorted(fabric.healthy_accelerators)
+        src = np.full(len(others), first, np.int32)
+        dst = np.asarray(others, np.int32)
+        is_inside = dst // fabric.config.accelerators_per_server == first // fabric.config.accelerators_per_server
+        found = []
+        for chosen in (is_inside, ~is_inside):
+            few = np.flatnonzero(chosen)[:: max(1, int(chosen.sum()) // _NUM_ROUTES)]
+            latency_ps, _ = _core.route_costs(fabric.router("spray"), src[few], dst[few], np.ones(len(few)))
+            found.append(float(latency_ps.max(initial=0)) * 1e-12)
+        _LATENCIES[fabric] = found[0], found[1]
+    return _LATENCIES[fabric]
 
 
 def _hops(fabric: Fabric, key: ScheduleKey, algorithm: str, protocol: str) -> tuple[float, float]:
