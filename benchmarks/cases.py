@@ -41,6 +41,18 @@ def _collective(
     return call
 
 
+def _torus(*, dims: tuple[int, ...]) -> Callable[[], dict[str, Any]]:
+    """Choose and run an all-reduce on a torus that is built anew: routes of all candidates, folding, the run."""
+    run_collective = rostam.run_collective
+
+    def call() -> dict[str, Any]:
+        built = rostam.fabric("torus", dims=dims, accelerator_bandwidth=BANDWIDTH)
+        result = run_collective(built, "all_reduce", num_bytes=2**30, algorithm="auto")
+        return {"num_messages": result.num_messages, "simulated_s": result.time_s}
+
+    return call
+
+
 def _job(
     *,
     model: str,
@@ -335,6 +347,13 @@ def cases() -> list[Case]:
             arguments={"collective": "all_to_all", "algorithm": "direct", "ranks": ranks, "fabric": "fat_tree"},
         )
         for ranks in (256, 512)
+    ]  # fmt: skip
+    found += [
+        Case(
+            name=f"torus_all_reduce:{side**3}", prepare=_torus, size=side**3, limit="0.5 CPU s at 4,096",
+            arguments={"dims": (side,) * 3},
+        )
+        for side in (8, 16)
     ]  # fmt: skip
     for fabric, limit in (("sip_ocs", "0.3 CPU s"), ("sip_ring", "50 ms")):
         found += [

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -220,9 +220,9 @@ class Schedule:
     """
     A collective algorithm as a generator of transfers.
     """
-    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         """
-        group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError for an unknown pair or what does not fit the ranks.
+        group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError for an unknown pair or what does not fit the ranks.
         """
     def distinct_steps(self) -> list:
         """
@@ -281,7 +281,7 @@ class TaskGraph:
         """
         How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.
         """
-    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0), num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
+    def add_schedule(self, collective: str, algorithm: str, num_ranks: typing.SupportsInt | typing.SupportsIndex, group_size: typing.SupportsInt | typing.SupportsIndex | collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = 1, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1, rings: collections.abc.Iterable[collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex]] = []) -> int:
         """
         Returns the schedule's index; arguments as those of Schedule.
         """
@@ -325,7 +325,7 @@ def closed_form_names() -> list[str]:
     """
     'collective/algorithm' of every closed form.
     """
-def collective_time_ps(collective: str, algorithm: str, num_bytes: typing.SupportsInt | typing.SupportsIndex, num_ranks: typing.SupportsInt | typing.SupportsIndex, alpha_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, grid: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex] = (0, 0)) -> int:
+def collective_time_ps(collective: str, algorithm: str, num_bytes: typing.SupportsInt | typing.SupportsIndex, num_ranks: typing.SupportsInt | typing.SupportsIndex, alpha_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> int:
     """
     Closed-form time of a collective [ps] (MODEL A5).
     """
@@ -405,9 +405,13 @@ def models_bandwidth(collective: str, algorithm: str) -> bool:
     """
     True for models of bandwidth, whose transfers carry no data to follow.
     """
+def needs_2d_grid(collective: str, algorithm: str) -> bool:
+    """
+    True for algorithms that run on a grid of two sides only.
+    """
 def needs_grid(collective: str, algorithm: str) -> bool:
     """
-    True for algorithms that run on a 2D grid of ranks.
+    True for algorithms that run on a grid of ranks.
     """
 def pair_chunks(schedule: Schedule) -> tuple:
     """

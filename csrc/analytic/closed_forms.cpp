@@ -1,6 +1,7 @@
 #include "analytic/closed_forms.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "sim/checked.h"
 
@@ -41,26 +42,62 @@ SimTime dual_rings_pass(const CollectiveCase& given) {
 
 SimTime dual_rings_all_reduce(const CollectiveCase& given) { return times(2, dual_rings_pass(given)); }
 
-// Chunks that one copy of the torus algorithm sends in a step, and whether along its first dimension, of `inner` ranks.
-std::pair<int64_t, bool> torus_send(int64_t step, int64_t inner, int64_t outer) {
-  const bool is_inner = step < inner - 1 || step >= inner - 1 + 2 * (outer - 1);
-  return {is_inner ? outer : 1, is_inner};
-}
+// The copies of the torus algorithms of one direction, each beginning at another side and going on to the one before.
+struct Torus {
+  explicit Torus(const CollectiveCase& given, bool is_aligned) {
+    for (const int64_t side : given.grid) {
+      if (side > 1) sides.push_back(side);
+    }
+    const int64_t longest = *std::max_element(sides.begin(), sides.end());
+    for (const int64_t side : sides) {
+      pieces.push_back(is_aligned ? (2 * longest + side) / (2 * side) : 1);
+      finest = std::lcm(finest, pieces.back());
+      phase_steps = std::max(phase_steps, (side - 1) * pieces.back());
+    }
+    if (!is_aligned) phase_steps = 0;
+  }
 
-SimTime torus_all_reduce(const CollectiveCase& given, int64_t num_interfaces) {
-  const int64_t chunk = divide_up(given.num_bytes, num_interfaces * given.num_ranks);
+  // What each copy puts on its side in each of its steps, in chunks, added up over copies: (step, side).
+  std::vector<std::vector<int64_t>> loads(int64_t num_ranks) const {
+    std::vector<std::vector<int64_t>> found;
+    for (size_t first = 0; first < sides.size(); ++first) {
+      int64_t chunks = num_ranks * finest;
+      size_t begin = 0;
+      for (size_t k = 0; k < sides.size(); ++k) {
+        const size_t side = (first + sides.size() - k) % sides.size();
+        const auto num_steps = static_cast<size_t>((sides[side] - 1) * pieces[side]);
+        chunks /= sides[side];
+        if (found.size() < begin + num_steps) found.resize(begin + num_steps, std::vector<int64_t>(sides.size(), 0));
+        for (size_t step = begin; step < begin + num_steps; ++step) found[step][side] += chunks / pieces[side];
+        begin += phase_steps > 0 ? static_cast<size_t>(phase_steps) : num_steps;
+      }
+    }
+    return found;
+  }
+
+  std::vector<int64_t> sides, pieces;
+  int64_t finest = 1, phase_steps = 0;
+};
+
+// num_ways: directions in which copies go round the rings.
+SimTime torus_pass(const CollectiveCase& given, bool is_aligned, int64_t num_ways) {
+  const Torus torus(given, is_aligned);
+  const int64_t num_chunks = num_ways * static_cast<int64_t>(torus.sides.size()) * torus.finest * given.num_ranks;
+  const int64_t chunk = divide_up(given.num_bytes, num_chunks);
   SimTime total;
-  for (int64_t step = 0; step < 2 * (given.rows + given.columns - 2); ++step) {
-    const auto [first, first_in_row] = torus_send(step, given.columns, given.rows);
-    const auto [second, second_in_column] = torus_send(step, given.rows, given.columns);
-    const bool is_shared = first_in_row != second_in_column;
-    total += message(given, chunk * (is_shared ? first + second : std::max(first, second)));
+  for (const std::vector<int64_t>& loads : torus.loads(given.num_ranks)) {
+    total += message(given, chunk * *std::max_element(loads.begin(), loads.end()));
   }
   return total;
 }
 
-SimTime torus_2d_all_reduce(const CollectiveCase& given) { return torus_all_reduce(given, 4); }
-SimTime torus_2d_unidirectional_all_reduce(const CollectiveCase& given) { return torus_all_reduce(given, 2); }
+SimTime torus_half(const CollectiveCase& given) { return torus_pass(given, false, 2); }
+SimTime torus_all_reduce(const CollectiveCase& given) { return times(2, torus_half(given)); }
+SimTime torus_aligned_half(const CollectiveCase& given) { return torus_pass(given, true, 2); }
+SimTime torus_aligned_all_reduce(const CollectiveCase& given) { return times(2, torus_aligned_half(given)); }
+SimTime torus_2d_unidirectional_all_reduce(const CollectiveCase& given) {
+  return times(2, torus_pass(given, false, 1));
+}
 
 SimTime binomial_tree_broadcast(const CollectiveCase& given) {
   return times(log2_up(given.num_ranks), message(given, given.num_bytes));
@@ -89,6 +126,19 @@ SimTime halo(const CollectiveCase& given) {
   return message(given, std::min(given.num_ranks - 1, 2) * divide_up(given.num_bytes, 2));
 }
 
+void check_grid(const std::string& name, const CollectiveCase& given) {
+  int64_t count = given.grid.empty() ? 0 : 1;
+  std::string sides;
+  for (const int32_t side : given.grid) {
+    count = side < 1 || count > given.num_ranks ? int64_t{given.num_ranks} + 1 : count * side;
+    sides += (sides.empty() ? "" : " x ") + std::to_string(side);
+  }
+  if (count == given.num_ranks) return;
+  ROSTAM_THROW(ConfigError, name << " over " << given.num_ranks << " ranks on "
+                                 << (sides.empty() ? "no grid" : "a grid of " + sides)
+                                 << "; the grid must hold the ranks");
+}
+
 struct Entry {
   const char* collective;
   const char* algorithm;
@@ -102,12 +152,18 @@ constexpr Entry kEntries[] = {
     {"all_reduce", "binomial_tree", &binomial_tree_all_reduce},
     {"all_reduce", "halving_doubling", &halving_doubling_all_reduce},
     {"all_reduce", "dual_hamiltonian_rings", &dual_rings_all_reduce},
-    {"all_reduce", "torus_2d", &torus_2d_all_reduce, true},
+    {"all_reduce", "torus_2d", &torus_all_reduce, true},
     {"all_reduce", "torus_2d_unidirectional", &torus_2d_unidirectional_all_reduce, true},
+    {"all_reduce", "torus_nd", &torus_all_reduce, true},
+    {"all_reduce", "torus_nd_aligned", &torus_aligned_all_reduce, true},
     {"reduce_scatter", "ring", &ring_pass},
     {"reduce_scatter", "dual_hamiltonian_rings", &dual_rings_pass},
+    {"reduce_scatter", "torus_nd", &torus_half, true},
+    {"reduce_scatter", "torus_nd_aligned", &torus_aligned_half, true},
     {"all_gather", "ring", &ring_pass},
     {"all_gather", "dual_hamiltonian_rings", &dual_rings_pass},
+    {"all_gather", "torus_nd", &torus_half, true},
+    {"all_gather", "torus_nd_aligned", &torus_aligned_half, true},
     {"all_to_all", "direct", &direct_all_to_all},
     {"broadcast", "binomial_tree", &binomial_tree_broadcast},
     {"send_recv", "direct", &direct_send},
@@ -127,11 +183,9 @@ SimTime collective_time(const std::string& collective, const std::string& algori
   }
   for (const Entry& entry : kEntries) {
     if (collective != entry.collective || algorithm != entry.algorithm) continue;
-    if (entry.needs_grid && given.num_ranks > 1 && int64_t{given.rows} * given.columns != given.num_ranks) {
-      ROSTAM_THROW(ConfigError, collective << "/" << algorithm << " over " << given.num_ranks << " ranks on a grid of "
-                                           << given.rows << " x " << given.columns << "; the grid must hold the ranks");
-    }
-    return given.num_ranks == 1 ? SimTime::zero() : entry.time(given);
+    if (given.num_ranks == 1) return SimTime::zero();
+    if (entry.needs_grid) check_grid(collective + "/" + algorithm, given);
+    return entry.time(given);
   }
   std::string known;
   for (const std::string& name : closed_form_names()) known += (known.empty() ? "" : ", ") + name;

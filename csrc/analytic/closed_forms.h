@@ -17,8 +17,7 @@ struct CollectiveCase {
   int32_t num_ranks = 1;
   SimTime alpha;
   double bytes_per_s = 0;
-  int32_t rows = 0;  // of the ranks' 2D grid, where the algorithm runs on one
-  int32_t columns = 0;
+  std::vector<int32_t> grid = {};  // sides of the ranks' grid, where the algorithm runs on one
 };
 
 // Time of one collective; p ranks, chunk c = ceil(S/p), t(x) = transmit_time(x):
@@ -28,11 +27,18 @@ struct CollectiveCase {
 //   all_reduce halving_doubling     2 sum over k = 1..log2 q of (alpha + t(q / 2^k ceil(S/q))), q = largest power of
 //                                   two <= p; if q < p also 2 (alpha + t(S)) to fold the p - q ranks in and out
 //   all_reduce dual_hamiltonian_rings  2 (p-1) (alpha + t(ceil(S/4p))), one of four interfaces
-//   all_reduce torus_2d             sum over 2 (r + c - 2) steps of alpha + t(m u), u = ceil(S/4p), one of four
-//                                   interfaces, m the chunks on the busiest one: copy one moves r chunks along its
-//                                   row in its first and last c - 1 steps, in between one along its column; copy two
-//                                   the same with r and c exchanged; they add up where both go the same way.
-//                                   r = c = n: 4 (n-1) alpha + 2 (n-1) (t(n u) + t(u))
+//   reduce_scatter, all_gather torus_nd  on k sides d_i above 1: sum over their sum(d_i - 1) steps of alpha + t(m u), u
+//   =
+//                                   ceil(S/2kp), one of 2k interfaces, m the chunks on the busiest one: copy i goes
+//                                   d_i - 1 steps along side i with p/d_i chunks, d_i-1 - 1 along the side before with
+//                                   p/(d_i d_i-1), and so on round all sides; they add up where several go along one.
+//                                   Equal sides d: sum over k phases f = 1..k of (d-1) (alpha + t(d^(k-f) u))
+//   reduce_scatter, all_gather torus_nd_aligned  the same, but all copies begin each of their k phases at once, and
+//   along
+//                                   side i go (d_i - 1) q_i steps with a q_i-th of the chunks, q_i = round(max d /
+//                                   d_i), u = ceil(S/2kQp), Q chunks for each of above, Q the least multiple of all q_i
+//   all_reduce torus_nd, torus_nd_aligned  twice that
+//   all_reduce torus_2d             torus_nd on two sides: n x n: 4 (n-1) alpha + 2 (n-1) (t(n u) + t(u))
 //   all_reduce torus_2d_unidirectional  the same with u = ceil(S/2p), one of two interfaces
 //   reduce_scatter, all_gather ring (p-1) (alpha + t(c)); dual_hamiltonian_rings (p-1) (alpha + t(ceil(S/4p)))
 //   all_to_all direct               alpha + t((p-1) c)

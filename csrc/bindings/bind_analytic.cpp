@@ -54,10 +54,9 @@ py::tuple route_costs(const RoutesPointer& routes, std::vector<int32_t> src, std
 }
 
 int64_t collective_time_ps(const std::string& collective, const std::string& algorithm, int64_t num_bytes,
-                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s,
-                           std::pair<int32_t, int32_t> grid) {
-  const analytic::CollectiveCase given{num_bytes,  num_ranks,  SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s,
-                                       grid.first, grid.second};
+                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s, std::vector<int32_t> grid) {
+  const analytic::CollectiveCase given{num_bytes, num_ranks, SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s,
+                                       std::move(grid)};
   return analytic::collective_time(collective, algorithm, given).ps();
 }
 
@@ -73,7 +72,7 @@ void bind_analytic(py::module_& module) {
   module.def("headroom", &analytic::headroom, "routes"_a, "loads"_a,
              "Largest factor by which loads (as rates) may grow until the first link is full.");
   module.def("collective_time_ps", &collective_time_ps, "collective"_a, "algorithm"_a, "num_bytes"_a, "num_ranks"_a,
-             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::make_pair(0, 0),
+             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::vector<int32_t>(),
              "Closed-form time of a collective [ps] (MODEL A5).");
   module.def("closed_form_names", &analytic::closed_form_names, "'collective/algorithm' of every closed form.");
 }

@@ -17,10 +17,9 @@ namespace {
 using collectives::Schedule;
 
 std::unique_ptr<Schedule> make(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
-                               const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces,
-                               Rings rings) {
+                               const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings) {
   return collectives::make_schedule(collective, algorithm, num_ranks,
-                                    make_layout(group_size, grid, num_pieces, std::move(rings)));
+                                    make_layout(group_size, std::move(grid), num_pieces, std::move(rings)));
 }
 
 py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
@@ -38,20 +37,20 @@ py::list distinct_steps(const Schedule& schedule) {
 
 }  // namespace
 
-collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces,
+collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces,
                                 Rings rings) {
   const bool is_one = std::holds_alternative<int32_t>(group_size);
   return {is_one ? std::vector<int32_t>{std::get<int32_t>(group_size)} : std::get<std::vector<int32_t>>(group_size),
-          {grid.first, grid.second},
-          num_pieces,
-          std::move(rings)};
+          std::move(grid), num_pieces, std::move(rings)};
 }
 
 void bind_collectives(py::module_& module) {
   using collectives::Transfer;
   module.def("schedule_names", &collectives::schedule_names, "All (collective, algorithm) pairs.");
   module.def("needs_grid", &collectives::needs_grid, py::arg("collective"), py::arg("algorithm"),
-             "True for algorithms that run on a 2D grid of ranks.");
+             "True for algorithms that run on a grid of ranks.");
+  module.def("needs_2d_grid", &collectives::needs_2d_grid, py::arg("collective"), py::arg("algorithm"),
+             "True for algorithms that run on a grid of two sides only.");
   module.def("uses_servers", &collectives::uses_servers, py::arg("collective"), py::arg("algorithm"),
              "True for algorithms that use the NICs of all ranks of a server.");
   module.def("models_bandwidth", &collectives::models_bandwidth, py::arg("collective"), py::arg("algorithm"),
@@ -77,12 +76,13 @@ void bind_collectives(py::module_& module) {
       .def_readonly("reduces", &Transfer::reduces)
       .def_readonly("joins_last", &Transfer::joins_last);
   py::class_<Schedule>(module, "Schedule", "A collective algorithm as a generator of transfers.")
-      .def(py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"),
-           py::arg("group_size") = 1, py::arg("grid") = std::make_pair(0, 0), py::arg("num_pieces") = 1,
-           py::arg("rings") = Rings(),
-           "group_size: ranks of every server, or of each. grid: (rows, columns), (0, 0) for none. num_pieces: of the "
-           "buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError for "
-           "an unknown pair or what does not fit the ranks.")
+      .def(
+          py::init(&make), py::arg("collective"), py::arg("algorithm"), py::arg("num_ranks"), py::arg("group_size") = 1,
+          py::arg("grid") = collectives::Sides(), py::arg("num_pieces") = 1, py::arg("rings") = Rings(),
+          "group_size: ranks of every server, or of each. grid: its sides, row-major, none without one. num_pieces: of "
+          "the buffer, of hierarchical. rings: orders of a server's ranks, the channels of a ring. Throws ConfigError "
+          "for "
+          "an unknown pair or what does not fit the ranks.")
       .def_property_readonly("num_ranks", [](const Schedule& s) { return s.shape().num_ranks; })
       .def_property_readonly("num_steps", [](const Schedule& s) { return s.shape().num_steps; })
       .def_property_readonly("num_chunks", [](const Schedule& s) { return s.shape().num_chunks; })

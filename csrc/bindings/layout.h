@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,7 +17,6 @@ using GroupSizes = std::variant<int32_t, std::vector<int32_t>>;
 // Orders of a server's ranks, one of each channel.
 using Rings = std::vector<std::vector<int32_t>>;
 
-collectives::Layout make_layout(const GroupSizes& group_size, std::pair<int32_t, int32_t> grid, int32_t num_pieces,
-                                Rings rings);
+collectives::Layout make_layout(const GroupSizes& group_size, collectives::Sides grid, int32_t num_pieces, Rings rings);
 
 }  // namespace rostam::bindings

@@ -20,13 +20,13 @@ std::unique_ptr<Schedule> make_rings(const Grid& grid, int32_t num_passes, Chunk
 }  // namespace
 
 std::unique_ptr<Schedule> make_all_reduce_dual_hamiltonian_rings(int32_t, const Layout& layout) {
-  return make_rings(layout.grid, 2, &all_reduce_chunk);
+  return make_rings(layout.rows_and_columns(), 2, &all_reduce_chunk);
 }
 std::unique_ptr<Schedule> make_reduce_scatter_dual_hamiltonian_rings(int32_t, const Layout& layout) {
-  return make_rings(layout.grid, 1, &reduce_scatter_chunk);
+  return make_rings(layout.rows_and_columns(), 1, &reduce_scatter_chunk);
 }
 std::unique_ptr<Schedule> make_all_gather_dual_hamiltonian_rings(int32_t, const Layout& layout) {
-  return make_rings(layout.grid, 1, &all_gather_chunk);
+  return make_rings(layout.rows_and_columns(), 1, &all_gather_chunk);
 }
 
 }  // namespace rostam::collectives

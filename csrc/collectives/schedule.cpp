@@ -25,6 +25,15 @@ bool needs_grid(const std::string& collective, const std::string& algorithm) {
   return false;
 }
 
+bool needs_2d_grid(const std::string& collective, const std::string& algorithm) {
+#define X(known_collective, known_algorithm)
+#define X_GRID_2D(known_collective, known_algorithm) \
+  if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#include "collectives/builtin.inc"
+#undef X
+  return false;
+}
+
 bool uses_servers(const std::string& collective, const std::string& algorithm) {
 #define X(known_collective, known_algorithm)
 #define X_SERVERS(known_collective, known_algorithm) \
@@ -88,16 +97,39 @@ void Schedule::messages(int32_t rank, int32_t step, std::vector<Transfer>& out) 
 
 namespace {
 
-void check_grid(const std::string& collective, const std::string& algorithm, int32_t num_ranks, const Grid& grid) {
-  const bool has_grid = grid.rows != 0 || grid.columns != 0;
-  if (!has_grid) {
-    ROSTAM_THROW(ConfigError, collective << " by " << algorithm << " over " << num_ranks
-                                         << " ranks needs a 2D grid; give its rows and columns");
+std::string text_of(const Sides& grid) {
+  std::string text;
+  for (const int32_t side : grid) text += (text.empty() ? "" : " x ") + std::to_string(side);
+  return text;
+}
+
+void check_grid(const std::string& collective, const std::string& algorithm, int32_t num_ranks, const Sides& grid) {
+  if (grid.empty()) {
+    const char* what =
+        needs_2d_grid(collective, algorithm) ? "a 2D grid; give its rows and columns" : "a grid; give its sides";
+    ROSTAM_THROW(ConfigError, collective << " by " << algorithm << " over " << num_ranks << " ranks needs " << what);
   }
-  if (grid.rows < 1 || grid.columns < 1 || int64_t{grid.rows} * grid.columns != num_ranks) {
-    ROSTAM_THROW(ConfigError, "a grid of " << grid.rows << " x " << grid.columns << " for " << num_ranks
-                                           << " ranks; both must be >= 1 and their product the number of ranks");
+  int64_t product = 1;
+  for (const int32_t side : grid) product = side < 1 || product > num_ranks ? int64_t{num_ranks} + 1 : product * side;
+  if (product != num_ranks) {
+    ROSTAM_THROW(ConfigError, "a grid of " << text_of(grid) << " for " << num_ranks
+                                           << " ranks; sides must be >= 1 and their product the number of ranks");
   }
+}
+
+// The same grid with two sides: without sides of 1, or with one more.
+Sides two_sides(const std::string& collective, const std::string& algorithm, const Sides& grid) {
+  if (grid.size() == 2) return grid;
+  Sides sides;
+  for (const int32_t side : grid) {
+    if (side > 1) sides.push_back(side);
+  }
+  while (sides.size() < 2) sides.insert(sides.begin(), 1);
+  if (sides.size() > 2) {
+    ROSTAM_THROW(ConfigError, collective << " by " << algorithm << " needs a 2D grid, and that of " << text_of(grid)
+                                         << " has " << sides.size() << " sides above 1");
+  }
+  return sides;
 }
 
 }  // namespace
@@ -105,7 +137,7 @@ void check_grid(const std::string& collective, const std::string& algorithm, int
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
                                         Layout layout) {
   if (num_ranks < 1) ROSTAM_THROW(ConfigError, collective << " over " << num_ranks << " ranks; at least 1 is needed");
-  if (num_ranks == 1 && layout.grid.rows == 0 && layout.grid.columns == 0) layout.grid = {1, 1};
+  if (num_ranks == 1 && layout.grid.empty()) layout.grid = {1};
   if (layout.num_pieces < 1) {
     ROSTAM_THROW(ConfigError,
                  collective << " by " << algorithm << " in " << layout.num_pieces << " pieces; it needs at least 1");
@@ -117,6 +149,12 @@ std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std
 #define X_GRID(known_collective, known_algorithm)                          \
   if (collective == #known_collective && algorithm == #known_algorithm) {  \
     check_grid(collective, algorithm, num_ranks, layout.grid);             \
+    return make_##known_collective##_##known_algorithm(num_ranks, layout); \
+  }
+#define X_GRID_2D(known_collective, known_algorithm)                       \
+  if (collective == #known_collective && algorithm == #known_algorithm) {  \
+    check_grid(collective, algorithm, num_ranks, layout.grid);             \
+    layout.grid = two_sides(collective, algorithm, layout.grid);           \
     return make_##known_collective##_##known_algorithm(num_ranks, layout); \
   }
 #include "collectives/builtin.inc"

@@ -32,6 +32,7 @@ struct Shape {
   bool has_ordered_arrivals = false;
   // Every step sends as many chunks to the same peers, so that one step tells what all of them load.
   bool has_fixed_peers = false;
+  int32_t max_peers = 0;  // that a rank sends to in all steps; 0: as many as there are ranks or steps
   // One step, in which every rank sends as many chunks to every other one: the same whatever the order of the ranks.
   bool is_all_alike = false;
   // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
@@ -40,7 +41,10 @@ struct Shape {
   bool is_synchronous = false;
 };
 
-// How ranks stand on a 2D torus: rank = row * columns + column. 0 x 0: on none.
+// How ranks stand on a torus: row-major on these sides, the last one fastest. Empty: on none.
+using Sides = std::vector<int32_t>;
+
+// Of two sides: rank = row * columns + column.
 struct Grid {
   int32_t rows = 0;
   int32_t columns = 0;
@@ -52,11 +56,14 @@ struct Layout {
   // Ranks of each group of consecutive ranks that are close; one number stands for equal groups of it. Rings take them
   // for servers whose every rank has a NIC, `hierarchical` needs equal ones.
   std::vector<int32_t> group_sizes = {1};
-  Grid grid;               // what torus algorithms run on (a single rank is a grid of its own)
+  Sides grid = {};         // what torus algorithms run on (a single rank is a grid of its own)
   int32_t num_pieces = 1;  // of the buffer, which `hierarchical` works on one behind the other
   // Orders of one server's ranks, a channel of a ring each, where direct links between them decide the channels; a
   // server comes after the other, and rings then ask for no group_sizes.
   std::vector<std::vector<int32_t>> rings = {};
+
+  // REQUIRES: two sides, as X_GRID_2D algorithms get.
+  Grid rows_and_columns() const { return {grid[0], grid[1]}; }
 };
 
 class Schedule {
@@ -74,7 +81,7 @@ class Schedule {
 
   // The same as messages: transfers that travel together are one, whose chunks are its first transfer's from there on
   // in number only.
-  void messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const;
+  virtual void messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const;
 
   // Number of messages that `rank` must have received in `step` before it goes on.
   virtual int32_t num_receives(int32_t rank, int32_t step) const = 0;
@@ -88,12 +95,13 @@ class Schedule {
 
 // Makes the schedule of `collective` by `algorithm` for `num_ranks` >= 1 ranks.
 // Throws: ConfigError for an unknown pair (lists the known ones), group sizes that do not make up the ranks, or a grid
-// that is missing where it is needed or does not hold num_ranks.
+// that is missing where it is needed, has more sides than the algorithm takes or does not hold num_ranks.
 std::unique_ptr<Schedule> make_schedule(const std::string& collective, const std::string& algorithm, int32_t num_ranks,
                                         Layout layout);
 
-// True for algorithms that run on a grid. Unknown pairs need none.
+// True for algorithms that run on a grid, and for those of them that take two sides only. Unknown pairs need none.
 bool needs_grid(const std::string& collective, const std::string& algorithm);
+bool needs_2d_grid(const std::string& collective, const std::string& algorithm);
 
 // True for algorithms that use the NICs of all ranks of a server. Unknown pairs do not.
 bool uses_servers(const std::string& collective, const std::string& algorithm);

@@ -163,7 +163,7 @@ std::unique_ptr<Schedule> make_all_reduce_swing(int32_t p, const Layout&) {
 }
 
 std::unique_ptr<Schedule> make_all_reduce_swing_2d(int32_t p, const Layout& layout) {
-  const Grid& grid = layout.grid;
+  const Grid grid = layout.rows_and_columns();
   if (!is_power_of_two(grid.rows) || !is_power_of_two(grid.columns)) {
     ROSTAM_THROW(ConfigError, "all_reduce by swing_2d on " << grid.rows << " x " << grid.columns
                                                            << " ranks; both must be powers of two");

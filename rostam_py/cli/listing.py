@@ -148,11 +148,11 @@ def _costs() -> list[Row]:
 
 
 def _collectives() -> list[Row]:
-    from rostam_py.collectives.rank_groups import needs_grid
+    from rostam_py.collectives.rank_groups import needed_ranks
     from rostam_py.simulation import collective_names
 
     return [
-        {"collective": name, "algorithm": algorithm, "ranks": "on a 2D grid" if needs_grid(name, algorithm) else "any"}
+        {"collective": name, "algorithm": algorithm, "ranks": needed_ranks(name, algorithm)}
         for name, algorithm in collective_names()
     ]
 

@@ -13,7 +13,7 @@ def collective_time_ps(
     num_ranks: int,
     latency: float | str,
     bandwidth: float | str,
-    grid: tuple[int, int] = (0, 0),
+    grid: tuple[int, ...] = (),
 ) -> int:
     """Return the closed-form time of one collective in whole picoseconds.
 
@@ -21,7 +21,7 @@ def collective_time_ps(
         No congestion and one latency for all messages.
     Args: collective, algorithm: for example "all_reduce", "ring"; see ``closed_form_names``. num_bytes: S of
         MODEL A4. num_ranks: p >= 1. latency: of one message [s]. bandwidth: of the one interface that the
-        algorithm uses, B / interfaces used [bytes/s]. grid: (rows, columns) of the ranks, for torus_2d.
+        algorithm uses, B / interfaces used [bytes/s]. grid: the sides that ranks stand on, for those on a torus.
     Returns: time [ps].
     Raises: ConfigError for a pair of names without a closed form (lists them), or values out of range.
     Source: MODEL A5; csrc/analytic/closed_forms.h lists the formulas.

@@ -75,7 +75,7 @@ def group_costs(
     groups: np.ndarray,
     *,
     unit: int | tuple[int, ...] = 1,
-    grid: tuple[int, int] = (0, 0),
+    grid: tuple[int, ...] = (),
     num_pieces: int = 1,
     rings: tuple[tuple[int, ...], ...] = (),
     routing: str = "spray",

@@ -214,8 +214,8 @@ def predict_collective_time(
         bytes / B round the slowest ring). Exact, to 1 ps per message, where all messages of a step are alike; else
         it ignores that ranks drift apart and that shares grow as messages end.
     Args: num_bytes: S of MODEL A4. ranks: accelerators in rank order, default all working ones, or their
-        order on the fabric's grid where the algorithm needs one. grid: (rows, columns) of the ranks; without it
-        ranks that fill rows x columns of the fabric's own grid stand there. group: ranks in a "server" of
+        order on the fabric's grid where the algorithm needs one. grid: sides that the ranks stand on, row-major;
+        without it ranks that fill a box of the fabric's own grid stand there. group: ranks in a "server" of
         hierarchical, a divisor of the ranks. Other algorithms check grid and group and use neither. protocol: on links
         that cost something to start; None takes the fastest.
     Returns: time [s].
@@ -317,7 +317,7 @@ def _can_run(
     collective: str,
     algorithm: str,
     ranks: Sequence[int] | np.ndarray | None,
-    grid: tuple[int, int] | None,
+    grid: tuple[int, ...] | None,
 ) -> bool:
     """Return whether there is the grid that the algorithm needs, and of a shape it takes."""
     if not _core.needs_grid(collective, algorithm):

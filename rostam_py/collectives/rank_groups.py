@@ -1,4 +1,4 @@
-"""How ranks stand on a fabric: on servers, in units that are close, and on its 2D grid."""
+"""How ranks stand on a fabric: on servers, in units that are close, and on its grid."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ class ScheduleKey(NamedTuple):
     """What a schedule is made of: the arguments of the core's ``Schedule``.
 
     group_size: of rings the ranks on every server, or on each, where a server has a NIC for each of them; of
-        hierarchical the ranks that are close. grid: (rows, columns) of the ranks, (0, 0) for none. num_pieces: of the
-        buffer, that go through the phases of hierarchical one behind the other. rings: orders of the ranks of a
+        hierarchical the ranks that are close. grid: sides that the ranks stand on, row-major; () for none. num_pieces:
+        of the buffer, that go through the phases of hierarchical one behind the other. rings: orders of the ranks of a
         server, the channels of a ring where direct links decide them. protocol: how messages go on links that cost
         something to start (transport.py), which schedules do not depend on; "" where they cost nothing.
     """
@@ -29,7 +29,7 @@ class ScheduleKey(NamedTuple):
     algorithm: str
     num_ranks: int
     group_size: int | tuple[int, ...] = 1
-    grid: tuple[int, int] = (0, 0)
+    grid: tuple[int, ...] = ()
     num_pieces: int = 1
     rings: tuple[tuple[int, ...], ...] = ()
     protocol: str = ""
@@ -61,9 +61,9 @@ class ScheduleKey(NamedTuple):
 
 
 class RankShape(TypedDict, total=False):
-    """How ranks stand, where an algorithm asks. grid: (rows, columns). group: ranks that are close; by default none."""
+    """How ranks stand, where an algorithm asks. grid: its sides. group: ranks that are close; by default none."""
 
-    grid: tuple[int, int] | None
+    grid: tuple[int, ...] | None
     group: int | None
 
 
@@ -147,23 +147,32 @@ def close_ranks(fabric: Fabric, members: np.ndarray) -> int:
     return group_size(len(members), int(in_unit.max(initial=1)))
 
 
-def check_shapes(num_ranks: int, grid: tuple[int, int] | None, group: int | None) -> None:
+def check_shapes(num_ranks: int, grid: tuple[int, ...] | None, group: int | None) -> None:
     """Raise ConfigError for a grid that does not hold the ranks, or a group that does not divide them.
 
     Either is checked whether or not the algorithm uses it.
     """
     if grid is not None:
         sides = list(grid) if isinstance(grid, tuple | list | np.ndarray) else []
-        is_pair = len(sides) == 2 and all(is_integer(side) and side >= 1 for side in sides)
-        if not is_pair or int(sides[0]) * int(sides[1]) != num_ranks:
-            raise ConfigError(f"grid is {grid!r} for {num_ranks} ranks; it must be (rows, columns) that hold them")
+        are_sides = len(sides) > 0 and all(is_integer(side) and side >= 1 for side in sides)
+        if not are_sides or math.prod(int(side) for side in sides) != num_ranks:
+            raise ConfigError(
+                f"grid is {grid!r} for {num_ranks} ranks; it must be sides, such as (rows, columns), that hold them"
+            )
     if group is not None and (not is_integer(group) or group < 1 or num_ranks % group):
         raise ConfigError(f"group is {group!r} for {num_ranks} ranks; it must be an integer >= 1 that divides them")
 
 
 def needs_grid(collective: str, algorithm: str) -> bool:
-    """Return whether a registered algorithm runs on ranks that stand on a 2D grid."""
+    """Return whether a registered algorithm runs on ranks that stand on a grid."""
     return bool(_core.needs_grid(collective, algorithm))
+
+
+def needed_ranks(collective: str, algorithm: str) -> str:
+    """Return in words on which ranks a registered algorithm runs."""
+    if not needs_grid(collective, algorithm):
+        return "any"
+    return "on a 2D grid" if _core.needs_2d_grid(collective, algorithm) else "on a grid"
 
 
 def collectives() -> list[str]:
@@ -177,29 +186,60 @@ def algorithm_names(collective: str) -> list[str]:
 
 
 def grid_of_ranks(fabric: Fabric, ranks: Sequence[int] | np.ndarray) -> np.ndarray | None:
-    """Return accelerators as rows and columns of the fabric's grid, or None if they do not fill such a rectangle.
+    """Return accelerators as a box of the fabric's grid, or None if they do not fill one.
 
-    Model: the ranks must be all crossings of some rows with some columns, which need not be adjacent: on a
-        HammingMesh that is a virtual sub-mesh.
+    Model: the ranks must be all crossings of some places along each side, which need not be adjacent: on a HammingMesh
+        that is a virtual sub-mesh. Along a side that a box does not span, the hop that closes its rings crosses what
+        its other hops do, or goes round the rest of the side; routes know.
     Args: ranks: accelerators in any order, each once.
-    Returns: the same ids, int array (rows, columns), in the order of the fabric's own grid.
+    Returns: the same ids in the order of the fabric's own grid, int array of as many sides, each >= 1.
     """
     grid = fabric.config.grid()
     members = check_integers("ranks", ranks)
     if grid is None or members.size == 0:
         return None
-    is_member = np.isin(grid, members)
-    rows, columns = np.flatnonzero(is_member.any(axis=1)), np.flatnonzero(is_member.any(axis=0))
-    if len(rows) * len(columns) != len(members) or is_member.sum() != len(members):
+    places = np.nonzero(np.isin(grid, members))
+    along = [np.unique(at) for at in places]
+    if len(places[0]) != len(members) or math.prod(len(at) for at in along) != len(members):
         return None
-    return grid[np.ix_(rows, columns)]
+    return grid[np.ix_(*along)]
 
 
-def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid: tuple[int, int] | None) -> np.ndarray:
-    """Return the accelerators on which a collective that needs a 2D grid runs, int array (rows, columns).
+def boxes_of(fabric: Fabric, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return groups in the order of the fabric's own grid, and the sides of the boxes that they fill.
 
-    Args: ranks: row-major on ``grid``, or, without one, in any order if they fill rows x columns of the fabric's own
-        grid; None takes all working accelerators. grid: (rows, columns).
+    Model: ``grid_of_ranks`` of every group at once.
+    Args: groups: accelerators, int array (groups, ranks), each once in a group.
+    Returns: int array (groups, ranks); sides, int array (groups, number of sides), zeros for a group that fills none.
+    """
+    grid = fabric.config.grid()
+    if grid is None or not groups.size:
+        return groups, np.zeros((len(groups), 1), np.int64)
+    place = np.empty(grid.size, np.int64)
+    place[grid.ravel()] = np.arange(grid.size)
+    placed = np.sort(place[groups], axis=1)
+    along = [np.sort(at, axis=1) for at in np.unravel_index(placed, grid.shape)]
+    sides = np.stack([1 + (np.diff(at, axis=1) > 0).sum(axis=1) for at in along], axis=1)
+    sides[sides.prod(axis=1) != groups.shape[1]] = 0
+    return grid.ravel()[placed], sides
+
+
+def in_grid_order(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+    """Return groups of accelerators, int array (groups, ranks), each in the order of the box that it fills.
+
+    Raises: ConfigError where a group fills none.
+    """
+    ordered, sides = boxes_of(fabric, groups)
+    for group in groups[~sides.all(axis=1)]:
+        place_on_grid(fabric, group, None)  # says what is wrong
+    return ordered
+
+
+def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid: tuple[int, ...] | None) -> np.ndarray:
+    """Return the accelerators on which a collective that needs a grid runs, int array of the grid's sides.
+
+    Args: ranks: row-major on ``grid``, or, without one, in any order if they fill a box of the fabric's own grid; None
+        takes all working accelerators. grid: its sides, such as (rows, columns).
     Raises: ConfigError where there is no grid, or it does not hold the ranks.
     """
     if grid is None:
@@ -207,7 +247,8 @@ def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid
         if found is None:
             what = "" if ranks is None else " that these ranks fill"
             raise ConfigError(
-                f"{fabric.describe()}: there is no 2D grid{what}; name ranks, row-major, and grid=(rows, columns)"
+                f"{fabric.describe()}: there is no grid{what}; name ranks, row-major, and its sides,"
+                " grid=(rows, columns) say"
             )
         return found
     members = fabric.healthy_accelerators if ranks is None else check_integers("ranks", ranks)
@@ -215,7 +256,7 @@ def place_on_grid(fabric: Fabric, ranks: Sequence[int] | np.ndarray | None, grid
     own = fabric.grid()
     if ranks is None and own is not None and own.shape == tuple(grid):
         return own
-    return members.reshape(int(grid[0]), int(grid[1]))
+    return members.reshape([int(side) for side in grid])
 
 
 def arrange(
@@ -224,7 +265,7 @@ def arrange(
     algorithm: str,
     ranks: Sequence[int] | np.ndarray | None = None,
     *,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
     group: int | None = None,
 ) -> tuple[np.ndarray, ScheduleKey]:
     """Return the accelerators in the rank order that an algorithm takes them in, and its schedule in one piece.
@@ -237,7 +278,7 @@ def arrange(
     check_shapes(len(members), grid, group)
     if needs_grid(collective, algorithm) and len(members) > 1:
         placed = place_on_grid(fabric, ranks, grid)
-        shape = (int(placed.shape[0]), int(placed.shape[1]))
+        shape = tuple(int(side) for side in placed.shape)
         return placed.reshape(-1).astype(np.int32), ScheduleKey(collective, algorithm, len(members), 1, shape)
     size: int | tuple[int, ...] = 1
     rings: tuple[tuple[int, ...], ...] = ()

@@ -287,7 +287,7 @@ class FabricConfig:
         return None
 
     def grid(self) -> np.ndarray | None:
-        """Return all accelerators as (rows, columns) of the 2D torus that they form, or None where they form none."""
+        """Return all accelerators by place on the torus that they form, or None where they form none."""
         return None
 
     def bill_of_materials(self) -> BillOfMaterials:

@@ -255,7 +255,7 @@ class Fabric:
         return ring[np.isin(ring, healthy)]
 
     def grid(self) -> np.ndarray | None:
-        """Return the accelerators as (rows, columns) of the 2D torus that they form, int array.
+        """Return the accelerators by their places on the torus that they form, int array of its sides.
 
         None where they form none, or where accelerators have failed; cut links and switches only lengthen paths.
         """

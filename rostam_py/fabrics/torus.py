@@ -91,13 +91,14 @@ class TorusConfig(FabricConfig):
         board = self.dims if self.board is None else self.board
         return [_number(cell, self.dims, board) for cell in hamiltonian_cycle(self.dims)]
 
-    def grid(self) -> np.ndarray | None:
-        """Return the accelerators of a 2D torus by row and column, None for other dimensions."""
-        if len(self.dims) != 2:
-            return None
-        rows, columns = self.dims if self.board is None else self.board
-        boards = np.arange(math.prod(self.dims)).reshape(self.dims[0] // rows, self.dims[1] // columns, rows, columns)
-        return boards.transpose(0, 2, 1, 3).reshape(self.dims)
+    def grid(self) -> np.ndarray:
+        """Return the accelerators by their places along all dimensions."""
+        board = self.dims if self.board is None else self.board
+        boards = np.arange(math.prod(self.dims)).reshape(
+            [*(d // b for d, b in zip(self.dims, board, strict=True)), *board]
+        )
+        count = len(self.dims)
+        return boards.transpose([axis for d in range(count) for axis in (d, count + d)]).reshape(self.dims)
 
     def bill_of_materials(self) -> BillOfMaterials:
         """Price the cables of all planes that leave a board, as copper; a torus has no switches."""

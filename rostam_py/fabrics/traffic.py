@@ -135,20 +135,20 @@ def schedule_traffic(
     num_ranks: int,
     group_size: int | tuple[int, ...],
     num_bytes: int,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
     num_pieces: int = 1,
     rings: tuple[tuple[int, ...], ...] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what one run of a collective algorithm sends from rank to rank.
 
-    Args: group_size: ranks that are close, or on a server (see ``ScheduleKey``). grid: (rows, columns) of the ranks
+    Args: group_size: ranks that are close, or on a server (see ``ScheduleKey``). grid: sides that the ranks stand on
         where the algorithm runs on one. num_bytes: S of MODEL A4. num_pieces: of the buffer (hierarchical).
         rings: channels of a ring.
     Returns: source ranks, destination ranks, bytes: int64 arrays (pairs,), ordered by pair.
     Raises: ConfigError for an unknown collective or algorithm, or sizes that do not fit it.
     Cost: messages of the schedule the first time (about 10 ns each), pairs afterwards.
     """
-    shape = (0, 0) if grid is None else (int(grid[0]), int(grid[1]))
+    shape = () if grid is None else tuple(int(side) for side in grid)
     key = (collective, algorithm, int(num_ranks), group_size, shape, num_pieces, rings)
     src, dst, num_chunks, in_buffer = _schedule_chunks(*key)
     chunk = -(-int(num_bytes) // max(1, in_buffer))
@@ -161,7 +161,7 @@ def _schedule_chunks(
     algorithm: str,
     num_ranks: int,
     group_size: int | tuple[int, ...],
-    grid: tuple[int, int],
+    grid: tuple[int, ...],
     num_pieces: int,
     rings: tuple[tuple[int, ...], ...],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.collectives.group_costs import GroupCosts, group_costs, link_seconds, message_costs
-from rostam_py.collectives.rank_groups import ScheduleKey, in_server_order, place_on_grid
+from rostam_py.collectives.rank_groups import ScheduleKey, in_grid_order, in_server_order
 from rostam_py.collectives.transport import message_transport, transport
 from rostam_py.plan import Plan
 from rostam_py.plan.traffic import schedule_of
@@ -118,15 +118,12 @@ class AxisCosts:
 
     def _group(self, axis: str, stage: int, schedule: ScheduleKey) -> np.ndarray:
         """Return the groups that run at once in the order of the schedule's ranks, int array (groups, ranks)."""
-        is_on_grid = schedule.grid != (0, 0)
+        is_on_grid = bool(schedule.grid)
         key = (axis, stage, is_on_grid)
         if key not in self._groups:
             stages = [stage] if stage != ALL_STAGES else self._talking(axis)
             groups = np.concatenate([self._plan.members(axis, s) for s in stages])
-            if is_on_grid:
-                groups = np.stack([place_on_grid(self._fabric, group, None).reshape(-1) for group in groups])
-            else:
-                groups = in_server_order(self._fabric, groups)
+            groups = (in_grid_order if is_on_grid else in_server_order)(self._fabric, groups)
             self._groups[key] = groups
         return self._groups[key]
 

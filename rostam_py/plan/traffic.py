@@ -8,7 +8,15 @@ from typing import Protocol
 import numpy as np
 
 from rostam_py.collectives.predicted_time import default_algorithm, schedule_of_ranks
-from rostam_py.collectives.rank_groups import ScheduleKey, arrange, in_server_order, needs_grid, place_on_grid
+from rostam_py.collectives.rank_groups import (
+    ScheduleKey,
+    algorithm_names,
+    arrange,
+    boxes_of,
+    in_grid_order,
+    in_server_order,
+    needs_grid,
+)
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.traffic import Traffic
@@ -24,17 +32,21 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     """Return the schedule that a collective of ``num_bytes`` over a plan's groups runs.
 
     Model: the strategy's algorithm; "auto" takes the one with the least predicted time for these bytes over the
-        first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring. Of groups
-        that stand on servers in different ways all run the schedule of the one with the fewest ranks on a server, or
-        the fewest rings over direct links.
+        first of the groups, on fabrics whose circuits are set once, or with a limit on circuits, the ring.
+        Algorithms on a grid take part if all groups fill boxes of one shape. Of groups that stand on servers in
+        different ways all run the schedule of the one with the fewest ranks on a server, or the fewest rings over
+        direct links.
     Raises: ConfigError for an algorithm that needs a grid where the groups fill none.
     """
     groups, fabric = plan.members(label), plan.machine.fabric
     algorithm = plan.algorithms.get(collective, AUTO)
     if algorithm == AUTO:
         is_limited = plan.max_circuit_degree is not None or plan.strategy.max_circuit_degree is not None
-        algorithm = default_algorithm(fabric, collective, num_bytes, groups[0], has_few_peers=is_limited)
-    unlike = groups[::-1] if needs_grid(collective, algorithm) else _unlike(fabric, groups)
+        names = None
+        if not _are_alike_boxes(fabric, groups):
+            names = [name for name in algorithm_names(collective) if not needs_grid(collective, name)]
+        algorithm = default_algorithm(fabric, collective, num_bytes, groups[0], has_few_peers=is_limited, allowed=names)
+    unlike = _unlike_boxes(fabric, groups) if needs_grid(collective, algorithm) else _unlike(fabric, groups)
     shapes = {arrange(fabric, collective, algorithm, group)[1]: group for group in unlike}
     if len({shape.grid for shape in shapes}) > 1:
         raise ConfigError(
@@ -45,6 +57,17 @@ def schedule_of(plan: PlanData, label: str, collective: str, num_bytes: int) -> 
     several = [shape for shape in shapes if shape.group_size != 1] or list(shapes)
     least = min(several, key=lambda shape: (shape.least_ranks, len(shape.rings)))
     return schedule_of_ranks(fabric, collective, algorithm, num_bytes, shapes[least])[1]
+
+
+def _are_alike_boxes(fabric: Fabric, groups: np.ndarray) -> bool:
+    sides = boxes_of(fabric, groups)[1]
+    return bool(sides.all() and (sides == sides[0]).all())
+
+
+def _unlike_boxes(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
+    """Return a group of each shape of box, those that fill none among them."""
+    first = np.unique(boxes_of(fabric, groups)[1], axis=0, return_index=True)[1]
+    return groups[np.sort(first)[::-1]]
 
 
 def _unlike(fabric: Fabric, groups: np.ndarray) -> np.ndarray:
@@ -82,9 +105,8 @@ def rank_orders(
     rows = sets.members if stage is None else sets.members[plan.stage_of[sets.members[:, 0]] == stage]
     groups = plan.devices[rows]
     fabric = plan.machine.fabric
-    if any(key.grid != (0, 0) for (of_label, _, _), key in schedules.items() if of_label == label):
-        placed = [place_on_grid(fabric, group, None).reshape(-1) for group in groups]
-        return np.stack(placed) if placed else groups
+    if any(key.grid for (of_label, _, _), key in schedules.items() if of_label == label):
+        return in_grid_order(fabric, groups)
     return in_server_order(fabric, groups)
 
 

@@ -129,7 +129,7 @@ def run_collective(
     shortcuts: bool | None = None,
     seed: int = 0,
     group: int | None = None,
-    grid: tuple[int, int] | None = None,
+    grid: tuple[int, ...] | None = None,
     start_s: Mapping[int, float] | Sequence[float] | None = None,
     events: Sequence[Any] = (),
     recovery: Recovery | None = None,
@@ -148,8 +148,8 @@ def run_collective(
         which the result names, and is the default except where circuits are set once, which keeps a ring.
         protocol: "LL", "LL128" or "Simple" on links that cost something to start; the fastest by default.
         num_bytes: S of MODEL A4, text with a unit or bytes. ranks: accelerators in rank order, default all
-        healthy ones. grid: (rows, columns) of the ranks, row-major, for algorithms on a 2D torus; by default
-        the fabric's own, of which ranks may fill some rows x columns in any order. fidelity: an engine, or
+        healthy ones. grid: sides that the ranks stand on, row-major, for algorithms on a torus; by default
+        the fabric's own, of which ranks may fill a box in any order. fidelity: an engine, or
         "analytic" for MODEL A5's closed form on an idle fabric, where it holds. group: ranks in a "server" of
         hierarchical, a divisor of the ranks; default by fabric. Other algorithms check grid and group and use
         neither. seed: of hash routing and circuits, 0 to 2^64 - 1.
@@ -182,7 +182,7 @@ def run_collective(
         fabric, collective, name, size, given, grid=grid, group=group, routing=routing, protocol=protocol
     )
     # Ranks are numbered as given, by default on the grid where the algorithm has one.
-    numbered = placed if ranks is None and key.grid != (0, 0) else members
+    numbered = placed if ranks is None and key.grid else members
     order = np.argsort(numbered, kind="stable")[np.searchsorted(np.sort(numbered), placed)]
     members, count, shape = placed, len(placed), key.grid
     unread = fabric.config.unread_keys()
@@ -274,7 +274,7 @@ def _expected_bytes(schedule: Any, size: int) -> int:
 
 
 def _closed_form(
-    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, int], routing: str
+    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, ...], routing: str
 ) -> CollectiveResult:
     """Return MODEL A5's time where all messages have one latency and the routed steps the time the form gives them."""
     count, num_bytes = len(members), -(-size // fabric.planes)
@@ -294,7 +294,7 @@ def _closed_form(
         )  # fmt: skip
 
     if count > 1 and f"{collective}/{algorithm}" in closed_form_names():
-        costs = algorithm_costs(fabric, collective, algorithm, members, grid=grid if grid[0] else None, routing=routing)
+        costs = algorithm_costs(fabric, collective, algorithm, members, grid=grid or None, routing=routing)
         # The interface's bandwidth: what moves the form's bytes in the time that the steps' fullest links need.
         probe = costs.num_chunks * 2**20
         bandwidth = form_ps(probe, 0.0, 1e9) * 1e-3 / costs.serial_s(probe)

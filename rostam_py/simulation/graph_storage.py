@@ -127,13 +127,13 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
         if label.text() not in sets:
             raise label.error(f"is {label.value!r}; groups are: {', '.join(sorted(sets))}")
         sizes = [each.integer(1, _MOST_RANKS) for each in size.entries()] if isinstance(size.value, list) else []
-        rows, columns = (each.integer(0, _MOST_RANKS) for each in one.item("grid").entries(2))
+        sides = tuple(each.integer(0, _MOST_RANKS) for each in one.item("grid").entries())
         schedule = ScheduleKey(
             one.item("collective").text(),
             one.item("algorithm").text(),
             one.item("num_ranks").integer(1, _MOST_RANKS),
             tuple(sizes) if sizes else size.integer(1, _MOST_RANKS),
-            (rows, columns),
+            sides if any(sides) else (),  # (0, 0) stood for none
             one.item("num_pieces").integer(1, MAX_PIECES),
             _rings(one),
             one.item("protocol").text(),

@@ -129,13 +129,14 @@ def test_planes_share_the_bytes():
 
 def test_small_sizes_take_few_steps_and_large_ones_all_links():
     # 8 x 8 torus: 28 steps between neighbours (560 ns) beat 12 of halving-doubling up to 4 links apart, and 126 of
-    # the rings, which move as many bytes. Round a long side the rings keep both dimensions busy, the 2D algorithm not.
+    # the rings, which move as many bytes. On unequal sides the rings keep both dimensions busy, the 2D algorithm not.
     fabric = fabric_of("torus_8x8")
     assert choose_algorithm(fabric, "all_reduce", 100) == "torus_2d"
     assert choose_algorithm(fabric, "all_reduce", "1 GiB") == "torus_2d"
     assert choose_algorithm(fabric_of("electrical_flat"), "all_reduce", 100) == "halving_doubling"
     assert choose_algorithm(rostam.fabric("torus", dims=(16, 8)), "all_reduce", "1 GiB") == "dual_hamiltonian_rings"
-    assert choose_algorithm(fabric, "all_gather", "1 GiB") == "dual_hamiltonian_rings"
+    assert choose_algorithm(fabric, "all_gather", "1 GiB") == "torus_nd"
+    assert choose_algorithm(rostam.fabric("torus", dims=(16, 8)), "all_gather", "1 GiB") == "dual_hamiltonian_rings"
 
 
 def test_grid_algorithms_take_part_only_where_ranks_have_a_grid():

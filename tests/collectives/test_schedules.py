@@ -12,6 +12,21 @@ COUNTS = [*range(1, 18), 64]
 # Rows and columns; 1 x 1 to tall, flat, odd and with dimensions of 2.
 GRIDS = [(1, 1), (1, 2), (2, 1), (1, 5), (2, 2), (2, 3), (3, 2), (4, 2), (2, 8), (3, 3), (3, 9), (9, 3), (4, 4), (8, 4),
          (5, 7), (8, 8)]  # fmt: skip
+# Of any number of sides.
+BOXES = [
+    (1,),
+    (5,),
+    (2,),
+    (8,),
+    (2, 2, 2),
+    (2, 3, 4),
+    (4, 1, 3),
+    (1, 1, 1),
+    (4, 4, 4),
+    (4, 2, 6),
+    (2, 2, 2, 2),
+    (3, 1, 2, 5),
+]
 # What switches add up cannot be followed here: test_transport.py has those.
 NAMES = [
     tuple(name)
@@ -57,12 +72,12 @@ def cases():
     """
     for collective, algorithm in NAMES:
         if _core.needs_grid(collective, algorithm):
-            for rows, columns in GRIDS:
-                if algorithm == "swing_2d" and not (is_power_of_two(rows) and is_power_of_two(columns)):
+            for sides in GRIDS if _core.needs_2d_grid(collective, algorithm) else GRIDS + BOXES:
+                if algorithm == "swing_2d" and not all(map(is_power_of_two, sides)):
                     continue
-                if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(rows, columns):
-                    name = f"{collective}-{algorithm}-{rows}x{columns}"
-                    yield pytest.param(collective, algorithm, rows * columns, 1, (rows, columns), 1, id=name)
+                if algorithm != "dual_hamiltonian_rings" or has_hamiltonian_cycles(*sides):
+                    name = f"{collective}-{algorithm}-{'x'.join(map(str, sides))}"
+                    yield pytest.param(collective, algorithm, math.prod(sides), 1, sides, 1, id=name)
             continue
         for p in COUNTS:
             has_groups = _core.works_in_pieces(collective, algorithm)
@@ -70,11 +85,11 @@ def cases():
             for g in divisors(p) if has_groups else [1]:
                 for pieces in (1, 2, 5) if has_pieces and p <= 16 else [1]:
                     name = f"{collective}-{algorithm}-{p}-{g}-{pieces}"
-                    yield pytest.param(collective, algorithm, p, g, (0, 0), pieces, id=name)
+                    yield pytest.param(collective, algorithm, p, g, (), pieces, id=name)
         if _core.uses_servers(collective, algorithm):
             for sizes in SERVERS:
                 name = f"{collective}-{algorithm}-servers-{'-'.join(map(str, sizes))}"
-                yield pytest.param(collective, algorithm, sum(sizes), sizes, (0, 0), 1, id=name)
+                yield pytest.param(collective, algorithm, sum(sizes), sizes, (), 1, id=name)
 
 
 def messages(schedule, rank, step):
@@ -250,7 +265,7 @@ def test_servers_that_do_not_make_up_the_ranks_are_refused():
         with pytest.raises(ConfigError, match="servers that do not make up the 8 ranks of a ring"):
             _core.Schedule("all_reduce", "ring", 8, sizes)
     with pytest.raises(ConfigError, match="hierarchical in 0 pieces"):
-        _core.Schedule("all_reduce", "hierarchical", 8, 4, (0, 0), 0)
+        _core.Schedule("all_reduce", "hierarchical", 8, 4, (), 0)
 
 
 @pytest.mark.parametrize("algorithm", ["dual_hamiltonian_rings", "torus_2d", "torus_2d_unidirectional"])
@@ -263,6 +278,41 @@ def test_torus_algorithms_talk_to_neighbours_on_the_torus_alone(algorithm, grid)
         down, right = (dst // columns - src // columns) % rows, (dst - src) % columns
         hops = [min(d, rows - d) + min(r, columns - r) for d, r in zip(down.tolist(), right.tolist(), strict=True)]
         assert hops == [1] * len(hops)
+
+
+@pytest.mark.parametrize("algorithm", ["torus_nd", "torus_nd_aligned"])
+@pytest.mark.parametrize("sides", [(4, 4, 4), (2, 3, 4), (2, 2, 2), (5,), (4, 1, 3), (3, 3), (4, 4, 8)])
+def test_copies_of_the_torus_algorithms_talk_to_neighbours_and_load_all_links_of_equal_sides_alike(algorithm, sides):
+    p, above = math.prod(sides), [side for side in sides if side > 1]
+    strides = [math.prod(sides[d + 1 :]) for d in range(len(sides))]
+    schedule = _core.Schedule("reduce_scatter", algorithm, p, 1, sides)
+    loads = {}
+    for step in range(schedule.num_steps):
+        for rank in range(p):
+            for one in messages(schedule, rank, step):
+                peer = one[0].peer
+                moved = [
+                    d for d, stride in enumerate(strides) if rank // stride % sides[d] != peer // stride % sides[d]
+                ]
+                (along,) = moved
+                ahead = (peer // strides[along] - rank // strides[along]) % sides[along]
+                assert ahead in (1, sides[along] - 1)
+                way = (along, step if sides[along] == 2 else ahead)  # two ways to one peer are told apart by no number
+                loads[rank, way] = loads.get((rank, way), 0) + sum(t.num_chunks for t in one)
+    if len(set(above)) == 1 and above[0] > 2:
+        assert set(loads.values()) == {schedule.num_chunks * (p - 1) // p // (2 * len(above))}
+    assert sum(loads.values()) == schedule.num_chunks * (p - 1)
+
+
+def test_aligned_copies_have_a_side_to_themselves_in_every_step():
+    # 4 x 4 x 8: two pieces a block along sides of 4, so that 6, 6 and 7 steps of S/6 / 8 run side by side.
+    schedule = _core.Schedule("reduce_scatter", "torus_nd_aligned", 128, 1, (4, 4, 8))
+    assert (schedule.num_steps, schedule.num_chunks) == (21, 128 * 6 * 2)
+    for step in range(21):
+        peers = [one[0].peer for one in messages(schedule, 0, step)]
+        assert len(set(peers)) == len(peers) == (6 if step % 7 < 6 else 2)
+    first = [sum(t.num_chunks for t in one) for one in messages(schedule, 0, 0)]
+    assert first == [128 * 2 // 8] * 6
 
 
 @pytest.mark.parametrize("p", [2, 3, 8, 17, 64])
@@ -311,6 +361,14 @@ def test_unknown_names_list_the_known_ones_and_group_sizes_must_divide():
         _core.Schedule("all_to_all", "rail_aligned", 8, 3)
     with pytest.raises(ConfigError, match="all_reduce by torus_2d over 8 ranks needs a 2D grid"):
         _core.Schedule("all_reduce", "torus_2d", 8)
+    with pytest.raises(ConfigError, match="reduce_scatter by torus_nd over 8 ranks needs a grid; give its sides"):
+        _core.Schedule("reduce_scatter", "torus_nd", 8)
+    with pytest.raises(ConfigError, match="torus_2d needs a 2D grid, and that of 2 x 2 x 2 has 3 sides above 1"):
+        _core.Schedule("all_reduce", "torus_2d", 8, 1, (2, 2, 2))
+    with pytest.raises(ConfigError, match="a grid of 2 x 2 x 3 for 8 ranks; sides must be >= 1"):
+        _core.Schedule("all_reduce", "torus_nd", 8, 1, (2, 2, 3))
+    with pytest.raises(ConfigError, match="a grid of 0 x 8 for 8 ranks"):
+        _core.Schedule("all_reduce", "torus_nd", 8, 1, (0, 8))
     with pytest.raises(ConfigError, match="a grid of 3 x 3 for 8 ranks"):
         _core.Schedule("all_reduce", "torus_2d", 8, 1, (3, 3))
     with pytest.raises(ConfigError, match="0 ranks"):

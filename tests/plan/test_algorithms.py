@@ -7,6 +7,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.collectives.predicted_time import choose_algorithm
+from rostam_py.collectives.rank_groups import algorithm_names, needs_grid
 from rostam_py.plan import Batches, KernelTime, MemoryBytes, Plan, Stage, Task
 from rostam_py.plan.algorithms import algorithm_words
 
@@ -42,6 +43,30 @@ def test_a_result_names_the_algorithm_of_every_group_collective_and_size():
     assert json.loads(result.to_json())["algorithms"] == result.algorithms
     words = algorithm_words(result.algorithms)
     assert words == f"dp all_reduce {small['algorithm']} up to 1 kB, {large['algorithm']}"
+
+
+def test_algorithms_on_a_grid_are_chosen_where_all_groups_fill_boxes_of_one_shape():
+    # 4 x 4 x 4, the 16 replicas of a rank in a plane; then two planes with one accelerator of each in the other.
+    fabric, devices = rostam.fabric("torus", dims=(4, 4, 4)), np.arange(64).reshape(16, 1, 4)
+    mixed = devices.copy()
+    mixed[0, 0, 2], mixed[1, 0, 3] = devices[1, 0, 3], devices[0, 0, 2]
+    stage = Stage(0, {"iteration": (Task("collective", "sum", (), "dp", collective="all_reduce", num_bytes=2**28),)},
+                  (("iteration", 0),), MemoryBytes(), 0)  # fmt: skip
+    chosen = []
+    for accelerators in (devices, mixed):
+        plan = Plan.on_grid(
+            "hand",
+            rostam.Machine(fabric=fabric),
+            rostam.Strategy(dp=16, tp=4),
+            Batches(16, 1, 1),
+            (stage,),
+            accelerators,
+        )
+        (one,) = rostam.simulate(plan).algorithms
+        chosen.append(one["algorithm"])
+    assert chosen[0] == choose_algorithm(fabric, "all_reduce", 2**28, devices[:, 0, 0]) == "torus_2d"
+    names = [name for name in algorithm_names("all_reduce") if not needs_grid("all_reduce", name)]
+    assert chosen[1] == choose_algorithm(fabric, "all_reduce", 2**28, devices[:, 0, 0], allowed=names)
 
 
 @pytest.mark.parametrize("name", ["sip_ocs", "sip_ring"])

@@ -1,9 +1,12 @@
 """Collectives for four ports: simulated to their closed forms, at the all-reduce optimum, folded and not."""
 
+import math
+
 import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.collectives.predicted_time import predict_collective_time
 from rostam_py.errors import ConfigError
 
 LINK = 50e9  # 20 ps a byte
@@ -169,16 +172,134 @@ def test_ranks_on_the_fabrics_grid_run_in_its_order_and_keep_their_numbers():
     assert len(set(by_hand.finish_s.tolist())) > 1
 
 
+BOXES = [(4, 4, 4), (2, 3, 4), (2, 2, 2), (5,), (4, 1, 3), (3, 3), (4, 4, 8), (9, 3), (6, 2, 3, 2)]
+PASSES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+
+
+def pass_of(sides, size, *, is_aligned):
+    """(steps, time [ps]) of a reduce-scatter by the torus algorithms, from what each copy sends in each step."""
+    sides = [side for side in sides if side > 1]
+    k, p = len(sides), math.prod(sides)
+    pieces = [math.floor(max(sides) / side + 0.5) if is_aligned else 1 for side in sides]
+    finest = math.lcm(*pieces)
+    phase = max((side - 1) * n for side, n in zip(sides, pieces, strict=True))
+    parts, loads = 2 * k * finest * p, {}
+    for first in range(k):
+        start, chunks = 0, p * finest
+        for d in [(first - n) % k for n in range(k)]:
+            chunks //= sides[d]
+            steps = (sides[d] - 1) * pieces[d]
+            for step in range(start, start + steps):
+                loads[step, d] = loads.get((step, d), 0) + chunks // pieces[d]
+            start += phase if is_aligned else steps
+    num_steps = 1 + max(step for step, _ in loads)
+    fullest = [max(n for (step, _), n in loads.items() if step == at) for at in range(num_steps)]
+    return num_steps, sum(HOP + part_ps(size, parts, chunks) for chunks in fullest)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("algorithm", ["torus_nd", "torus_nd_aligned"])
+@pytest.mark.parametrize("sides", BOXES)
+def test_torus_algorithms_of_any_number_of_sides_meet_their_closed_forms(sides, algorithm, fold):
+    fabric = torus(sides)
+    for collective, passes in PASSES.items():
+        for size in (0, 1, 10**6 + 7):
+            result = rostam.run_collective(fabric, collective, num_bytes=size, algorithm=algorithm, fold=fold)
+            steps, expected = pass_of(sides, size, is_aligned=algorithm == "torus_nd_aligned")
+            assert abs(result.time_ps - passes * expected) <= passes * steps
+            assert result.bytes_sent == result.bytes_received
+            analytic = rostam.run_collective(
+                fabric, collective, num_bytes=size, algorithm=algorithm, fidelity="analytic"
+            )
+            assert abs(analytic.time_ps - result.time_ps) <= passes * steps
+            # What a rank sends and receives at the least, through all of its ports.
+            p = math.prod(sides)
+            assert result.time_s >= passes * (p - 1) / p * size / fabric.injection_bandwidth_bytes_per_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("sides", [(4, 4, 4), (3, 3), (5,), (8, 8, 8), (2, 2, 2)])
+def test_equal_sides_take_the_bytes_time_of_all_links_and_the_fewest_steps(sides):
+    # MODEL A5 on k equal sides d: 2 k (d-1) alpha + 2 (1 - 1/p) S / 2k B_if, and all links carry as much.
+    d, k, p = sides[0], len(sides), math.prod(sides)
+    fabric, size = torus(sides), 2 * k * p * 1000
+    result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="torus_nd")
+    assert result.time_ps == 2 * k * (d - 1) * HOP + 2 * (p - 1) * 1000 * 20
+    assert result.link_bytes == pytest.approx(2 * (p - 1) * 1000.0, rel=1e-12)
+    assert result.num_simulated_ranks == 1
+    assert (result.num_messages, result.bytes_sent) == (2 * k * 2 * k * (d - 1) * p, 2 * (p - 1) * size)
+    aligned = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="torus_nd_aligned")
+    assert aligned.time_ps == result.time_ps
+
+
+def test_aligned_copies_lose_what_the_comment_says_on_unequal_sides():
+    # Copies that step together without a common start of their phases, and with it, against 2 (1 - 1/p) S / B.
+    for sides, losses in {(4, 4, 8): (1.535, 1.157), (8, 8, 16): (1.508, 1.070)}.items():
+        fabric, p = (
+            rostam.fabric("torus", dims=sides, link_bandwidth=LINK, link_latency=0, switch_latency=0),
+            math.prod(sides),
+        )
+        size = 2 * 3 * 2 * p * 4096
+        ideal = 2 * (p - 1) / p * size / fabric.injection_bandwidth_bytes_per_s
+        for algorithm, loss in zip(("torus_nd", "torus_nd_aligned"), losses, strict=True):
+            result = rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm=algorithm)
+            assert result.time_s / ideal == pytest.approx(loss, abs=6e-4)
+
+
+@pytest.mark.parametrize("collective", PASSES)
+def test_the_choice_on_tori_of_three_sides_is_the_torus_algorithm(collective):
+    # 3 times as fast as through the two ports that any ring uses, for each of which 1/3 of the bandwidth is there.
+    for sides, by_size in {(4, 4, 4): ("torus_nd", "torus_nd"), (4, 4, 8): ("torus_nd", "torus_nd_aligned")}.items():
+        fabric, p = torus(sides), math.prod(sides)
+        for size, name in zip((1000, 2**30), by_size, strict=True):
+            auto = rostam.run_collective(fabric, collective, num_bytes=size)
+            assert auto.algorithm == name
+        ring = rostam.run_collective(fabric, collective, num_bytes=2**30, algorithm="ring")
+        ideal = PASSES[collective] * (p - 1) / p * 2**30 / fabric.injection_bandwidth_bytes_per_s
+        assert ideal <= auto.time_s <= 1.17 * ideal
+        assert ring.time_s > 5.9 * ideal
+
+
+def test_a_line_without_its_wrap_pays_for_the_hop_that_closes_the_ring():
+    # Four of sixteen in a row: the hop from the last back to the first crosses the three links of the other way's
+    # messages, so that every link carries two messages in a step, and takes three links and two switches.
+    fabric, size = torus((16, 4)), 8 * 10**6
+    line, whole = [fabric.grid()[:4, 0].tolist(), fabric.grid()[0].tolist()]
+    part, full = (
+        rostam.run_collective(fabric, "all_reduce", num_bytes=size, algorithm="torus_nd", ranks=ranks)
+        for ranks in (line, whole)
+    )
+    message = size // 8 * 20
+    assert full.time_ps == 6 * (HOP + message)
+    assert part.time_ps == 6 * (3 * HOP + 2 * 40_000 + 2 * message)
+    for ranks, result in ((line, part), (whole, full)):
+        predicted = predict_collective_time(fabric, "all_reduce", "torus_nd", size, ranks)
+        assert predicted * 1e12 == pytest.approx(result.time_ps, abs=12)
+
+
+def test_planes_of_a_cube_have_their_wraps_and_corners_of_it_do_not():
+    # A plane of 4 x 4 x 4 is a 4 x 4 torus. In a corner of 2 x 2 x 2 both ways between two ranks share one link.
+    cube, size = torus((4, 4, 4)), 48 * 10**6
+    plane = rostam.run_collective(cube, "all_reduce", num_bytes=size, algorithm="torus_nd", ranks=range(16))
+    alone = rostam.run_collective(torus((4, 4)), "all_reduce", num_bytes=size, algorithm="torus_nd")
+    assert plane.time_ps == alone.time_ps
+    corner = cube.grid()[:2, :2, :2].ravel().tolist()
+    part = rostam.run_collective(cube, "all_reduce", num_bytes=size, algorithm="torus_nd", ranks=corner)
+    assert part.time_ps == 6 * HOP + 2 * 2 * part_ps(size, 48, 4 + 2 + 1)
+    for ranks, result in ((range(16), plane), (corner, part)):
+        predicted = predict_collective_time(cube, "all_reduce", "torus_nd", size, ranks)
+        assert predicted * 1e12 == pytest.approx(result.time_ps, abs=12)
+
+
 def test_missing_and_unfit_grids_are_config_errors():
     flat = rostam.fabric("electrical_flat", num_accelerators=16)
     arguments = {"num_bytes": 1000, "algorithm": "dual_hamiltonian_rings"}
-    with pytest.raises(ConfigError, match="there is no 2D grid; name ranks, row-major, and grid="):
+    with pytest.raises(ConfigError, match="there is no grid; name ranks, row-major, and its sides, grid="):
         rostam.run_collective(flat, "all_reduce", **arguments)
     with pytest.raises(ConfigError, match=r"grid is \(3, 4\) for 16 ranks"):
         rostam.run_collective(flat, "all_reduce", grid=(3, 4), **arguments)
     with pytest.raises(ConfigError, match=r"gcd\(r, c - 1\) = 1, and gcd\(6, 2\) is 2"):
         rostam.run_collective(torus((6, 3)), "all_reduce", **arguments)
-    with pytest.raises(ConfigError, match="no 2D grid"):
+    with pytest.raises(ConfigError, match="there is no grid"):
         rostam.run_collective(torus((4, 4)).with_failures(accelerators=[3]), "all_reduce", **arguments)
     assert rostam.run_collective(flat, "all_reduce", ranks=[3], **arguments).time_ps == 0
 
