@@ -228,6 +228,10 @@ class Schedule:
         """
         (steps alike, senders, receivers, chunks of each message) of every distinct step.
         """
+    def messages_of(self, step: typing.SupportsInt | typing.SupportsIndex) -> tuple:
+        """
+        (1, senders, receivers, chunks of each message) of one step.
+        """
     def num_receives(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> int:
         ...
     def sends(self, rank: typing.SupportsInt | typing.SupportsIndex, step: typing.SupportsInt | typing.SupportsIndex) -> list[Transfer]:
@@ -243,6 +247,11 @@ class Schedule:
     @property
     def is_synchronous(self) -> bool:
         ...
+    @property
+    def lead(self) -> int:
+        """
+        Steps that a rank may be ahead of the messages it awaits.
+        """
     @property
     def num_chunks(self) -> int:
         ...
@@ -325,7 +334,7 @@ def closed_form_names() -> list[str]:
     """
     'collective/algorithm' of every closed form.
     """
-def collective_time_ps(collective: str, algorithm: str, num_bytes: typing.SupportsInt | typing.SupportsIndex, num_ranks: typing.SupportsInt | typing.SupportsIndex, alpha_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = []) -> int:
+def collective_time_ps(collective: str, algorithm: str, num_bytes: typing.SupportsInt | typing.SupportsIndex, num_ranks: typing.SupportsInt | typing.SupportsIndex, alpha_s: typing.SupportsFloat | typing.SupportsIndex, bandwidth_bytes_per_s: typing.SupportsFloat | typing.SupportsIndex, grid: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], num_pieces: typing.SupportsInt | typing.SupportsIndex = 1) -> int:
     """
     Closed-form time of a collective [ps] (MODEL A5).
     """

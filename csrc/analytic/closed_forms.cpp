@@ -99,6 +99,12 @@ SimTime torus_2d_unidirectional_all_reduce(const CollectiveCase& given) {
   return times(2, torus_pass(given, false, 1));
 }
 
+SimTime chain(const CollectiveCase& given) {
+  const int64_t piece = divide_up(given.num_bytes, given.num_pieces);
+  const SimTime on_link = transmit_time(static_cast<double>(piece), given.bytes_per_s);
+  return times(given.num_ranks - 1, message(given, piece)) + times(given.num_pieces - 1, on_link);
+}
+
 SimTime binomial_tree_broadcast(const CollectiveCase& given) {
   return times(log2_up(given.num_ranks), message(given, given.num_bytes));
 }
@@ -165,7 +171,10 @@ constexpr Entry kEntries[] = {
     {"all_gather", "torus_nd", &torus_half, true},
     {"all_gather", "torus_nd_aligned", &torus_aligned_half, true},
     {"all_to_all", "direct", &direct_all_to_all},
+    {"broadcast", "ring", &chain},
     {"broadcast", "binomial_tree", &binomial_tree_broadcast},
+    {"reduce", "ring", &chain},
+    {"reduce", "binomial_tree", &binomial_tree_broadcast},
     {"send_recv", "direct", &direct_send},
     {"halo", "neighbours", &halo},
     {"halo_up", "neighbours", &direct_send},
@@ -181,6 +190,7 @@ SimTime collective_time(const std::string& collective, const std::string& algori
   if (!(given.bytes_per_s > 0)) {
     ROSTAM_THROW(ConfigError, "bandwidth is " << given.bytes_per_s << " bytes/s; it must be > 0");
   }
+  if (given.num_pieces < 1) ROSTAM_THROW(ConfigError, "num_pieces is " << given.num_pieces << "; it must be >= 1");
   for (const Entry& entry : kEntries) {
     if (collective != entry.collective || algorithm != entry.algorithm) continue;
     if (given.num_ranks == 1) return SimTime::zero();

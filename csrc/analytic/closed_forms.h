@@ -18,6 +18,7 @@ struct CollectiveCase {
   SimTime alpha;
   double bytes_per_s = 0;
   std::vector<int32_t> grid = {};  // sides of the ranks' grid, where the algorithm runs on one
+  int32_t num_pieces = 1;          // of the buffer, that go along a chain one behind the other
 };
 
 // Time of one collective; p ranks, chunk c = ceil(S/p), t(x) = transmit_time(x):
@@ -42,7 +43,8 @@ struct CollectiveCase {
 //   all_reduce torus_2d_unidirectional  the same with u = ceil(S/2p), one of two interfaces
 //   reduce_scatter, all_gather ring (p-1) (alpha + t(c)); dual_hamiltonian_rings (p-1) (alpha + t(ceil(S/4p)))
 //   all_to_all direct               alpha + t((p-1) c)
-//   broadcast binomial_tree         ceil(log2 p) (alpha + t(S))
+//   broadcast, reduce ring          (p-1) (alpha + t(c)) + (n-1) t(c), c = ceil(S/n), one chain in n pieces
+//   broadcast, reduce binomial_tree ceil(log2 p) (alpha + t(S))
 //   send_recv direct                alpha + t(S)
 //   halo neighbours                 alpha + t(2 ceil(S/2)), one interface for both neighbours; p = 2: alpha +
 //   t(ceil(S/2)) halo_up, halo_down neighbours   alpha + t(S)

@@ -54,9 +54,10 @@ py::tuple route_costs(const RoutesPointer& routes, std::vector<int32_t> src, std
 }
 
 int64_t collective_time_ps(const std::string& collective, const std::string& algorithm, int64_t num_bytes,
-                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s, std::vector<int32_t> grid) {
-  const analytic::CollectiveCase given{num_bytes, num_ranks, SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s,
-                                       std::move(grid)};
+                           int32_t num_ranks, double alpha_s, double bandwidth_bytes_per_s, std::vector<int32_t> grid,
+                           int32_t num_pieces) {
+  const analytic::CollectiveCase given{
+      num_bytes, num_ranks, SimTime::from_seconds(alpha_s), bandwidth_bytes_per_s, std::move(grid), num_pieces};
   return analytic::collective_time(collective, algorithm, given).ps();
 }
 
@@ -72,7 +73,7 @@ void bind_analytic(py::module_& module) {
   module.def("headroom", &analytic::headroom, "routes"_a, "loads"_a,
              "Largest factor by which loads (as rates) may grow until the first link is full.");
   module.def("collective_time_ps", &collective_time_ps, "collective"_a, "algorithm"_a, "num_bytes"_a, "num_ranks"_a,
-             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::vector<int32_t>(),
+             "alpha_s"_a, "bandwidth_bytes_per_s"_a, "grid"_a = std::vector<int32_t>(), "num_pieces"_a = 1,
              "Closed-form time of a collective [ps] (MODEL A5).");
   module.def("closed_form_names", &analytic::closed_form_names, "'collective/algorithm' of every closed form.");
 }

@@ -26,12 +26,13 @@ py::array_t<int32_t> as_array(const std::vector<int32_t>& values) {
   return py::array_t<int32_t>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
+py::tuple as_tuple(const collectives::StepPattern& pattern) {
+  return py::make_tuple(pattern.count, as_array(pattern.src), as_array(pattern.dst), as_array(pattern.num_chunks));
+}
+
 py::list distinct_steps(const Schedule& schedule) {
   py::list steps;
-  for (const collectives::StepPattern& pattern : collectives::distinct_steps(schedule)) {
-    steps.append(
-        py::make_tuple(pattern.count, as_array(pattern.src), as_array(pattern.dst), as_array(pattern.num_chunks)));
-  }
+  for (const collectives::StepPattern& pattern : collectives::distinct_steps(schedule)) steps.append(as_tuple(pattern));
   return steps;
 }
 
@@ -91,6 +92,12 @@ void bind_collectives(py::module_& module) {
       .def_property_readonly("is_synchronous", [](const Schedule& s) { return s.shape().is_synchronous; })
       .def("distinct_steps", &distinct_steps,
            "(steps alike, senders, receivers, chunks of each message) of every distinct step.")
+      .def(
+          "messages_of", [](const Schedule& s, int32_t step) { return as_tuple(collectives::step_pattern(s, step)); },
+          py::arg("step"), "(1, senders, receivers, chunks of each message) of one step.")
+      .def_property_readonly(
+          "lead", [](const Schedule& s) { return s.shape().lead; },
+          "Steps that a rank may be ahead of the messages it awaits.")
       .def_property_readonly("total_chunks_sent", &Schedule::total_chunks_sent,
                              "Closed form of the chunks all ranks send.")
       .def("num_receives", &Schedule::num_receives, py::arg("rank"), py::arg("step"))

@@ -1,5 +1,5 @@
 // Binomial trees rooted at rank 0 on the whole buffer.
-// all_reduce = reduce then broadcast: 2 ceil(log2 p) (alpha + S/B); broadcast: ceil(log2 p) (alpha + S/B).
+// all_reduce = reduce then broadcast: 2 ceil(log2 p) (alpha + S/B); either: ceil(log2 p) (alpha + S/B).
 #include "collectives/schedule.h"
 
 namespace rostam::collectives {
@@ -60,6 +60,19 @@ class TreeBroadcast : public Schedule {
   }
 };
 
+// The same messages backwards.
+class TreeReduce : public Schedule {
+ public:
+  explicit TreeReduce(int32_t p) : Schedule(tree_shape(p, ceil_log2(p))) {}
+  void sends(int32_t rank, int32_t step, std::vector<Transfer>& out) const override {
+    if (is_child(rank, 1 << step)) out.push_back({rank - (1 << step), 0, 0, 1, true});
+  }
+  int64_t total_chunks_sent() const override { return shape().num_ranks - 1; }
+  int32_t num_receives(int32_t rank, int32_t step) const override {
+    return is_parent(rank, 1 << step, shape().num_ranks);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, const Layout&) {
@@ -67,6 +80,10 @@ std::unique_ptr<Schedule> make_all_reduce_binomial_tree(int32_t p, const Layout&
 }
 std::unique_ptr<Schedule> make_broadcast_binomial_tree(int32_t p, const Layout&) {
   return std::make_unique<TreeBroadcast>(p);
+}
+
+std::unique_ptr<Schedule> make_reduce_binomial_tree(int32_t p, const Layout&) {
+  return std::make_unique<TreeReduce>(p);
 }
 
 }  // namespace rostam::collectives

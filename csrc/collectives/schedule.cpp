@@ -75,6 +75,7 @@ bool is_pipelined(const std::string& collective, const std::string& algorithm) {
 #define X(known_collective, known_algorithm)
 #define X_PIPELINE(known_collective, known_algorithm) \
   if (collective == #known_collective && algorithm == #known_algorithm) return true;
+#define X_CHAIN X_PIPELINE
 #include "collectives/builtin.inc"
 #undef X
   return false;

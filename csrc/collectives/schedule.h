@@ -33,6 +33,9 @@ struct Shape {
   // Every step sends as many chunks to the same peers, so that one step tells what all of them load.
   bool has_fixed_peers = false;
   int32_t max_peers = 0;  // that a rank sends to in all steps; 0: as many as there are ranks or steps
+  // How many steps a rank may be ahead of the messages that it awaits: it goes on from step k when those of step k -
+  // lead have come.
+  int32_t lead = 0;
   // One step, in which every rank sends as many chunks to every other one: the same whatever the order of the ranks.
   bool is_all_alike = false;
   // A send waits until the receiver has reached the same step and occupies its sender until it is delivered, so
@@ -83,7 +86,7 @@ class Schedule {
   // in number only.
   virtual void messages(int32_t rank, int32_t step, std::vector<Transfer>& out) const;
 
-  // Number of messages that `rank` must have received in `step` before it goes on.
+  // Number of messages that come to `rank` in `step`, which it must have before it goes on, `lead` steps later.
   virtual int32_t num_receives(int32_t rank, int32_t step) const = 0;
 
   // Closed form of the chunks that all ranks together send; sessions check what they moved against it.

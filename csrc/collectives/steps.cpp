@@ -38,6 +38,12 @@ uint64_t hash_of(const StepPattern& pattern) {
 
 }  // namespace
 
+StepPattern step_pattern(const Schedule& schedule, int32_t step) {
+  StepPattern pattern = pattern_of(schedule, step);
+  pattern.count = 1;
+  return pattern;
+}
+
 std::vector<StepPattern> distinct_steps(const Schedule& schedule) {
   const Shape& shape = schedule.shape();
   std::vector<StepPattern> patterns;

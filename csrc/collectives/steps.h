@@ -15,6 +15,9 @@ struct StepPattern {
   std::vector<int32_t> src, dst, num_chunks;
 };
 
+// The messages of one step alone.
+StepPattern step_pattern(const Schedule& schedule, int32_t step);
+
 // Cost: O(messages of all steps); of one step where the schedule has fixed peers.
 std::vector<StepPattern> distinct_steps(const Schedule& schedule);
 

@@ -50,10 +50,11 @@ void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence, Parti
     if (shape.has_ordered_arrivals) {
       if (part.ordered_arrivals <= part.step) return;
     } else {
-      const bool has_any = static_cast<int32_t>(part.arrivals.size()) > part.step;
+      const int32_t step = part.step - shape.lead;
+      const bool has_any = step >= 0 && static_cast<int32_t>(part.arrivals.size()) > step;
       const int32_t rank = parts_.system.devices[d].slots[slot].rank;
-      const int64_t awaited = schedule.num_receives(rank, part.step) * parts_.system.weights[d];
-      if ((has_any ? part.arrivals[part.step] : 0) < awaited) return;
+      const int64_t awaited = step < 0 ? 0 : schedule.num_receives(rank, step) * parts_.system.weights[d];
+      if ((has_any ? part.arrivals[step] : 0) < awaited) return;
     }
     ++part.step;
     part.is_step_started = false;
@@ -64,6 +65,10 @@ void StepwiseRunner::advance(int32_t d, int32_t slot, uint32_t occurrence, Parti
   } else {
     complete(d, slot);
   }
+}
+
+int32_t StepwiseRunner::lead_of(const Participation& part) const {
+  return parts_.system.graph->schedules[part.body->schedule]->shape().lead;
 }
 
 void StepwiseRunner::start_step(int32_t d, Participation& part, uint32_t occurrence) {
@@ -165,7 +170,9 @@ void StepwiseRunner::on_delivered(Message& message) {
     part.arrivals[message.step] += parts_.system.weights[message.source];
   }
   // The arrival decides when the rank goes on if it is what the rank's current step waited for.
-  if (part.is_joined && part.step == message.step && part.pending_sends == 0) part.origin = std::move(message.origin);
+  if (part.is_joined && part.pending_sends == 0 && part.step == message.step + lead_of(part)) {
+    part.origin = std::move(message.origin);
+  }
   advance(message.target, message.slot, message.occurrence, part);
   if (message.is_synchronous) end_send(message.source, message.slot, message.occurrence);
 }

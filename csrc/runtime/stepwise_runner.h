@@ -1,5 +1,5 @@
 // StepwiseRunner: collectives message by message. A rank begins step k + 1 when its sends of step k have left it and
-// the messages that it awaits in step k have come (collectives/schedule.h).
+// the messages that it awaits in step k, or some steps before, have come (collectives/schedule.h).
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,7 @@ class StepwiseRunner : public CollectiveRunner {
  private:
   void on_end(uint64_t device_and_slot_and_epoch);
   void advance(int32_t device, int32_t slot, uint32_t occurrence, Participation& part);
+  int32_t lead_of(const Participation& part) const;
   void start_step(int32_t device, Participation& part, uint32_t occurrence);
   void send_step(int32_t device, Participation& part, uint32_t occurrence);
   const std::vector<collectives::Transfer>& messages_of(Participation& part, int32_t rank,

@@ -14,6 +14,7 @@ def collective_time_ps(
     latency: float | str,
     bandwidth: float | str,
     grid: tuple[int, ...] = (),
+    num_pieces: int = 1,
 ) -> int:
     """Return the closed-form time of one collective in whole picoseconds.
 
@@ -22,6 +23,7 @@ def collective_time_ps(
     Args: collective, algorithm: for example "all_reduce", "ring"; see ``closed_form_names``. num_bytes: S of
         MODEL A4. num_ranks: p >= 1. latency: of one message [s]. bandwidth: of the one interface that the
         algorithm uses, B / interfaces used [bytes/s]. grid: the sides that ranks stand on, for those on a torus.
+        num_pieces: of the buffer, of a broadcast or reduce by ring.
     Returns: time [ps].
     Raises: ConfigError for a pair of names without a closed form (lists them), or values out of range.
     Source: MODEL A5; csrc/analytic/closed_forms.h lists the formulas.
@@ -35,6 +37,7 @@ def collective_time_ps(
             parse_time(latency, "latency"),
             parse_bandwidth(bandwidth, "bandwidth"),
             grid,
+            check_integer("num_pieces", num_pieces, 1),
         )
     )
 

@@ -101,6 +101,8 @@ def group_costs(
     router, per_server = fabric.router(routing), fabric.config.accelerators_per_server
     steps = []
     for count, src, dst, chunks in schedule.distinct_steps():
+        if not len(src):
+            continue
         sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (num_groups, len(src))).reshape(-1)
         alpha, beta = _message_costs(router, groups[:, src].ravel(), groups[:, dst].ravel(), sizes)
         inside = (groups[:, src] // per_server == groups[:, dst] // per_server).ravel().astype(float)

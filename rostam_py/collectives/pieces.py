@@ -76,26 +76,45 @@ class PhaseCosts:
 class PipelineCosts:
     """What a pipeline costs whose pieces go one behind the other through all steps.
 
-    num_steps: of one piece. chunks_per_piece: of the buffer. alpha_s: of the slowest message. beta_s_per_byte: that the
-    fullest link needs for a byte of every chunk, while all ranks are busy.
+    num_steps: of one piece. chunks_per_piece: of the buffer. alpha_s: of a message, the slowest where ranks answer each
+    other, else the mean. inside: share of messages inside a server. beta_s_per_byte: that the fullest link needs for a
+    byte of every chunk, while all ranks are busy; mean_beta_s_per_byte: that a mean message's does. is_chain: ranks
+    receive from one and send to another. lead: steps that ranks may be ahead of what they await, 0 for in step.
     """
 
     num_steps: int
     chunks_per_piece: int
     alpha_s: float
+    inside: float
     beta_s_per_byte: float
+    mean_beta_s_per_byte: float
+    is_chain: bool
+    lead: int
 
     def time_s(self, num_bytes: float, num_pieces: int, how: Transport = PLAIN) -> float:
-        """Return the time in n pieces: L + n - 1 steps of the slowest message."""
-        chunk = np.ceil(num_bytes / (num_pieces * self.chunks_per_piece))
-        step_s = self.alpha_s + how.network_hop_s + self.beta_s_per_byte * float(chunk) * how.wire_overhead
-        return how.startup_s + (self.num_steps + num_pieces - 1) * step_s
+        """Return the time in n pieces.
+
+        Model: along a chain latency counts while it fills: the sum of all its messages, and n - 1 times what the
+            fullest link needs. Where ranks of several chains are lead steps ahead, a place takes a message, or lead + 1
+            of a chain's own pieces, and each further piece the fullest link, or one part in lead + 1 of a message.
+            Elsewhere L + n - 1 steps of the slowest message.
+        """
+        chunk = float(np.ceil(num_bytes / (num_pieces * self.chunks_per_piece))) * how.wire_overhead
+        serial_s = self.beta_s_per_byte * chunk
+        latency_s = self.alpha_s + how.network_hop_s + self.inside * (how.server_hop_s - how.network_hop_s)
+        if not (self.is_chain or self.lead):
+            return how.startup_s + (self.num_steps + num_pieces - 1) * (latency_s + serial_s)
+        ahead, own_s = self.lead + 1, self.mean_beta_s_per_byte * chunk
+        filling_s = (self.num_steps // ahead) * max(latency_s + own_s, ahead * own_s)
+        step_s = max(serial_s, (latency_s + serial_s) / ahead) if self.lead else serial_s
+        return how.startup_s + filling_s + (num_pieces - 1) * step_s
 
     def best_pieces(self, num_bytes: float, how: Transport = PLAIN) -> int:
         """Return the power of two up to 1,024 of least time, the smallest of equals."""
         most = max(1, min(MAX_PIPELINED, int(num_bytes) // self.chunks_per_piece))
         choices = [2**k for k in range(most.bit_length())]
-        return choices[int(np.argmin([self.time_s(num_bytes, choice, how) for choice in choices]))]
+        times = np.array([self.time_s(num_bytes, choice, how) for choice in choices])
+        return choices[int(np.flatnonzero(times <= times.min() * (1 + 1e-12))[0])]  # to the last digit or two
 
 
 def _pipeline_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routing: str) -> PipelineCosts:
@@ -103,15 +122,20 @@ def _pipeline_costs(fabric: Fabric, key: ScheduleKey, groups: np.ndarray, routin
     alone = key._replace(num_pieces=1).schedule()
     # With as many pieces as steps one step has them all under way.
     full = key._replace(num_pieces=int(alone.num_steps)).schedule()
-    _, src, dst, chunks = max(full.distinct_steps(), key=lambda step: int(np.sum(step[3])))
+    _, src, dst, chunks = full.messages_of(int(alone.num_steps) - 1)
     router = fabric.router(routing)
     starts, ends = (groups[:, side].ravel().astype(np.int32) for side in (src, dst))
     sizes = np.broadcast_to(np.asarray(chunks, dtype=float), (len(groups), len(src))).ravel()
-    latency_ps, _ = _core.route_costs(router, starts, ends, sizes)
+    latency_ps, own = _core.route_costs(router, starts, ends, sizes)
     seconds = _core.link_loads(router, starts, ends, sizes) / np.maximum(np.asarray(router.capacities), 1e-300)
+    per_server = fabric.config.accelerators_per_server
+    is_chain = len(np.unique(src)) == len(src) and len(np.unique(dst)) == len(dst) and alone.lead == 0
+    alpha_ps = latency_ps.mean() if is_chain or alone.lead else latency_ps.max()
     return PipelineCosts(
-        int(alone.num_steps), int(alone.num_chunks), float(latency_ps.max()) * 1e-12, float(seconds.max())
-    )
+        int(alone.num_steps), int(alone.num_chunks), float(alpha_ps) * 1e-12,
+        float((starts // per_server == ends // per_server).mean()), float(seconds.max()), float(own.mean()),
+        bool(is_chain), int(alone.lead),
+    )  # fmt: skip
 
 
 def phase_costs(

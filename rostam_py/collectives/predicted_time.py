@@ -91,6 +91,10 @@ class AlgorithmCosts:
         pieces = self.num_pieces(num_bytes, how)
         if self.phases is not None and pieces > 1:
             return self.phases.time_s(num_bytes, pieces, how)
+        return self.whole_s(num_bytes, how)
+
+    def whole_s(self, num_bytes: float, how: Transport = PLAIN) -> float:
+        """Return the same in one piece [s]."""
         chunk = self._chunk_bytes(num_bytes)
         return how.startup_s + sum(step.count * step.time_s(chunk, how) for step in self.steps)
 
@@ -141,6 +145,8 @@ def algorithm_costs(
             routed = with_circuits_for(fabric, members[src], members[dst], num_bytes)
         steps, router = [], routed.router(routing)
         for count, src, dst, chunks in schedule.distinct_steps():
+            if not len(src):
+                continue
             costs = _message_costs(router, members[src], members[dst], chunks)
             costs = np.concatenate([costs, _places(fabric, members[src], members[dst], chunks, costs.shape[1])])
             runs_ahead = schedule.num_steps > 1 and not (schedule.is_synchronous or _has_answers(src, dst))

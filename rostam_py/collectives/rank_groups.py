@@ -89,12 +89,18 @@ def group_size(num_ranks: int, unit: int) -> int:
     return max(size for size in range(1, min(unit, num_ranks) + 1) if num_ranks % size == 0)
 
 
-def by_server(fabric: Fabric, members: np.ndarray) -> tuple[np.ndarray, int | tuple[int, ...]]:
+# Collectives that rank 0 begins or ends alone.
+_ROOTED = ("broadcast", "reduce")
+
+
+def by_server(
+    fabric: Fabric, members: np.ndarray, *, has_root: bool = False
+) -> tuple[np.ndarray, int | tuple[int, ...]]:
     """Return the order of the ranks in which those of a server follow each other, and how many each server has.
 
     Model: where a server's accelerators have a NIC each (``nics_per_server``) servers come by falling number of ranks,
         then by their first rank, so that groups of one shape have one schedule; elsewhere the order stays.
-    Args: members: accelerators in rank order.
+    Args: members: accelerators in rank order. has_root: the server of rank 0 comes first.
     Returns: rank of each place, int array (p,); ranks on every server, or on each where they differ, as in
         ``ScheduleKey``; 1 where all are on one server, or servers have one port.
     """
@@ -102,11 +108,12 @@ def by_server(fabric: Fabric, members: np.ndarray) -> tuple[np.ndarray, int | tu
     if nics == 1 or len(members) == 0:
         return np.arange(len(members)), 1
     _, first, server, count = np.unique(members // nics, return_index=True, return_inverse=True, return_counts=True)
-    order = np.lexsort((first[server], -count[server]))  # stable: ranks of a server keep their order
-    sizes = np.sort(count)[::-1]
+    is_behind = server != server[0] if has_root else np.zeros(len(members), bool)
+    order = np.lexsort((first[server], -count[server], is_behind))  # stable: ranks of a server keep their order
+    sizes = count[server[order][np.sort(np.unique(server[order], return_index=True)[1])]]
     if len(sizes) == 1:
         return order, 1
-    return order, int(sizes[0]) if sizes[0] == sizes[-1] else tuple(sizes.tolist())
+    return order, int(sizes[0]) if (sizes == sizes[0]).all() else tuple(sizes.tolist())
 
 
 def ring_channels(fabric: Fabric, members: np.ndarray) -> tuple[tuple[int, ...], ...]:
@@ -283,7 +290,7 @@ def arrange(
     size: int | tuple[int, ...] = 1
     rings: tuple[tuple[int, ...], ...] = ()
     if _core.uses_servers(collective, algorithm):
-        order, size = by_server(fabric, members)
+        order, size = by_server(fabric, members, has_root=collective in _ROOTED)
         members = members[order]
         rings = ring_channels(fabric, members)
     elif _core.works_in_pieces(collective, algorithm):

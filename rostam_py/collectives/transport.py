@@ -20,8 +20,6 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.link_classes import MIN_NVLS_RANKS, PROTOCOLS, protocols_of, tree_overhead
 
-# Where NCCL has another algorithm than the one that stands for it here.
-_TUNED_AS = {("broadcast", "binomial_tree"): "tree"}
 _NUM_ROUTES = 256  # whose latencies stand for all
 _LATENCIES: "weakref.WeakKeyDictionary[Fabric, tuple[float, float]]" = weakref.WeakKeyDictionary()
 _MESSAGES = ("send_recv", "shift", "copy", "halo", "halo_up", "halo_down")
@@ -49,7 +47,7 @@ def protocols_for(fabric: Fabric, collective: str, algorithm: str) -> Sequence[s
     """Return the protocols to choose from; one without a name where links are ideal or messages have no protocols."""
     if fabric.config.link_classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return ("",)
-    return protocols_of(_tuned_as(collective, algorithm))
+    return protocols_of(algorithm)
 
 
 def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> bool:
@@ -64,7 +62,7 @@ def is_tuned(fabric: Fabric, collective: str, algorithm: str, members: np.ndarra
         return not classes.are_ideal and refusal(fabric, collective, algorithm, members) is None
     if classes.are_ideal or collective == "all_to_all" or collective in _MESSAGES:
         return True
-    return bool(protocols_of(_tuned_as(collective, algorithm)))
+    return bool(protocols_of(algorithm))
 
 
 def refusal(fabric: Fabric, collective: str, algorithm: str, members: np.ndarray) -> str | None:
@@ -97,8 +95,7 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         m of p steps: each step takes the mean hop. A tree pays the hops of its depth and the latencies of their routes
         at once, up and down: a chain inside a server, one less than ranks, and the levels between m servers,
         ceil(log2 m); its one step here pays a route's itself. Of routes the longest that start at one accelerator
-        count. In a broadcast the chain's
-        are spread over the levels of the binomial tree that stands for NCCL's. A copy goes straight into another rank's
+        count. A copy goes straight into another rank's
         memory: it starts no communicator, has no channels, and pays the hop of the protocol that fences behind data.
     """
     classes = fabric.config.link_classes
@@ -118,7 +115,7 @@ def transport(fabric: Fabric, key: ScheduleKey, num_bytes: int) -> Transport:
         launch_s = max(one.exchange_launch_us for one in classes) * 1e-6
         rate = inside.message_rate(chunk, key.num_ranks, is_both_ways=True)
         return Transport(launch_s + end_s, server_rate=rate)
-    algorithm = _tuned_as(key.collective, key.algorithm)
+    algorithm = key.algorithm
     protocol = key.protocol or "Simple"
     if protocol not in protocols_of(algorithm):
         algorithm = "ring"  # no algorithm of NCCL: its steps are taken to cost what a ring's do
@@ -163,9 +160,6 @@ def _hops(fabric: Fabric, key: ScheduleKey, algorithm: str, protocol: str) -> tu
         num_servers = _servers(fabric, key)[1]
         mean = (inside * (key.num_ranks - num_servers) + between * num_servers) / key.num_ranks
         return mean, mean
-    per_server = min(key.num_ranks, fabric.config.accelerators_per_server)
-    if key.algorithm == "binomial_tree" and algorithm == "tree" and per_server > 1:
-        inside *= (per_server - 1) / math.ceil(math.log2(per_server))
     return inside, between
 
 
@@ -216,7 +210,3 @@ def check_protocol(fabric: Fabric, collective: str, algorithm: str, protocol: st
         raise ConfigError(
             f"protocol is {protocol!r}, but {collective} by {algorithm} on {fabric.describe()} has: {allowed}"
         )
-
-
-def _tuned_as(collective: str, algorithm: str) -> str:
-    return _TUNED_AS.get((collective, algorithm), algorithm)

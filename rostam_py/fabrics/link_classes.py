@@ -167,11 +167,16 @@ class LinkClass:
     def end_s(self, collective: str, chunk_bytes: float, rate: float) -> float:
         """Return what a rank does for itself that no transfer hides [s]: copying its own chunk, adding to the last one.
 
+        Model: nothing in collectives without a chunk of its own, whose last piece is small.
         Args: chunk_bytes: of a rank. rate: achieved [bytes/s].
         """
-        ends = {"all_reduce": self.all_reduce_end, "reduce_scatter": self.reduce_end, "all_to_all": self.own_end}
-        end = ends.get(collective, self.copy_end)
-        return end * (_END_BYTES / rate) * (chunk_bytes / _END_BYTES) ** END_POWER
+        ends = {
+            "all_reduce": self.all_reduce_end,
+            "reduce_scatter": self.reduce_end,
+            "all_gather": self.copy_end,
+            "all_to_all": self.own_end,
+        }
+        return ends.get(collective, 0.0) * (_END_BYTES / rate) * (chunk_bytes / _END_BYTES) ** END_POWER
 
     def hop_s(self, algorithm: str, protocol: str, *, is_inside: bool) -> float:
         """Return what each step takes besides latency and bytes [s]. is_inside: of links inside servers."""

@@ -16,7 +16,7 @@ from rostam_py.collectives.predicted_time import (
     default_algorithm,
     schedule_of_ranks,
 )
-from rostam_py.collectives.rank_groups import check_shapes
+from rostam_py.collectives.rank_groups import ScheduleKey, check_shapes
 from rostam_py.collectives.transport import add_protocol, transport
 from rostam_py.errors import ConfigError, InternalError
 from rostam_py.fabrics.fabric import check_fabric
@@ -184,7 +184,7 @@ def run_collective(
     # Ranks are numbered as given, by default on the grid where the algorithm has one.
     numbered = placed if ranks is None and key.grid else members
     order = np.argsort(numbered, kind="stable")[np.searchsorted(np.sort(numbered), placed)]
-    members, count, shape = placed, len(placed), key.grid
+    members, count = placed, len(placed)
     unread = fabric.config.unread_keys()
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
@@ -194,7 +194,7 @@ def run_collective(
                 "fidelity='analytic' knows neither events, controllers, park, tolerance nor start_s; use an engine,"
                 " fidelity='flow' say"
             )
-        return _closed_form(fabric, collective, name, size, members, shape, routing)
+        return _closed_form(fabric, key, size, members, routing)
     graph = _core.TaskGraph([collective])
     graph.server_size = fabric.config.accelerators_per_server
     schedule = graph.add_schedule(*key.shape)
@@ -273,10 +273,9 @@ def _expected_bytes(schedule: Any, size: int) -> int:
     return int(schedule.total_chunks_sent) * -(-size // max(1, schedule.num_chunks))
 
 
-def _closed_form(
-    fabric: Any, collective: str, algorithm: str, size: int, members: np.ndarray, grid: tuple[int, ...], routing: str
-) -> CollectiveResult:
+def _closed_form(fabric: Any, key: ScheduleKey, size: int, members: np.ndarray, routing: str) -> CollectiveResult:
     """Return MODEL A5's time where all messages have one latency and the routed steps the time the form gives them."""
+    collective, algorithm, grid = key.collective, key.algorithm, key.grid
     count, num_bytes = len(members), -(-size // fabric.planes)
     if not fabric.config.link_classes.are_ideal:
         raise ConfigError("fidelity='analytic' knows ideal links only; on these use an engine, fidelity='flow' say")
@@ -287,10 +286,16 @@ def _closed_form(
             "by message: take fidelity='flow', or routing spray"
         )
 
-    def form_ps(num_bytes: int, latency_s: float, bandwidth: float) -> int:
+    if key.num_pieces > 1 and key.num_channels > 1:
+        raise ConfigError(
+            f"fidelity='analytic' knows {collective} by {algorithm} along one chain; here {key.num_channels} share the"
+            " buffer: use an engine, fidelity='flow' say"
+        )
+
+    def form_ps(num_bytes: int, latency_s: float, bandwidth: float, num_pieces: int = 1) -> int:
         return collective_time_ps(
             collective, algorithm, num_bytes=num_bytes, num_ranks=count, latency=latency_s, bandwidth=bandwidth,
-            grid=grid,
+            grid=grid, num_pieces=num_pieces,
         )  # fmt: skip
 
     if count > 1 and f"{collective}/{algorithm}" in closed_form_names():
@@ -299,11 +304,11 @@ def _closed_form(
         probe = costs.num_chunks * 2**20
         bandwidth = form_ps(probe, 0.0, 1e9) * 1e-3 / costs.serial_s(probe)
         latency_s = _one_latency_s(costs)
-        ps = form_ps(num_bytes, latency_s, bandwidth)
+        ps = form_ps(num_bytes, latency_s, bandwidth, key.num_pieces)
         # Compared at whole chunks, which is all that routed steps know: halving_doubling folds ranks by S, not chunks.
         whole = costs.num_chunks * -(-num_bytes // costs.num_chunks)
         slack = 2 * sum(step.count for step in costs.steps) + 1e-6 * ps
-        if abs(form_ps(whole, latency_s, bandwidth) - costs.time_s(whole) * 1e12) > slack:
+        if abs(form_ps(whole, latency_s, bandwidth) - costs.whole_s(whole) * 1e12) > slack:
             raise ConfigError(
                 f"fidelity='analytic': the closed form of {collective}/{algorithm} does not hold on "
                 f"{fabric.describe()}, where messages of a step share links unevenly; use fidelity='flow'"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.collectives.pieces import MAX_PIECES
+from rostam_py.collectives.pieces import MAX_PIPELINED
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.documents import Reader, array_record, read_document, write_document
 from rostam_py.errors import RostamError
@@ -134,7 +134,7 @@ def _schedules(reader: Reader, sets: dict[str, GroupSet]) -> dict[tuple[str, str
             one.item("num_ranks").integer(1, _MOST_RANKS),
             tuple(sizes) if sizes else size.integer(1, _MOST_RANKS),
             sides if any(sides) else (),  # (0, 0) stood for none
-            one.item("num_pieces").integer(1, MAX_PIECES),
+            one.item("num_pieces").integer(1, MAX_PIPELINED),
             _rings(one),
             one.item("protocol").text(),
         )

@@ -16,7 +16,7 @@ from rostam_py.simulation.job_result import JobResult
 
 # Tables know these collectives; others go by messages, or as the halves of an all_reduce.
 _MEASURED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-_AS = {"broadcast": "all_gather"}
+_AS = {"broadcast": "all_gather", "reduce": "reduce_scatter"}
 
 
 @cache

@@ -164,8 +164,9 @@ def test_algorithms_with_more_peers_than_circuits_are_passed_over():
     optical = rostam.fabric("sip_ocs", num_accelerators=32, num_ocs=2)
     assert choose_algorithm(optical, "all_reduce", 1000) == "hierarchical"
     assert choose_algorithm(rostam.fabric("sip_ocs", num_accelerators=32), "all_reduce", 1000) == "halving_doubling"
+    assert choose_algorithm(optical, "broadcast", 1000) == "ring"
     with pytest.raises(ConfigError, match="sends to 5 peers, but it holds at most 2 circuits"):
-        choose_algorithm(optical, "broadcast", 1000)
+        choose_algorithm(optical, "broadcast", 1000, allowed=["binomial_tree"])
 
 
 def test_unknown_names_and_cut_pairs_are_refused():

@@ -89,7 +89,7 @@ def cases():
         if _core.uses_servers(collective, algorithm):
             for sizes in SERVERS:
                 name = f"{collective}-{algorithm}-servers-{'-'.join(map(str, sizes))}"
-                yield pytest.param(collective, algorithm, sum(sizes), sizes, (), 1, id=name)
+                yield pytest.param(collective, algorithm, sum(sizes), sizes, (), 3 if has_pieces else 1, id=name)
 
 
 def messages(schedule, rank, step):
@@ -113,9 +113,10 @@ def execute(schedule, buffers, rng):
     """Run the schedule with ranks in random order; return the output buffers.
 
     A rank sends a step's data as it stands when it begins the step; what comes in a step is applied when the
-    rank has all of that step's messages. Ranks run ahead of each other as far as the messages allow.
+    rank has all of that step's messages, which it waits for ``lead`` steps later. Ranks run ahead of each other as far
+    as the messages allow.
     """
-    p, chunks = schedule.num_ranks, schedule.num_chunks
+    p, chunks, lead = schedule.num_ranks, schedule.num_chunks, schedule.lead
     outputs = buffers if schedule.is_in_place else [list(row) for row in buffers]
     inbox = [[[] for _ in range(schedule.num_steps)] for _ in range(p)]
     step, has_sent = [0] * p, [False] * p
@@ -123,7 +124,8 @@ def execute(schedule, buffers, rng):
     while unfinished:
         can_go = []
         for rank in unfinished:
-            if not has_sent[rank] or len(inbox[rank][step[rank]]) == schedule.num_receives(rank, step[rank]):
+            at = step[rank] - lead
+            if not has_sent[rank] or at < 0 or len(inbox[rank][at]) == schedule.num_receives(rank, at):
                 can_go.append(rank)
         assert can_go, "the schedule deadlocks"
         rank = rng.choice(can_go)
@@ -133,7 +135,8 @@ def execute(schedule, buffers, rng):
                 inbox[message[0].peer][step[rank]].append(list(zip(message, data, strict=True)))
             has_sent[rank] = True
             continue
-        for t, data in [part for message in inbox[rank][step[rank]] for part in message]:
+        at = step[rank] - lead
+        for t, data in [part for message in (inbox[rank][at] if at >= 0 else []) for part in message]:
             for k, value in enumerate(data):
                 place = (t.target_chunk + k) % chunks
                 outputs[rank][place] = value + (outputs[rank][place] if t.reduces else 0)
@@ -163,6 +166,8 @@ def expected_chunks(collective, algorithm, inputs, rank):
         return before | after
     if collective in ("shift", "copy"):
         return {0: inputs[rank - 1][0]}
+    if collective == "reduce":
+        return {c: sum(row[c] for row in inputs) for c in range(chunks)} if rank == 0 else {}
     assert collective == "broadcast"
     return dict(enumerate(inputs[0]))
 
@@ -331,7 +336,8 @@ def test_bytes_sent_by_a_rank_are_the_textbook_amounts(p):
     for g in divisors(p):
         assert buffers("all_to_all", "rail_aligned", g) * p == p * ((g - 1) * (p // g) + (p // g - 1) * g)
     assert buffers("all_reduce", "binomial_tree") == 2 * (p - 1)
-    assert buffers("broadcast", "binomial_tree") == p - 1
+    for collective in ("broadcast", "reduce"):
+        assert buffers(collective, "binomial_tree") == buffers(collective, "ring") == p - 1
     # A halo goes over each of p - 1 borders, half of it in either direction, or all of it in one.
     assert (
         buffers("halo", "neighbours") == buffers("halo_up", "neighbours") == buffers("halo_down", "neighbours") == p - 1

@@ -197,15 +197,21 @@ def test_folded_shortened_and_predicted_times_agree_on_random_collectives(seed):
     # Exact where all messages of a step are alike; ranks of unlike servers drift apart (predict_collective_time).
     is_even = len(set(np.unique(np.array(ranks) // 8, return_counts=True)[1])) == 1
     slack = 1e-4 if is_even and algorithm in ("ring", "nvls", "collnet", "tree", "direct") else 0.35
+    if (
+        collective in ("broadcast", "reduce") and count > 1 and slack < 0.2
+    ):  # channels through all NICs fill one another
+        slack = 0.2
     assert predicted == pytest.approx(folded.time_s, rel=slack, abs=1e-9)
 
 
-@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
+@pytest.mark.parametrize(
+    "collective", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"]
+)
 def test_the_choice_is_the_fastest_of_all_that_nccl_has(collective):
     fabric = servers(2)
     for size in (2**10, 2**17, 2**21, 2**25, 2**30):
         chosen = rostam.run_collective(fabric, collective, num_bytes=size)
-        names = {"all_to_all": ["direct"], "all_reduce": ["ring", "tree"], "broadcast": ["binomial_tree"]}
+        names = {"all_to_all": ["direct"], "all_reduce": ["ring", "tree"]}
         times = [
             rostam.run_collective(
                 fabric, collective, num_bytes=size, algorithm=algorithm, protocol=protocol or None

@@ -42,13 +42,14 @@ def test_links_of_an_accelerator_carry_what_it_sends_and_forwards(name, routing,
 
 def test_a_broadcast_takes_bytes_out_of_the_root_only():
     fabric = rostam.fabric("torus", dims=(3, 4), accelerator_bandwidth="400 Gb/s")
-    result = rostam.run_collective(fabric, "broadcast", num_bytes=9_000)
     links = fabric.links
-    net = np.bincount(links["src"], result.link_bytes, 12) - np.bincount(links["dst"], result.link_bytes, 12)
-    assert net.sum() == pytest.approx(0, abs=1e-6)
-    # Binomial tree over 12 ranks: the root sends to 8, 4, 2 and 1; every other rank receives once.
-    assert net[0] == pytest.approx(4 * 9_000)
-    assert (net[1:] >= -9_000 - 1e-6).all()
+    # Binomial tree over 12 ranks: the root sends to 8, 4, 2 and 1; along a chain once. Every other rank receives once.
+    for algorithm, count in (("binomial_tree", 4), ("ring", 1)):
+        result = rostam.run_collective(fabric, "broadcast", num_bytes=8192, algorithm=algorithm)
+        net = np.bincount(links["src"], result.link_bytes, 12) - np.bincount(links["dst"], result.link_bytes, 12)
+        assert net.sum() == pytest.approx(0, abs=1e-6)
+        assert net[0] == pytest.approx(count * 8192)
+        assert (net[1:] >= -8192 - 1e-6).all()
 
 
 def test_flows_that_are_cut_off_or_rerouted_are_counted_by_what_was_sent():
