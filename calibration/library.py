@@ -15,6 +15,7 @@ from pathlib import Path
 
 from calibration.measurements import Measurements, collected
 from rostam_py.costs.accelerators import get_accelerator
+from rostam_py.costs.attention_programs import UNNAMED
 from rostam_py.costs.kernel_kinds import LAYOUTS
 from rostam_py.costs.kernel_table import MeasuredDevice
 
@@ -51,6 +52,17 @@ _SEQUENCES = (512, 1024, 2048, 4096, 8192, 16384)
 _BATCHES = (1, 2, 4, 8, 16, 32)
 _HEADS = (4, 8, 16, 32, 64, 96)
 _HEAD_SIZES = (64, 128)
+# Whose attention counts, by what their collectors do (collector/*/collect_attn.py: sglang at 347225a, vllm at 5ef50c9,
+# trtllm at d2237d7), and the program of each kernel ("kernel_source"); other kernels are those of odd sizes.
+# TensorRT-LLM's times have a rotary embedding and the split of fused queries, keys and values in them, kernels of their
+# own in a run. All engines write keys and values to a cache inside what they time: on an H100, 32 sequences of 512, 16
+# heads, SGLang's calls take 131 us with one key head and 223 with 16, the same FLOPs. So calls with one key head count,
+# less what reading and writing that head takes at the memory bandwidth.
+_ATTENTION_ENGINES, _KEY_HEADS, _CACHE_BYTES = ("sglang", "vllm"), 1, 2 * 2 * 2  # read, written; keys, values; bf16
+_ATTENTION_KERNELS = {
+    "fa3": "flash3", "vllm_flash_attn_fa3": "flash3", "flash_attention": UNNAMED, "vllm_flash_attn": UNNAMED,
+    "trtllm_mha": UNNAMED, "vllm_flashinfer": UNNAMED, "vllm_flashinfer_trtllmprefill": UNNAMED,
+}  # fmt: skip
 
 
 def data_folder() -> Path | None:
@@ -73,7 +85,10 @@ def library(data: Path) -> Iterator[tuple[Measurements, list[Path]]]:
             found = _products(accelerator, files, dtype, precision, element, _cast_seconds(casts))
             if found.rows:
                 yield found, files + casts
-        files = sorted((data / system / "attention").rglob("context_attention_perf.parquet"))
+        files = [
+            path for engine in _ATTENTION_ENGINES
+            for path in sorted((data / system / "attention" / engine).rglob("context_attention_perf.parquet"))
+        ]  # fmt: skip
         yield _attention(accelerator, files), files
         files = [
             path for engine in _CAST_ENGINES
@@ -195,35 +210,36 @@ def _casts(accelerator: str, files: list[Path]) -> Measurements:
 
 
 def _attention(accelerator: str, files: list[Path]) -> Measurements:
+    """Return causal attention alone, by calls that write one key head to the cache."""
     import polars
 
     wanted: dict[str, list[int] | list[str]] = {"attn_dtype": ["bfloat16"], "kv_cache_dtype": ["bfloat16"]}
     wanted |= {"step": [0], "window_size": [0], "isl": list(_SEQUENCES), "batch_size": list(_BATCHES)}
-    wanted |= {"num_heads": list(_HEADS), "head_dim": list(_HEAD_SIZES)}
-    keys = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim")
-    pairs = []
+    wanted |= {"num_heads": list(_HEADS), "head_dim": list(_HEAD_SIZES), "num_key_value_heads": [_KEY_HEADS]}
+    wanted |= {"kernel_source": list(_ATTENTION_KERNELS)}
+    keys = ("batch_size", "isl", "num_heads", "head_dim", "kernel_source", "latency")
+    device = _device(accelerator, "bf16")
+    pairs, programs = [], set()
     for path in files:
         table = polars.read_parquet(path)
         table = table.filter(*(polars.col(key).is_in(values) for key, values in wanted.items() if key in table.columns))
-        for batch, sequence, heads, kv_heads, size, milliseconds in table.select(*keys, "latency").rows():
-            if _is_kept(batch, sequence, heads, kv_heads):
-                pairs.append(((batch, sequence, heads, kv_heads, size, size), milliseconds * 1e-3))
+        for batch, sequence, heads, size, kernel, milliseconds in table.select(*keys).rows():
+            cache_s = _CACHE_BYTES * batch * sequence * _KEY_HEADS * size / device.memory_bandwidth_bytes_per_s
+            pairs.append(((batch, sequence, heads, _KEY_HEADS, size, size), milliseconds * 1e-3 - cache_s))
+            programs.add(_ATTENTION_KERNELS[kernel])
+    (program,) = programs
     return Measurements(
         accelerator, "attention_forward", "attention forward of inference", "bf16",
-        _source("attention/context, bfloat16"), _device(accelerator, "bf16"), 2, collected(sorted(pairs, key=_by_size)),
+        _source("attention/context, bfloat16, without the cache"), device, 2, collected(sorted(pairs, key=_by_size)),
+        program,
     )  # fmt: skip
 
 
 def _by_size(pair: tuple[tuple[float, ...], float]) -> tuple[float, ...]:
-    """Order by head size first: every second shape, which is judged, then holds all sizes."""
+    """Order by head size and work: every second shape, which is judged, then holds all lengths and numbers of heads."""
     shape, seconds = pair
-    return (shape[-1], *shape, seconds)
-
-
-def _is_kept(batch: int, sequence: int, heads: int, kv_heads: int) -> bool:
-    """Keep as many key as query heads, or 8 of them, on a chessboard."""
-    parity = _BATCHES.index(batch) + _SEQUENCES.index(sequence) + _HEADS.index(heads)
-    return kv_heads in (heads, 8) and parity % 2 == 0
+    batch, sequence, heads, *_ = shape
+    return (shape[-1], batch * heads * sequence**2, *shape, seconds)
 
 
 def _source(what: str) -> str:

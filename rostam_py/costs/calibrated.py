@@ -2,13 +2,13 @@
 
 Model: duration = (ideal time + fixed time) x ratio, never less than the ideal time. Ideal: the longer of useful FLOPs
 at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables
-(``make calibrate``, or one's own). Of several sources the median counts, of those that measured around the shape, else
-of the nearest. What the accelerator's table lacks falls back, in this order:
+(``make calibrate``, or one's own). Which series answer is told in ``kernel_sources``: those of all parts of one die,
+else lent ones. A source that measured several parts counts once, with its mean; of several sources the median counts,
+of those that measured around the shape, else of the nearest. What tables lack falls back, in this order:
 * fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
-* a kind that it lacks is taken from the shipped table of the same peak, else of the nearest ratio of peak to bandwidth
-  (of kernels without arithmetic: of the nearest bandwidth), backward attention as its multiple of the forward there;
+* a kind that it lacks is lent, backward attention as its multiple of the forward there;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
-* an attention program whose kernels it lacks comes from an accelerator of the same peak, else its own kernels serve;
+* an attention program that no part of the die has rows of: its own kernels serve;
 * attention in tf32, which no table has, takes the rows of bf16 at tf32's peak: the same units at a lower rate;
 * grouped products, measured in bf16 alone, take as long as their groups' products one after another, times what they
   take of that on an accelerator of the same matrix units, if one is measured; in 8 and 4 bits as many times it as in
@@ -20,13 +20,11 @@ No kernel runs faster than its accelerator sustains at its power limit (``sustai
 Ignores what runs beside a kernel, caches that an earlier kernel has warmed, power of other kernels than products.
 """
 
-import functools
 import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -36,7 +34,17 @@ from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, shipped_table
+from rostam_py.costs.kernel_sources import (
+    SAME_UNITS,
+    KernelSources,
+    Source,
+    has_same_units,
+    lenders,
+    matching,
+    shipped,
+    slower,
+)
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
@@ -46,10 +54,6 @@ from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 
-# A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
-_SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
-# Of kinds that begin so, one that no table has in a precision takes the rows of another on the same units, at its peak.
-_SLOWER_ON_SAME_UNITS = {("attention", "tf32"): "bf16"}
 _BYTES = 2.0  # of an element in the precisions that others are taken from
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 
@@ -78,7 +82,7 @@ class _Found:
     time, what neither peak nor bandwidth shortens.
     """
 
-    series: KernelSeries
+    source: Source
     distance: float
     seconds: float
     spread: float
@@ -137,6 +141,7 @@ class CalibratedCost:
         self._own = _own_table(config.table, accelerator)
         self._recipes = recipes or (AS_TABLED if config.table else recipe_multiples())
         self._programs = programs_of(config.attention)
+        self._sources = KernelSources(accelerator, self._own, self._programs, is_given=bool(config.table))
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
         self._ops = {op.name: op for op in graph.ops}  # names outlive clean-up, ids do not
@@ -227,29 +232,27 @@ class CalibratedCost:
     def _median(self, asked: KernelQuestion) -> _Answer | None:
         if self._own is None and not self.accelerator.multiprocessors:
             return None
-        series, lender = self._series(asked.kind, asked.precision)
+        series = self._sources.of(asked.kind, asked.precision)
         each = products_of_groups(asked)
-        if each is not None and (lender or all(one.distances(asked.columns)[0] for one in series)):
+        if each is not None and all(one.lender or one.series.distances(asked.columns)[0] for one in series):
             return self._as_products(asked, each)
         if not series:
             return None
-        device = self.accelerator if not lender else ACCELERATORS[lender]
-        found = [self._asked_here(one, asked, device) for one in series]
-        beside = kernel_kind(asked.kind).beside
-        if beside and (lender or any(one.program for one in series)):
-            own, own_lender = self._series(beside, asked.precision)
-            if own and not own_lender:
-                found = self._multiples(asked, _beside(asked, beside), series, device)
+        found = self._found(asked, series)
         nearest = min(one.distance for one in found)
         used = [one for one in found if one.distance <= nearest]
-        times = [one.seconds for one in used]
+        times = _of_origins(used)
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
-        how += f" from {lender}" if lender else ""
-        how += "" if of_programs(series, self._programs) else f" from kernels other than {self.config.attention}"
+        is_lent = all(one.source.lender for one in used)
+        if names := ", ".join(sorted({one.source.lender for one in used if one.source.lender})):
+            how += f" {'from' if is_lent else 'with rows of'} {names}"
+        is_asked = of_programs([one.series for one in series], self._programs)
+        how += "" if is_asked else f" from kernels other than {self.config.attention}"
         how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
-        is_slower = used[0].series.precision == _slower(asked.kind, asked.precision)
-        how += f" as {used[0].series.precision}'s at the peak of {asked.precision}, {UNVERIFIED}" if is_slower else ""
+        measured = used[0].source.series.precision
+        is_slower = measured == slower(asked.kind, asked.precision)
+        how += f" as {measured}'s at the peak of {asked.precision}, {UNVERIFIED}" if is_slower else ""
         seconds, fixed_share = math.exp(statistics.median(map(math.log, times))), [one.fixed_share for one in used]
         least_s = self._sustained_s(asked)
         if seconds < least_s:
@@ -259,8 +262,8 @@ class CalibratedCost:
             seconds, spreads, how = seconds * multiple, [*spreads, spread], f"{how} times its recipe's multiple"
         return _Answer(
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
-            tuple(one.series for one in used),
-            is_own=not lender and not asked.is_substitute and not is_slower,
+            tuple(one.source.series for one in used),
+            is_own=not is_lent and not asked.is_substitute and not is_slower,
         )  # fmt: skip
 
     def _as_products(self, asked: KernelQuestion, each: KernelQuestion) -> _Answer | None:
@@ -288,8 +291,8 @@ class CalibratedCost:
             nearest one of the same matrix units; 1 where there is none.
         """
         wide = _WIDER.get(asked.precision, asked.precision)
-        tried = dict.fromkeys((asked.precision, wide, _SAME_UNITS.get(wide, wide)))
-        own = {precision: found for precision in tried if (found := _matching(self._own, asked.kind, precision))}
+        tried = dict.fromkeys((asked.precision, wide, SAME_UNITS.get(wide, wide)))
+        own = {precision: found for precision in tried if (found := self._sources.own_series(asked.kind, precision))}
         if not own:
             return self._lent_multiple(asked, tuple(tried)[-1])
         precision, series = next(iter(own.items()))
@@ -302,15 +305,12 @@ class CalibratedCost:
 
     def _lent_multiple(self, asked: KernelQuestion, precision: str) -> tuple[float, tuple[KernelSeries, ...], str]:
         """Return ``_multiple`` of the nearest accelerator that has the same kinds of peaks and rows in a precision."""
-        peaks = self.accelerator.peak_flops_per_s.keys()
         alike = [
-            name
-            for name in _lenders(asked.kind, precision, None)
-            if ACCELERATORS[name].peak_flops_per_s.keys() == peaks
-        ]
+            name for name in lenders(asked.kind, precision) if has_same_units(self.accelerator, ACCELERATORS[name])
+        ]  # fmt: skip
         if not alike:
             return 1.0, (), ""
-        name = self._lender(alike, precision, self.accelerator.peak(precision))
+        name = self._sources.nearest(alike, precision, precision)
         if name not in self._others:
             self._others[name] = CalibratedCost(replace(self.config, table=""), ACCELERATORS[name], self._graph)
         multiple, used, _ = self._others[name]._multiple(asked)
@@ -335,78 +335,45 @@ class CalibratedCost:
         rate = sustained_rates().rate(self.accelerator, asked.precision)
         return asked.flops / rate if rate else 0.0
 
-    def _multiples(
-        self, asked: KernelQuestion, other: KernelQuestion, series: list[KernelSeries], lender: Accelerator
-    ) -> list[_Found]:
-        """Return what series say where the own table answers for the kind beside theirs: its time, times their ratio.
+    def _found(self, asked: KernelQuestion, sources: list[Source]) -> list[_Found]:
+        """Return what each source says of a question.
 
-        Model: time = own time of that kind x (the lender's time of the kind / of that kind, same file and program).
-        Args:
-            other: the question for the kind beside.
-            lender: whose series they are, the own accelerator where those tell several programs apart.
+        Model: of a kind that has another beside it, sources of named programs, and those that another table lends
+            than the one with that kind, say how many times as long as that one it takes: time = own time of the kind
+            beside x (their time of the kind / of that kind, from the same file and program).
         """
-        own = self._answer(other)
-        table = self._own if lender is self.accelerator else _shipped(lender.name)
-        found = []
-        for one in series:
-            pair = [
-                other_one for other_one in _matching(table, other.kind, one.precision)
-                if other_one.source.split()[0] == one.source.split()[0] and other_one.program == one.program
-            ]  # fmt: skip
-            lent = _asked_of(one, asked, lender)
-            if own is not None and pair:
-                multiple = lent.seconds / _asked_of(pair[0], other, lender).seconds
-                found.append(replace(lent, seconds=own.seconds * multiple))
-        return found or [self._asked_here(one, asked, lender) for one in series]
+        beside = kernel_kind(asked.kind).beside
+        if beside and self._is_relative(sources, self._sources.of(beside, asked.precision)):
+            other = _beside(asked, beside)
+            own = self._answer(other)
+            found = [] if own is None else [self._multiple_of(own, one, asked, other) for one in sources]
+            if kept := [one for one in found if one is not None]:
+                return kept
+        return [self._asked_here(one, asked) for one in sources]
 
-    def _asked_here(self, one: KernelSeries, asked: KernelQuestion, lender: Accelerator) -> _Found:
-        """Return what a series of a lender says of a question on the own accelerator, under its limit of power."""
-        is_burst = self.config.clocks == "burst"
+    @staticmethod
+    def _is_relative(sources: Sequence[Source], others: Sequence[Source]) -> bool:
+        is_named = any(one.series.program for one in sources)
+        return is_named or {one.lender for one in sources} != {one.lender for one in others}
+
+    def _multiple_of(self, own: _Answer, source: Source, asked: KernelQuestion, other: KernelQuestion) -> _Found | None:
+        """Return an own time of the kind beside, times a source's ratio; None where it has no rows of that kind."""
+        one, table = source.series, shipped(source.lender) if source.lender else self._own
+        device = ACCELERATORS[source.lender] if source.lender else self.accelerator
+        pair = [
+            other_one for other_one in matching(table, other.kind, one.precision)
+            if other_one.source.split()[0] == one.source.split()[0] and other_one.program == one.program
+        ]  # fmt: skip
+        if not pair:
+            return None
+        lent = _asked_of(source, asked, device)
+        return replace(lent, seconds=own.seconds * lent.seconds / _asked_of(Source(pair[0]), other, device).seconds)
+
+    def _asked_here(self, source: Source, asked: KernelQuestion) -> _Found:
+        """Return what a source says of a question on the own accelerator, under its limit of power."""
+        is_burst, lender = self.config.clocks == "burst", ACCELERATORS.get(source.lender, self.accelerator)
         speed = 1.0 if is_burst else sustained_rates().slowed(self.accelerator, lender)
-        return _asked_of(one, asked, self.accelerator, speed)
-
-    def _series(self, kind: str, precision: str) -> tuple[list[KernelSeries], str]:
-        """Return the series of a kind, and which accelerator lends them ("": its own table).
-
-        Of attention those of the programs asked for; where they are missing from the table that has the kind, those of
-        an accelerator of the same peak, else whatever programs that table has.
-        """
-        peak = self.accelerator.peak(precision) if precision else 0.0
-        for wanted in (precision, _SAME_UNITS.get(precision), _slower(kind, precision)):
-            if wanted is None:
-                continue
-            found, lender = _matching(self._own, kind, wanted), ""
-            if not found:
-                lender = self._lender(_lenders(kind, wanted, None), wanted, peak)
-                found = _matching(_shipped(lender), kind, wanted) if lender else []
-            if not found:
-                continue
-            if not of_programs(found, self._programs):
-                same = [
-                    one for one in _lenders(kind, wanted, self._programs) if not self._distance(one, wanted, peak)[0]
-                ]
-                if same:
-                    lender = self._lender(same, wanted, peak)
-                    found = _matching(_shipped(lender), kind, wanted)
-            return of_programs(found, self._programs) or found, lender
-        return [], ""
-
-    def _lender(self, names: Sequence[str], precision: str, peak: float) -> str:
-        """Return the accelerator of the same peak, else of the nearest balance; "" for none."""
-        return min((self._distance(name, precision, peak), name) for name in names)[1] if names else ""
-
-    def _distance(self, name: str, precision: str, peak: float) -> tuple[bool, float]:
-        """Return whether another accelerator's peak differs, and the logarithm of the ratio of their balances."""
-        other, own = ACCELERATORS[name], self.accelerator
-        ratio = other.memory_bandwidth_bytes_per_s / own.memory_bandwidth_bytes_per_s
-        if not precision:
-            return False, abs(math.log(ratio))
-        return other.peak(precision) != peak, abs(math.log(ratio * peak / other.peak(precision)))
-
-
-def _slower(kind: str, precision: str) -> str | None:
-    """Return the precision whose rows a kind takes at the peak of another one, None for its own."""
-    return _SLOWER_ON_SAME_UNITS.get((kind.split("_")[0], precision))
+        return _asked_of(source, asked, self.accelerator, speed)
 
 
 def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
@@ -421,18 +388,23 @@ def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
     return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
-def _asked_of(one: KernelSeries, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:
-    """Return what one series says of a question on ``device``, whose arithmetic runs at a share of its speed."""
-    kind = kernel_kind(asked.kind)
-    columns = {
-        name: column if np.ptp(one.columns[name]) > 0 or name not in kind.details else one.columns[name][:1]
-        for name, column in asked.columns.items()
-    }
+def _of_origins(found: Sequence[_Found]) -> list[float]:
+    """Return the time by each origin, the mean over the parts of the die that it measured [s]."""
+    logs: dict[tuple[str, str], list[float]] = {}
+    for one in found:
+        logs.setdefault(one.source.origin, []).append(math.log(one.seconds))
+    return [math.exp(statistics.fmean(each)) for each in logs.values()]
+
+
+def _asked_of(source: Source, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:
+    """Return what a source says of a question on ``device``, whose arithmetic runs at a share of its speed."""
+    kind, one = kernel_kind(asked.kind), source.series
+    columns = kind.heard(asked.columns, one.columns)
     peak = device.peak(asked.precision) * speed if asked.precision else 0.0
     ideal_s = ideal_time(np.array([asked.flops]), asked.traffic, peak, device)
     seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
     fixed_share = one.fit.fixed_s / float(ideal_s[0] + one.fit.fixed_s) if seconds[0] > ideal_s[0] else 0.0
-    return _Found(one, float(one.distances(columns)[0]), float(seconds[0]), one.source_spread, fixed_share)
+    return _Found(source, float(one.distances(columns)[0]), float(seconds[0]), one.source_spread, fixed_share)
 
 
 def _inside(asked: KernelQuestion, precision: str, series: Sequence[KernelSeries]) -> KernelQuestion:
@@ -473,25 +445,4 @@ def _own_table(path: str, accelerator: Accelerator) -> KernelTable | None:
                 f" {accelerator.name}"
             )
         return table
-    return _shipped(accelerator.name)
-
-
-@functools.cache
-def _shipped(name: str) -> KernelTable | None:
-    path: Path | None = shipped_table(name)
-    return None if path is None else KernelTable.load(path)
-
-
-@functools.cache
-def _lenders(kind: str, precision: str, programs: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the accelerators whose shipped tables hold a kind in a precision, of some programs; None: of any."""
-    held = {name: _matching(_shipped(name), kind, precision) for name in ACCELERATORS}
-    return tuple(
-        name for name, series in held.items() if (series if programs is None else of_programs(series, programs))
-    )
-
-
-def _matching(table: KernelTable | None, kind: str, precision: str) -> list[KernelSeries]:
-    if table is None:
-        return []
-    return [one for one in table.series if one.kind == kind and one.precision == precision]
+    return shipped(accelerator.name)

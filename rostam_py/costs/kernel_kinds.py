@@ -5,7 +5,7 @@ Invariant: this is the one list of kinds; tables, the calibration and the cost m
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,9 @@ class KernelKind:
     fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
         the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated, on
         a device of so many multiprocessors; which one serves a table best is chosen when the table is made. sizes: the
-        coordinates (N, D) whose box tells what was measured. details: fields that a source may hold fixed; it is silent
-        about them then, and answers for every value. beside: the kind whose own measurements, where there are some,
-        another accelerator's of this kind are taken relative to.
+        coordinates (N, D) whose box tells what was measured. details: fields that a source may hold fixed, or in a
+        fixed ratio to another field ("" for none); it is silent about them then, and answers for every value. beside:
+        the kind whose own measurements, where there are some, another accelerator's of this kind are taken relative to.
     """
 
     name: str
@@ -37,8 +37,18 @@ class KernelKind:
     traffic: Callable[[Columns, float], Array]
     spaces: Mapping[str, Callable[[Columns, int], Array]]
     sizes: Callable[[Columns], Array]
-    details: tuple[str, ...] = ()
+    details: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
+
+    def heard(self, asked: Columns, measured: Columns) -> Columns:
+        """Return what is asked, with the fields that measured rows are silent about as these have them."""
+        told = dict(asked)
+        for name, other in self.details.items():
+            if np.ptp(measured[name]) == 0:
+                told[name] = measured[name][:1]
+            elif other and np.ptp(measured[name] / measured[other]) == 0:
+                told[name] = asked[other] * (measured[name] / measured[other])[:1]
+        return told
 
 
 def kernel_kind(name: str, where: str = "kind") -> KernelKind:
@@ -204,6 +214,8 @@ def is_of_one_size(c: Columns) -> bool:
 
 BY_LENGTH = "length"  # the space for such rows
 _ATTENTION_FIELDS = ("batch", "sequence", "heads", "kv_heads", "head_size", "value_size")
+# Kernels do the same work whatever the number of key heads: rows that all have one, or as many as query heads, say so.
+_ATTENTION_DETAILS = {"kv_heads": "heads"}
 _ATTENTION_SPACES = {"shape": _attention_shape, "work": _attention_work, BY_LENGTH: _attention_length}
 
 
@@ -236,20 +248,20 @@ KERNEL_KINDS = {
             "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
             {"shape": _product_shape, "tiles": _product_tiles, "shape_waves": _product_shape_waves,
              "tile_waves": _product_tile_waves},
-            _product_sizes, details=("layout", "out_bytes"),
+            _product_sizes, details={"layout": "", "out_bytes": ""},
         ),
         KernelKind(
             "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
-            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, details=("out_bytes",),
+            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, details={"out_bytes": ""},
         ),
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(
             "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES,
-            _attention_shape,
+            _attention_shape, details=_ATTENTION_DETAILS,
         ),
         KernelKind(
             "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES,
-            _attention_shape, beside="attention_forward",
+            _attention_shape, details=_ATTENTION_DETAILS, beside="attention_forward",
         ),
         KernelKind(
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,

@@ -411,7 +411,7 @@ def test_gpu_without_a_table_borrows_and_others_take_the_roofline():
     assert cost.duration_s(call) == pytest.approx(own.duration_s(call), rel=1e-9)  # same peak, bound by it
     assert (
         cost.notes()[0]
-        == "calibrated matmul: kernels 1 interpolated from h100_80gb; sources differ by "
+        == "calibrated matmul: kernels 1 interpolated from h100_80gb, h200_141gb; sources differ by "
         + (cost.notes()[0].rpartition("by ")[2])
     )
     cost = model(graph, accelerator="tpu_v4_32gb")
