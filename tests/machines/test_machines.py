@@ -124,6 +124,17 @@ def test_a_slice_of_a_pod_is_a_torus_of_its_chips():
     assert machine.usd is None
 
 
+def test_all_reduces_of_a_pod_reach_what_its_table_states():
+    # cloud.google.com/tpu/docs/v4: 1.1 PB/s of all-reduce bandwidth over 4,096 chips, whose links together have 1.23.
+    fabric = rostam.machine("tpu_v4_pod", dims=[16, 16, 16]).fabric
+    found = rostam.run_collective(fabric, "all_reduce", num_bytes=2**30)
+    assert found.algorithm == "torus_nd"
+    assert 4096 * found.bus_bandwidth_bytes_per_s == pytest.approx(4096 * 6 * 50e9, rel=0.001)
+    assert 4096 * found.bus_bandwidth_bytes_per_s == pytest.approx(1.1e15, rel=0.13)
+    ring = rostam.run_collective(fabric, "all_reduce", num_bytes=2**30, algorithm="bidirectional_ring")
+    assert ring.time_s > 2.9 * found.time_s
+
+
 def test_prices_are_of_all_servers_where_one_is_known():
     assert rostam.machine("dgx_a100", servers=20).usd == 20 * 199_000
     assert rostam.machine("dgx_h100", servers=20).usd is None
