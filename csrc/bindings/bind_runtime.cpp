@@ -22,6 +22,12 @@ namespace rostam::bindings {
 
 namespace {
 
+// Ctrl-C, and other signals that Python handles, end a run: the handler raises.
+void stop_on_signal() {
+  py::gil_scoped_acquire acquire;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 using workload::PathNode;
 using workload::SessionResult;
 using workload::TaskGraph;
@@ -320,6 +326,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.tolerance = tolerance;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
+  options.ask_to_stop = stop_on_signal;
   runtime::Controllers made = make_controllers(controllers);
   SessionResult result;
   {
@@ -345,7 +352,7 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   {
     py::gil_scoped_release release;
     result = runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves,
-                              {seed, fidelity, tolerance, park})
+                              {seed, fidelity, tolerance, park, stop_on_signal})
                  .run();
   }
   using namespace py::literals;

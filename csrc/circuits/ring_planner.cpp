@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "circuits/planner.h"
@@ -73,16 +72,19 @@ class RingPlanner : public CircuitPlanner {
         if (held[h].channel / w == one.channel / w) ++shared[one.channel % w * w + held[h].channel % w];
       }
     }
-    std::vector<std::tuple<int32_t, int32_t, int32_t>> gains;  // circuits kept, wavelength, its name
-    for (int32_t from = 0; from < w; ++from) {
-      for (int32_t to = 0; to < w; ++to) {
-        if (shared[from * w + to] > 0) gains.emplace_back(-shared[from * w + to], from, to);
-      }
-    }
-    std::sort(gains.begin(), gains.end());
+    // Wavelengths and their names by the circuits kept, most first; as many by wavelength, then by name.
+    const int32_t most = *std::max_element(shared.begin(), shared.end());
+    std::vector<size_t> first(static_cast<size_t>(most) + 2, 0);
+    for (const int32_t kept : shared) ++first[static_cast<size_t>(most - kept) + 1];
+    for (size_t k = 1; k < first.size(); ++k) first[k] += first[k - 1];
+    const size_t num_gains = first[static_cast<size_t>(most)];  // of one circuit at least
+    std::vector<uint32_t> gains(shared.size());
+    for (size_t k = 0; k < shared.size(); ++k)
+      gains[first[static_cast<size_t>(most - shared[k])]++] = static_cast<uint32_t>(k);
     std::vector<int32_t> name(static_cast<size_t>(w), -1);
     std::vector<uint8_t> is_taken(static_cast<size_t>(w), 0);
-    for (const auto& [gain, from, to] : gains) {
+    for (size_t k = 0; k < num_gains; ++k) {
+      const auto from = static_cast<int32_t>(gains[k]) / w, to = static_cast<int32_t>(gains[k]) % w;
       if (name[from] >= 0 || is_taken[to]) continue;
       name[from] = to;
       is_taken[to] = 1;

@@ -13,8 +13,9 @@ namespace {
 // Levels closer than this are one level: symmetric links must not drift apart by the order of subtraction.
 constexpr double kSameLevel = 1e-12;
 constexpr double kCapacitySlack = 1e-9;
-constexpr double kLoose = 1e-9;    // a link left this much short of full is out of reach of rounding
-constexpr size_t kScanLinks = 48;  // regions up to this size are scanned, larger ones use a heap
+constexpr double kLoose = 1e-9;  // a link left this much short of full is out of reach of rounding
+// Problems up to this size are scanned in every round, larger ones use a heap.
+constexpr size_t kScanLinks = 48, kScanFlows = 192;
 
 }  // namespace
 
@@ -88,7 +89,7 @@ void MaxMinProblem::freeze_link(uint32_t index, double level) {
   }
 }
 
-// Looks at every link in every round: the faster way for the small components that most changes touch.
+// Looks at every link and flow in every round: the faster way for the small components that most changes touch.
 void MaxMinProblem::fill_by_scanning() {
   const uint32_t num_flows = static_cast<uint32_t>(rate_cap.size());
   const uint32_t num_links = static_cast<uint32_t>(capacity.size());
@@ -198,7 +199,7 @@ void MaxMinProblem::solve() {
   is_frozen_.assign(rate_cap.size(), 0);
   num_left_ = static_cast<uint32_t>(rate_cap.size());
   last_level_ = 0;
-  if (capacity.size() <= kScanLinks) {
+  if (capacity.size() <= kScanLinks && rate_cap.size() <= kScanFlows) {
     fill_by_scanning();
   } else {
     fill_by_heap();

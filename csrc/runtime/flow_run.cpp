@@ -15,6 +15,7 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
       controllers_(std::move(controllers)),
       reroutes_(std::move(reroutes)),
       end_points_(routes_),
+      interrupt_(options.ask_to_stop),
       events_(*this, &FlowRun::on_event),
       carrier_(options.fidelity, network::LinkTable(routes_.links()), routes_, queue_,
                std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
@@ -107,7 +108,10 @@ void FlowRun::throw_no_jobs() {
 }
 
 FlowRunResult FlowRun::run() {
-  while (!queue_.is_empty()) queue_.run_next();
+  while (!queue_.is_empty()) {
+    queue_.run_next();
+    interrupt_.poll();
+  }
   check_all_arrived();
   network::NetworkStats stats = carrier_.network().stats();
   // MODEL K29, with what was sent of flows that were cut off.

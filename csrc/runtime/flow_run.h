@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "routing/route_table.h"
 #include "runtime/carrier.h"
 #include "runtime/control_host.h"
+#include "runtime/interrupt.h"
 
 namespace rostam::runtime {
 
@@ -32,10 +34,11 @@ struct RerouteEvent {
 };
 
 struct FlowOptions {
-  uint64_t seed = 0;              // of the flows' paths, if hashed
-  std::string fidelity = "flow";  // the engine
-  double tolerance = 0;           // of the engine, see Network::set_tolerance
-  bool enable_parking = false;    // flows without a route wait for one; else they are a NoRouteError
+  uint64_t seed = 0;                  // of the flows' paths, if hashed
+  std::string fidelity = "flow";      // the engine
+  double tolerance = 0;               // of the engine, see Network::set_tolerance
+  bool enable_parking = false;        // flows without a route wait for one; else they are a NoRouteError
+  std::function<void()> ask_to_stop;  // of a long run, see Interrupt
 };
 
 struct FlowRunResult {
@@ -94,6 +97,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   Controllers controllers_;
   std::vector<RerouteEvent> reroutes_;
   routing::EndPoints end_points_;
+  Interrupt interrupt_;
   EventQueue queue_;
   MemberEvent<FlowRun> events_;
   Carrier carrier_;

@@ -1,5 +1,6 @@
 #include "runtime/mailboxes.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -30,16 +31,29 @@ void Mailboxes::start_send(const TaskRef& ref, const CriticalPath::Ref& cause) {
 }
 
 void Mailboxes::await_message(const TaskRef& ref) {
+  if (arrived_.empty()) return;
   const Instance& instance = instances_.at(ref.device, ref.sequence);
-  const MailboxKey key = {ref.device, instances_.task(ref).channel, instance.iteration, instances_.microbatch(ref)};
-  const auto early = arrived_.find(key);
-  if (early == arrived_.end()) {
-    awaited_.emplace(key, ref);
-    return;
-  }
+  const auto early =
+      arrived_.find({ref.device, instances_.task(ref).channel, instance.iteration, instances_.microbatch(ref)});
+  if (early == arrived_.end()) return;
   const Arrival arrival = std::move(early->second);
   arrived_.erase(early);
   sink_.finish_task(ref, arrival.origin->start, arrival.time, arrival.origin);
+}
+
+// Live instances are few: those that the device is in, and the ones before it that messages are still on their way to.
+std::optional<TaskRef> Mailboxes::find_receive(const MailboxKey& key) const {
+  for (int64_t sequence = instances_.first(key.device); sequence < instances_.next(key.device); ++sequence) {
+    const Instance& instance = instances_.at(key.device, sequence);
+    if (instance.iteration != key.iteration) continue;
+    const auto& receives = instances_.body(instance).receives;
+    auto one = std::lower_bound(receives.begin(), receives.end(), std::make_pair(key.channel, 0));
+    for (; one != receives.end() && one->first == key.channel; ++one) {
+      const TaskRef ref = {key.device, sequence, one->second};
+      if (instances_.microbatch(ref) == key.microbatch && !instance.tasks[one->second].is_done) return ref;
+    }
+  }
+  return std::nullopt;
 }
 
 void Mailboxes::on_sent(const Message& message) {
@@ -48,25 +62,19 @@ void Mailboxes::on_sent(const Message& message) {
 }
 
 void Mailboxes::on_delivered(Message& message) {
-  const auto waiting = awaited_.find(message.mailbox);
-  if (waiting == awaited_.end()) {
+  const std::optional<TaskRef> receive = find_receive(message.mailbox);
+  if (!receive) {
     const bool is_new = arrived_.try_emplace(message.mailbox, Arrival{message.origin, queue_.now()}).second;
     if (!is_new) throw_sent_twice(message.mailbox);
     return;
   }
-  const TaskRef ref = waiting->second;
-  awaited_.erase(waiting);
-  sink_.finish_task(ref, message.origin->start, queue_.now(), message.origin);
+  sink_.finish_task(*receive, message.origin->start, queue_.now(), message.origin);
 }
 
 void Mailboxes::cut(int32_t device) {
-  const auto drop = [device](auto& all) {
-    for (auto entry = all.begin(); entry != all.end();) {
-      entry = entry->first.device == device ? all.erase(entry) : std::next(entry);
-    }
-  };
-  drop(arrived_);
-  drop(awaited_);
+  for (auto entry = arrived_.begin(); entry != arrived_.end();) {
+    entry = entry->first.device == device ? arrived_.erase(entry) : std::next(entry);
+  }
 }
 
 // A message that is left in a finished iteration and has a receive: another one was taken for it.

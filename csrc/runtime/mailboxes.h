@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 
 #include "runtime/instances.h"
@@ -24,7 +25,7 @@ class Mailboxes {
   void on_sent(const Message& message);
   void on_delivered(Message& message);
 
-  // Of a device whose job is cut: what came to it and what it awaits.
+  // Of a device whose job is cut: what came to it.
   void cut(int32_t device);
 
   // Throws: ConfigError if two messages of a finished iteration came to one receive.
@@ -35,6 +36,8 @@ class Mailboxes {
     CriticalPath::Ref origin;
     SimTime time;
   };
+  // The receive that waits for the message, if its instance has been made.
+  std::optional<TaskRef> find_receive(const MailboxKey& key) const;
   [[noreturn]] void throw_sent_twice(const MailboxKey& key) const;
 
   const WeightedSystem& system_;
@@ -44,7 +47,6 @@ class Mailboxes {
   Messenger& messenger_;
   TaskSink& sink_;
   std::unordered_map<MailboxKey, Arrival, MailboxHash> arrived_;  // before its receive was made
-  std::unordered_map<MailboxKey, TaskRef, MailboxHash> awaited_;  // receives made before the message came
 };
 
 }  // namespace rostam::runtime

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/interrupt.h"
 #include "runtime/ring_runner.h"
 
 namespace rostam::runtime {
@@ -114,9 +115,11 @@ SessionResult Session::run() {
 }
 
 void Session::run_events() {
+  Interrupt interrupt(options_.ask_to_stop);
   while (jobs_.is_running()) {
     if (queue_.is_empty()) throw_deadlock();
     queue_.run_next();
+    interrupt.poll();
   }
 }
 

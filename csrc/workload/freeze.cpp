@@ -189,6 +189,7 @@ void derive(Template& body) {
   body.stream_tasks.assign(num_streams, {});
   body.dependents.assign(n, {});
   body.num_deps.assign(n, 0);
+  body.receives.clear();
   for (size_t t = 0; t < n; ++t) {
     const Task& task = body.tasks[t];
     const auto index = static_cast<int32_t>(t);
@@ -201,8 +202,11 @@ void derive(Template& body) {
       body.dependents[dep].push_back(index);
       ++body.num_deps[t];
     }
-    if (task.kind == TaskKind::kRecv) ++body.num_deps[t];
+    if (task.kind != TaskKind::kRecv) continue;
+    ++body.num_deps[t];
+    body.receives.emplace_back(task.channel, index);
   }
+  std::sort(body.receives.begin(), body.receives.end());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/schedule.h"
@@ -57,10 +58,12 @@ struct Task {
 
 struct Template {
   std::vector<Task> tasks;
-  // Derived by freeze(): tasks of each stream in order (0 = compute, slot + 1 = that slot), dependents, counts.
+  // Derived by freeze(): tasks of each stream in order (0 = compute, slot + 1 = that slot), dependents, counts, and
+  // receives by channel.
   std::vector<std::vector<int32_t>> stream_tasks;
   std::vector<std::vector<int32_t>> dependents;
   std::vector<int32_t> num_deps;
+  std::vector<std::pair<int32_t, int32_t>> receives;  // channel, task; ascending
 };
 
 struct SlotBinding {
