@@ -27,7 +27,7 @@ from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
 from rostam_py.spec.keys import keys_of
-from rostam_py.spec.settings import Settings, complete_settings, goal_of_settings
+from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
 
 # What a saved plan, or task graph, has decided.
 _PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
@@ -71,13 +71,7 @@ def _check_installed(config: RunConfig) -> None:
 
 
 def _check_price(config: RunConfig) -> None:
-    """Raise ConfigError for a price of training where nothing says how long that is."""
-    price = config.accelerator_usd_per_hour
-    if price is not None and config.convergence is None and config.target is None:
-        raise ConfigError(
-            f"accelerator_usd_per_hour is {price}, the price of training up to a target, but there is none: give"
-            " target, for example '1 T tokens', or convergence (rostam list convergence)"
-        )
+    check_price(config.accelerator_usd_per_hour, has_goal=config.convergence is not None or config.target is not None)
 
 
 def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:

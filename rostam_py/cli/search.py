@@ -63,6 +63,7 @@ def _search_config(config: SearchConfig, progress: Any) -> SearchResult:
     return searcher.search(
         machine, convergence=goal, batches=options["batches"], axes=options["axes"],
         extrapolate=config.extrapolate, max_circuit_degree=options["max_circuit_degree"],
+        accelerator_usd_per_hour=settings["accelerator_usd_per_hour"],
         num_simulated=options["num_simulated"], progress=progress,
     )  # fmt: skip
 
@@ -90,10 +91,16 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
     table.add_column("strategy")
     for name in ("batch", "micro-batches", "memory", "estimate", "simulated", "error", "exposed comm", goal):
         table.add_column(name, justify="right", no_wrap=True)
+    is_priced = found.best.time_to_accuracy_s is not None and found.accelerator_usd_per_hour is not None
+    if is_priced:
+        table.add_column("price of training", justify="right", no_wrap=True)
     table.add_column("algorithms", min_width=30, overflow="fold")
     for candidate in found.estimated[:show]:
-        table.add_row(*_row(candidate))
+        usd = [f"{found.training_usd(candidate) or 0.0:,.0f} USD"] if is_priced else []
+        table.add_row(*_row(candidate), *usd, candidate.algorithms or "")
     console.print(table)
+    for name, words in found.prices.items():
+        console.print(f"{name}: {words}", highlight=False)
     reasons = Counter(_short(c.reason) for c in found.candidates if c.reason)
     reasons.update({_short(reason): count for reason, count in found.left_out})
     counts = f"{len(found.candidates)} candidates, {len(found.estimated)} estimated, {len(found.simulated)} simulated"
@@ -116,7 +123,7 @@ def _row(candidate: Candidate) -> list[str]:
         f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),
         format_time(candidate.estimate_s or 0.0), "" if simulated is None else format_time(simulated),
         "" if error is None else f"{error:+.1%}", "" if exposed is None else format_time(exposed),
-        format_time(candidate.objective(seconds)), candidate.algorithms or "",
+        format_time(candidate.objective(seconds)),
     ]  # fmt: skip
 
 

@@ -110,14 +110,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     if result.reconfigurations is not None:
         table.add_row("reconfigurations", result.reconfigurations.describe())
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")
-    if (usd := result.fabric.network_usd) is not None:
-        left_out = "" if result.fabric.config.is_fully_priced else "; switches inside servers are not on the price list"
-        table.add_row("network price", f"{usd:,.0f} USD of switches and cables{left_out}")
-    elif missing := result.fabric.missing_prices:
-        table.add_row("network price", f"unknown: {'; '.join(missing)}")
     machine, energy_j = plan.machine, result.energy_j
-    if machine.usd is not None:
-        table.add_row("machine price", f"{machine.usd:,.0f} USD without the network")
+    for name, words in machine.prices.items():
+        table.add_row(name, words)
     if machine.watts is not None and energy_j is not None:
         energy = f"{format_count(machine.watts)}W at most, {format_count(energy_j)}J an iteration"
         if answer is not None and answer.energy_j is not None:

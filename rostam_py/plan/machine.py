@@ -69,6 +69,20 @@ class Machine:
         return self.accelerator
 
     @property
+    def prices(self) -> dict[str, str]:
+        """What is known of the price of the network and of the rest, in words; nothing of ideal machines."""
+        found = {}
+        if (usd := self.fabric.network_usd) is not None:
+            is_whole = self.fabric.config.is_fully_priced
+            left_out = "" if is_whole else "; switches inside servers are not on the price list"
+            found["network price"] = f"{usd:,.0f} USD of switches and cables{left_out}"
+        elif missing := self.fabric.missing_prices:
+            found["network price"] = f"unknown: {'; '.join(missing)}"
+        if self.usd is not None:
+            found["machine price"] = f"{self.usd:,.0f} USD without the network"
+        return found
+
+    @property
     def num_accelerators(self) -> int:
         """Accelerators of the fabric, failed ones included."""
         return int(self.fabric.num_accelerators)

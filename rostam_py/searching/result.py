@@ -1,5 +1,6 @@
 """What a search found: candidates, best first, with their estimates, simulations and refusals."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,6 +99,8 @@ class SearchResult:
     candidates: those simulated first, then those estimated, then those refused; best first in each.
     left_out: (reason, how many) of strategies that cannot be, numbers in a reason written N where they differ.
     convergence: name of the curve, None if time per sample was minimised. cpu_s: what the search took.
+    prices: of the machine in words, such as "network price" to "227,360 USD of switches and cables". network_usd,
+    machine_usd: its dollars, None where they are not known. accelerator_usd_per_hour: as given.
     """
 
     model: str
@@ -109,6 +112,15 @@ class SearchResult:
     notes: tuple[str, ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
     cpu_s: float = field(default=0.0, compare=False)
+    prices: Mapping[str, str] = field(default_factory=dict)
+    network_usd: float | None = None
+    machine_usd: float | None = None
+    accelerator_usd_per_hour: float | None = None
+
+    def training_usd(self, candidate: Candidate) -> float | None:
+        """Return what training costs: accelerators x hours to the target x price; None without a target or a price."""
+        seconds, price = candidate.time_to_accuracy_s, self.accelerator_usd_per_hour
+        return None if seconds is None or price is None else self.num_accelerators * seconds / 3600 * price
 
     @property
     def best(self) -> Candidate:
@@ -137,8 +149,13 @@ class SearchResult:
             "num_accelerators": self.num_accelerators, "convergence": self.convergence,
             "num_candidates": len(self.candidates), "num_estimated": len(self.estimated),
             "num_simulated": len(self.simulated), "worst_estimate_error": self.worst_estimate_error,
+            "network_usd": self.network_usd,
+            **({} if self.machine_usd is None else {"machine_usd": self.machine_usd}),
             "notes": list(self.notes), "left_out": dict(self.left_out),
-            "candidates": [c.to_dict() for c in self.candidates],
+            "candidates": [
+                c.to_dict() | ({} if usd is None else {"training_usd": usd})
+                for c, usd in ((c, self.training_usd(c)) for c in self.candidates)
+            ],
         }  # fmt: skip
 
     def _repr_html_(self) -> str:

@@ -127,6 +127,7 @@ class Searcher:
         max_circuit_degree: int | None = None,
         num_simulated: int = 8,
         extrapolate: bool = False,
+        accelerator_usd_per_hour: float | None = None,
         progress: Progress = lambda text, done, total: None,
     ) -> SearchResult:
         """Estimate all candidates on a machine and simulate the best few.
@@ -166,6 +167,8 @@ class Searcher:
             num_accelerators=len(machine.healthy_accelerators), candidates=tuple(ranked),
             convergence=None if curve is None else curve.name, notes=notes,
             left_out=tuple(one for one in space.left_out.most_common() if one[1]), cpu_s=time.process_time() - begin,
+            prices=machine.prices, network_usd=machine.fabric.network_usd, machine_usd=machine.usd,
+            accelerator_usd_per_hour=accelerator_usd_per_hour,
         )  # fmt: skip
 
     # Planning

@@ -190,8 +190,18 @@ def _complete_training(settings: Settings) -> None:
                 settings["model"], settings["convergence"], options["batches"], settings["extrapolate"]
             )
     goal = goal_of_settings(settings)
+    check_price(settings["accelerator_usd_per_hour"], has_goal=goal is not None)
     if goal is not None and settings.get("global_batch") is not None:
         goal.iterations(settings["global_batch"], extrapolate=settings["extrapolate"])
+
+
+def check_price(usd_per_hour: float | None, *, has_goal: bool) -> None:
+    """Raise ConfigError for a price of training where nothing says how long that is."""
+    if usd_per_hour is not None and not has_goal:
+        raise ConfigError(
+            f"accelerator_usd_per_hour is {usd_per_hour}, the price of training up to a target, but there is none: give"
+            " target, for example '1 T tokens', or convergence (rostam list convergence)"
+        )
 
 
 def goal_of_settings(settings: Settings, model: str | None = None) -> Curve | Target | None:

@@ -85,6 +85,31 @@ class TestCommands:
         assert main(["run", *self.RUN, "accelerator_usd_per_hour=2"]) == 2
         assert "accelerator_usd_per_hour is 2.0, the price of training up to a target" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("command", ["search", "sweep"])
+    def test_searches_and_sweeps_refuse_it_too(self, command, tmp_path, capsys):
+        batches = ["search.batches=[8]"] if command == "search" else []
+        assert main([command, *self.RUN, *batches, "accelerator_usd_per_hour=2", f"out={tmp_path}"]) == 2
+        assert "accelerator_usd_per_hour is 2.0, the price of training up to a target" in capsys.readouterr().err
+
+    def test_a_search_prices_the_machine_and_training_on_it(self, tmp_path, capsys):
+        machine = ["fabric=fat_tree", "fabric.num_accelerators=16", "machine.usd=480000"]
+        arguments = [
+            "model=gpt_125m", "strategy.precision=bf16_mixed", *machine, "target=1 T tokens", "search.batches=[64]",
+            "search.num_simulated=1", "search.placers=[megatron]", "accelerator_usd_per_hour=2", f"out={tmp_path}",
+        ]  # fmt: skip
+        assert main(["search", *arguments]) == 0
+        printed = capsys.readouterr().out
+        found = json.loads((tmp_path / "search.json").read_text())
+        assert f"network price: {found['network_usd']:,.0f} USD of switches and cables" in printed
+        assert "machine price: 480,000 USD without the network" in printed
+        assert found["machine_usd"] == 480000
+        best = found["candidates"][0]
+        assert best["training_usd"] == pytest.approx(16 * 2 * best["time_to_accuracy_s"] / 3600, rel=1e-12)
+        assert f"{best['training_usd']:,.0f} USD" in printed
+        # Without a price of accelerators there is none of training.
+        assert main(["search", *arguments[:-2], f"out={tmp_path}", "--json"]) == 0
+        assert "training_usd" not in capsys.readouterr().out
+
     def test_a_run_prints_and_writes_time_price_and_energy(self, tmp_path, capsys):
         arguments = [*self.RUN, "target=1 T tokens", "accelerator_usd_per_hour=2", "machine.watts=1000"]
         assert main(["run", *arguments, f"out={tmp_path / 'run'}"]) == 0
