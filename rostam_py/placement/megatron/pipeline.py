@@ -30,7 +30,7 @@ class StageAssignment:
 
     num_stages: virtual ones. num_devices: of one pipeline, which hold equally many stages each.
     op_stages: per op its stage; views and locally derived ops hold the stage of their first user.
-    is_local: per tensor, available on every stage without communication (inputs, parameters, masks).
+    is_local: per tensor, available on every stage without communication (inputs, parameters, masks, position tables).
     roots: per tensor the tensor it is a view of, which is what crosses boundaries.
     up, down: per stage the root tensors that leave it for the next (forward) and for the previous stage
         (backward), in the order in which they are computed.
@@ -90,18 +90,29 @@ def assign_stages(
 
 
 def _local_tensors(graph: OperatorGraph) -> list[bool]:
-    """Return per tensor whether every stage has it, or can derive it, without communication."""
+    """Return per tensor whether every stage has it, or can derive it, without communication.
+
+    Model: what is computed from constants and buffers alone, such as the cosines and sines of positions, is made once
+        and held by each stage that reads it; the first of them runs it.
+    """
     local = [t.producer is None and t.kind != "gradient" for t in graph.tensors]
     weights = {t.id for t in graph.weights}
     from_parameter = [t.id in weights for t in graph.tensors]
+    is_table = [t.producer is None and t.kind in ("constant", "buffer") for t in graph.tensors]
     for op in graph.ops:
         if op.phase != "forward" or not all(local[t] for t in op.inputs):
             continue
         uses_parameter = any(from_parameter[t] for t in op.inputs)
-        if op.is_metadata or (not uses_parameter and op.flops.constant == 0 and op.flops.per_sample == 0):
+        makes_table = all(is_table[t] for t in op.inputs) and not _is_per_sample(graph, op)
+        is_free = not uses_parameter and op.flops.constant == 0 and op.flops.per_sample == 0
+        if op.is_metadata or makes_table or is_free:
             for t in op.outputs:
-                local[t], from_parameter[t] = True, uses_parameter
+                local[t], from_parameter[t], is_table[t] = True, uses_parameter, makes_table
     return local
+
+
+def _is_per_sample(graph: OperatorGraph, op: Op) -> bool:
+    return any(dim.per_sample for t in op.outputs for dim in graph.tensors[t].shape)
 
 
 def _view_roots(graph: OperatorGraph, collected: frozenset[int]) -> list[int]:
