@@ -219,8 +219,11 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
 def read_devices(reader: Reader, machine: Machine) -> np.ndarray:
     """Return the accelerator of every device: healthy ones, each once."""
     devices = read_indices(reader, machine.num_accelerators, 1)
-    if len(np.unique(devices)) != len(devices) or not len(devices):
-        raise reader.error("must name at least one accelerator, each once")
+    named, counts = np.unique(devices, return_counts=True)
+    if not len(devices):
+        raise reader.error("must name at least one accelerator")
+    if (counts > 1).any():
+        raise reader.error(f"name accelerator {named[counts > 1][0]} more than once")
     failed = set(devices.tolist()) - set(machine.healthy_accelerators)
     if failed:
         raise reader.error(f"name accelerator {min(failed)}, which has failed")

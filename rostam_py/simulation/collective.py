@@ -245,8 +245,12 @@ def _members(fabric: Any, ranks: Sequence[int] | None) -> np.ndarray:
     bad = members[~np.isin(members, healthy)]
     if bad.size:
         raise ConfigError(f"ranks name accelerator {bad[0]}, which has failed or does not exist")
-    if len(members) == 0 or len(np.unique(members)) != len(members):
-        raise ConfigError("ranks must name at least one accelerator, each once")
+    if len(members) == 0:
+        raise ConfigError("ranks is []; it must name at least one accelerator")
+    named, counts = np.unique(members, return_counts=True)
+    if twice := named[counts > 1].tolist():
+        shown = ", ".join(map(str, twice[:5])) + (", ..." if len(twice) > 5 else "")
+        raise ConfigError(f"ranks names {shown} more than once; it must name each accelerator once")
     return members.astype(np.int32)
 
 

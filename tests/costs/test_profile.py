@@ -34,6 +34,12 @@ def test_profile_times_every_op_that_is_not_metadata(linear_graph):
     )
 
 
+def test_batch_that_is_given_twice_is_timed_once(linear_graph):
+    table = profile(linear_graph(), batches=(4, 2, 4, 2), **SETTINGS)
+    assert table.provenance["batches"] == [2, 4]
+    assert all(e.seconds.keys() == {2, 4} for e in table.entries.values())
+
+
 def test_equal_layers_are_timed_once_and_other_shapes_apart(linear_graph):
     graph = linear_graph(64, 32)
     twin = Op(5, "mm_again", "other", "forward", "aten.mm.default", (0, 1), (7,), graph.ops[0].arguments)

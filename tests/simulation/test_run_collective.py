@@ -316,8 +316,12 @@ def test_sizes_take_units_and_bad_arguments_say_what_is_allowed():
         rostam.run_collective(fabric, "all_reduce", num_bytes=1, algorithm="magic")
     with pytest.raises(ConfigError, match="accelerator 4"):
         rostam.run_collective(fabric, "all_reduce", num_bytes=1, ranks=[0, 4])
-    with pytest.raises(ConfigError, match="each once"):
+    with pytest.raises(ConfigError, match="ranks names 1 more than once; it must name each accelerator once"):
         rostam.run_collective(fabric, "all_reduce", num_bytes=1, ranks=[1, 1])
+    with pytest.raises(ConfigError, match="ranks names 0, 3 more than once"):
+        rostam.run_collective(fabric, "all_reduce", num_bytes=1, ranks=[3, 0, 1, 0, 3])
+    with pytest.raises(ConfigError, match=r"ranks is \[\]; it must name at least one"):
+        rostam.run_collective(fabric, "all_reduce", num_bytes=1, ranks=[])
     with pytest.raises(ConfigError, match="rank 4"):
         rostam.run_collective(fabric, "all_reduce", num_bytes=1, start_s={4: 1.0})
     with pytest.raises(ConfigError, match="fidelity"):
