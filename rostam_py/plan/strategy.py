@@ -144,7 +144,8 @@ class Strategy:
     fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
-        in a kernel of its own, as PyTorch's autograd; free costs nothing.
+        in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
+        groups run their whole batch at once, so that there is one micro-batch.
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 

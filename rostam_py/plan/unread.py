@@ -13,7 +13,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
     own = set(PLACERS.get(strategy.placer).AXES)
     by_sub_ops = ("mp" in own, "strategy.placer=sip_ml")
     needs = {
-        "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml adds gradients up at no cost"),
+        "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml runs a batch at once and adds up none"),
         "quantum": by_sub_ops,
         "weight_splits": by_sub_ops,
         "window": by_sub_ops,

@@ -33,6 +33,20 @@ def test_a_key_without_effect_is_named_with_what_it_needs(unread, read):
     assert unread_keys(Strategy(**(unread | read))) == ()
 
 
+def test_sip_ml_has_one_micro_batch_and_so_no_gradients_to_add_up():
+    graph = rostam.trace("gpt_125m", num_layers=1)
+    machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
+    times = set()
+    for accumulation in ("fused", "separate", "free"):
+        strategy = Strategy(dp=2, mp=2, placer="sip_ml", accumulation=accumulation)
+        plan = rostam.place(graph, machine, global_batch=8, strategy=strategy)
+        assert (plan.num_microbatches, plan.micro_batch) == (1, 4)
+        said = any("sip_ml runs a batch at once and adds up none" in note for note in plan.notes)
+        assert said == (accumulation != "fused")  # the default stays unsaid
+        times.add(rostam.simulate(plan).iteration_time_s)
+    assert len(times) == 1
+
+
 def test_plans_carry_it_among_their_notes():
     graph = rostam.trace("gpt_125m", num_layers=1)
     machine = rostam.Machine(fabric=rostam.fabric("electrical_flat", num_accelerators=4), accelerator="a100_80gb")
