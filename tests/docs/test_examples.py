@@ -101,7 +101,7 @@ class Runner:
             exec(compile(example.body, example.where, "exec"), self._names)  # noqa: S102 (our own files)
         else:
             for command in example.commands():
-                program, *arguments = shlex.split(command)
+                program, *arguments = shlex.split(command, comments=True)
                 if program == "export":
                     os.environ.update(one.split("=", 1) for one in arguments)
                     continue
