@@ -126,7 +126,7 @@ def error_of(arguments, capsys):
             ["run", "strategy.algorithms.all_reduce=magic"],
             ["strategy.algorithms.all_reduce is 'magic'", "auto", "halving_doubling"],
         ),
-        (["run", "strategy.algorithms.reduce=ring"], ["algorithms", "reduce", "all_gather"]),
+        (["run", "strategy.algorithms.gather=ring"], ["algorithms", "gather", "all_gather"]),
         (["list", "planets"], ["unknown kind 'planets'", "models"]),
         (["fly"], ["unknown command 'fly'", "run"]),
         (["run", "--fast"], ["unknown option '--fast'"]),

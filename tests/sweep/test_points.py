@@ -60,7 +60,7 @@ def test_settings_of_other_modes_make_no_difference(base):
     ],
 )  # fmt: skip
 def test_every_setting_is_part_of_the_key(base, key, value):
-    base = base | {"cost": {"name": "roofline"}}
+    base = base | {"cost": {"name": "roofline"}, "target": "1 M samples"}
     settings = complete_settings(base)
     changed = complete_settings(with_key(base, key, value))
     assert point_key(changed) != point_key(settings)
@@ -151,6 +151,7 @@ def test_num_accelerators_sizes_every_fabric(base):
         ({"convergence": "resnet50_mlperf", "model": "resnet50", "global_batch": 1}, "global batch|global_batch"),
         ({"accelerator_usd_per_hour": float("inf")}, "accelerator_usd_per_hour is inf"),
         ({"accelerator_usd_per_hour": "two"}, "accelerator_usd_per_hour is 'two'"),
+        ({"accelerator_usd_per_hour": 2}, "accelerator_usd_per_hour is 2, the price of training up to a target"),
     ],
 )
 def test_bad_settings_are_refused_by_key_value_and_what_is_allowed(base, given, said):
