@@ -134,7 +134,7 @@ def document(mlp, tmp_path_factory):
         (["jobs", 0, "stages", 0, "templates", "forward", "group", 1], "xp", r"forward\.group\[1\] is 'xp'; groups"),
         (["jobs", 0, "schedules", 0, "algorithm"], "rong", r"jobs\[0\]\.schedules\[0\] is refused: .*rong"),
         (["jobs", 0, "schedules", 0, "num_ranks"], 3, r"schedules\[0\]\.num_ranks is 3; groups '\w+' have 2 ranks"),
-        (["jobs", 0, "schedules", 0, "num_pieces"], 2**31 - 1, r"num_pieces is 2147483647; .* integer from 1 to 64"),
+        (["jobs", 0, "schedules", 0, "num_pieces"], 2**31 - 1, r"num_pieces is 2147483647; .* integer from 1 to 1024"),
         (["jobs", 0, "schedules", 0, "group"], "up", r"schedules\[0\]\.group is 'up'; groups are: dp, pp, tp"),
         (["jobs", 0, "schedules", 0, "num_bytes"], 1, r"collective\[\d+\] is a collective without a schedule: all_"),
         (["jobs", 0, "orders"], {"xp": {}}, r"jobs\[0\]\.orders\.xp names no group"),
