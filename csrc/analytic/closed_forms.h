@@ -28,16 +28,16 @@ struct CollectiveCase {
 //   all_reduce halving_doubling     2 sum over k = 1..log2 q of (alpha + t(q / 2^k ceil(S/q))), q = largest power of
 //                                   two <= p; if q < p also 2 (alpha + t(S)) to fold the p - q ranks in and out
 //   all_reduce dual_hamiltonian_rings  2 (p-1) (alpha + t(ceil(S/4p))), one of four interfaces
-//   reduce_scatter, all_gather torus_nd  on k sides d_i above 1: sum over their sum(d_i - 1) steps of alpha + t(m u), u
-//   =
-//                                   ceil(S/2kp), one of 2k interfaces, m the chunks on the busiest one: copy i goes
-//                                   d_i - 1 steps along side i with p/d_i chunks, d_i-1 - 1 along the side before with
-//                                   p/(d_i d_i-1), and so on round all sides; they add up where several go along one.
-//                                   Equal sides d: sum over k phases f = 1..k of (d-1) (alpha + t(d^(k-f) u))
-//   reduce_scatter, all_gather torus_nd_aligned  the same, but all copies begin each of their k phases at once, and
-//   along
-//                                   side i go (d_i - 1) q_i steps with a q_i-th of the chunks, q_i = round(max d /
-//                                   d_i), u = ceil(S/2kQp), Q chunks for each of above, Q the least multiple of all q_i
+//   reduce_scatter, all_gather torus_nd  on k sides d_i above 1: sum over their sum(d_i - 1) steps of
+//                                   alpha + t(m u), u = ceil(S/2kp), one of 2k interfaces, m the chunks on the busiest
+//                                   one: copy i goes d_i - 1 steps along side i with p/d_i chunks, d_i-1 - 1 along the
+//                                   side before with p/(d_i d_i-1), and so on round all sides; they add up where
+//                                   several go along one. Equal sides d: sum over k phases f = 1..k of
+//                                   (d-1) (alpha + t(d^(k-f) u))
+//   reduce_scatter, all_gather torus_nd_aligned  the same, but all copies begin each of their k phases at once;
+//                                   along side i go (d_i - 1) q_i steps with a q_i-th of the chunks, q_i =
+//                                   round(max d / d_i), u = ceil(S/2kQp), Q chunks for each of above, Q the least
+//                                   multiple of all q_i
 //   all_reduce torus_nd, torus_nd_aligned  twice that
 //   all_reduce torus_2d             torus_nd on two sides: n x n: 4 (n-1) alpha + 2 (n-1) (t(n u) + t(u))
 //   all_reduce torus_2d_unidirectional  the same with u = ceil(S/2p), one of two interfaces
@@ -46,8 +46,9 @@ struct CollectiveCase {
 //   broadcast, reduce ring          (p-1) (alpha + t(c)) + (n-1) t(c), c = ceil(S/n), one chain in n pieces
 //   broadcast, reduce binomial_tree ceil(log2 p) (alpha + t(S))
 //   send_recv direct                alpha + t(S)
-//   halo neighbours                 alpha + t(2 ceil(S/2)), one interface for both neighbours; p = 2: alpha +
-//   t(ceil(S/2)) halo_up, halo_down neighbours   alpha + t(S)
+//   halo neighbours                 alpha + t(2 ceil(S/2)), one interface for both neighbours;
+//                                   p = 2: alpha + t(ceil(S/2))
+//   halo_up, halo_down neighbours   alpha + t(S)
 //   shift ring                      alpha + t(S)
 // Throws: ConfigError for an unknown pair of names (lists them) or a case out of range. Source: MODEL A5.
 SimTime collective_time(const std::string& collective, const std::string& algorithm, const CollectiveCase& given);

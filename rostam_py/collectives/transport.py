@@ -1,4 +1,4 @@
-"""Transport: how the messages of a collective or between two ranks go over links that cost something to start.
+"""Transport: how messages of collectives, and those between two ranks, go over links that cost something to start.
 
 Example:
     how = transport(fabric, key, num_bytes)          # key.protocol is "LL128"

@@ -9,6 +9,7 @@ MATRIX_FAMILIES = ("matmul", "convolution", "attention")
 CAST = "rostam.cast"  # op type of a kernel that casts what narrow products read
 ADD = "rostam.add"  # of one that adds a new gradient to what is there
 CONVERT = "rostam.convert"  # of one that makes 32 bits of 16 for the loss, or 16 of its 32
+MAP, REDUCE = "rostam.map", "rostam.reduce"  # of one that makes an entry of each entry, or one of each row
 HOST_COPY = "host_copy"  # no kernel and no efficiency: a device waits for copies to or from its host's memory
 
 # First match wins; each text is looked for in the op type after "aten.".
@@ -37,6 +38,7 @@ _PATTERNS = (
     ("rms_norm", "normalization"),
     ("softmax", "reduction"),
     ("nll_loss", "reduction"),
+    (REDUCE, "reduction"),
     ("pool", "reduction"),
     (".sum.", "reduction"),
     (".mean.", "reduction"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rostam_py.graph.derived import Derived
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Op
-from rostam_py.graph.vocabulary import DTYPE_BYTES, TABLE_ROLES
+from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES, TABLE_ROLES
 
 _OUTCOMES = ("gradient", "loss")
 
@@ -142,6 +142,11 @@ def _kernel_reads(
         if op.role in TABLE_ROLES and len(inputs) > 1:
             gathered.append((inputs[0], inputs[1], op.outputs[0]))
             inputs = inputs[1:]
+        elif op.role in ROW_PLACES:
+            place = ROW_PLACES[op.role]
+            if op.role == "pick" and roots[inputs[place]] not in made:
+                gathered.append((inputs[place], inputs[place + 1], op.outputs[0]))
+            inputs = inputs[:place] + inputs[place + 1 :]
         for tensor in inputs:
             if roots[tensor] in made:
                 continue
@@ -177,10 +182,13 @@ def kernel_bytes(graph: OperatorGraph, traffic: KernelTraffic, batch: float) -> 
 def gathered_bytes(graph: OperatorGraph, gather: tuple[int, int, int], batch: float) -> float:
     """Return the bytes that a gather (table, ids, result) reads of its table, unsplit, in the result's dtype.
 
-    Model: as many as the result holds; where the rows of several ids are pooled, all those rows.
+    Model: as many as the result holds; where the rows of several ids are pooled, all those rows; of what a pick adds
+        up, an entry for each id.
     """
     table, ids, result = (graph.tensors[t] for t in gather)
     producer = None if result.producer is None else graph.ops[result.producer]
+    if producer is not None and producer.role == "pick":
+        return ids.num_elements(batch) * DTYPE_BYTES[result.dtype]
     if producer is None or producer.role != "embedding":
         return result.num_bytes(batch)
     width = table.num_elements(batch) / table.shape[0].at(batch)

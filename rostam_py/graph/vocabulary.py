@@ -9,17 +9,19 @@ SPLIT_KINDS = ("sample", "column", "row", "spatial", "head", "expert", "embeddin
 #   product, batched_product   of matrices; of stacks of them, as the two products of attention are
 #   convolution                forward
 #   embedding, gather          rows of a table, or entries of a tensor, by index: reads what is looked up
+#   pick, pick_backward        an entry of each row, the loss of a class; its gradient, which reads no row
 #   softmax, attention         attention: fused, forward or backward
 #   sum                        of tensors, entry by entry, or their difference
 #   copy                       of a tensor as it is, cast or laid out anew
 #   join                       of tensors along a dimension
 #   scale                      one tensor times a number
 ROLES = (
-    "", "product", "batched_product", "convolution", "embedding", "gather", "softmax", "attention", "sum", "copy",
-    "join", "scale",
+    "", "product", "batched_product", "convolution", "embedding", "gather", "pick", "pick_backward", "softmax",
+    "attention", "sum", "copy", "join", "scale",
 )  # fmt: skip
 WEIGHT_ROLES = ("product", "batched_product", "convolution", "embedding")  # what a buffer acts as a weight in
 TABLE_ROLES = ("embedding", "gather")
+ROW_PLACES = {"pick": 0, "pick_backward": 1}  # role -> which input is the rows
 
 PARTIAL = -1  # in Split.output_dims: every member holds a partial sum of this output
 WHOLE = None  # in Split.input_dims / output_dims: every member holds the whole tensor

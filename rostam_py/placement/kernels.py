@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
-from rostam_py.costs.families import ADD, CAST, CONVERT, fused_kind
+from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -24,12 +24,12 @@ from rostam_py.graph import (
     kernel_traffic,
 )
 from rostam_py.graph.fusion import APART, REDUCTION, ROWS
-from rostam_py.graph.vocabulary import DTYPE_BYTES
+from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
 from rostam_py.placement.sharding import Sharding
-from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, MEGATRON, POINTWISE, PRODUCER, UNFUSED
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -73,7 +73,8 @@ class KernelBuilder:
         part: of whose graph the kernels are, where several ranks share each sequence.
         fusion: which ops share a kernel (plan.fusion).
         accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
-        has_eager_loss: the loss shares no kernel, so that kernels of their own convert what it reads and makes to fp32.
+        eager_loss: of a loss that shares no kernel, so that kernels of their own convert what it reads and makes to
+            fp32, whose kernels make it (plan.fusion.EAGER_LOSSES); "" of others.
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
     """
@@ -91,11 +92,11 @@ class KernelBuilder:
         part: SequencePart | None = None,
         fusion: str = PRODUCER,
         accumulation: str = "free",
-        has_eager_loss: bool = False,
+        eager_loss: str = "",
         transposes_fp8: bool = False,
         casts_weights: bool = False,
     ) -> None:
-        self.fusion, self.accumulation, self.has_eager_loss = fusion, accumulation, has_eager_loss
+        self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -133,7 +134,7 @@ class KernelBuilder:
 
     def passing_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor that is not kept, while it is there."""
-        return self.tensor_bytes(tensor) * self._loss_factor(tensor)
+        return 0.0 if self._is_in_place(tensor) else self.tensor_bytes(tensor) * self._loss_factor(tensor)
 
     def _loss_factor(self, tensor: int) -> float:
         t = self.graph.tensors[self.graph.view_roots[tensor]]
@@ -264,7 +265,7 @@ class KernelBuilder:
         ops = tuple(self.graph.ops[i] for i in op_ids)
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
-        casts = tuple(self._loss_casts(ops, traffic)) if self.has_eager_loss else ()
+        casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
@@ -341,14 +342,15 @@ class KernelBuilder:
 
     def _local_traffic(self, ops: tuple[Op, ...], traffic: KernelTraffic) -> tuple[float, float]:
         """Return local (bytes read, bytes written) in the run's precision."""
-        read = sum(self._read_bytes(ops, t) for t in traffic.reads)
+        read = sum(self._read_bytes(ops, t) for t in traffic.reads if not self._is_in_place(t))
         for gather in traffic.gathered:
             table, _, result = gather
             looked_up = gathered_bytes(self.graph, gather, self.batch) * self._precision_factor(result)
             read += looked_up * self.sharding.tensor_fraction(table) * self.experts.gathered(ops[0])
         return read, sum(
-            self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) * self._written_width(t) for t in traffic.writes
-        )
+            self.tensor_bytes(t) * self.experts.rows_of(ops[0], t) * self._written_width(t)
+            for t in traffic.writes if not self._is_in_place(t)
+        )  # fmt: skip
 
     def _is_loss(self, op: Op) -> bool:
         """Tell whether an op is of a loss that moves fp32; ``producer`` fusion counts it as wide as the rest."""
@@ -360,7 +362,7 @@ class KernelBuilder:
         Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
         """
         factor = 1.0 if self.fusion == PRODUCER else self._loss_factor(tensor)
-        return factor if factor == 1 or self.has_eager_loss or not self._leaves_loss(tensor) else 1.0
+        return factor if factor == 1 or self.eager_loss or not self._leaves_loss(tensor) else 1.0
 
     def _leaves_loss(self, tensor: int) -> bool:
         """Tell whether others than the loss read what it makes."""
@@ -377,6 +379,30 @@ class KernelBuilder:
         moved = [(self.tensor_bytes(t), self.tensor_bytes(t) * wide) for t in read]
         moved += [(self.tensor_bytes(t) * wide, self.tensor_bytes(t)) for t in left]
         return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
+
+    def _loss_passes(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels of Megatron's cross entropy beyond those of PyTorch's, whose log_softmax counts as its
+        exponentials: the largest logit, logits less it, the sum, and the quotients by it.
+
+        Source: Megatron-LM's core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy.
+        """
+        if self.eager_loss != MEGATRON or self._picked.isdisjoint(ops[0].outputs):
+            return []
+        size = self._read_bytes(ops, ops[0].inputs[0])
+        passes = (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1))
+        return [self._apart(ops[0], what, op_type, size, size * writes) for what, op_type, writes in passes]
+
+    @cached_property
+    def _picked(self) -> frozenset[int]:
+        """Rows of log-probabilities that a loss picks one of each from."""
+        picks = (op for op in self.graph.ops if op.role == "pick")
+        return frozenset(self.graph.view_roots[op.inputs[ROW_PLACES[op.role]]] for op in picks)
+
+    def _is_in_place(self, tensor: int) -> bool:
+        """Tell whether a tensor is never in memory by itself: Megatron's loss makes its gradient where it keeps the
+        quotients."""
+        producer = self.graph.tensors[self.graph.view_roots[tensor]].producer
+        return self.eager_loss == MEGATRON and producer is not None and self.graph.ops[producer].role == "pick_backward"
 
     def _is_widened(self, ops: tuple[Op, ...], tensor: int) -> bool:
         """Tell whether the loss reads in fp32 what an op beside it made in the run's precision: the logits."""
@@ -398,7 +424,7 @@ class KernelBuilder:
         """Return the bytes that ops read of a tensor over those in the run's precision: fp32 within the loss."""
         if not any(self._is_loss(op) for op in ops):
             return 1.0
-        is_wide = self._loss_factor(tensor) > 1 or (self.has_eager_loss and self._is_widened(ops, tensor))
+        is_wide = self._loss_factor(tensor) > 1 or (bool(self.eager_loss) and self._is_widened(ops, tensor))
         return 4 / get_precision(self.precision).tensor_bytes if is_wide else 1.0
 
     def read_share(self, op: Op, tensor: int) -> float:

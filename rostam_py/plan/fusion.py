@@ -1,4 +1,4 @@
-"""Which ops share a kernel (MODEL B7), by name."""
+"""Which ops share a kernel (MODEL B7), and what an eager loss is made of, by name."""
 
 POINTWISE, EPILOGUE, UNFUSED, PRODUCER, AUTO = "pointwise", "epilogue", "none", "producer", "auto"
 FUSIONS = {
@@ -13,4 +13,10 @@ EVERYWHERE, BLOCKS = "everything", "blocks"
 FUSED_PARTS = {
     EVERYWHERE: "all of the model, its loss too",
     BLOCKS: "repeated blocks alone, as where each of them is compiled by itself; the head and the loss are eager code",
+}
+TORCH, MEGATRON = "torch", "megatron"
+EAGER_LOSSES = {
+    TORCH: "cross_entropy of PyTorch: log_softmax, nll_loss and their backward",
+    MEGATRON: "the vocab-parallel cross entropy of Megatron-LM: the largest logit, logits less it, their exponentials,"
+    " the sum and the quotients by it one by one, and a gradient made in place",
 }

@@ -22,7 +22,17 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import AUTO as FUSION_AUTO
-from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_PARTS, FUSIONS, POINTWISE
+from rostam_py.plan.fusion import (
+    BLOCKS,
+    EAGER_LOSSES,
+    EPILOGUE,
+    EVERYWHERE,
+    FUSED_PARTS,
+    FUSIONS,
+    POINTWISE,
+    TORCH,
+    UNFUSED,
+)
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
@@ -142,6 +152,8 @@ class Strategy:
     fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
     fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
+    eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's or
+        megatron's.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -196,6 +208,7 @@ class Strategy:
     algorithms: dict[str, str] = field(default_factory=dict, metadata={"keys": _collectives, "choices": _algorithms})
     fusion: str = field(default=FUSION_AUTO, metadata={"choices": FUSIONS})
     fused_part: str = field(default=EVERYWHERE, metadata={"choices": FUSED_PARTS})
+    eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     check_memory: bool = True
 
@@ -257,6 +270,12 @@ class Strategy:
                 f"strategy.fused_part is {self.fused_part!r}, which needs strategy.fusion to be one of: {POINTWISE},"
                 f" {EPILOGUE}; it is {self.fused_as!r}"
             )
+        _check_choice("eager_loss", self.eager_loss, tuple(EAGER_LOSSES))
+        if self.eager_loss != TORCH and not self.has_eager_loss:
+            raise ConfigError(
+                f"strategy.eager_loss is {self.eager_loss!r}, which needs a loss that shares no kernel:"
+                f" strategy.fusion={UNFUSED} or strategy.fused_part={BLOCKS}"
+            )
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
         known = PLACERS.get(self.placer).FUSIONS
@@ -270,6 +289,11 @@ class Strategy:
     def fused_as(self) -> str:
         """Which ops share a kernel, one of FUSIONS but auto."""
         return PLACERS.get(self.placer).FUSIONS[0] if self.fusion == FUSION_AUTO else self.fusion
+
+    @property
+    def has_eager_loss(self) -> bool:
+        """The loss shares no kernel."""
+        return self.fused_as == UNFUSED or self.fused_part == BLOCKS
 
     def _check_recompute(self) -> None:
         _check_choice("recompute", self.recompute, RECOMPUTE)

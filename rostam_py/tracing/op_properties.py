@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rostam_py.graph import Op, Tensor
+from rostam_py.graph.vocabulary import ROW_PLACES
 from rostam_py.tracing.custom import find_op
 
 
@@ -22,6 +23,8 @@ _ROLES = {
     "convolution": _names("convolution"),
     "embedding": _names("embedding _embedding_bag _embedding_bag_forward_only"),
     "gather": _names("index_select gather index"),
+    "pick": _names("nll_loss_forward nll_loss2d_forward"),
+    "pick_backward": _names("nll_loss_backward nll_loss2d_backward"),
     "softmax": _names("_softmax _safe_softmax"),
     "sum": _names("add sub"),
     "copy": _names("_to_copy clone"),
@@ -71,6 +74,11 @@ _BILINEAR: dict[str, tuple[int, ...]] = {
     "mul": (0, 1), "mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2),
     "_grouped_mm": (0, 1), "convolution": (0, 1), "embedding": (0,), "_embedding_bag": (0,),
 }  # fmt: skip
+
+
+def row_place(name: str) -> int | None:
+    """Return which tensor an op of this name picks entries of, or makes the gradient of; None of other ops."""
+    return ROW_PLACES.get(_role(name, 0))
 
 
 def with_properties(ops: Iterable[Op]) -> tuple[Op, ...]:

@@ -12,7 +12,7 @@ from rostam_py.graph import Affine, Op, Part, Split, Tensor
 from rostam_py.graph.vocabulary import DTYPE_BYTES
 from rostam_py.tracing.batches import BatchDependentError
 from rostam_py.tracing.custom import find_op
-from rostam_py.tracing.op_properties import op_name
+from rostam_py.tracing.op_properties import op_name, row_place
 from rostam_py.tracing.raw import RawOp, RawTrace, RawValue, Ref
 from rostam_py.tracing.splits import RawPart, RawSplit, SplitCall, find_splits
 from rostam_py.tracing.splits.call import Slot
@@ -261,7 +261,8 @@ def _split_call(name: str, op: RawOp, values: list[RawValue], is_pointwise: bool
 
 
 def _bytes(name: str, op: RawOp, values: list[RawValue]) -> tuple[int, int]:
-    """Return (bytes read, bytes written): unique inputs and outputs; a gather reads what it returns."""
+    """Return (bytes read, bytes written): unique inputs and outputs; a gather reads what it returns, a pick an entry
+    for each index."""
     written = sum(prod(values[v].shape) * DTYPE_BYTES[values[v].dtype] for _, v in op.outputs)
     sources = list(dict.fromkeys(op.inputs))
     read = 0
@@ -270,4 +271,9 @@ def _bytes(name: str, op: RawOp, values: list[RawValue]) -> tuple[int, int]:
         width = table.shape[-1] if name.startswith("_embedding_bag") else 0
         read = (prod(ids.shape) * width or prod(values[op.outputs[0][1]].shape)) * DTYPE_BYTES[table.dtype]
         sources = sources[1:]
+    place = row_place(name)
+    if place is not None:
+        rows, picked = (values[i] for i in op.inputs[place : place + 2])
+        sources.remove(op.inputs[place])
+        read = 0 if name.endswith("backward") else prod(picked.shape) * DTYPE_BYTES[rows.dtype]
     return read + sum(values[v].num_distinct * DTYPE_BYTES[values[v].dtype] for v in sources), written

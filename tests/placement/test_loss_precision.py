@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import rostam_py as rostam
+from rostam_py.errors import ConfigError
 
 VOCABULARY, TOKENS = 1000, 128
 
@@ -30,14 +31,21 @@ def graph():
     return rostam.trace(Head(), torch.zeros(2, TOKENS, dtype=torch.long), loss_fn=cross_entropy, name="head")
 
 
-def bytes_of_a_logit(graph, **options):
-    """Bytes that kernels of the loss move for each logit, by kernel."""
+def placed(graph, **options):
     fabric = rostam.fabric("electrical_flat", num_accelerators=1, link_bandwidth="100 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="h100_80gb")
     strategy = rostam.Strategy(dp=1, micro_batch=2, **options)
-    plan = rostam.place(graph, machine, global_batch=2, strategy=strategy, cost="roofline")
+    return rostam.place(graph, machine, global_batch=2, strategy=strategy, cost="roofline")
+
+
+def peak(graph, eager_loss):
+    return placed(graph, precision="bf16_mixed", fusion="none", eager_loss=eager_loss).stages[0].memory.total
+
+
+def bytes_of_a_logit(graph, **options):
+    """Bytes that kernels of the loss move for each logit, by kernel."""
     found = {}
-    for tasks in plan.stages[0].templates.values():
+    for tasks in placed(graph, **options).stages[0].templates.values():
         for kernel in (kernel for task in tasks if not task.is_optimizer for kernel in task.kernels):
             if "softmax" in kernel.name or "nll" in kernel.name:
                 moved = kernel.call.bytes_read + kernel.call.bytes_written
@@ -53,15 +61,40 @@ def test_compiled_code_converts_inside_the_loss(graph):
 
 @pytest.mark.parametrize("options", [{"fusion": "none"}, {"fused_part": "blocks"}])
 def test_eager_code_converts_in_kernels_of_its_own(graph, options):
-    # Logits to fp32: 2 + 4; log-softmax: 4 + 4; the loss reads 4. Backward: the loss's 4 + 4, log-softmax's 4 + 4 + 4,
-    # and 4 + 2 for what the products read.
+    # Logits to fp32: 2 + 4; log-softmax: 4 + 4; the loss reads one of a row. Backward: the loss's gradient is zeros but
+    # for one of a row: 4, log-softmax's 4 + 4 + 4, and 4 + 2 for what the products read.
     moved = bytes_of_a_logit(graph, precision="bf16_mixed", **options)
-    assert sorted(moved.values()) == pytest.approx([4, 6, 6, 8, 8, 12], abs=0.02)
+    assert sorted(moved.values()) == pytest.approx([0, 4, 6, 6, 8, 12], abs=0.02)
     assert sum("convert" in name for name in moved) == 2
+
+
+@pytest.mark.parametrize("options", [{"fusion": "none"}, {"fused_part": "blocks"}])
+def test_kernels_of_megatrons_cross_entropy_are_counted_one_by_one(graph, options):
+    # VocabParallelCrossEntropy: to fp32 6; largest 4, less it 8, exponentials 8, sum 4, quotients 8. Backward: times
+    # the gradient, in place, 8, and back 6: 52 bytes for each logit.
+    moved = bytes_of_a_logit(graph, precision="bf16_mixed", eager_loss="megatron", **options)
+    assert sorted(moved.values()) == pytest.approx([0, 0, 4, 4, 6, 6, 8, 8, 8, 8], abs=0.02)
+    assert sum(moved.values()) == pytest.approx(52, abs=0.1)
+
+
+def test_megatrons_loss_makes_its_gradient_in_place(graph):
+    # 4 bytes of 12 for each token and word where backward begins.
+    saved = peak(graph, "torch") - peak(graph, "megatron")
+    assert saved == pytest.approx(4 * 2 * TOKENS * VOCABULARY, rel=0.01)
+
+
+def test_a_loss_that_shares_kernels_or_is_no_cross_entropy_has_none_of_megatrons(graph):
+    with pytest.raises(ConfigError, match=r"eager_loss is 'megatron'.*fusion=none or strategy.fused_part=blocks"):
+        rostam.Strategy(eager_loss="megatron")
+    with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, megatron"):
+        rostam.Strategy(eager_loss="apex")
+    sums = rostam.trace(nn.Linear(8, 8), torch.zeros(2, 8), loss_fn=torch.sum, name="sums")
+    with pytest.raises(ConfigError, match="loss of sums is no cross entropy"):
+        placed(sums, fusion="none", eager_loss="megatron")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 def test_nothing_is_converted_in_a_model_of_32_bits(graph, precision):
     moved = bytes_of_a_logit(graph, precision=precision, fusion="none")
-    assert sorted(moved.values()) == pytest.approx([4, 8, 8, 12], abs=0.02)
+    assert sorted(moved.values()) == pytest.approx([0, 4, 8, 12], abs=0.02)
     assert not any("convert" in name for name in moved)

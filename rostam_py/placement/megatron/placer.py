@@ -55,7 +55,7 @@ from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
-from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, TORCH, UNFUSED
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.pairs import backwards_first
@@ -174,12 +174,18 @@ class MegatronPlacer(Placer):
         if "graph" not in self.shared:
             self.shared["graph"] = regroup_gradient_sums(graph)
         graph = self.shared["graph"]
+        if strategy.eager_loss != TORCH and not any(op.role == "pick" for op in graph.ops):
+            raise ConfigError(
+                f"strategy.eager_loss is {strategy.eager_loss!r}, but the loss of {graph.name} is no cross entropy of"
+                " classes; leave it out"
+            )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.fused_part, strategy.accumulation, casts_gathered(strategy, numerics.precision),
+            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.accumulation,
+            casts_gathered(strategy, numerics.precision),
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -191,7 +197,7 @@ class MegatronPlacer(Placer):
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
                 strategy.fused_as, strategy.accumulation,
-                strategy.fused_as == UNFUSED or strategy.fused_part == FUSED_BLOCKS, machine.device.transposes_fp8,
+                strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
