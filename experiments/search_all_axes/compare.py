@@ -4,6 +4,7 @@ Points are kept in points.json; delete one to compute it again. Usage: python ex
 """
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ SMALL_AXES: dict[str, list[Any]] = {
     "virtual_stages": [1, 2], "micro_batch": [1, 2], "recompute": ["none", "full"], "shard": [0, 1, 3],
 }  # fmt: skip
 NUM_SIMULATED = 8
+ALONE = "alone"  # in front of a model in the arguments
 MOST_GAP, MOST_CPU_S = 0.03, 120
 COST = "roofline"
 
@@ -51,7 +53,17 @@ def base() -> rostam.Strategy:
 
 
 def large(model: str) -> dict[str, Any]:
-    """Search all axes on 1,024 accelerators. Returns: the best, what was left out, and the CPU seconds it took."""
+    """Search all axes on 1,024 accelerators in a process of its own, whose CPU seconds are those of this search only.
+
+    Returns: of ``large_alone``.
+    """
+    command = [sys.executable, str(Path(__file__).resolve()), ALONE, model]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
+def large_alone(model: str) -> dict[str, Any]:
+    """Search all axes on 1,024 accelerators. Returns: the best, what was left out, and this process's CPU seconds."""
     searcher = Searcher(rostam.trace(model), base=base(), placers=["megatron"], cost=COST)
     found = searcher.search(machine(1_024), batches=[BATCH], axes="all", num_simulated=NUM_SIMULATED)
     return {
@@ -125,6 +137,9 @@ def figures(path: Path) -> list[Figure]:
 
 def main() -> None:
     """Compute what is missing, or only the points named, and print them; all of them as a table of figures, too."""
+    if sys.argv[1:2] == [ALONE]:
+        sys.stdout.write(json.dumps(large_alone(sys.argv[2])))
+        return
     for key, found in compare(SearchedPoints(POINTS, COMMAND), sys.argv[1:] or tuple(EVERY)).items():
         sys.stdout.write(f"{key}: {json.dumps(found, indent=1)}\n")
     if not sys.argv[1:]:
