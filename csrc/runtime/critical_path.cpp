@@ -2,34 +2,33 @@
 
 namespace rostam::runtime {
 
-CriticalPath::Ref CriticalPath::add(PathNode node, const Ref& parent) {
-  node.parent = parent.index();
-  node.refs = 0;
-  if (node.parent >= 0) ++nodes_[node.parent].refs;
+CriticalPath::Ref CriticalPath::add(const PathNode& node, const Ref& parent) {
+  if (!parent.is_empty()) ++links_[parent.index()].refs;
   int32_t index;
   if (free_.empty()) {
     index = static_cast<int32_t>(nodes_.size());
     nodes_.push_back(node);
+    links_.push_back({parent.index(), 0});
   } else {
     index = free_.back();
     free_.pop_back();
     nodes_[index] = node;
+    links_[index] = {parent.index(), 0};
   }
   return Ref(this, index);
 }
 
 void CriticalPath::release(int32_t index) {
   // A loop, not recursion: a chain may be millions of tasks long.
-  while (index >= 0 && --nodes_[index].refs == 0) {
-    const int32_t parent = nodes_[index].parent;
+  while (index >= 0 && --links_[index].refs == 0) {
     free_.push_back(index);
-    index = parent;
+    index = links_[index].parent;
   }
 }
 
 std::vector<PathNode> CriticalPath::chain(const Ref& last) const {
   std::vector<PathNode> nodes;
-  for (int32_t index = last.index(); index >= 0; index = nodes_[index].parent) nodes.push_back(nodes_[index]);
+  for (int32_t index = last.index(); index >= 0; index = links_[index].parent) nodes.push_back(nodes_[index]);
   return nodes;
 }
 

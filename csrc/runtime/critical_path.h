@@ -36,14 +36,14 @@ class CriticalPath {
 
    private:
     void acquire() {
-      if (index_ >= 0) ++owner_->nodes_[index_].refs;
+      if (index_ >= 0) ++owner_->links_[index_].refs;
     }
     CriticalPath* owner_ = nullptr;
     int32_t index_ = -1;
   };
 
   // Adds `node` behind `parent` (may be empty).
-  Ref add(PathNode node, const Ref& parent);
+  Ref add(const PathNode& node, const Ref& parent);
 
   // The chain that ends in `last`, latest first.
   std::vector<PathNode> chain(const Ref& last) const;
@@ -51,9 +51,14 @@ class CriticalPath {
   int64_t num_live() const { return static_cast<int64_t>(nodes_.size() - free_.size()); }
 
  private:
+  struct Link {
+    int32_t parent;  // -1 for none
+    int32_t refs;
+  };
   void release(int32_t index);
 
   std::vector<PathNode> nodes_;
+  std::vector<Link> links_;  // of nodes_
   std::vector<int32_t> free_;
 };
 

@@ -190,6 +190,11 @@ class LongestWalks {
 
 }  // namespace
 
-std::vector<RingSteps::Start> ring_ends(const RingCollective& collective) { return LongestWalks(collective).ends(); }
+std::vector<RingSteps::Start> ring_ends(const RingCollective& collective) {
+  if (collective.joins.size() > 1) return LongestWalks(collective).ends();
+  // One device stands for all ranks, as in folded tensor-parallel groups: it hears of itself in every step.
+  const int64_t step_ps = collective.send_times[0].ps() + collective.latencies[0].ps();
+  return {{SimTime::from_ps(collective.joins[0].ps() + collective.exchange.num_steps * step_ps), 0}};
+}
 
 }  // namespace rostam::runtime

@@ -65,7 +65,8 @@ void EventQueue::run_next() {
   ++num_events_;
   --num_pending_;
   event.handler->on_event(event.payload);
-  if (bucket.next == bucket.num_events && heap_.front().bucket == index) release_top();
+  const Bucket& after = buckets_[index];
+  if (after.next == after.num_events && heap_.front().bucket == index) release_top();
 }
 
 }  // namespace rostam

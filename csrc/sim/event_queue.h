@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -69,7 +68,7 @@ class EventQueue {
   int64_t num_events_ = 0;
   int64_t num_pending_ = 0;
   uint64_t num_buckets_made_ = 0;
-  std::deque<Bucket> buckets_;  // stable storage, recycled through free_
+  std::vector<Bucket> buckets_;  // recycled through free_; an event's handler may make more, which moves them
   std::vector<uint32_t> free_;
   std::vector<Place> heap_;
   // The bucket last made for each slot of (time, priority). One that was displaced gets no more events, so a second

@@ -15,8 +15,6 @@ namespace rostam::workload {
 struct PathNode {
   SimTime start;
   SimTime end;
-  int32_t parent = -1;
-  int32_t refs = 0;
   int32_t device = -1;
   int32_t template_id = -1;
   int32_t task = -1;
