@@ -22,10 +22,17 @@ from rostam_py.extras import require
 from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
-from rostam_py.simulation import JobResult, RunResult, SimulationOptions, TaskGraph
+from rostam_py.simulation import JobResult, RunResult, TaskGraph
 from rostam_py.simulation.detail import run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
-from rostam_py.spec.build import build_machine, build_strategy, default_batch, place_settings, simulation_options
+from rostam_py.spec.build import (
+    build_machine,
+    build_strategy,
+    cost_arguments,
+    default_batch,
+    place_settings,
+    simulation_options,
+)
 from rostam_py.spec.keys import keys_of
 from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
 
@@ -42,6 +49,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     config: RunConfig = compose_config("run", overrides)
     _check_installed(config)
     _check_price(config)
+    _check_shrink(config)
     if config.plan is not None:
         _check_planned(overrides, "plan")
     if config.task_graph is not None:
@@ -52,7 +60,7 @@ def run(overrides: list[str], as_json: bool) -> int:
     progress = Console(stderr=True)
     with progress.status("starting") as status:
         result = simulate_config(config, status.update)
-        spread = spread_of(result, result.plan, config, _options(config), status.update)
+        spread = _spread(result, config, status.update)
     answer = _answer(result, config)
     text = _result_json(result, answer, spread)
     write_folder(folder, config, result, overrides, text, spread)
@@ -74,22 +82,42 @@ def _check_price(config: RunConfig) -> None:
     check_price(config.accelerator_usd_per_hour, has_goal=config.convergence is not None or config.target is not None)
 
 
+def _check_shrink(config: RunConfig) -> None:
+    """Raise ConfigError for a saved plan, or task graph, that should shrink: its model is needed to place it anew."""
+    saved = "plan" if config.plan is not None else "task_graph"
+    if config.outages.shrink is not None and getattr(config, saved) is not None:
+        raise ConfigError(
+            f"outages.shrink is {config.outages.shrink!r}, which places the model anew on what is left; with {saved} it"
+            " must be null: leave out one of them"
+        )
+
+
+def _spread(result: RunResult, config: RunConfig, progress: Any) -> dict[str, Any]:
+    settings = point_settings("run", config)
+    graph = None
+    if config.outages.shrink is not None and not config.outages.is_none:
+        from rostam_py.tracing import trace
+
+        graph = trace(settings["model"], cache=config.trace_cache)
+    return spread_of(
+        result, result.plan, config, simulation_options(settings), progress,
+        graph=graph, cost_config=cost_arguments(settings)["cost_config"],
+    )  # fmt: skip
+
+
 def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
     """Return what result.json of a run would hold, its resolved configuration, and the names of what it chose."""
     config: RunConfig = compose_config("run", overrides)
     _check_price(config)
+    _check_shrink(config)
     if config.plan is not None:
         _check_planned(overrides, "plan")
     import yaml
 
     result = simulate_config(config, progress)
-    spread = spread_of(result, result.plan, config, _options(config), progress)
+    spread = _spread(result, config, progress)
     text = _result_json(result, _answer(result, config), spread)
     return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
-
-
-def _options(config: RunConfig) -> SimulationOptions:
-    return simulation_options(point_settings("run", config))
 
 
 def _answer(result: RunResult, config: RunConfig) -> TimeToAccuracy | None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rostam_py.cli.schema import RunConfig
+from rostam_py.graph import OperatorGraph
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
 from rostam_py.spread import compute_by_basis, error_bar, outages, sensitivity, variability
@@ -25,11 +26,15 @@ def spread_of(
     config: RunConfig,
     options: SimulationOptions,
     progress: Callable[[str], None],
+    *,
+    graph: OperatorGraph | None = None,
+    cost_config: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what result.json holds besides the result, by key: "error_bar", "compute_by_basis_s" where kernels
     say what their times rest on, and where asked for "sensitivity", "variability" and "outages".
 
-    Args: source: what was simulated. options: how. progress: called with a line of text at each stage.
+    Args: source: what was simulated. options: how. progress: called with a line of text at each stage. graph,
+        cost_config: that a plan whose job may shrink was placed from, and with.
     """
     found = sensitivity(source, options=options, progress=progress) if config.sensitivity else None
     documents: dict[str, Any] = {"error_bar": error_bar(result, found).to_dict()}
@@ -42,7 +47,10 @@ def spread_of(
         steps = variability(source, options=options, progress=progress, **dataclasses.asdict(config.variability))
         documents["variability"] = steps.to_dict()
     if not config.outages.is_none:
-        lost = outages(source, options=options, progress=progress, **dataclasses.asdict(config.outages))
+        lost = outages(
+            source, graph=graph, cost_config=cost_config, options=options, progress=progress,
+            **dataclasses.asdict(config.outages),
+        )  # fmt: skip
         documents["outages"] = lost.to_dict()
     return documents
 
@@ -70,7 +78,12 @@ def _outage_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     counts = ", ".join(format_number_of(len(found[key]), key.removesuffix("s")) for key in ("failures", "restarts"))
     if found["num_later"]:
         counts += f"; {found['num_later']:,} given for after the end"
-    return [("outages", words), ("time lost", f"{causes}: {counts}")]
+    shrunk = ", ".join(
+        f"{format_number_of(one['dp'], 'replica')} from iteration {one['from_iteration'] + 1} on, global batch"
+        f" {one['global_batch']:,}"
+        for one in found.get("shrunk", ())
+    )
+    return [("outages", words), ("time lost", f"{causes}: {counts}"), *([("shrunk", shrunk)] if shrunk else [])]
 
 
 def _seconds(value: float) -> str:

@@ -95,6 +95,12 @@ class Recovery:
 
 _DEFAULT = Recovery()
 
+# How a job shrinks that goes on with its whole replicas.
+BATCHES = {
+    "keep": "the same global batch: more samples on each replica that is left",
+    "shrink": "as many micro-batches on each replica as before, and so a smaller global batch",
+}
+
 
 @dataclass(kw_only=True)
 class Outages:
@@ -102,8 +108,9 @@ class Outages:
 
     events: failures, each a mapping of the fields of Failure. mtbf_links and so on: mean time between failures of one
     part, from which more are drawn, exponentially, while the run lasts; None: none. repair: how long after its failure
-    a drawn part works again; None: never. iterations: that are run. seed: of the draw. The others: as Recovery has
-    them.
+    a drawn part works again; None: never. iterations: that are run. seed: of the draw. shrink: of BATCHES, a job that
+    loses accelerators goes on with the data-parallel replicas that are whole; None: on spares, or behind repairs. The
+    others: as Recovery has them.
     """
 
     events: Any = field(default_factory=list, metadata={"schemas": lambda: [Failure]})
@@ -122,6 +129,7 @@ class Outages:
     restart: Any = field(default=_DEFAULT.restart, metadata=_TIME)
     checkpoint_iterations: int = _DEFAULT.checkpoint_iterations
     spares: Any = field(default_factory=list)
+    shrink: str | None = None
 
     def __post_init__(self) -> None:
         for kind, seconds in self.mtbf_s().items():
@@ -133,8 +141,14 @@ class Outages:
         if not is_integer(self.iterations) or self.iterations < 1:
             raise ConfigError(f"outages.iterations is {self.iterations!r}; it must be an integer >= 1")
         self.seed = check_seed("outages.seed", self.seed)
+        if self.shrink is not None and self.shrink not in BATCHES:
+            raise ConfigError(f"outages.shrink is {self.shrink!r}; it must be one of: {', '.join(BATCHES)}, or null")
         self.failures()
         self.recovery()
+        if self.shrink is not None and list(self.spares):
+            raise ConfigError(
+                f"outages.spares is {list(self.spares)!r} and outages.shrink is {self.shrink!r}; give one or the other"
+            )
 
     @property
     def is_none(self) -> bool:

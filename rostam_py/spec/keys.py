@@ -292,7 +292,9 @@ class OutageKeys(Outages):
     more from; null: none. repair: of drawn ones, how long after; null:
     never. iterations: that are run. seed: of the draw. detection: of a failure or repair. reroute: from then until
     messages take other routes. restart: from then until a job that lost an accelerator goes on. checkpoint_iterations:
-    from one checkpoint to the next; 0: none. spares: accelerators that take the place of failed ones.
+    from one checkpoint to the next; 0: none. spares: accelerators that take the place of failed ones. shrink: the job
+    goes on with the data-parallel replicas that are whole instead; keep: with the same global batch, shrink: with a
+    smaller one, null: with all, on spares or behind repairs.
     """
 
 

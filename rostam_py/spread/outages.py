@@ -92,7 +92,7 @@ def outages(
     plan: Plan | TaskGraph,
     *,
     graph: OperatorGraph | None = None,
-    shrink: str | None = None,
+    cost_config: dict[str, Any] | None = None,
     options: SimulationOptions | None = None,
     progress: Callable[[str], None] = lambda text: None,
     **given: Any,
@@ -101,11 +101,9 @@ def outages(
 
     Args:
         plan: or a task graph of one job. options: of the simulations. progress: called with a line of text before each.
-        shrink: keep or shrink (spread/shrinking.py): the job goes on with the replicas that are whole, in place of
-        spares and repairs, with the same global batch or a smaller one. graph: that a plan which shrinks was placed
-        from, with cost settings by default.
+        graph: that a plan which shrinks was placed from. cost_config: the settings of its cost model.
         given: fields of Outages: events, mtbf_links, ..., repair, iterations, seed, detection, reroute, restart,
-        checkpoint_iterations, spares.
+        checkpoint_iterations, spares, shrink (spread/shrinking.py).
     Raises: ConfigError for bad values, nothing that fails, several jobs, or a job that is cut with neither spare nor
         repair; NoRouteError where messages are left without a path.
     Cost: a simulation of every device and message of the iterations.
@@ -117,8 +115,8 @@ def outages(
     chosen = (options or SimulationOptions()).but(
         timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations
     )
-    if shrink is not None and (graph is None or not isinstance(plan, Plan)):
-        raise ConfigError(f"outages got shrink={shrink!r}; it needs a plan, and graph=, what it was placed from")
+    if wanted.shrink is not None and (graph is None or not isinstance(plan, Plan)):
+        raise ConfigError(f"outages got shrink={wanted.shrink!r}; it needs a plan, and graph=, what it was placed from")
     tasks = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
     if len(tasks.jobs) > 1:
         raise ConfigError(f"outages got a task graph of {len(tasks.jobs)} jobs; it takes one")
@@ -128,8 +126,9 @@ def outages(
     without_s = sum(without.iteration_times_s)
     failures = (*wanted.failures(), *_drawn(wanted, tasks.machine.fabric, _LONGEST * without_s))
     progress(f"{iterations} with {format_number_of(len(failures), 'failure')}")
-    if shrink is not None and graph is not None and isinstance(plan, Plan):
-        return _shrinking(run_shrinking(graph, plan, wanted, failures, chosen, shrink), wanted, failures, without)
+    if wanted.shrink is not None and graph is not None and isinstance(plan, Plan):
+        found = run_shrinking(graph, plan, wanted, failures, chosen, cost_config)
+        return _shrinking(found, wanted, failures, without)
     events = [*(chosen.events or ()), *failures]
     recovery = wanted.recovery() if failures else None
     result: JobResult = simulate(tasks, options=chosen.but(events=events, recovery=recovery))

@@ -15,6 +15,7 @@ state to its new places is part of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,18 +23,13 @@ from rostam_py.costs import COST_MODELS
 from rostam_py.errors import ConfigError, DegreeError
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.place import place
-from rostam_py.plan.failures import Failure, Outages, Recovery
+from rostam_py.plan.failures import BATCHES, Failure, Outages, Recovery
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import surviving_accelerators
 from rostam_py.simulation.options import SimulationOptions
 from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.simulate import simulate
 from rostam_py.units import parse_time
-
-BATCHES = {
-    "keep": "the same global batch: more samples on each replica that is left",
-    "shrink": "as many micro-batches on each replica as before, and so a smaller global batch",
-}
 
 
 @dataclass(frozen=True)
@@ -58,10 +54,13 @@ class ShrunkTimes:
     shrunk: tuple[Shrunk, ...]
 
 
-def shrunk_plan(graph: OperatorGraph, plan: Plan, failed: Sequence[int], batch: str = "keep") -> Plan:
+def shrunk_plan(
+    graph: OperatorGraph, plan: Plan, failed: Sequence[int], batch: str = "keep",
+    cost_config: dict[str, Any] | None = None,
+) -> Plan:  # fmt: skip
     """Return the plan of the same job on the replicas without a failed accelerator.
 
-    Args: plan: placed from the graph. failed: accelerators. batch: of BATCHES.
+    Args: plan: placed from the graph. failed: accelerators. batch: of BATCHES. cost_config: of the plan's cost model.
     Raises: ConfigError where no replica is whole, or the strategy's layout does not permit so few: a global batch that
         they do not divide, experts or shards that are spread over more.
     """
@@ -76,24 +75,23 @@ def shrunk_plan(graph: OperatorGraph, plan: Plan, failed: Sequence[int], batch: 
     fewer = replace(strategy, dp=left, mapping=accelerators, accelerators=None)
     size = plan.global_batch if batch == "keep" else plan.global_batch * left // strategy.dp
     try:
-        return place(graph, whole, global_batch=size, strategy=fewer, cost=plan.cost)
+        return place(graph, whole, global_batch=size, strategy=fewer, cost=plan.cost, cost_config=cost_config)
     except (ConfigError, DegreeError) as error:
         raise type(error)(f"{where}: {error}") from None
 
 
 def run_shrinking(
     graph: OperatorGraph, plan: Plan, wanted: Outages, failures: Sequence[Failure], options: SimulationOptions,
-    batch: str,
+    cost_config: dict[str, Any] | None = None,
 ) -> ShrunkTimes:  # fmt: skip
-    """Simulate the iterations of a job that shrinks whenever it loses accelerators.
+    """Simulate the iterations of a job that shrinks, as wanted.shrink says, whenever it loses accelerators.
 
-    Raises: ConfigError for spares, a plan that the graph and its cost model by default do not give, a job that loses
-        all links of an accelerator that works, and as ``shrunk_plan``.
+    Args: cost_config: settings of the cost model that the plan was placed with.
+    Raises: ConfigError for a plan that the graph and these settings do not give, a job that loses all links of an
+        accelerator that works, and as ``shrunk_plan``.
     Cost: a simulation for each restart, and one.
     """
-    if list(wanted.spares):
-        raise ConfigError(f"outages.spares is {wanted.spares!r}, but the job shrinks; give one or the other")
-    _check_origin(graph, plan)
+    _check_origin(graph, plan, cost_config)
     recovery = replace(wanted.recovery(), restart=0.0, detection=0.0, reroute=wanted.recovery().reroute_s)
     begin_s, num_done, present = 0.0, 0, plan
     times: list[float] = []
@@ -122,18 +120,19 @@ def run_shrinking(
         failed = _accelerators_failed(failures, plan, begin_s)
         if not set(failed) & set(present.devices.tolist()):
             raise ConfigError(f"the job lost all links of an accelerator at {cut_s} s; it shrinks only where one fails")
-        present = shrunk_plan(graph, plan, failed, batch)
+        present = shrunk_plan(graph, plan, failed, wanted.shrink or "keep", cost_config)
         accelerators = tuple(present.devices.tolist())
         restarts.append(replace(cut, cut_s=cut_s, start_s=begin_s, from_iteration=num_done, accelerators=accelerators))
         shrunk.append(Shrunk(begin_s, num_done, int(present.strategy.dp), present.global_batch))
 
 
-def _check_origin(graph: OperatorGraph, plan: Plan) -> None:
+def _check_origin(graph: OperatorGraph, plan: Plan, cost_config: dict[str, Any] | None) -> None:
     """Raise ConfigError unless the plan is what placing the graph anew gives: what is left is placed so."""
-    words = "outages with shrink places what is left anew, by the cost model's default settings"
+    words = "outages with shrink places what is left anew, by the cost model's settings in cost_config"
     if plan.cost not in COST_MODELS:
         raise ConfigError(f"{words}; the plan's cost is {plan.cost!r}, which is no cost model")
-    again = place(graph, plan.machine, global_batch=plan.global_batch, strategy=plan.strategy, cost=plan.cost)
+    again = place(graph, plan.machine, global_batch=plan.global_batch, strategy=plan.strategy, cost=plan.cost,
+                  cost_config=cost_config)  # fmt: skip
     given_s, placed_s = (
         [sum(k.duration_s for tasks in stage.templates.values() for task in tasks for k in task.kernels)
          for stage in one.stages]

@@ -151,7 +151,10 @@ class Evaluator:
         if "variability" in settings:
             row |= variability_row(variability(plan, options=options, **settings["variability"]))
         if "outages" in settings:
-            row |= outage_row(outages(plan, options=options, **settings["outages"]))
+            shrinks = settings["outages"]["shrink"] is not None
+            graph = self._graph(settings["model"]) if shrinks else None
+            config = cost_arguments(settings)["cost_config"]
+            row |= outage_row(outages(plan, graph=graph, cost_config=config, options=options, **settings["outages"]))
         return row
 
     def _searcher(self, settings: Settings) -> Searcher:

@@ -68,6 +68,12 @@ def error_of(arguments, capsys):
         (["run", "fabric.accelerator_bandwidth=400"], ["fabric.accelerator_bandwidth is 400", "without a unit"]),
         (["run", "fabric.accelerator_bandwidth=400 Gbs"], ["'400 Gbs'", "Gb/s"]),
         (["run", "outages.restart=3"], ["outages.restart is 3, a number without a unit"]),
+        (["run", "outages.shrink=grow"], ["outages.shrink is 'grow'; it must be one of: keep, shrink, or null"]),
+        (
+            ["run", "outages.shrink=keep", "outages.spares=[3]"],
+            ["outages.spares is [3] and outages.shrink is 'keep'; give one or the other"],
+        ),
+        (["run", "outages.shrink=keep", "plan=p.json.gz"], ["outages.shrink is 'keep'", "with plan it must be null"]),
         (["run", "outages.mtbf_links=3"], ["outages.mtbf_links is 3, a number without a unit"]),
         (
             ["run", "outages.events=[{time: 2 ms, kind: links, number: 1, repair: 3}]"],

@@ -1,12 +1,16 @@
 """Jobs that go on with fewer replicas: against iterations of plans that are placed by hand on what is left."""
 
+import gzip
+import json
 import random
 
 import pytest
 import torch
 
 import rostam_py as rostam
+from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError, DegreeError
+from rostam_py.report.run.headline import run_headline
 
 
 class Layers(torch.nn.Module):
@@ -100,9 +104,9 @@ FIFTH = rostam.Failure(1e-6, "accelerators", 5)
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"shrink": "grow"}, ConfigError, "shrink is 'grow'; it must be one of: keep, shrink"),
+        ({"shrink": "grow"}, ConfigError, "outages.shrink is 'grow'; it must be one of: keep, shrink, or null"),
         ({"graph": None}, ConfigError, "it needs a plan, and graph="),
-        ({"spares": [7]}, ConfigError, "the job shrinks; give one or the other"),
+        ({"spares": [7]}, ConfigError, "outages.shrink is 'keep'; give one or the other"),
         ({"events": [rostam.Failure(1e-6, "accelerators", k) for k in (0, 2, 4, 6)]}, ConfigError, "none is whole"),
         ({"events": [FIFTH, rostam.Failure(1e-6, "accelerators", 0)], "global_batch": 32}, None, ""),
         ({"global_batch": 32}, DegreeError, "the job cannot go on with 3 of 4 replicas.*must be divisible"),
@@ -126,3 +130,38 @@ def test_a_plan_of_other_cost_settings_is_refused(graph):
     lost = rostam.Failure("1 ms", "accelerators", 5)
     with pytest.raises(ConfigError, match="the plan's kernels take other times"):
         rostam.outages(plan, graph=graph, shrink="keep", events=[lost])
+
+
+def test_a_plan_shrinks_with_the_cost_settings_that_it_was_placed_with(graph):
+    # Kernels of 1 ms at least, all of them: a replica's share of the batch changes how many there are, not their times.
+    settings = {"cost": "roofline", "cost_config": {"min_kernel_time": "1 ms"}}
+    strategy = rostam.Strategy(dp=4, tp=2, micro_batch=8)
+    plan = rostam.place(graph, MACHINE, global_batch=96, strategy=strategy, **settings)
+    times = iteration_s(plan)
+    cut_s = times[0] + 0.5 * times[1]
+    lost = rostam.outages(
+        plan, graph=graph, cost_config=settings["cost_config"], shrink="keep", iterations=4,
+        events=[rostam.Failure(cut_s, "accelerators", 5)],
+    )  # fmt: skip
+    left = rostam.Strategy(dp=3, tp=2, micro_batch=8, mapping=[0, 1, 2, 3, 6, 7])
+    fewer = rostam.place(graph, MACHINE, global_batch=96, strategy=left, **settings)
+    assert lost.total_s == pytest.approx(cut_s + sum(iteration_s(fewer, 3)))
+
+
+def test_the_command_line_shrinks_as_the_api_does(tmp_path):
+    out = tmp_path / "run"
+    given = {"detection": "1 ms", "restart": "4 ms", "iterations": 4}
+    event = {"time": "20 ms", "kind": "accelerators", "number": 3}
+    words = ["model=gpt_125m", "num_accelerators=4", "global_batch=96", "strategy.micro_batch=8"]
+    words += ["save_plan=true", f"out={out}"]
+    words += [f"outages.{key}={value}" for key, value in given.items()]
+    words += ["outages.shrink=keep", "outages.events=[{time: 20 ms, kind: accelerators, number: 3}]"]
+    assert main(["run", *words]) == 0
+    said = json.loads((out / "result.json").read_text())["outages"]
+    model = rostam.trace("gpt_125m")
+    plan = rostam.Plan.load(str(out / "plan.json.gz"))
+    assert said == rostam.outages(plan, graph=model, shrink="keep", events=[event], **given).to_dict()
+    assert [one["dp"] for one in said["shrunk"]] == [3]
+    assert said["without_s"] + said["down_s"] + said["redone_s"] + said["slower_s"] == pytest.approx(said["total_s"])
+    detail = json.loads(gzip.decompress((out / "detail.json.gz").read_bytes()))
+    assert "The job ends on 3 replicas, with a global batch of 96." in run_headline(detail)

@@ -49,7 +49,12 @@ def _outages(detail: dict[str, Any]) -> list[str]:
     what = " in ".join(
         (format_number_of(len(found["failures"]), "failure"), format_number_of(found["iterations"], "iteration"))
     )
-    return [f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {causes}."]
+    said = [f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {causes}."]
+    if found.get("shrunk"):
+        last = found["shrunk"][-1]
+        replicas = format_number_of(last["dp"], "replica")
+        said.append(f"The job ends on {replicas}, with a global batch of {last['global_batch']:,}.")
+    return said
 
 
 def _faults(detail: dict[str, Any]) -> list[str]:
