@@ -29,7 +29,7 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
 from rostam_py.placement.sharding import Sharding
-from rostam_py.plan.fusion import EPILOGUE, MEGATRON, POINTWISE, PRODUCER, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -386,7 +386,7 @@ class KernelBuilder:
 
         Source: Megatron-LM's core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy.
         """
-        if self.eager_loss != MEGATRON or self._picked.isdisjoint(ops[0].outputs):
+        if self.eager_loss != VOCAB_PARALLEL or self._picked.isdisjoint(ops[0].outputs):
             return []
         size = self._read_bytes(ops, ops[0].inputs[0])
         passes = (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1))
@@ -402,7 +402,11 @@ class KernelBuilder:
         """Tell whether a tensor is never in memory by itself: Megatron's loss makes its gradient where it keeps the
         quotients."""
         producer = self.graph.tensors[self.graph.view_roots[tensor]].producer
-        return self.eager_loss == MEGATRON and producer is not None and self.graph.ops[producer].role == "pick_backward"
+        return (
+            self.eager_loss == VOCAB_PARALLEL
+            and producer is not None
+            and self.graph.ops[producer].role == "pick_backward"
+        )
 
     def _is_widened(self, ops: tuple[Op, ...], tensor: int) -> bool:
         """Tell whether the loss reads in fp32 what an op beside it made in the run's precision: the logits."""

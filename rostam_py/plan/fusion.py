@@ -14,9 +14,9 @@ FUSED_PARTS = {
     EVERYWHERE: "all of the model, its loss too",
     BLOCKS: "repeated blocks alone, as where each of them is compiled by itself; the head and the loss are eager code",
 }
-TORCH, MEGATRON = "torch", "megatron"
+TORCH, VOCAB_PARALLEL = "torch", "vocab_parallel"
 EAGER_LOSSES = {
     TORCH: "cross_entropy of PyTorch: log_softmax, nll_loss and their backward",
-    MEGATRON: "the vocab-parallel cross entropy of Megatron-LM: the largest logit, logits less it, their exponentials,"
-    " the sum and the quotients by it one by one, and a gradient made in place",
+    VOCAB_PARALLEL: "the vocab-parallel cross entropy of Megatron-LM: the largest logit, logits less it, their"
+    " exponentials, the sum and the quotients by it one by one, and a gradient made in place",
 }

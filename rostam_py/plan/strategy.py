@@ -153,7 +153,7 @@ class Strategy:
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
     fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
     eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's or
-        megatron's.
+        Megatron-LM's (vocab_parallel).
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its

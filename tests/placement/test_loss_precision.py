@@ -72,25 +72,25 @@ def test_eager_code_converts_in_kernels_of_its_own(graph, options):
 def test_kernels_of_megatrons_cross_entropy_are_counted_one_by_one(graph, options):
     # VocabParallelCrossEntropy: to fp32 6; largest 4, less it 8, exponentials 8, sum 4, quotients 8. Backward: times
     # the gradient, in place, 8, and back 6: 52 bytes for each logit.
-    moved = bytes_of_a_logit(graph, precision="bf16_mixed", eager_loss="megatron", **options)
+    moved = bytes_of_a_logit(graph, precision="bf16_mixed", eager_loss="vocab_parallel", **options)
     assert sorted(moved.values()) == pytest.approx([0, 0, 4, 4, 6, 6, 8, 8, 8, 8], abs=0.02)
     assert sum(moved.values()) == pytest.approx(52, abs=0.1)
 
 
 def test_megatrons_loss_makes_its_gradient_in_place(graph):
     # 4 bytes of 12 for each token and word where backward begins.
-    saved = peak(graph, "torch") - peak(graph, "megatron")
+    saved = peak(graph, "torch") - peak(graph, "vocab_parallel")
     assert saved == pytest.approx(4 * 2 * TOKENS * VOCABULARY, rel=0.01)
 
 
 def test_a_loss_that_shares_kernels_or_is_no_cross_entropy_has_none_of_megatrons(graph):
-    with pytest.raises(ConfigError, match=r"eager_loss is 'megatron'.*fusion=none or strategy.fused_part=blocks"):
-        rostam.Strategy(eager_loss="megatron")
-    with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, megatron"):
+    with pytest.raises(ConfigError, match=r"eager_loss is 'vocab_parallel'.*fusion=none or strategy.fused_part=blocks"):
+        rostam.Strategy(eager_loss="vocab_parallel")
+    with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, vocab_parallel"):
         rostam.Strategy(eager_loss="apex")
     sums = rostam.trace(nn.Linear(8, 8), torch.zeros(2, 8), loss_fn=torch.sum, name="sums")
     with pytest.raises(ConfigError, match="loss of sums is no cross entropy"):
-        placed(sums, fusion="none", eager_loss="megatron")
+        placed(sums, fusion="none", eager_loss="vocab_parallel")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])

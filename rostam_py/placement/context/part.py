@@ -8,10 +8,11 @@ the placer's part. Gradients of weights are summands, reduced with those of the 
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rostam_py.graph import Affine, Op, OperatorGraph, Part, Split, Tensor
-from rostam_py.graph.vocabulary import TABLE_ROLES
+from rostam_py.graph.vocabulary import ROW_PLACES, TABLE_ROLES
 from rostam_py.placement.context.attention import Attention
 from rostam_py.placement.context.walk import BATCH, Chosen, Walk, follow_sequence
 from rostam_py.placement.sharding.layouts import Place, Shard, SplitAxis, resolve
@@ -81,8 +82,9 @@ class _Splitter:
         return self._scaled[quantity]
 
     def _op(self, op: Op) -> Op:
-        is_lookup = op.role in TABLE_ROLES  # reads of a table as much as it makes
-        read = self._share(op.bytes_read) if is_lookup else self._bytes(op.bytes_read, op.inputs)
+        is_lookup = op.role in (*TABLE_ROLES, "pick")  # reads of a table as much as it makes
+        read_in_full = [t for place, t in enumerate(op.inputs) if place != ROW_PLACES.get(op.role)]
+        read = self._share(op.bytes_read) if is_lookup else self._bytes(op.bytes_read, read_in_full)
         written = self._bytes(op.bytes_written, op.outputs)
         splits = op.splits
         if op.id in self.walk.axes:
@@ -90,7 +92,7 @@ class _Splitter:
         flops, repeated = self._share(op.flops), self._share(op.repeated_flops)
         return replace(op, flops=flops, repeated_flops=repeated, bytes_read=read, bytes_written=written, splits=splits)
 
-    def _bytes(self, whole: Affine, tensors: tuple[int, ...]) -> Affine:
+    def _bytes(self, whole: Affine, tensors: Iterable[int]) -> Affine:
         """Return what an op moves of tensors: less what other ranks move of those that are split."""
         constant = per_sample = 0.0
         for t in dict.fromkeys(tensors):
