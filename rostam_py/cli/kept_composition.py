@@ -150,7 +150,7 @@ def _composition(command: str, record: dict[str, Any], values: list[tuple[str, s
     if "${" in json.dumps(container):
         raise _NotPlainError
     for key, value in values:
-        check_choice(key, [value])
+        check_choice(key, [value], schema)
         _set(container, schema, schemas, key.split("."), value)
     for key, value in container.items():
         check_bare_numbers(key, value, schema)

@@ -115,7 +115,7 @@ def test_a_file_holds_the_rows(tmp_path, capsys):
         (["sizes.factor=1"], ["sizes.factor is 1", ">= 2"]),
         (["sizes.start=8 B"], ["unknown key 'sizes.start'", "begin"]),
         (["collective=all_redu"], ["unknown collective 'all_redu'", "did you mean 'all_reduce'", "broadcast"]),
-        (["algorithm=rig"], ["unknown algorithm 'rig' for all_reduce", "ring"]),
+        (["algorithm=rig"], ["unknown algorithm 'rig' (did you mean 'ring'?)", "torus_2d"]),
         (["type=fp32"], ["unknown type 'fp32'", "float"]),
         (["ranks=5"], ["ranks is 5", "4 working"]),
         (["ranks=[0,7]"], ["ranks name accelerator 7"]),

@@ -79,17 +79,19 @@ def test_what_is_not_plain_is_left_to_hydra(overrides: list[str]) -> None:
     assert composition("run", overrides) is None
 
 
-@pytest.mark.parametrize("overrides", WRONG)
-def test_errors_are_the_same_with_and_without(overrides: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "overrides"), [*(("run", one) for one in WRONG), ("collective", ["algorithm=rig"])]
+)
+def test_errors_are_the_same_with_and_without(command: str, overrides: list[str]) -> None:
     def message() -> str:
         with pytest.raises(ConfigError) as caught:
-            compose.compose_config("run", overrides)
+            compose.compose_config(command, overrides)
         return str(caught.value)
 
     without = message()
-    compose.compose_config("run", [])
-    compose.compose_config("run", ["fabric=torus", "fabric.dims=[4,4]"])
-    assert composition("run", overrides) is None
+    compose.compose_config(command, [])
+    compose.compose_config(command, ["fabric=torus", "fabric.dims=[4,4]"])
+    assert composition(command, overrides) is None
     assert message() == without
 
 
