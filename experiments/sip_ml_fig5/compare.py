@@ -49,15 +49,11 @@ BOTH_WAYS_FABRICS, BOTH_WAYS_BANDWIDTHS = ("Elect-Flat", "SiP-OCS", "SiP-Ring"),
 MEGATRON_BANDWIDTHS = (1_024, 8_192)
 REFUSED = (MEGATRON, PAPER)  # Algorithm 1 keeps all activations, and Megatron's do not fit 32 GB
 DATA_PARALLEL = "dp on Elect-Flat"
-# The one point that is slower than at half its bandwidth, and how many simulations find what it misses.
-OUT_OF_ORDER, MANY = (TRANSFORMER, ALL, "Elect-Cluster 200", 256), 16
 
 Times = dict[str, np.ndarray]  # fabric -> time-to-accuracy [s] of every bandwidth, nan where nothing fits
 
 
-def point(
-    points: SearchedPoints, job: Job, space: Space, fabric: str, bandwidth: int, num_simulated: int = NUM_SIMULATED
-) -> Point:
+def point(points: SearchedPoints, job: Job, space: Space, fabric: str, bandwidth: int) -> Point:
     """Return one search, kept or computed."""
     name, parameters = FABRICS["Elect-Flat" if fabric == DATA_PARALLEL else fabric]
     groups = None
@@ -65,11 +61,10 @@ def point(
         groups = space.groups(NUM_ACCELERATORS, (1,))
     elif space in (HALF, SINGLE):
         groups = space.groups(NUM_ACCELERATORS, (MEGATRON_GROUP,))
-    wider = "" if num_simulated == NUM_SIMULATED else f" | {num_simulated} simulated"
     return points.search(
-        f"{job.model} | {space.name} | {fabric} | {bandwidth} Gb/s{wider}", job, space,
+        f"{job.model} | {space.name} | {fabric} | {bandwidth} Gb/s", job, space,
         lambda: machine(name, f"{bandwidth} Gb/s", num_accelerators=NUM_ACCELERATORS, **parameters),
-        strategies=groups, num_simulated=num_simulated,
+        strategies=groups, num_simulated=NUM_SIMULATED,
     )  # fmt: skip
 
 
@@ -199,12 +194,6 @@ def main() -> None:
         rows.append([f"{bandwidth:,}", *cells, f"{bests[2]['iteration_s'] / bests[1]['iteration_s']:.2f}x"])
     title = "transformer_350m, all-reduce rings both ways: time-to-accuracy [s]"
     print_table(title, ("B [Gb/s]", *BOTH_WAYS_FABRICS, "ring over OCS"), rows)
-    rows = []
-    for count in (NUM_SIMULATED, MANY):
-        for c in point(points, *OUT_OF_ORDER, count)["simulated"][:4]:
-            text = f"{c['strategy']}, micro-batch {c['micro_batch']}"
-            rows.append([str(count), text, f"{c['estimate_s'] * 1e3:.1f}", f"{c['iteration_s'] * 1e3:.1f}"])
-    print_table("Elect-Cluster 200 at 256 Gb/s, all", ("simulations", "best four", "estimate [ms]", "simulated"), rows)
     title = "megatron_18b, all: time-to-accuracy [s] and best strategy over B [Gb/s]"
     print_table(title, ("B", *FABRICS), _curve_rows(points, MEGATRON, ALL, MEGATRON_BANDWIDTHS))
     refusal = point(points, *REFUSED, "Elect-Flat", BANDWIDTHS[-1]).get("refused", "")

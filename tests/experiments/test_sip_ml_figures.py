@@ -57,7 +57,7 @@ def test_figure_5_megatron_gains_most_and_does_not_fit_pure_data_parallelism(fig
         gains[job.model] = curves["Elect-Cluster 400"][-1] / curves["SiP-OCS"][-1]
     assert list(gains) == ["resnet50", "transformer_350m", "megatron_18b"]
     assert list(gains.values()) == sorted(gains.values())
-    assert gains["megatron_18b"] == pytest.approx(5.01, abs=0.01)
+    assert gains["megatron_18b"] == pytest.approx(4.98, abs=0.01)
     assert "dp 1024 x mp 1: device 0" in module.point(points, *module.REFUSED, "Elect-Flat", 8_192)["refused"]
     dp = [module.point(points, module.TRANSFORMER, module.PAPER, module.DATA_PARALLEL, b)["best"]["dp"]
           for b in module.BANDWIDTHS]  # fmt: skip
@@ -79,7 +79,7 @@ def test_bands_hold_the_case_as_stated_and_every_ratio(figure):
             stated, least, most = module.band(points, model, key)
             assert least <= stated <= most
     assert module.band(points, "transformer_350m", "dp over best, flat")[1] == pytest.approx(1.64, abs=0.01)
-    assert module.band(points, "megatron_18b", "cluster over OCS")[2] == pytest.approx(6.24, abs=0.01)
+    assert module.band(points, "megatron_18b", "cluster over OCS")[2] == pytest.approx(6.20, abs=0.01)
 
 
 def test_break_even_prices_are_those_of_equal_dollars(figure):
