@@ -27,6 +27,7 @@ class RingPlanner : public CircuitPlanner {
       demand.num_bytes.push_back(num_bytes[p]);
     }
     std::vector<RingCircuit> now;
+    now.reserve(held.size());
     size_t i = 0;  // of demanded pairs
     for (const Circuit& one : held) {
       while (i < pair_of.size() && pair_of[i] < one.pair) ++i;

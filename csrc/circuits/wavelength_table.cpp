@@ -57,19 +57,35 @@ int32_t WavelengthTable::first_free(int32_t pair) const {
   return kNobody;
 }
 
-int32_t WavelengthTable::give_free(int32_t pair, int32_t count, bool from_top) {
+int32_t WavelengthTable::give_in(int32_t pair, int32_t count, size_t word, bool from_top, Word among) {
+  Word chosen = 0;
+  int32_t given = 0;
+  for (Word free = free_in(pair, word) & among; free != 0 && given < count; ++given) {
+    const Word one = from_top ? highest(free) : free & (~free + 1);
+    chosen |= one;
+    free ^= one;
+  }
+  if (chosen != 0) give_all(pair, word, chosen);
+  return given;
+}
+
+int32_t WavelengthTable::give_free(int32_t pair, int32_t count, bool from_top, const Word* among) {
   int32_t given = 0;
   for (size_t k = 0; k < num_words_ && given < count; ++k) {
     const size_t word = from_top ? num_words_ - 1 - k : k;
-    Word chosen = 0;
-    for (Word free = free_in(pair, word); free != 0 && given < count; ++given) {
-      const Word one = from_top ? highest(free) : free & (~free + 1);
-      chosen |= one;
-      free ^= one;
-    }
-    if (chosen != 0) give_all(pair, word, chosen);
+    const Word allowed = among == nullptr ? ~Word{0} : among[word];
+    if (allowed != 0) given += give_in(pair, count - given, word, from_top, allowed);
   }
   return given;
+}
+
+int32_t WavelengthTable::give_free_from(int32_t pair, int32_t count, size_t& word) {
+  int32_t given = 0;
+  while (true) {
+    given += give_in(pair, count - given, word, false, ~Word{0});
+    if (given == count || word + 1 == num_words_) return given;
+    ++word;
+  }
 }
 
 WavelengthTable::Word WavelengthTable::free_in(int32_t pair, size_t word) const {

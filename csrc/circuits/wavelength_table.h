@@ -22,16 +22,21 @@ class WavelengthTable {
   void give(int32_t pair, int32_t wavelength);
   void take_back(int32_t pair, int32_t wavelength);
 
-  bool is_free(int32_t pair, int32_t wavelength) const {
-    const size_t w = static_cast<size_t>(wavelength);
-    return free_in(pair, w / kWordBits) >> (w % kWordBits) & 1;
-  }
-
   // Lowest wavelength that is free along the pair's path and at both ends, or kNobody.
   int32_t first_free(int32_t pair) const;
 
+  // Wavelengths as bits, 64 a word.
+  using Word = uint64_t;
+  static constexpr size_t kWordBits = 64;
+  size_t num_words() const { return num_words_; }
+
   // Gives `pair` up to `count` free wavelengths, the lowest first or the highest; returns how many it found.
-  int32_t give_free(int32_t pair, int32_t count, bool from_top = false);
+  // among: words of the only ones that it may have, null for any.
+  int32_t give_free(int32_t pair, int32_t count, bool from_top = false, const Word* among = nullptr);
+
+  // The same for the lowest ones from a word on, which becomes the one where it stopped: where nothing is taken back,
+  // none is free before.
+  int32_t give_free_from(int32_t pair, int32_t count, size_t& word);
 
   // Calls visit(wavelength, pair) for every wavelength that an accelerator drives, ascending.
   template <typename Visit>
@@ -50,8 +55,8 @@ class WavelengthTable {
   void holders(int32_t pair, int32_t wavelength, size_t limit, std::vector<int32_t>& found) const;
 
  private:
-  using Word = uint64_t;
-  static constexpr size_t kWordBits = 64;
+  // Gives `pair` up to `count` of a word's free wavelengths.
+  int32_t give_in(int32_t pair, int32_t count, size_t word, bool from_top, Word among);
   static int32_t lowest(Word bits);  // position of the lowest set bit; REQUIRES: bits != 0
   static Word highest(Word bits);    // the highest set bit alone; REQUIRES: bits != 0
   Word free_in(int32_t pair, size_t word) const;
