@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "control/registry.h"
@@ -62,22 +63,21 @@ class FailuresController : public Controller {
 
   void on(const Event& event, ControlPlane& plane) override {
     if (event.kind == kMove) return log_move(event, plane.now());
+    if (event.kind == kFlowEnd) return log_end(event.flow, plane.now());
     if (event.kind == kFailure && event.job >= 0) add_restart(event.job, plane.now() + recovery_.restart, plane);
     if (event.kind != kRepair) return;
     for (const int32_t job : std::exchange(waiting_, {})) add_restart(job, plane.now() + recovery_.restart, plane);
   }
 
-  uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair | kMove; }
+  uint32_t subscriptions() const override { return failures_.empty() ? 0 : kFailure | kRepair | kMove | kFlowEnd; }
   folding::Footprint footprint() const override { return {!failures_.empty(), {}}; }
 
-  // Messages that took other links: of each time how many, and of the first of them the ends and the links.
+  // Messages that took other links: of each time how many, and of the first of them the ends, the links before and
+  // after, and when they were through or took others again, kNever for those still under way.
   workload::Report report(SimTime /*now*/) const override {
-    return {{"move_ps", move_ps_},
-            {"num_moved", num_moved_},
-            {"moved_src", moved_src_},
-            {"moved_dst", moved_dst_},
-            {"moved_num_links", moved_num_links_},
-            {"moved_links", moved_links_}};
+    return {{"move_ps", move_ps_},         {"num_moved", num_moved_},           {"moved_src", moved_src_},
+            {"moved_dst", moved_dst_},     {"moved_end_ps", moved_end_ps_},     {"moved_num_links", moved_num_links_},
+            {"moved_links", moved_links_}, {"left_num_links", left_num_links_}, {"left_links", left_links_}};
   }
 
  private:
@@ -96,11 +96,23 @@ class FailuresController : public Controller {
       move_ps_.push_back(now.ps());
       num_moved_.push_back(0);
     }
+    log_end(event.flow, now);
     if (++num_moved_.back() > kMaxMoves) return;
+    under_way_[event.flow] = moved_end_ps_.size();
+    moved_end_ps_.push_back(kNever);
     moved_src_.push_back(event.src);
     moved_dst_.push_back(event.dst);
     moved_num_links_.push_back(static_cast<int64_t>(event.links.size()));
     moved_links_.insert(moved_links_.end(), event.links.begin(), event.links.end());
+    left_num_links_.push_back(static_cast<int64_t>(event.left.size()));
+    left_links_.insert(left_links_.end(), event.left.begin(), event.left.end());
+  }
+
+  void log_end(int32_t flow, SimTime now) {
+    const auto one = under_way_.find(flow);
+    if (one == under_way_.end()) return;
+    moved_end_ps_[one->second] = now.ps();
+    under_way_.erase(one);
   }
 
   void take(const Todo& todo, ControlPlane& plane) {
@@ -138,8 +150,10 @@ class FailuresController : public Controller {
   std::vector<int32_t> spares_;
   std::set<Todo> todo_;
   std::vector<int64_t> move_ps_, num_moved_;
-  std::vector<int64_t> moved_src_, moved_dst_, moved_num_links_, moved_links_;  // kMaxMoves of each time
-  std::vector<int32_t> waiting_;  // jobs that are down for want of a spare
+  std::vector<int64_t> moved_src_, moved_dst_, moved_end_ps_;  // kMaxMoves of each time
+  std::vector<int64_t> moved_num_links_, moved_links_, left_num_links_, left_links_;
+  std::unordered_map<int32_t, size_t> under_way_;  // flow -> its place in moved_end_ps_
+  std::vector<int32_t> waiting_;                   // jobs that are down for want of a spare
 };
 
 int32_t to_id(int64_t value) { return value < 0 || value > INT32_MAX ? -1 : static_cast<int32_t>(value); }

@@ -44,14 +44,17 @@ void Carrier::deliver_at(int32_t number, Parcel& parcel, SimTime time) {
   queue_.schedule(time, Priority::kNormal, &late_arrivals_, static_cast<uint64_t>(number));
 }
 
-void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links) {
+void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links,
+                   std::vector<int32_t> left) {
   const CarrierClient::Ends ends = client_.ends_of(number);
   control::Event event;
   event.kind = kind;
   event.src = ends.src;
   event.dst = ends.dst;
   event.bytes = parcel.bytes;
+  event.flow = number;
   event.links = std::move(links);
+  event.left = std::move(left);
   listener_->tell(event);
 }
 
@@ -74,14 +77,14 @@ void Carrier::move(int32_t number) {
   const network::RouteId route = client_.route_of(number);
   if (route == network::kNoRoute) return;
   if (is_waiting) return start(number, parcel, route);
-  const std::vector<int32_t> before = listener_ != nullptr ? network_->links_of(parcel.route) : std::vector<int32_t>();
+  std::vector<int32_t> before = listener_ != nullptr ? network_->links_of(parcel.route) : std::vector<int32_t>();
   parcel.route = route;
   parcel.carried -= backlog(parcel);
   network_->set_route(parcel.transfer, route);
   parcel.carried += backlog(parcel);  // what is left may be split over planes anew, in whole bytes
   if (listener_ == nullptr) return;
   std::vector<int32_t> links = network_->links_of(route);
-  if (links != before) tell(control::kMove, number, parcel, std::move(links));
+  if (links != before) tell(control::kMove, number, parcel, std::move(links), std::move(before));
 }
 
 void Carrier::move(int32_t src, int32_t dst) {

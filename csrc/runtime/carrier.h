@@ -122,7 +122,8 @@ class Carrier : public network::NetworkClient {
 
  private:
   void start(int32_t number, Parcel& parcel, network::RouteId route);
-  void tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links = {});
+  void tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links = {},
+            std::vector<int32_t> left = {});
 
   const routing::RouteTable& route_table_;
   EventQueue& queue_;

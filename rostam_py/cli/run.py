@@ -13,7 +13,7 @@ from rostam_py.checks import check_folder
 from rostam_py.cli.choices import WITH_SCHEMAS
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.schema import RunConfig, SearchConfig, name_of
-from rostam_py.cli.spread import spread_of
+from rostam_py.cli.spread import Spread, spread_of
 from rostam_py.cli.tables import print_job, print_result
 from rostam_py.convergence import Curve, TimeToAccuracy, goal_of, time_to_accuracy
 from rostam_py.convergence.samples import notes_for
@@ -23,7 +23,7 @@ from rostam_py.plan import Plan
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
 from rostam_py.simulation import JobResult, RunResult, TaskGraph
-from rostam_py.simulation.detail import run_detail, write_detail
+from rostam_py.simulation.detail import changes_of_run, run_detail, write_detail
 from rostam_py.simulation.pipeline_detail import is_drawable
 from rostam_py.spec.build import (
     build_machine,
@@ -62,12 +62,12 @@ def run(overrides: list[str], as_json: bool) -> int:
         result = simulate_config(config, status.update)
         spread = _spread(result, config, status.update)
     answer = _answer(result, config)
-    text = _result_json(result, answer, spread)
+    text = _result_json(result, answer, spread.documents)
     write_folder(folder, config, result, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
-        print_result(Console(width=max(110, Console().width)), result, str(folder), answer, spread)
+        print_result(Console(width=max(110, Console().width)), result, str(folder), answer, spread.documents)
     send_on(Console(stderr=as_json), folder, report=config.report, wandb=config.wandb)
     return 0
 
@@ -92,7 +92,7 @@ def _check_shrink(config: RunConfig) -> None:
         )
 
 
-def _spread(result: RunResult, config: RunConfig, progress: Any) -> dict[str, Any]:
+def _spread(result: RunResult, config: RunConfig, progress: Any) -> Spread:
     settings = point_settings("run", config)
     graph = None
     if config.outages.shrink is not None and not config.outages.is_none:
@@ -116,7 +116,7 @@ def run_document(overrides: list[str], progress: Any) -> tuple[dict[str, Any], d
 
     result = simulate_config(config, progress)
     spread = _spread(result, config, progress)
-    text = _result_json(result, _answer(result, config), spread)
+    text = _result_json(result, _answer(result, config), spread.documents)
     return json.loads(text), yaml.safe_load(resolved_yaml("run", overrides)), _choices(config)
 
 
@@ -210,12 +210,12 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         options = simulation_options(settings)
         result: JobResult = simulate(graph, options=options, timeline=config.timeline)
         spread = spread_of(result, graph, config, options, status.update)
-    text = _json_text(result.to_dict() | spread)
-    write_result(folder, config, result, overrides, text)
+    text = _json_text(result.to_dict() | spread.documents)
+    write_result(folder, config, result, overrides, text, spread)
     if as_json:
         print(text, end="")
     else:
-        print_job(Console(width=max(110, Console().width)), result, str(folder), spread)
+        print_job(Console(width=max(110, Console().width)), result, str(folder), spread.documents)
     return 0
 
 
@@ -247,23 +247,27 @@ def _planned(settings: Settings, trace_cache: bool, progress: Any) -> Plan:
 
 
 def write_folder(
-    folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str, spread: dict[str, Any]
+    folder: Path, config: RunConfig, result: RunResult, overrides: list[str], text: str, spread: Spread
 ) -> None:
     """Write a run's folder: what every result has, detail.json.gz, and the plan and its task graph if asked for."""
-    write_result(folder, config, result, overrides, text)
+    write_result(folder, config, result, overrides, text, spread)
     detail = run_detail(result)
+    if spread.with_failures is not None:
+        detail["changes"] = changes_of_run(spread.with_failures)
     answer = json.loads(text).get("time_to_accuracy")
     if answer is not None:
         detail["result"] |= {"time_to_accuracy": answer}
-    write_detail(folder / "detail.json.gz", detail | spread)
+    write_detail(folder / "detail.json.gz", detail | spread.documents)
     if config.save_plan:
         result.plan.save(folder / "plan.json.gz")
     if config.save_task_graph:
         TaskGraph.of(result.plan, seed=config.seed).save(folder / "task_graph.json.gz")
 
 
-def write_result(folder: Path, config: RunConfig, result: JobResult, overrides: list[str], text: str) -> None:
-    """Write resolved configuration, version and seed, result.json and the timeline if asked for."""
+def write_result(
+    folder: Path, config: RunConfig, result: JobResult, overrides: list[str], text: str, spread: Spread
+) -> None:
+    """Write resolved configuration, version and seed, result.json and the timelines if asked for."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(resolved_yaml("run", overrides), encoding="utf-8")
     about = {
@@ -273,6 +277,8 @@ def write_result(folder: Path, config: RunConfig, result: JobResult, overrides: 
     (folder / "result.json").write_text(text, encoding="utf-8")
     if config.timeline:
         result.save_timeline(str(folder / "timeline.json"))
+        if spread.with_failures is not None:
+            spread.with_failures.save_timeline(str(folder / "timeline_outages.json"), whole_run=True)
 
 
 def _result_json(result: RunResult, answer: TimeToAccuracy | None, spread: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +20,14 @@ _SHOWN = 20  # rows of sensitivities
 _LEAST = 5e-5  # share of the time from which on an input is shown
 
 
+class Spread(NamedTuple):
+    """What a run is told besides its result. documents: of result.json, by key. with_failures: the simulation behind
+    "outages", None without one."""
+
+    documents: dict[str, Any]
+    with_failures: JobResult | None = None
+
+
 def spread_of(
     result: JobResult,
     source: Plan | TaskGraph,
@@ -29,7 +37,7 @@ def spread_of(
     *,
     graph: OperatorGraph | None = None,
     cost_config: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> Spread:
     """Return what result.json holds besides the result, by key: "error_bar", "compute_by_basis_s" where kernels
     say what their times rest on, and where asked for "sensitivity", "variability" and "outages".
 
@@ -48,11 +56,12 @@ def spread_of(
         documents["variability"] = steps.to_dict()
     if not config.outages.is_none:
         lost = outages(
-            source, graph=graph, cost_config=cost_config, options=options, progress=progress,
-            **dataclasses.asdict(config.outages),
+            source, graph=graph, cost_config=cost_config, options=options.but(timeline=config.timeline),
+            progress=progress, **dataclasses.asdict(config.outages),
         )  # fmt: skip
         documents["outages"] = lost.to_dict()
-    return documents
+        return Spread(documents, lost.result)
+    return Spread(documents)
 
 
 def range_words(documents: Mapping[str, Any]) -> str:

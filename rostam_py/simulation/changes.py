@@ -1,7 +1,7 @@
 """Changes of the network during a run: dark circuits, failed parts, waits for new routes, jobs that are cut.
 
 Example:
-    for one in changes_of(result.controllers, result.restarts, result.reconfigurations, end_ps):
+    for one in changes_of(result.controllers, result.restarts, result.reconfigurations, result.moves, end_ps):
         one.lane, one.words, one.begin_ps, one.end_ps
 """
 
@@ -16,7 +16,8 @@ from rostam_py.simulation.reconfigurations import Reconfigurations
 from rostam_py.simulation.restarts import Restart
 
 CIRCUITS, FAILED, REROUTING, RESTARTS = "circuits", "failed parts", "new routes", "restarts"
-LANES = (CIRCUITS, FAILED, REROUTING, RESTARTS)
+MOVED = "moved messages"
+LANES = (CIRCUITS, FAILED, REROUTING, MOVED, RESTARTS)
 _PS = 1e-12
 _PARTS = (("accelerator", "accelerators"), ("link", "links"), ("switch", "switches"))  # by the core's kind
 _NAMED = 4
@@ -35,29 +36,50 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedMessage:
+    """A message that took other links. ends: "3 -> 7". left, taken: its links before and after, in words.
+
+    end_ps: when its last byte had left, or it took others again; None if it was under way when the run ended.
+    """
+
+    ends: str
+    left: str
+    taken: str
+    end_ps: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
-    """Messages that took other links when routes were renewed. paths: of the first of them, ends and links in words."""
+    """Messages that took other links when routes were renewed. messages: the first of them.
+
+    wait_ps: from the failure or repair until then.
+    """
 
     time_ps: int
+    wait_ps: int
     num_messages: int
-    paths: tuple[tuple[str, str], ...]
+    messages: tuple[MovedMessage, ...]
 
 
-def moves_of(fabric: Any, router: Any, report: Mapping[str, Any]) -> list[Move]:
-    """Return what a run's failures moved. Args: report: what the controller of failures said."""
+def moves_of(fabric: Any, router: Any, parameters: Mapping[str, Any], report: Mapping[str, Any]) -> list[Move]:
+    """Return what a run's failures moved. Args: parameters, report: what the controller of failures got, and said."""
     links, members = fabric.links, router.members
-    per_message = zip(
-        report["moved_src"].tolist(), report["moved_dst"].tolist(),
-        np.split(report["moved_links"], np.cumsum(report["moved_num_links"])[:-1]), strict=False,
+
+    def paths(kind: str) -> list[str]:
+        cut = np.split(report[f"{kind}_links"], np.cumsum(report[f"{kind}_num_links"])[:-1])
+        return ["; ".join(link_name(fabric, links, members[link][0]) for link in one.tolist()) for one in cut]
+
+    each = zip(
+        *(report[key].tolist() for key in ("moved_src", "moved_dst", "moved_end_ps")), paths("left"), paths("moved"),
+        strict=False,
     )  # fmt: skip
-    found = []
+    messages = [
+        MovedMessage(f"{src} -> {dst}", left, taken, None if end < 0 else end) for src, dst, end, left, taken in each
+    ]
+    found, told = [], 0
     for time, count in zip(report["move_ps"].tolist(), report["num_moved"].tolist(), strict=True):
-        paths = []
-        for _ in range(min(count, _TOLD_APART)):
-            src, dst, taken = next(per_message)
-            words = "; ".join(link_name(fabric, links, members[link][0]) for link in taken.tolist())
-            paths.append((f"{src} -> {dst}", words))
-        found.append(Move(time, count, tuple(paths)))
+        first, told = told, told + min(count, _TOLD_APART)
+        found.append(Move(time, parameters["reroute_ps"][0], count, tuple(messages[first:told])))
     return found
 
 
@@ -65,12 +87,14 @@ def changes_of(
     controllers: Iterable[Mapping[str, Any]],
     restarts: Iterable[Restart],
     switched: Reconfigurations | None,
+    moves: Iterable[Move],
     end_ps: int,
 ) -> list[Change]:
     """Return the changes of a run by lane and begin.
 
     Model: parts that fail and are repaired together are one change; what is never repaired lasts until ``end_ps``, the
-        end of the run. From a failure or repair until routes are chosen anew, messages on failed links wait.
+        end of the run. From a failure or repair until routes are chosen anew, messages on failed links wait; of those
+        that take other links then, as many as are told apart are changes until their last byte has left.
     """
     found: list[Change] = []
     if switched is not None:
@@ -82,6 +106,11 @@ def changes_of(
     for one in controllers:
         if one["name"] == "failures":
             found += _failures(one, end_ps)
+    for move in moves:
+        for message in move.messages:
+            end = end_ps if message.end_ps is None else message.end_ps
+            words = f"{message.ends}: {message.taken}; before: {message.left}"
+            found.append(Change(MOVED, words, move.time_ps, end, 1))
     for restart in restarts:
         words = f"cut, goes on with iteration {restart.from_iteration}"
         found.append(Change(RESTARTS, words, round(restart.cut_s / _PS), round(restart.start_s / _PS), 1))

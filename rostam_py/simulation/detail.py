@@ -24,6 +24,7 @@ from rostam_py.plan.tasks import MEMORY_PARTS
 from rostam_py.simulation.changes import changes_detail
 from rostam_py.simulation.critical_path import Segment
 from rostam_py.simulation.drawing import drawing_of, short, whole
+from rostam_py.simulation.job_result import JobResult
 from rostam_py.simulation.memory_detail import memory_detail
 from rostam_py.simulation.pipeline_detail import pipeline_detail
 from rostam_py.simulation.result import RunResult
@@ -67,7 +68,7 @@ def run_detail(
         "traffic": _traffic(results),
         "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
         "pipeline": None if is_mix else pipeline_detail(first),
-        "changes": changes_detail(first.changes(), first._ends_ps.tolist()),
+        "changes": changes_of_run(first),
         "memory_over_time": None if is_mix else memory_detail(first),
         "messages_by_axis": [] if is_mix else [asdict(one) for one in first.messages_by_axis],
         "drawing": drawing_of(results, layout, links, utilization),
@@ -76,6 +77,11 @@ def run_detail(
         "busiest_links": _busiest(first, layout, links, utilization),
         "jobs": _jobs(results, jobs) if is_mix else [],
     }
+
+
+def changes_of_run(result: JobResult) -> dict[str, Any] | None:
+    """Return what a document holds of the changes of a run, None where nothing changed."""
+    return changes_detail(result.changes(), result._ends_ps.tolist())
 
 
 def write_detail(path: str | Path, detail: Mapping[str, Any]) -> None:

@@ -302,23 +302,25 @@ class JobResult:
                 file.write(text)
         return text
 
-    def save_timeline(self, path: str) -> None:
+    def save_timeline(self, path: str, *, whole_run: bool = False) -> None:
         """Write the recorded devices' last iteration as a Perfetto / Chrome trace (JSON, gzip if it ends in .gz).
 
         Model: of a plan one device of each stage has its memory over time as a counter as well; the busiest links
             have their load.
+        Args: whole_run: all iterations, without memory, which is known of the last one.
         Raises: ConfigError if the run recorded none (``simulate(..., timeline=True)``).
         """
         if len(self._timeline["start_ps"]) == 0:
             raise ConfigError("this run recorded no timeline; simulate with timeline=True or a list of accelerators")
-        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        begin, end = int(self._ends_ps[0 if whole_run else -2]), int(self._ends_ps[-1])
+        memory = [] if whole_run else self.memory_over_time()
         arrows = message_arrows(self.job, self._number, self._names, self._timeline)
-        write_perfetto(path, self._names, self._timeline, begin, end, self.memory_over_time(), self.changes(), arrows,
+        write_perfetto(path, self._names, self._timeline, begin, end, memory, self.changes(), arrows,
                        self.link_counters, self.moves)  # fmt: skip
 
     def changes(self) -> list[Change]:
         """Return when circuits were dark, parts had failed and jobs were cut, of the whole run."""
-        return changes_of(self.controllers, self.restarts, self.reconfigurations, int(self._ends_ps[-1]))
+        return changes_of(self.controllers, self.restarts, self.reconfigurations, self.moves, int(self._ends_ps[-1]))
 
     def memory_over_time(self) -> list[StageMemory]:
         """Return the memory of a recorded device of each stage over the last iteration; of a task graph none is known.

@@ -145,9 +145,9 @@ def simulate(
     common["reconfigurations"] = reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"])
     common["moves"] = tuple(
         move
-        for (name, _), said_of_it in zip(acting, raw["reports"], strict=False)
+        for (name, parameters), said_of_it in zip(acting, raw["reports"], strict=False)
         if name == "failures"
-        for move in moves_of(fabric, router, said_of_it)
+        for move in moves_of(fabric, router, parameters, said_of_it)
     )
     common["link_counters"] = link_counters(fabric, router, raw["reports"][len(acting)]) if watching else ()
     results = [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.simulation.arrows import Arrow
-from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, REROUTING, Change, Move
+from rostam_py.simulation.changes import CIRCUITS, FAILED, LANES, MOVED, REROUTING, Change, Move
 from rostam_py.simulation.compile import GraphNames
 from rostam_py.simulation.link_counters import LinkCounter
 from rostam_py.simulation.phase_spans import PhaseSpan, phase_spans
@@ -30,8 +30,10 @@ def write_perfetto(
     slices in front of a task, those between its kernels too. What begins before or ends after the iteration is cut
     there; its argument "whole_us" is its full length. Memory is a counter of its device, in bytes. Changes of the
     network are slices of a process of their own, a thread for each lane; its counters are how many circuits are dark
-    and how many parts have failed; messages that take new routes are instants there, with the links of some. Arrows
-    lead from sends to receives. Loads of links are counters of a process of their own, in bytes/s.
+    and how many parts have failed; when messages take new routes is an instant there. The first of these messages are
+    slices of a process of their own, on their links before, from the failure or repair on, and on those after, with an
+    arrow from one to the other. Arrows lead from sends to receives, too. Loads of links are counters of a process of
+    their own, in bytes/s.
     """
     events: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
@@ -63,10 +65,12 @@ def write_perfetto(
     events += [event for one in memory for event in _counters(one, (end_ps - begin_ps) / 1e6)]
     events += _arrow_events(arrows, names, timeline, begin_ps, end_ps)
     process = 1 + max((int(one) for one in names.accelerators), default=0)
-    events += _change_events([one for one in changes if one.end_ps > begin_ps and one.begin_ps < end_ps], process,
-                             begin_ps, end_ps)  # fmt: skip
-    events += _move_events([one for one in moves if begin_ps <= one.time_ps <= end_ps], process, begin_ps)
+    shown = [one for one in changes if one.end_ps > begin_ps and one.begin_ps < end_ps and one.lane != MOVED]
+    events += _change_events(shown, process, begin_ps, end_ps)
+    moved = [one for one in moves if begin_ps <= one.time_ps <= end_ps]
+    events += _move_events(moved, process, begin_ps)
     events += _load_events(loads, process + 1, begin_ps, end_ps)
+    events += _path_events(moved, process + 2, begin_ps, end_ps)
     text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
     if path.endswith(".gz"):
         with gzip.open(path, "wt", encoding="utf-8") as file:
@@ -105,13 +109,46 @@ def _move_events(moves: Sequence[Move], process: int, begin_ps: int) -> list[dic
             "ph": "i", "s": "t", "pid": process, "tid": thread,
             "name": f"{one.num_messages:,} message{'s' * (one.num_messages != 1)} on new routes",
             "ts": (one.time_ps - begin_ps) / 1e6,
-            "args": {f"{ends} ({k})": path for k, (ends, path) in enumerate(one.paths)},
         }
         for one in moves
     ]  # fmt: skip
     if events:
         events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": REROUTING}})
         events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": "network"}})
+    return events
+
+
+def _path_events(moves: Sequence[Move], process: int, begin_ps: int, end_ps: int) -> list[dict[str, Any]]:
+    """Return the slices of messages on their links before and after, each with an arrow, on as few threads as hold
+    them side by side."""
+    events: list[dict[str, Any]] = []
+    free_from: list[int] = []  # of each pair of threads
+    number = 0
+    for move in moves:
+        for message in move.messages:
+            begin = max(move.time_ps - move.wait_ps, begin_ps)
+            end = end_ps if message.end_ps is None else min(message.end_ps, end_ps)
+            row = next((k for k, time in enumerate(free_from) if time <= begin), len(free_from))
+            free_from[row:row + 1] = [end]  # fmt: skip
+            sides = (("before", 2 * row, begin, move.time_ps, message.left),
+                     ("after", 2 * row + 1, move.time_ps, end, message.taken))  # fmt: skip
+            for side, thread, first, last, path in sides:
+                arguments = {"links": path, "side": side}
+                events.append(_slice(message.ends, process, thread, first - begin_ps, last - first, arguments))
+            ends = (({"ph": "s"}, 2 * row, begin), ({"ph": "f", "bp": "e"}, 2 * row + 1, move.time_ps))
+            events += [
+                {
+                    **shape, "id": number, "name": "new route", "cat": "new route", "pid": process, "tid": thread,
+                    "ts": (time - begin_ps) / 1e6,
+                }
+                for shape, thread, time in ends
+            ]  # fmt: skip
+            number += 1
+    for thread in range(2 * len(free_from)):
+        words = f"{('before', 'after')[thread % 2]} {thread // 2}"
+        events.append({"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": words}})
+    if events:
+        events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": MOVED}})
     return events
 
 

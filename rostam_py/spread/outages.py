@@ -11,7 +11,7 @@ difference, which is checked. Drawn failures are of a Poisson process: parts / M
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class OutageTimes:
     done again. slower_s: that the iterations which counted took longer, for stalls and longer ways; below 0 where
     spares or new routes are better ones. without_s + down_s + redone_s + slower_s = total_s. failures: given and
     drawn, until the end of the run. num_later: given ones after it, which changed nothing. restarts: of the job.
-    shrunk: what each left of it, where it goes on with fewer replicas.
+    shrunk: what each left of it, where it goes on with fewer replicas. result: of the simulation with failures, whose
+    timeline is recorded as the options say; None where it shrinks, which takes several.
     """
 
     iterations: int
@@ -55,6 +56,7 @@ class OutageTimes:
     num_later: int
     restarts: tuple[Restart, ...]
     shrunk: tuple[Shrunk, ...] = ()
+    result: JobResult | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready document; equal runs give equal values, to the byte."""
@@ -112,9 +114,8 @@ def outages(
     wanted = Outages(**given)
     if wanted.is_none:
         raise ConfigError("outages got nothing that fails; give outages.events or outages.mtbf_links, 100 h say")
-    chosen = (options or SimulationOptions()).but(
-        timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations
-    )
+    asked = options or SimulationOptions()
+    chosen = asked.but(timeline=False, min_iterations=wanted.iterations, max_iterations=wanted.iterations)
     if wanted.shrink is not None and (graph is None or not isinstance(plan, Plan)):
         raise ConfigError(f"outages got shrink={wanted.shrink!r}; it needs a plan, and graph=, what it was placed from")
     tasks = plan if isinstance(plan, TaskGraph) else TaskGraph.of(plan, seed=chosen.seed or 0)
@@ -131,12 +132,13 @@ def outages(
         return _shrinking(found, wanted, failures, without)
     events = [*(chosen.events or ()), *failures]
     recovery = wanted.recovery() if failures else None
-    result: JobResult = simulate(tasks, options=chosen.but(events=events, recovery=recovery))
+    result: JobResult = simulate(tasks, options=chosen.but(events=events, recovery=recovery, timeline=asked.timeline))
     total_s = sum(result.iteration_times_s)
     lost = lost_times(result, without.iteration_times_s)
     return OutageTimes(
-        wanted.iterations, without_s, total_s, *lost, *_until(total_s, failures, wanted), result.restarts
-    )
+        wanted.iterations, without_s, total_s, *lost, *_until(total_s, failures, wanted), result.restarts,
+        result=result,
+    )  # fmt: skip
 
 
 def _until(total_s: float, failures: Sequence[Failure], wanted: Outages) -> tuple[tuple[Failure, ...], int]:

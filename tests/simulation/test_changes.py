@@ -7,7 +7,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.arrows import message_arrows
-from rostam_py.simulation.changes import CIRCUITS, FAILED, MAX_MARKS, REROUTING, RESTARTS, Change, changes_detail
+from rostam_py.simulation.changes import CIRCUITS, FAILED, MAX_MARKS, MOVED, REROUTING, RESTARTS, Change, changes_detail
 
 MS = 10**9  # picoseconds
 SHAPE = {"pp": 4, "dp": 4, "num_microbatches": 3, "act_bytes": 10**6, "grad_bytes": 10**7}
@@ -118,19 +118,32 @@ def test_messages_that_take_new_routes_are_instants_with_their_links(tmp_path, h
     (move,) = result.moves
     assert move.time_ps == pytest.approx((fails_s + 10e-6) * 1e12, abs=1)
     assert move.num_messages == 1
-    ((ends, path),) = move.paths
-    src, dst = (int(one) for one in ends.split(" -> "))
+    (message,) = move.messages
+    src, dst = (int(one) for one in message.ends.split(" -> "))
     assert {src, dst} == {0, 1}
     way = [src, (src - dst + src) % 4, (src + 2 * (src - dst)) % 4, dst]
-    assert path == "; ".join(f"accelerator {a} -> accelerator {b}" for a, b in zip(way, way[1:], strict=False))
+    path = "; ".join(f"accelerator {a} -> accelerator {b}" for a, b in zip(way, way[1:], strict=False))
+    direct = f"accelerator {src} -> accelerator {dst}"
+    assert (message.taken, message.left) == (path, direct)
+    # Half of its 1 ms is left.
+    assert message.end_ps - move.time_ps == pytest.approx(0.5e9, rel=1e-6)
+    (change,) = (one for one in result.changes() if one.lane == MOVED)
+    assert change == Change(MOVED, f"{message.ends}: {path}; before: {direct}", move.time_ps, message.end_ps, 1)
     result.save_timeline(str(tmp_path / "timeline.json"))
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
     (shown,) = (one for one in events if one["ph"] == "i")
     assert shown["name"] == "1 message on new routes"
-    assert list(shown["args"].values()) == [path]
     (slice_,) = (one for one in events if one["ph"] == "X" and one["name"] == "routes are chosen anew")
     assert shown["ts"] == pytest.approx(slice_["ts"] + slice_["dur"], abs=1e-6)
     assert shown["tid"] == slice_["tid"]
+    before, after = (one for one in events if one["ph"] == "X" and one["name"] == message.ends)
+    assert (before["args"]["links"], after["args"]["links"]) == (direct, path)
+    assert (before["ts"], before["dur"]) == (slice_["ts"], pytest.approx(10, abs=1e-6))
+    assert (after["ts"], after["dur"]) == (shown["ts"], pytest.approx(500, rel=1e-6))
+    arrow = [one for one in events if one.get("cat") == "new route"]
+    assert [(one["ph"], one["tid"], one["ts"]) for one in arrow] == [
+        ("s", before["tid"], before["ts"]), ("f", after["tid"], after["ts"])
+    ]  # fmt: skip
     # The message takes the delay longer, and two more links of 20 ns and two accelerators that pass it on in 40 ns.
     longer_s = sum(result.iteration_times_s) - sum(alone.iteration_times_s)
     assert longer_s == pytest.approx(10e-6 + 2 * (20e-9 + 40e-9), abs=1e-11)

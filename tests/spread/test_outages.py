@@ -1,9 +1,13 @@
 """Time lost to failures by cause, against sums by hand."""
 
+import gzip
+import json
+
 import numpy as np
 import pytest
 
 import rostam_py as rostam
+from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError
 from rostam_py.plan.failures import FAILING_KINDS, Outages
 from tests.spread.hand import compute, plan, product
@@ -79,3 +83,24 @@ def test_bad_values_are_refused(given, said):
 
 def test_every_kind_that_fails_has_a_mean_time():
     assert set(Outages(**{f"mtbf_{kind}": 1 for kind in FAILING_KINDS}).mtbf_s()) == set(FAILING_KINDS)
+
+
+def test_a_run_folder_holds_the_timeline_of_all_iterations_with_failures(tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["model=gpt_125m", "num_accelerators=16", "fabric=torus", "fabric.dims=[4,4]", "strategy.dp=4"]
+    words += ["strategy.tp=4", "outages.reroute=1 ms", "outages.iterations=3", "timeline=true", f"out={out}"]
+    words += ["outages.events=[{time: 50 ms, kind: links, number: 3, repair: 140 ms}]"]
+    assert main(["run", *words]) == 0
+    capsys.readouterr()
+    total_us = json.loads((out / "result.json").read_text())["outages"]["total_s"] * 1e6
+    events = json.loads((out / "timeline_outages.json").read_text())["traceEvents"]
+    assert max(one["ts"] + one["dur"] for one in events if one["ph"] == "X") == pytest.approx(total_us)
+    (failed,) = (one for one in events if one["ph"] == "X" and one["name"].startswith("links "))
+    assert (failed["ts"], failed["ts"] + failed["dur"]) == (50e3, pytest.approx(total_us))
+    # Rings of four along a row: both directions of the cable have a message under way, moved 1 ms later.
+    arrows = [one for one in events if one.get("cat") == "new route"]
+    assert [one["ts"] for one in arrows] == [50e3, 51e3, 50e3, 51e3]
+    before, after, *_ = (one for one in events if one["ph"] == "X" and "side" in one["args"])
+    assert before["args"]["links"].count(";") == 0 < after["args"]["links"].count(";")
+    changes = json.loads(gzip.decompress((out / "detail.json.gz").read_bytes()))["changes"]
+    assert sorted(set(changes["marks"]["lane"])) == ["failed parts", "moved messages", "new routes"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import matplotlib.axes
     import plotly.graph_objects
 
-_COLOURS = dict(zip(LANES, (COLOURS[1], "#B00020", COLOURS[4], COLOURS[6]), strict=True))
+_COLOURS = dict(zip(LANES, (COLOURS[1], "#B00020", COLOURS[4], COLOURS[2], COLOURS[6]), strict=True))
 _MOST_ENDS = 60  # iterations whose ends are drawn
 
 
@@ -35,13 +35,16 @@ def changes_figure(detail: Mapping[str, Any], head: str) -> Figure | None:
 
 
 def _caption(detail: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    words = "Time from the start of the run; thin lines end iterations. Bars are times in which circuits are dark,"
-    words += " parts have failed, messages on failed links wait for new routes, or a job is cut until it goes on."
+    with_failures = detail.get("outages")
+    words = "The iterations with failures. " if with_failures else ""
+    words += "Time from the start of the run; thin lines end iterations. Bars are times in which circuits are dark,"
+    words += " parts have failed, messages on failed links wait for new routes, or take them (the first of each time),"
+    words += " or a job is cut until it goes on."
     switched = detail["result"].get("reconfigurations")
     if switched:
         words += f" {switched['num_reconfigurations']:,} reconfigurations ({switched['control']}) of"
         words += f" {switched['num_changed_circuits']:,} circuits, duty cycle {switched['duty_cycle']:.1%}."
-    lost = sum(one["start_s"] - one["cut_s"] for one in detail["result"].get("restarts", ()))
+    lost = sum(one["start_s"] - one["cut_s"] for one in (with_failures or detail["result"]).get("restarts", ()))
     if lost:
         words += f" Between cuts and restarts: {format_time(lost)}, and what was done since the last checkpoint again."
     shown = len(found["marks"]["lane"])
@@ -61,7 +64,7 @@ def _rows(found: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def _plot(found: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figure:
     rows, ends = _rows(found), found["iteration_ends_s"]
     plot = new_plot(
-        44 * len(rows) + 110, barmode="overlay", showlegend=False, margin={"l": 100, "r": 20, "t": 30, "b": 50},
+        44 * len(rows) + 110, barmode="overlay", showlegend=False, margin={"l": 110, "r": 20, "t": 30, "b": 50},
         xaxis=quiet_axis(scale.title("time in the run"), range=[0, ends[-1] * scale.factor]),
         yaxis={"type": "category", "autorange": "reversed", "showgrid": False},
     )  # fmt: skip
