@@ -31,7 +31,6 @@ import numpy as np
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
 from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, of_programs, programs_of
 from rostam_py.costs.families import op_family
-from rostam_py.costs.kernel_fit import predicted_s
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
 from rostam_py.costs.kernel_sources import (
@@ -44,7 +43,7 @@ from rostam_py.costs.kernel_sources import (
     shipped,
     slower,
 )
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, predicted_s
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
@@ -340,34 +339,43 @@ class CalibratedCost:
 
         Model: of a kind that has another beside it, sources of named programs, and those that another table lends
             than the one with that kind, say how many times as long as that one it takes: time = own time of the kind
-            beside x (their time of the kind / of that kind, from the same file and program).
+            beside x (their time of the kind / of that kind, from the same file and program). So do all where none has
+            measured such sizes, by the nearest measured one: two kinds extrapolated apart would not fit each other.
         """
-        beside = kernel_kind(asked.kind).beside
-        if beside and self._is_relative(sources, self._sources.of(beside, asked.precision)):
-            other = _beside(asked, beside)
-            own = self._answer(other)
-            found = [] if own is None else [self._multiple_of(own, one, asked, other) for one in sources]
-            if kept := [one for one in found if one is not None]:
+        beside, found = kernel_kind(asked.kind).beside, [self._asked_here(one, asked) for one in sources]
+        if not beside:
+            return found
+        is_outside = all(one.distance for one in found)
+        if is_outside or self._is_relative(sources, self._sources.of(beside, asked.precision)):
+            own = self._answer(_beside(asked, beside))
+            multiples = [] if own is None else [self._multiple_of(own, one, asked, is_outside) for one in sources]
+            if kept := [one for one in multiples if one is not None]:
                 return kept
-        return [self._asked_here(one, asked) for one in sources]
+        return found
 
     @staticmethod
     def _is_relative(sources: Sequence[Source], others: Sequence[Source]) -> bool:
         is_named = any(one.series.program for one in sources)
         return is_named or {one.lender for one in sources} != {one.lender for one in others}
 
-    def _multiple_of(self, own: _Answer, source: Source, asked: KernelQuestion, other: KernelQuestion) -> _Found | None:
-        """Return an own time of the kind beside, times a source's ratio; None where it has no rows of that kind."""
+    def _multiple_of(self, own: _Answer, source: Source, asked: KernelQuestion, is_outside: bool) -> _Found | None:
+        """Return an own time of the kind beside, times a source's ratio; None where it has no rows of that kind.
+
+        Model: the ratio is that of the device measured, whatever the own one's speed: the time follows the kind beside.
+        Args: is_outside: the ratio is that of the nearest size that the source measured.
+        """
         one, table = source.series, shipped(source.lender) if source.lender else self._own
-        device = ACCELERATORS[source.lender] if source.lender else self.accelerator
+        beside = kernel_kind(asked.kind).beside
         pair = [
-            other_one for other_one in matching(table, other.kind, one.precision)
-            if other_one.source.split()[0] == one.source.split()[0] and other_one.program == one.program
+            other for other in matching(table, beside, one.precision)
+            if other.source.split()[0] == one.source.split()[0] and other.program == one.program
         ]  # fmt: skip
         if not pair:
             return None
-        lent = _asked_of(source, asked, device)
-        return replace(lent, seconds=own.seconds * lent.seconds / _asked_of(Source(pair[0]), other, device).seconds)
+        columns = (_inside(asked, asked.precision, [one]) if is_outside else asked).columns
+        seconds, beside_s = (it.seconds_of(it.of_kind.heard(columns, it.columns))[0] for it in (one, pair[0]))
+        distance = float(one.distances(one.of_kind.heard(asked.columns, one.columns))[0])
+        return _Found(source, distance, own.seconds * float(seconds / beside_s), one.source_spread, own.fixed_share)
 
     def _asked_here(self, source: Source, asked: KernelQuestion) -> _Found:
         """Return what a source says of a question on the own accelerator, under its limit of power."""

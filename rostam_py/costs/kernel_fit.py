@@ -48,14 +48,9 @@ def held_out_errors(series: KernelSeries) -> tuple[Array, int]:
     known, asked = fitted(_rows(series, places[0::2])), _rows(series, places[1::2])
     if not len(asked.seconds):
         return np.zeros(0), 0
-    ratios = known.ratios(asked.columns, asked.device.multiprocessors)
-    seconds = predicted_s(ratios, asked.ideal_s(0.0), known.fit.fixed_s)
-    return np.asarray(seconds / asked.seconds - 1), int((known.distances(asked.columns) > 0).sum())
-
-
-def predicted_s(ratios: Array, ideal_s: Array, fixed_s: float) -> Array:
-    """Return times (Q,) of ratios and ideal times: none is below the ideal one, so that no peak is exceeded."""
-    return np.maximum(ratios * (ideal_s + fixed_s), ideal_s)
+    return np.asarray(known.seconds_of(asked.columns) / asked.seconds - 1), int(
+        (known.distances(asked.columns) > 0).sum()
+    )
 
 
 def _rows(series: KernelSeries, places: NDArray[np.int_]) -> KernelSeries:

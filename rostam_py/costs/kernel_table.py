@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from rostam_py.costs.kernel_kinds import Array, Columns, KernelKind, kernel_kind
+from rostam_py.costs.kernel_kinds import BY_LENGTH, Array, Columns, KernelKind, kernel_kind
 from rostam_py.costs.kernel_surface import Box, Fit, Surface
 from rostam_py.documents import parse_json, write_whole
 from rostam_py.errors import ConfigError
 
 FORMAT = "rostam kernel table"
 VERSION = 2
+QUERIES_OF_A_BLOCK = 128  # of attention, on one multiprocessor: FlashAttention-2, 3.3 (64 or 128, larger ones first)
 TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
 MAX_HELD_OUT, MAX_HELD_OUT_SIGNED = 0.08, 0.04  # mean absolute and mean signed error allowed on what was not fitted
 
@@ -109,15 +110,34 @@ class KernelSeries:
         """Return measured over ideal time of shapes (Q,) on a device of so many multiprocessors."""
         return np.asarray(np.exp(self.surface.at(self.of_kind.spaces[self.fit.space](columns, multiprocessors))))
 
+    def seconds_of(self, columns: Columns) -> Array:
+        """Return the time of shapes (Q,) on the device measured [s]."""
+        flops, traffic = self.of_kind.flops(columns), self.of_kind.traffic(columns, self.element_bytes)
+        ideal_s = ideal_time(flops, traffic, self.device.peak_flops_per_s, self.device)
+        return predicted_s(self.ratios(columns, self.device.multiprocessors), ideal_s, self.fit.fixed_s)
+
     def distances(self, columns: Columns) -> Array:
-        """Return how far outside the measured sizes shapes (Q,) are, summed over sizes [octaves]."""
-        return self.box.distance(self.of_kind.sizes(columns))
+        """Return how far outside the measured sizes shapes (Q,) are, summed over sizes [octaves].
+
+        Model: rows of attention that are told apart by length alone fill the device; so many octaves as kernels do not,
+            with a block of 128 queries of a head on each multiprocessor (FlashAttention-2, 3.3), they are outside.
+        """
+        found = self.box.distance(self.of_kind.sizes(columns))
+        if self.fit.space != BY_LENGTH:
+            return found
+        blocks = columns["batch"] * columns["heads"] * np.ceil(columns["sequence"] / QUERIES_OF_A_BLOCK)
+        return np.asarray(found + np.maximum(0.0, np.log2(self.device.multiprocessors / blocks)))
 
 
 def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
     """Return the longer of arithmetic at ``peak`` and traffic at the device's memory bandwidth [s]."""
     arithmetic = flops / peak if peak else np.zeros_like(flops)
     return np.maximum(arithmetic, traffic / device.memory_bandwidth_bytes_per_s)
+
+
+def predicted_s(ratios: Array, ideal_s: Array, fixed_s: float) -> Array:
+    """Return times (Q,) of ratios and ideal times: none is below the ideal one, so that no peak is exceeded."""
+    return np.maximum(ratios * (ideal_s + fixed_s), ideal_s)
 
 
 @dataclass(frozen=True)

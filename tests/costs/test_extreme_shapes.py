@@ -1,6 +1,7 @@
 """Properties of calibrated times on every accelerator with a table, far inside and far outside what was measured."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -68,6 +69,30 @@ def test_attention_is_bounded_and_grows_with_the_sequence(cost, precision, kind)
             assert ideal_s <= seconds <= 1e-3 + 100 * ideal_s, (sequence, heads, size)
             assert seconds >= 0.8 * before
             before = seconds
+
+
+@pytest.mark.parametrize(("cost", "precision"), models(), ids=MEASURED)
+def test_attention_of_few_heads_is_bounded_by_its_busiest_multiprocessor(cost, precision):
+    # The last 64 queries of a head attend to all keys, on one multiprocessor; 64 is the smaller block of
+    # FlashAttention-2. An H100 took 13 us for one head of 4,096, and 2.45 times as long for four heads as for two.
+    for sequence, size in ((2048, 128), (4096, 128), (4096, 64)):
+        block_s = 4.0 * 64 * sequence * size / (cost.accelerator.peak(precision) / cost.accelerator.multiprocessors)
+        before = math.inf
+        for heads in (1, 2, 4, 8, 16):
+            seconds, _ = answered(cost, "attention_forward", (1, sequence, heads, heads, size, size), precision)
+            assert seconds >= block_s
+            assert seconds <= 2.1 * before, (sequence, size, heads)
+            before = seconds
+
+
+@pytest.mark.parametrize(("cost", "precision"), models(), ids=MEASURED)
+def test_backward_attention_takes_longer_than_forward_at_any_size(cost, precision):
+    # It multiplies five times, forward twice. Extrapolated apart, an A100's took less below what was measured, and a
+    # B200's of one token seven times as long.
+    for sequence, heads, size in itertools.product((1, 64, 512, 2048, 8192), (1, 4, 16, 64), (64, 128)):
+        shape = (1, sequence, heads, heads, size, size)
+        forward, backward = (answered(cost, f"attention_{way}", shape, precision)[0] for way in ("forward", "backward"))
+        assert 1.05 * forward <= backward <= 5 * forward, shape
 
 
 @pytest.mark.parametrize(("cost", "precision"), models(), ids=MEASURED)
