@@ -6,7 +6,7 @@
 
 namespace rostam::circuits {
 
-// Pairs are unique and ordered by (src, dst), src != dst, bytes > 0.
+// Pairs are unique and ordered by (src, dst), src != dst, bytes > 0 except where circuits may relay.
 struct Demand {
   int32_t num_accelerators = 0;
   std::vector<int32_t> src;

@@ -20,10 +20,11 @@ class OcsPaths : public LightPaths {
   int32_t num_channels() const override { return q_; }
   int32_t num_places() const override { return 2 * n_ * q_; }
 
-  std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const override {
-    return {out(src, channel), out(dst, channel) + 1};
+  void find_places(int32_t src, int32_t dst, int32_t channel, std::vector<int32_t>& places) const override {
+    places = {out(src, channel), out(dst, channel) + 1};
   }
 
+  using LightPaths::places_of;
   std::vector<int32_t> places_of(const OpticalPart& part) const override {
     check_part(part, OpticalKind::kPort, "port", int64_t{n_} * q_);
     check_part(part, OpticalKind::kSwitch, "optical switch", q_);
@@ -54,19 +55,21 @@ class RingLightPaths : public LightPaths {
   int32_t num_channels() const override { return kNumFibres * w_; }
   int32_t num_places() const override { return 4 * n_ * w_; }
 
-  std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const override {
+  void find_places(int32_t src, int32_t dst, int32_t channel, std::vector<int32_t>& places) const override {
+    places.clear();
     const int32_t fibre = channel / w_, wavelength = channel % w_;
     const int32_t hops = ((fibre == 0 ? dst - src : src - dst) + n_) % n_;
-    if (hops > ring_.reach) return {};
-    std::vector<int32_t> places = {(2 * n_ + src) * w_ + wavelength, (3 * n_ + dst) * w_ + wavelength};
+    if (hops > ring_.reach) return;
     for (int32_t hop = 0; hop < hops; ++hop) {
       const int32_t cable = fibre == 0 ? ahead_of(src + hop) : behind(src - hop);
-      if (is_cut_[cable]) return {};
+      if (is_cut_[cable]) return places.clear();
       places.push_back(cable * w_ + wavelength);
     }
-    return places;
+    places.push_back((2 * n_ + src) * w_ + wavelength);
+    places.push_back((3 * n_ + dst) * w_ + wavelength);
   }
 
+  using LightPaths::places_of;
   std::vector<int32_t> places_of(const OpticalPart& part) const override {
     check_part(part, OpticalKind::kSegment, "fibre segment", 2 * int64_t{n_});
     check_part(part, OpticalKind::kWavelength, "wavelength", 2 * int64_t{w_});

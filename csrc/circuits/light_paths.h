@@ -26,8 +26,13 @@ class LightPaths {
   virtual ~LightPaths() = default;
   virtual int32_t num_channels() const = 0;
   virtual int32_t num_places() const = 0;
-  // Of a circuit from src to dst; empty if its light does not arrive.
-  virtual std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const = 0;
+  // Of a circuit from src to dst, in place of what `places` holds; none if its light does not arrive.
+  virtual void find_places(int32_t src, int32_t dst, int32_t channel, std::vector<int32_t>& places) const = 0;
+  std::vector<int32_t> places_of(int32_t src, int32_t dst, int32_t channel) const {
+    std::vector<int32_t> places;
+    find_places(src, dst, channel, places);
+    return places;
+  }
   // That are lost with a part. Throws: ConfigError for a part that the fabric does not have.
   virtual std::vector<int32_t> places_of(const OpticalPart& part) const = 0;
 };

@@ -45,7 +45,9 @@ class OcsAllocator {
       open_largest();
     } else {
       check_degree();
-      for (Edge& edge : edges_) open(edge);
+      for (Edge& edge : edges_) {
+        if (edge.num_bytes > 0) open(edge);
+      }
     }
     widen();
     return ports_.is_duplex ? colour_duplex() : colour_directed();
@@ -79,6 +81,7 @@ class OcsAllocator {
   std::pair<int32_t, int32_t> max_degree() const {
     std::vector<int32_t> degree(room_.size(), 0);
     for (const Edge& edge : edges_) {
+      if (edge.num_bytes <= 0) continue;
       ++degree[static_cast<size_t>(edge.a)];
       ++degree[static_cast<size_t>(edge.b)];
     }
@@ -107,7 +110,8 @@ class OcsAllocator {
     --room_[static_cast<size_t>(edge.b)];
   }
 
-  // After it the largest demands hold one circuit each, as far as ports go, and all others have a chain of circuits.
+  // After it the largest demands hold one circuit each, as far as ports go, and with relays all others have a chain of
+  // circuits unless they may be left out and not even a ring reaches them all.
   void open_largest() {
     std::vector<size_t> order(edges_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -119,25 +123,30 @@ class OcsAllocator {
     std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return key(i) < key(j); });
     const std::vector<int32_t> all_room = room_;
     open_in(order);
-    if (ports_.may_leave_out || are_all_reached()) return;
+    if (!ports_.can_relay || are_all_reached()) return;
+    const std::vector<Edge> largest = edges_;
+    const std::vector<int32_t> room_left = room_;
     for (Edge& edge : edges_) edge.count = 0;
     room_ = all_room;
     open_ring();
     open_in(order);
-    if (!are_all_reached()) {
+    if (are_all_reached()) return;
+    if (!ports_.may_leave_out) {
       ROSTAM_THROW(ConfigError, "fabric.num_ocs leaves " << ports_.num_ocs
                                                          << " circuits an accelerator: too few for relays to reach "
                                                             "every demanded pair; use more switches");
     }
+    edges_ = largest;
+    room_ = room_left;
   }
 
   void open_in(const std::vector<size_t>& order) {
     for (const size_t i : order) {
-      if (edges_[i].count == 0 && has_room(edges_[i])) open(edges_[i]);
+      if (edges_[i].num_bytes > 0 && edges_[i].count == 0 && has_room(edges_[i])) open(edges_[i]);
     }
   }
 
-  // One circuit from every accelerator with a demand to the next: whatever follows, all can be reached.
+  // One circuit from every accelerator that the demand names to the next: whatever follows, all can be reached.
   void open_ring() {
     std::vector<int32_t> active;
     for (const Edge& edge : edges_) {
@@ -164,7 +173,7 @@ class OcsAllocator {
     for (const Edge& edge : edges_) {
       const int32_t b = edge.b % n_;
       if (edge.count == 0) {
-        wanted[static_cast<size_t>(edge.a)].push_back(b);
+        if (edge.num_bytes > 0) wanted[static_cast<size_t>(edge.a)].push_back(b);
         continue;
       }
       next[static_cast<size_t>(edge.a)].push_back(b);

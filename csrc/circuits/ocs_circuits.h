@@ -13,11 +13,12 @@
 namespace rostam::circuits {
 
 struct OcsPorts {
-  int32_t num_ocs = 0;         // working switches: circuits that an accelerator can send on, and receive on
-  bool is_symmetric = false;   // as many circuits back as forth
-  bool is_duplex = false;      // both directions of a circuit on one switch; implies is_symmetric
-  bool can_relay = false;      // pairs may stay without a circuit; the largest demands get theirs first
-  bool may_leave_out = false;  // the same, whether circuits of others reach them or not
+  int32_t num_ocs = 0;        // working switches: circuits that an accelerator can send on, and receive on
+  bool is_symmetric = false;  // as many circuits back as forth
+  bool is_duplex = false;     // both directions of a circuit on one switch; implies is_symmetric
+  bool can_relay = false;  // pairs may stay without a circuit where others' reach them; the largest demands get theirs
+                           // first
+  bool may_leave_out = false;  // the same, whether circuits of others reach them or not: they do where that can be
 };
 
 // A circuit that is set already, on one of the switches.
@@ -42,6 +43,7 @@ struct OcsCircuits {
 // k / bytes in ascending order with its least counts, until the slowest pair finds no port; edge colouring then
 // splits any such counts over the switches. Duplex circuits colour a graph that is not bipartite: a heuristic, whose
 // loss is `colouring_gap`.
+// Pairs of 0 bytes hold circuits only where relays need a ring round all accelerators that the demand names.
 // Throws: ConfigError if an accelerator has more peers than circuits and cannot relay, or if relays cannot reach.
 // `held`: circuits of before, which stay on their switches where their pairs still get them, as far as the colouring
 // lets them; of duplex circuits none does.

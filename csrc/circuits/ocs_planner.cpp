@@ -11,7 +11,6 @@ namespace {
 class OcsPlanner : public CircuitPlanner {
  public:
   OcsPlanner(PairList pairs, const OcsPorts& ports) : pairs_(std::move(pairs)), ports_(ports) {
-    ports_.can_relay = false;
     ports_.may_leave_out = true;
   }
 
@@ -19,7 +18,7 @@ class OcsPlanner : public CircuitPlanner {
     Demand demand;
     demand.num_accelerators = pairs_.num_accelerators;
     for (int32_t p = 0; p < pairs_.size(); ++p) {
-      if (num_bytes[p] <= 0) continue;
+      if (num_bytes[p] <= 0 && !ports_.can_relay) continue;
       demand.src.push_back(pairs_.src[p]);
       demand.dst.push_back(pairs_.dst[p]);
       demand.num_bytes.push_back(num_bytes[p]);

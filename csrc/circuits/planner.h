@@ -37,12 +37,14 @@ class CircuitPlanner {
  public:
   virtual ~CircuitPlanner() = default;
 
-  // num_bytes: what each pair has to send; 0 for none, and no circuit. Where ports or wavelengths do not suffice for
-  // all pairs the largest demands get theirs. held: circuits that are set now.
+  // num_bytes: what each pair has to send; 0 for none, and no circuit except for relays. Where ports or wavelengths do
+  // not suffice for all pairs the largest demands get theirs, with relays so that the others have a chain of circuits
+  // where that can be. held: circuits that are set now.
   virtual Setting plan(const std::vector<double>& num_bytes, const Setting& held) const = 0;
 };
 
-// `pairs` holds the opposite of every pair where circuits are symmetric.
+// `pairs` holds the opposite of every pair where circuits are symmetric, and a ring round all accelerators that pairs
+// name, in ascending order, where they relay.
 std::unique_ptr<CircuitPlanner> make_ocs_planner(PairList pairs, const OcsPorts& ports);
 
 // seed: orders pairs that are equally slow. REQUIRES: every pair has a way of at most `reach` hops.

@@ -1,12 +1,15 @@
 #include "circuits/planner_around.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "circuits/relays.h"
 
 namespace rostam::circuits {
 
@@ -58,8 +61,13 @@ class Occupancy {
 
 }  // namespace
 
-PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror)
-    : pairs_(std::move(pairs)), paths_(std::move(paths)), make_(std::move(make)), mirror_(mirror) {
+PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror,
+                             bool can_relay)
+    : pairs_(std::move(pairs)),
+      paths_(std::move(paths)),
+      make_(std::move(make)),
+      mirror_(mirror),
+      can_relay_(can_relay) {
   if (mirror_ != Mirror::kNone) {
     std::map<std::pair<int32_t, int32_t>, int32_t> number;
     for (int32_t p = 0; p < pairs_.size(); ++p) number[{pairs_.src[p], pairs_.dst[p]}] = p;
@@ -102,7 +110,7 @@ Setting PlannerAround::plan(const std::vector<double>& num_bytes, const Setting&
   for (int32_t p = 0; p < pairs_.size(); ++p) {
     if (!is_served_[p]) wanted[p] = 0;
   }
-  if (std::none_of(wanted.begin(), wanted.end(), [](double bytes) { return bytes > 0; })) return {};
+  if (!can_relay_ && std::none_of(wanted.begin(), wanted.end(), [](double bytes) { return bytes > 0; })) return {};
   Setting before;
   for (const Circuit& one : held) {
     const auto found = std::lower_bound(channels_.begin(), channels_.end(), one.channel);
@@ -114,13 +122,77 @@ Setting PlannerAround::plan(const std::vector<double>& num_bytes, const Setting&
     const Circuit named = {one.pair, channels_[one.channel]};
     if (!places_of(named).empty()) setting.push_back(named);
   }
-  if (mirror_ == Mirror::kNone) {
-    fill(wanted, setting);
-  } else {
-    balance(setting);
-    fill_both(wanted, setting);
+  complete(wanted, setting);
+  if (can_relay_ && !reaches_all(pairs_, num_bytes, setting)) {
+    Setting joined = working_ring();
+    complete(wanted, joined);
+    if (reaches_all(pairs_, num_bytes, joined)) return joined;
   }
   return setting;
+}
+
+void PlannerAround::complete(const std::vector<double>& num_bytes, Setting& setting) const {
+  if (mirror_ == Mirror::kNone) return fill(num_bytes, setting);
+  balance(setting);
+  fill_both(num_bytes, setting);
+}
+
+// One circuit of each pair of the ring, on the first channel that is free and works.
+Setting PlannerAround::working_ring() const {
+  Occupancy held(pairs_.size(), paths_->num_places());
+  Setting ring;
+  for (const int32_t pair : ring_pairs(pairs_, mirror_ != Mirror::kNone)) {
+    const bool is_one = mirror_ == Mirror::kChannels;
+    if (is_one && pair > opposite_[pair]) continue;
+    for (const int32_t channel : channels_) {
+      std::vector<int32_t> places = places_of({pair, channel});
+      if (is_one && !places.empty()) {
+        const std::vector<int32_t> back = places_of({opposite_[pair], channel});
+        places.insert(places.end(), back.begin(), back.end());
+      }
+      if (places.empty() || !held.is_free(places)) continue;
+      held.give({pair, channel}, places);
+      ring.push_back({pair, channel});
+      if (is_one) ring.push_back({opposite_[pair], channel});
+      break;
+    }
+  }
+  std::sort(ring.begin(), ring.end());
+  return ring;
+}
+
+Setting PlannerAround::with_idle(const Setting& setting, const Setting& held) const {
+  Setting idle;
+  std::set_difference(held.begin(), held.end(), setting.begin(), setting.end(), std::back_inserter(idle));
+  if (idle.empty()) return setting;
+  std::vector<uint8_t> is_taken = is_lost_;
+  is_taken.resize(static_cast<size_t>(paths_->num_places()), 0);
+  std::vector<int32_t> places;
+  for (const Circuit& one : setting) {
+    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
+    for (const int32_t place : places) is_taken[place] = 1;
+  }
+  const auto is_needed = [&](const Circuit& one) {
+    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
+    return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
+  };
+  idle.erase(std::remove_if(idle.begin(), idle.end(), is_needed), idle.end());
+  if (mirror_ != Mirror::kNone) keep_mirrored(idle);
+  Setting both;
+  std::merge(setting.begin(), setting.end(), idle.begin(), idle.end(), std::back_inserter(both));
+  return both;
+}
+
+// Gives up idle circuits that would leave more of one direction than of the other.
+void PlannerAround::keep_mirrored(Setting& idle) const {
+  std::vector<int32_t> room(pairs_.size(), 0), count(pairs_.size(), 0);  // the opposite pair's idle ones; own, kept
+  for (const Circuit& one : idle) ++room[opposite_[one.pair]];
+  const std::set<Circuit> all(idle.begin(), idle.end());
+  const auto is_alone = [&](const Circuit& one) {
+    if (mirror_ == Mirror::kChannels) return all.count({opposite_[one.pair], one.channel}) == 0;
+    return count[one.pair]++ >= room[one.pair];
+  };
+  idle.erase(std::remove_if(idle.begin(), idle.end(), is_alone), idle.end());
 }
 
 // Gives up what the opposite pair has nothing for any more.

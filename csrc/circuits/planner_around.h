@@ -20,23 +20,32 @@ enum class Mirror : uint8_t { kNone, kCounts, kChannels };
 // that is free and works, again and again, and a pair that is left with none takes one from pairs that have several.
 // So what it plans around ports, wavelengths and micro-rings is a heuristic; a demanded pair that no working channel
 // serves gets no circuit. Mirrored circuits are given up, and found, in pairs: by both directions on one channel where
-// that is asked, or where they take circuits from others.
+// that is asked, or where they take circuits from others. Where that leaves a pair without circuits or relays the ring
+// round all accelerators goes first, as far as it works, if that reaches all of them.
 class PlannerAround : public CircuitPlanner {
  public:
   // A planner of these channels only, and of a ring with these segments cut in addition.
   using Make = std::function<std::unique_ptr<CircuitPlanner>(const std::vector<int32_t>& channels,
                                                              const std::vector<int32_t>& cut)>;
 
-  // REQUIRES: mirrored, `pairs` holds the opposite of every pair, and a part is lost in both directions.
-  PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror = Mirror::kNone);
+  // can_relay: as of the planners that are made. REQUIRES: mirrored, `pairs` holds the opposite of every pair, and a
+  // part is lost in both directions.
+  PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror = Mirror::kNone,
+                bool can_relay = false);
 
   const LightPaths& paths() const { return *paths_; }
   // Throws: ConfigError for a part that the fabric does not have.
   void set_lost(const std::vector<OpticalPart>& parts);
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override;
+  // The setting, and of the circuits held what it leaves alone: that works, and whose places nothing of it needs.
+  // Mirrored ones stay by as many of both directions, or by both directions on one channel.
+  Setting with_idle(const Setting& setting, const Setting& held) const;
 
  private:
   std::vector<int32_t> places_of(const Circuit& one) const;  // empty if it does not work
+  void complete(const std::vector<double>& num_bytes, Setting& setting) const;
+  Setting working_ring() const;
+  void keep_mirrored(Setting& idle) const;
   void fill(const std::vector<double>& num_bytes, Setting& setting) const;
   void balance(Setting& setting) const;
   void fill_both(const std::vector<double>& num_bytes, Setting& setting) const;
@@ -45,6 +54,7 @@ class PlannerAround : public CircuitPlanner {
   std::unique_ptr<LightPaths> paths_;
   Make make_;
   Mirror mirror_;
+  bool can_relay_;
   std::vector<int32_t> opposite_;  // of each pair; empty where nothing is mirrored
   std::unique_ptr<CircuitPlanner> inner_;
   std::vector<int32_t> channels_;   // of the inner planner's, in order

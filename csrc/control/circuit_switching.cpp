@@ -44,7 +44,7 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
       count_(links_.size(), 0),
       lit_(links_.size(), 0),
       capacity_of_(links_.size(), -1),
-      path_(links_.size()),
+      relays_(links_.size()),
       is_on_network_(links_.size(), 0),
       known_(std::move(given.known)) {
   std::sort(setting_.begin(), setting_.end());
@@ -94,7 +94,7 @@ void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
   const int32_t pair = traffic_.find(event.src, event.dst);
   if (pair < 0) return;
   last_message_ = plane.now();
-  int64_t& num_active = count_[pair] > 0 ? num_served_ : num_starved_;
+  int64_t& num_active = has_way(pair) ? num_served_ : num_starved_;
   if (event.kind == kFlowStart) {
     traffic_.on_start(pair, static_cast<double>(event.bytes), plane.now());
     ++num_active;
@@ -157,8 +157,7 @@ void CircuitSwitching::take_snapshot(ControlPlane& plane) {
 // Where all that is under way waits for circuits, and no decision is due in any case, what waits gets them.
 void CircuitSwitching::serve_starved(ControlPlane& plane) {
   const bool decides_later = options_.mode == SwitchingMode::kPeriodic && options_.period > SimTime::zero();
-  const bool has_others = options_.enable_relay || servers_.has_network();
-  if (decides_later || is_dark_ || has_others || num_starved_ == 0 || num_served_ > 0) return;
+  if (decides_later || is_dark_ || servers_.has_network() || num_starved_ == 0 || num_served_ > 0) return;
   at(plane.now(), plane, [this](ControlPlane& p) { decide_starved(p); });
 }
 
@@ -271,7 +270,7 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
 }
 
 bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
-  const circuits::Setting wanted = given;
+  const circuits::Setting wanted = planner_->with_idle(given, setting_);
   circuits::Setting added;
   std::set_difference(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(added));
   if (added.empty() && wanted.size() == setting_.size()) return false;
@@ -279,8 +278,9 @@ bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane
   setting_ = wanted;
   std::fill(count_.begin(), count_.end(), 0);
   for (const circuits::Circuit& one : wanted) ++count_[one.pair];
+  set_relays(plane);
   num_served_ = num_starved_ = 0;
-  for (int32_t p = 0; p < pairs_.size(); ++p) (count_[p] > 0 ? num_served_ : num_starved_) += traffic_.num_active(p);
+  for (int32_t p = 0; p < pairs_.size(); ++p) (has_way(p) ? num_served_ : num_starved_) += traffic_.num_active(p);
   num_changed_ += static_cast<int64_t>(added.size());
   begin_ps_.push_back(plane.now().ps());
   changed_.push_back(static_cast<int64_t>(added.size()));
@@ -294,7 +294,6 @@ bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane
     set_capacities(plane);
     at(plane.now() + options_.delay, plane, [this](ControlPlane& p) { light(p); });
   }
-  set_relays(plane);
   return true;
 }
 
@@ -343,40 +342,20 @@ void CircuitSwitching::set_ways(ControlPlane& plane) {
 }
 
 // Messages of a pair without a circuit take the fewest circuits of others, those that are about to be lit included.
+// Where no chain of them leads there they wait for a circuit.
 void CircuitSwitching::set_relays(ControlPlane& plane) {
   if (!options_.enable_relay) return;
-  std::vector<std::vector<int32_t>> out(static_cast<size_t>(pairs_.num_accelerators));  // pairs with circuits
+  circuits::RelayPaths paths(pairs_, count_);
   for (int32_t p = 0; p < pairs_.size(); ++p) {
-    if (count_[p] > 0) out[pairs_.src[p]].push_back(p);
-  }
-  std::vector<int32_t> via(out.size());  // the pair by which an accelerator is reached; -1 before, -2 for the source
-  std::vector<int32_t> queue;
-  int32_t source = -1;
-  for (int32_t p = 0; p < pairs_.size(); ++p) {
-    std::vector<int32_t> path;
-    if (count_[p] == 0) {
-      if (std::exchange(source, pairs_.src[p]) != pairs_.src[p]) {
-        std::fill(via.begin(), via.end(), -1);
-        via[source] = -2;
-        queue.assign(1, source);
-        for (size_t i = 0; i < queue.size(); ++i) {
-          for (const int32_t next : out[queue[i]]) {
-            if (via[pairs_.dst[next]] != -1) continue;
-            via[pairs_.dst[next]] = next;
-            queue.push_back(pairs_.dst[next]);
-          }
-        }
-      }
-      for (int32_t here = pairs_.dst[p]; via[here] >= 0; here = pairs_.src[via[here]]) path.push_back(via[here]);
-      std::reverse(path.begin(), path.end());  // empty where nothing leads there: it waits for a circuit
-    }
-    if (path == path_[p]) continue;
-    path_[p] = path;
+    circuits::Relay relay;
+    if (count_[p] == 0) relay = paths.find(p);
+    if (relay.hops == relays_[p]) continue;
+    relays_[p] = relay.hops;
     std::vector<routing::LinkShare> hops;
-    if (path.empty()) path.push_back(p);
-    for (const int32_t hop : path) hops.push_back({links_[hop], 1.0});
+    for (const circuits::RelayHop& hop : relay.hops) hops.push_back({links_[hop.pair], hop.share});
+    if (hops.empty()) hops.push_back({links_[p], 1.0});
     plane.set_route(pairs_.src[p], pairs_.dst[p], hops,
-                    options_.circuit_latency.times(static_cast<int64_t>(path.size())));
+                    options_.circuit_latency.times(std::max(1, relay.num_circuits)));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "circuits/planner_around.h"
+#include "circuits/relays.h"
 #include "control/controller.h"
 #include "control/iteration_phases.h"
 #include "control/pair_traffic.h"
@@ -104,6 +105,8 @@ class CircuitSwitching : public Controller {
   void strike(const circuits::OpticalPart& part, int32_t change, ControlPlane& plane);
   void plan_around(ControlPlane& plane);
   bool is_broken(const circuits::Circuit& one) const;
+  // Own circuits, or others' to relay over, some of them dark perhaps.
+  bool has_way(int32_t pair) const { return count_[pair] > 0 || !relays_[pair].empty(); }
   void count_lit();
   void set_capacities(ControlPlane& plane);
   void set_relays(ControlPlane& plane);
@@ -118,16 +121,16 @@ class CircuitSwitching : public Controller {
   std::unique_ptr<circuits::PlannerAround> planner_;
   PairTraffic traffic_;
 
-  circuits::Setting setting_;                 // dark ones included
-  circuits::Setting changing_;                // that a reconfiguration under way will light
-  std::vector<int32_t> num_failures_;         // of each place of light; empty where nothing fails
-  std::vector<int32_t> count_, lit_;          // circuits of each pair, and those of them that carry
-  std::vector<int32_t> capacity_of_;          // circuits' worth that its link is set to; -1 before the first time
-  std::vector<std::vector<int32_t>> path_;    // pairs that a relayed pair's messages go over; empty for its own link
-  std::vector<uint8_t> is_on_network_;        // pairs whose messages take the network
-  bool is_dark_ = false;                      // a reconfiguration is under way
-  int64_t num_served_ = 0, num_starved_ = 0;  // messages under way of pairs with circuits, and without
-  bool has_waiting_ = false;                  // for its end
+  circuits::Setting setting_;          // dark ones included
+  circuits::Setting changing_;         // that a reconfiguration under way will light
+  std::vector<int32_t> num_failures_;  // of each place of light; empty where nothing fails
+  std::vector<int32_t> count_, lit_;   // circuits of each pair, and those of them that carry
+  std::vector<int32_t> capacity_of_;   // circuits' worth that its link is set to; -1 before the first time
+  std::vector<std::vector<circuits::RelayHop>> relays_;  // of each pair; none for its own link
+  std::vector<uint8_t> is_on_network_;                   // pairs whose messages take the network
+  bool is_dark_ = false;                                 // a reconfiguration is under way
+  int64_t num_served_ = 0, num_starved_ = 0;             // messages under way of pairs with a way, and without
+  bool has_waiting_ = false;                             // for its end
   Demand waiting_;
   Demand demand_;  // of the last decision; of an iteration before it
 

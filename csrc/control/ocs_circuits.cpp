@@ -16,6 +16,7 @@ std::unique_ptr<Controller> make_ocs_circuits_controller(const ControllerParams&
   ports.is_duplex = params.integer("duplex") != 0;
   SwitchedPairs given = switched_pairs(params);
   SwitchingOptions options = switching_options(params);
+  ports.can_relay = options.enable_relay;
   const auto mirror = ports.is_duplex      ? circuits::Mirror::kChannels
                       : ports.is_symmetric ? circuits::Mirror::kCounts
                                            : circuits::Mirror::kNone;
@@ -25,7 +26,8 @@ std::unique_ptr<Controller> make_ocs_circuits_controller(const ControllerParams&
     return circuits::make_ocs_planner(pairs, left);
   };
   auto planner = std::make_unique<circuits::PlannerAround>(
-      given.pairs, circuits::make_ocs_paths(given.pairs.num_accelerators, ports.num_ocs), make, mirror);
+      given.pairs, circuits::make_ocs_paths(given.pairs.num_accelerators, ports.num_ocs), make, mirror,
+      ports.can_relay);
   return std::make_unique<CircuitSwitching>(std::move(given), std::move(options), std::move(planner));
 }
 

@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics.config import FabricConfig
 from rostam_py.units import MAX_SIMULATED_S, check_simulated, parse_time
-
-if TYPE_CHECKING:
-    from rostam_py.fabrics.traffic import Traffic
 
 ONE_SHOT, PERIODIC = "one_shot", "periodic"
 PORT, SWITCH, SEGMENT, WAVELENGTH, MICRO_RING = range(5)  # the core's kinds of parts that circuits go through
@@ -117,15 +116,22 @@ class OpticalConfig(FabricConfig):
         """Whether an accelerator may have more peers than circuits: by one circuit after another."""
         return self.serves_all
 
-    def switching_parameters(self, traffic: "Traffic", circuit_bytes_per_s: float, latency_s: float) -> dict[str, Any]:
+    def switching_parameters(
+        self, num_accelerators: int, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray,
+        circuit_bytes_per_s: float, latency_s: float,
+    ) -> dict[str, Any]:  # fmt: skip
         """Return what every controller of circuits is told, in the core's units, without links and circuits.
 
-        Args: circuit_bytes_per_s: of one circuit of one plane. latency_s: of one circuit.
+        Args:
+            src, dst: pairs that may send or relay, ascending.
+            num_bytes: of each in an iteration; 0 for pairs that only relay.
+            circuit_bytes_per_s: of one circuit of one plane.
+            latency_s: of one circuit.
         """
         period_s = self.period_s
         return {
-            "num_accelerators": [traffic.num_accelerators],
-            "src": traffic.src.tolist(), "dst": traffic.dst.tolist(), "iteration_bytes": traffic.num_bytes.tolist(),
+            "num_accelerators": [num_accelerators],
+            "src": src.tolist(), "dst": dst.tolist(), "iteration_bytes": num_bytes.tolist(),
             "mode": self.control, "estimator": self.estimator,
             "period_ps": [_NEVER_PS if period_s >= LONGEST_PERIOD_S else picoseconds(period_s)],
             "delay_ps": [picoseconds(parse_time(self.reconfiguration_delay))],

@@ -9,7 +9,6 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.optical import OpticalConfig, picoseconds
 from rostam_py.fabrics.switching import Switching
-from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -129,13 +128,12 @@ class RegionalOcsConfig(OpticalConfig):
         accelerators = 2 * np.arange(self.num_accelerators)
         servers = 2 * (self.num_accelerators + np.arange(self.num_servers))
         num, over_circuit_s = len(src), between + 3 * link
-        demand = Traffic(self.num_servers, src, dst, np.ones(num))
         return Switching(
             controller="ocs_circuits", src=src, dst=dst,
             bandwidth_bytes_per_s=np.full(num, self.planes * nic * self.num_ocs),
             latency_s=np.full(num, over_circuit_s),
             parameters={
-                **self.switching_parameters(demand, nic, over_circuit_s),
+                **self.switching_parameters(self.num_servers, src, dst, np.ones(num), nic, over_circuit_s),
                 "initial_pair": pair.tolist(), "initial_channel": channel.tolist(), "num_ocs": [self.num_ocs],
                 "symmetric": [0], "duplex": [0], "server_size": [self.server_size],
                 "server_circuit_latency_ps": [picoseconds(over_circuit_s)],

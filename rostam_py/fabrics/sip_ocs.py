@@ -32,7 +32,8 @@ class SipOcsConfig(OpticalConfig):
         symmetric: as many circuits back as forth.
         duplex: both directions of a circuit on one switch (implies symmetric); circuits lost to that are reported.
         relay: accelerators pass on data of pairs without a circuit, over the fewest circuits (own circuits' latency
-            each, nothing in between); false refuses a demand of more peers than circuits.
+            each, nothing in between), in equal parts where circuits may change or fail; false refuses a demand of more
+            peers than circuits that are set once.
         latency: of a circuit from end to end [1 us, assumed: that of electrical_flat, for comparisons].
         link_latency: added by each of the two links of a circuit; 0, since ``latency`` covers the whole path.
         reconfiguration_delay: 10 ms, of commercial switches. period: null takes 5 delays: the paper's controller uses
@@ -111,8 +112,7 @@ class SipOcsConfig(OpticalConfig):
             raise ConfigError(f"all {self.num_ocs} optical switches have failed; no circuit can be set")
         found = _core.set_ocs_circuits(
             traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
-            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay and self.is_set_once,
-            may_leave_out=not self.is_set_once and self.serves_beyond_degree,
+            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay, may_leave_out=self.serves_all,
         )  # fmt: skip
         latency_s = parse_time(self.latency) + 2 * parse_time(self.link_latency)
         switching = self._switching(traffic, found, len(working), latency_s) if self.is_dynamic else None
@@ -126,16 +126,21 @@ class SipOcsConfig(OpticalConfig):
 
     def _switching(self, traffic: Traffic, found: dict[str, Any], num_ocs: int, latency_s: float) -> Switching:
         """Return how circuits are set anew between the pairs of a demand, beginning with those found."""
-        if self.symmetric or self.duplex:
+        mirrors = self.symmetric or self.duplex
+        if mirrors:
             traffic = traffic.both_ways()
-        port = self.link_bandwidth_bytes_per_s
-        keys, num = traffic.src * traffic.num_accelerators + traffic.dst, len(traffic.src)
-        where = np.searchsorted(keys, found["src"].astype(np.int64) * traffic.num_accelerators + found["dst"])
+        port, size = self.link_bandwidth_bytes_per_s, traffic.num_accelerators
+        demanded = traffic.src * size + traffic.dst
+        keys = np.union1d(demanded, _ring_pairs(traffic, mirrors)) if self.relay else demanded
+        num_bytes = np.zeros(len(keys))
+        num_bytes[np.searchsorted(keys, demanded)] = traffic.num_bytes
+        src, dst, num = keys // size, keys % size, len(keys)
+        where = np.searchsorted(keys, found["src"].astype(np.int64) * size + found["dst"])
         return Switching(
-            controller="ocs_circuits", src=traffic.src, dst=traffic.dst,
+            controller="ocs_circuits", src=src, dst=dst,
             bandwidth_bytes_per_s=np.full(num, self.planes * port * num_ocs), latency_s=np.full(num, latency_s),
             parameters={
-                **self.switching_parameters(traffic, port, latency_s),
+                **self.switching_parameters(size, src, dst, num_bytes, port, latency_s),
                 "initial_pair": where[found["circuit_pair"]].tolist(), "initial_channel": found["circuit_ocs"].tolist(),
                 "num_ocs": [num_ocs], "symmetric": [int(self.symmetric)], "duplex": [int(self.duplex)],
                 "relay": [int(self.relay)],
@@ -153,3 +158,10 @@ class SipOcsConfig(OpticalConfig):
         if colouring_gap:
             notes.append(f"{colouring_gap} circuits given up to keep both directions on one switch")
         return tuple(notes)
+
+
+def _ring_pairs(traffic: Traffic, mirrors: bool) -> np.ndarray:
+    """Return the pairs src x accelerators + dst of a ring round all that send or receive, as relays may need them."""
+    ends = np.union1d(traffic.src, traffic.dst)
+    ring = ends * traffic.num_accelerators + np.roll(ends, -1)
+    return np.union1d(ring, np.roll(ends, -1) * traffic.num_accelerators + ends) if mirrors else np.unique(ring)

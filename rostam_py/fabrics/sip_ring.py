@@ -179,7 +179,9 @@ class SipRingConfig(OpticalConfig):
             controller="ring_wavelengths", src=traffic.src, dst=traffic.dst,
             bandwidth_bytes_per_s=np.full(num, self.planes * one * w), latency_s=np.broadcast_to(latency_s, num),
             parameters={
-                **self.switching_parameters(traffic, one, 0.0),
+                **self.switching_parameters(
+                    traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, one, 0.0
+                ),
                 "initial_pair": pair.tolist(), "initial_channel": (fibre * w + wavelength).tolist(),
                 "num_wavelengths": [w], "reach": [self.reach], "seed": [seed % 2**63],
                 **({"cut_segments": list(failures.links)} if failures.links else {}),

@@ -54,8 +54,11 @@ def settings_of(report):
     return found
 
 
-def check_settings(switching, settings, num, num_ocs):
-    """On a switch an accelerator sends on, and receives on, one circuit at most; what changed was not there before."""
+def check_settings(switching, settings, num, num_ocs, all_work=False):
+    """On a switch an accelerator sends on, and receives on, one circuit at most; what changed was not there before.
+
+    Where all parts work, what is given up has made room for what came.
+    """
     before = None
     for _, _, pairs, channels, is_changed in settings:
         assert np.all((channels >= 0) & (channels < num_ocs))
@@ -63,32 +66,44 @@ def check_settings(switching, settings, num, num_ocs):
             ports = channels * num + ends[pairs]
             assert len(np.unique(ports)) == len(ports)
             assert np.bincount(ends[pairs], minlength=num).max(initial=0) <= num_ocs
+        taken = [
+            set(zip(channels.tolist(), ends[pairs].tolist(), strict=True)) for ends in (switching.src, switching.dst)
+        ]
         now = set(zip(pairs.tolist(), channels.tolist(), strict=True))
         changed = {one for one, new in zip(sorted(now), is_changed[np.lexsort((channels, pairs))], strict=True) if new}
         if before is not None:
             assert changed == now - before
+            for pair, channel in (before - now) if all_work else ():
+                assert (channel, switching.src[pair]) in taken[0] or (channel, switching.dst[pair]) in taken[1]
         before = now
 
 
-def check_wavelengths(switching, settings, config):
-    """One owner for each segment and wavelength, driver and receiver; reach; what changed was not there before."""
+def check_wavelengths(switching, settings, config, all_work=False):
+    """One owner for each segment and wavelength, driver and receiver; reach; what changed was not there before.
+
+    Where all parts work, what is given up has made room for what came.
+    """
     num, w = config.num_accelerators, config.num_wavelengths
     before = None
+
+    def owned_by(pair, channel):
+        (fibre, c), a, b = divmod(channel, w), int(switching.src[pair]), int(switching.dst[pair])
+        way = [(fibre, (a + (1 - 2 * fibre) * hop) % num, c) for hop in range(((1 - 2 * fibre) * (b - a)) % num)]
+        return {("drives", a, c), ("receives", b, c), *way}
+
     for _, _, pairs, channels, is_changed in settings:
-        fibre, wavelength = np.divmod(channels, w)
+        fibre = channels // w
         assert np.all((fibre >= 0) & (fibre <= 1))
         src, dst = switching.src[pairs], switching.dst[pairs]
         hops = np.where(fibre == 0, dst - src, src - dst) % num
         assert hops.max(initial=0) <= config.reach
-        owned = [("drives", *one) for one in zip(src.tolist(), wavelength.tolist(), strict=True)]
-        owned += [("receives", *one) for one in zip(dst.tolist(), wavelength.tolist(), strict=True)]
-        for a, f, c, count in zip(src.tolist(), fibre.tolist(), wavelength.tolist(), hops.tolist(), strict=True):
-            owned += [(f, (a + (1 - 2 * f) * hop) % num, c) for hop in range(count)]
+        owned = [one for circuit in zip(pairs.tolist(), channels.tolist(), strict=True) for one in owned_by(*circuit)]
         assert len(set(owned)) == len(owned)
         now = set(zip(pairs.tolist(), channels.tolist(), strict=True))
         changed = {one for one, new in zip(sorted(now), is_changed[np.lexsort((channels, pairs))], strict=True) if new}
         if before is not None:
             assert changed == now - before
+            assert not all_work or all(owned_by(*circuit) & set(owned) for circuit in before - now)
         before = now
 
 
@@ -159,9 +174,9 @@ def check_random(kind, seed):
     switching, raw, report = run_recorded(fabric, src, dst, sizes, starts)
     settings = settings_of(report)
     if kind == "sip_ocs":
-        check_settings(switching, settings, fabric.num_accelerators, fabric.num_switches)
+        check_settings(switching, settings, fabric.num_accelerators, fabric.num_switches, all_work=True)
     else:
-        check_wavelengths(switching, settings, fabric.config)
+        check_wavelengths(switching, settings, fabric.config, all_work=True)
     steps = capacities(settings, len(switching.src), PORT)
     keys = switching.src * fabric.num_accelerators + switching.dst
     pairs = np.searchsorted(keys, src * fabric.num_accelerators + dst)
@@ -196,6 +211,41 @@ def test_a_flow_waits_for_the_next_decision_and_the_delay():
     assert (done.begin_s.tolist(), done.end_s.tolist()) == (pytest.approx([200e-6]), pytest.approx([220e-6]))
     assert done.num_changed.tolist() == [1]
     assert done.duty_cycle == pytest.approx(250 / 270)
+
+
+def test_circuits_that_nothing_needs_stay_lit():
+    # One switch, decisions every 100 us. What they know of is 0 -> 1 alone, and nobody wants the ports of 1 -> 2.
+    found = rostam.run_flows(
+        fabric_of(3, 1, reconfiguration_delay="20 us"),
+        src=[0, 1], dst=[1, 2], num_bytes=[625_000, 62_500], start_s=["0 s", "150 us"],
+    )  # fmt: skip
+    assert found.finish_s.tolist() == pytest.approx([100e-6, 160e-6], abs=1e-12)
+    assert len(found.reconfigurations.begin_s) == 0
+
+
+@pytest.mark.parametrize("mirrored", [{"symmetric": True}, {"duplex": True}])
+def test_mirrored_circuits_that_stay_lit_stay_mirrored(mirrored):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        num = int(rng.integers(3, 10))
+        src, dst = rng.integers(0, num, (2, 12))
+        src, dst = src[src != dst], dst[src != dst]
+        if not len(src):
+            continue
+        keys = np.unique(src * num + dst)
+        starts = rng.integers(0, 5, len(keys)) * 10**8
+        switching, _, report = run_recorded(
+            fabric_of(num, 9, reconfiguration_delay="20 us", **mirrored), keys // num, keys % num,
+            rng.integers(1, 10**6, len(keys)), starts,
+        )  # fmt: skip
+        for _, _, pairs, channels, _ in settings_of(report):
+            forth = sorted(
+                zip(switching.src[pairs], switching.dst[pairs], channels * ("duplex" in mirrored), strict=True)
+            )
+            back = sorted(
+                zip(switching.dst[pairs], switching.src[pairs], channels * ("duplex" in mirrored), strict=True)
+            )
+            assert forth == back
 
 
 def test_a_reporting_delay_lets_decisions_know_older_traffic():
