@@ -113,6 +113,16 @@ def test_figure_8_gains_little_beyond_twelve_switches(figure):
     assert all(is_met for (claim, _), is_met in met.items() if "12" in claim)
 
 
+def test_figure_8_holds_over_compute_speed_and_assumed_shapes(figure):
+    module, points = figure("sip_ml_fig8")
+    for (space, _), found in module.series(points).items():
+        assert len(found) == (len(module.VARIANTS) if space == module.PAPER.name else 1)
+        for bests in found:
+            early, late, _ = module.ratios(bests)
+            assert early > 1
+            assert late == pytest.approx(1, abs=0.07)
+
+
 def test_table_1_is_more_sensitive_to_latency_at_512_than_at_32(figure):
     module, points = figure("sip_ml_table1")
     rows = module.compare(points)
@@ -162,3 +172,9 @@ def test_kept_searches_are_what_rostam_finds(figure, tmp_path):
         again, old = module.point(fresh, *args)["best"], module.point(kept, *args)["best"]
         assert again["strategy"] == old["strategy"]
         assert again["iteration_s"] == pytest.approx(old["iteration_s"], rel=1e-9)
+
+
+def test_figure_9_crosses_at_the_printed_delay_at_the_papers_size(figure):
+    module, points = figure("sip_ml_fig9")
+    found = module.crossing_us(points, module.STATED, module.LARGE_BANDWIDTH, module.LARGE, module.LARGE_DELAYS_US)
+    assert found == module.PRINTED_CROSSING_US
