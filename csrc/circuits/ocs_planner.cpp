@@ -44,6 +44,10 @@ class OcsPlanner : public CircuitPlanner {
     return setting;
   }
 
+  double most_ratio(const std::vector<double>& num_bytes) const override {
+    return ports_.num_ocs / busiest_end(pairs_, num_bytes);
+  }
+
  private:
   PairList pairs_;
   OcsPorts ports_;

@@ -41,7 +41,14 @@ class CircuitPlanner {
   // not suffice for all pairs the largest demands get theirs, with relays so that the others have a chain of circuits
   // where that can be. held: circuits that are set now.
   virtual Setting plan(const std::vector<double>& num_bytes, const Setting& held) const = 0;
+  // What no setting's slowest pair exceeds [circuits a byte]; infinite without bytes. Cost: O(pairs).
+  virtual double most_ratio(const std::vector<double>& num_bytes) const = 0;
 };
+
+// The slowest pair's circuits a byte; infinite without bytes. counts: circuits of each pair.
+double slowest_ratio(const std::vector<double>& num_bytes, const std::vector<int32_t>& counts);
+// The largest sum of bytes that an accelerator sends, or receives.
+double busiest_end(const PairList& pairs, const std::vector<double>& num_bytes);
 
 // `pairs` holds the opposite of every pair where circuits are symmetric, and a ring round all accelerators that pairs
 // name, in ascending order, where they relay.

@@ -37,6 +37,7 @@ class PlannerAround : public CircuitPlanner {
   // Throws: ConfigError for a part that the fabric does not have.
   void set_lost(const std::vector<OpticalPart>& parts);
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override;
+  double most_ratio(const std::vector<double>& num_bytes) const override { return inner_->most_ratio(num_bytes); }
   // The setting, and of the circuits held what it leaves alone: that works, and whose places nothing of it needs.
   // Mirrored ones stay by as many of both directions, or by both directions on one channel.
   Setting with_idle(const Setting& setting, const Setting& held) const;

@@ -22,14 +22,14 @@ class PathChooser {
     }
   }
 
-  std::vector<std::vector<RingPath>> open() const {
+  std::vector<std::vector<RingPath>> open(bool may_be_none) const {
     std::vector<std::vector<RingPath>> ways(demand_.src.size());
     for (size_t i = 0; i < ways.size(); ++i) {
       for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
         const RingPath one = path(i, fibre);
         if (is_open(one)) ways[i].push_back(one);
       }
-      if (ways[i].empty()) refuse(i, std::min(path(i, 0).num_hops(), path(i, 1).num_hops()));
+      if (ways[i].empty() && !may_be_none) refuse(i, std::min(path(i, 0).num_hops(), path(i, 1).num_hops()));
     }
     return ways;
   }
@@ -105,8 +105,8 @@ class PathChooser {
 
 }  // namespace
 
-std::vector<std::vector<RingPath>> open_ways(const Demand& demand, const Ring& ring) {
-  return PathChooser(demand, ring).open();
+std::vector<std::vector<RingPath>> open_ways(const Demand& demand, const Ring& ring, bool may_be_none) {
+  return PathChooser(demand, ring).open(may_be_none);
 }
 
 std::vector<RingPath> choose_paths(const Demand& demand, const Ring& ring) { return PathChooser(demand, ring).run(); }

@@ -44,8 +44,9 @@ inline int32_t accelerator_at(int32_t place, int32_t fibre, int32_t n) {
   return fibre == 0 ? place % n : (n - place % n) % n;
 }
 
-// The ways of each pair, clockwise first, that are within reach and not cut. Throws: as choose_paths.
-std::vector<std::vector<RingPath>> open_ways(const Demand& demand, const Ring& ring);
+// The ways of each pair, clockwise first, that are within reach and not cut. Throws: as choose_paths, unless
+// may_be_none.
+std::vector<std::vector<RingPath>> open_ways(const Demand& demand, const Ring& ring, bool may_be_none = false);
 
 // One path a pair: the shorter way round that is not cut; of equal ways the one that is loaded less (in bytes).
 // Throws: ConfigError naming a pair that no way joins within reach.

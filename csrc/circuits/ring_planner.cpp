@@ -13,7 +13,11 @@ constexpr int64_t kMaxMeetings = 400000;
 class RingPlanner : public CircuitPlanner {
  public:
   RingPlanner(PairList pairs, Ring ring, uint64_t seed)
-      : pairs_(std::move(pairs)), ring_(std::move(ring)), seed_(seed) {}
+      : pairs_(std::move(pairs)), ring_(std::move(ring)), seed_(seed) {
+    const Demand all = {pairs_.num_accelerators, pairs_.src, pairs_.dst,
+                        std::vector<double>(static_cast<size_t>(pairs_.size()), 1)};
+    ways_ = open_ways(all, ring_, true);
+  }
 
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override {
     Demand demand;
@@ -51,6 +55,23 @@ class RingPlanner : public CircuitPlanner {
       if (!std::is_sorted(at, to)) std::sort(at, to);
     }
     return setting;
+  }
+
+  // By accelerators' ends, and by the segments that pairs with a single way must cross.
+  double most_ratio(const std::vector<double>& num_bytes) const override {
+    const auto n = static_cast<size_t>(ring_.num_accelerators);
+    double most = busiest_end(pairs_, num_bytes);
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      std::vector<double> change(2 * n + 1, 0);
+      for (size_t p = 0; p < ways_.size(); ++p) {
+        if (ways_[p].size() != 1 || ways_[p].front().fibre != fibre) continue;
+        change[static_cast<size_t>(ways_[p].front().start)] += num_bytes[p];
+        change[static_cast<size_t>(ways_[p].front().end)] -= num_bytes[p];
+      }
+      for (size_t place = 1; place < change.size(); ++place) change[place] += change[place - 1];
+      for (size_t place = 0; place < n; ++place) most = std::max(most, change[place] + change[place + n]);
+    }
+    return ring_.num_wavelengths / most;
   }
 
  private:
@@ -103,6 +124,7 @@ class RingPlanner : public CircuitPlanner {
   PairList pairs_;
   Ring ring_;
   uint64_t seed_;
+  std::vector<std::vector<RingPath>> ways_;  // of each pair
 };
 
 }  // namespace

@@ -136,10 +136,10 @@ void CircuitSwitching::take_snapshot(ControlPlane& plane) {
   is_snapshot_due_ = false;
   Demand demand = traffic_.estimate(options_.estimator, plane, options_.period);
   if (options_.reporting_delay == SimTime::zero()) {
-    decide(demand, plane);
+    consider(demand, plane);
   } else {
     at(plane.now() + options_.reporting_delay, plane,
-       [this, known = std::move(demand)](ControlPlane& p) { decide(known, p); });
+       [this, known = std::move(demand)](ControlPlane& p) { consider(known, p); });
   }
   if (options_.period == SimTime::zero()) return;
   // Where nothing moves, and all decisions of before are taken, nothing will until a message starts or ends.
@@ -195,8 +195,18 @@ CircuitSwitching::Demand CircuitSwitching::phase_demand() const {
   return demand;
 }
 
+// A periodic decision is carried out where that pays, as far as the last setting found lets it expect.
+void CircuitSwitching::consider(const Demand& demand, ControlPlane& plane) {
+  const bool has_any = std::any_of(demand.begin(), demand.end(), [](double bytes) { return bytes > 0; });
+  if (!has_any || is_dark_ || pays(reached_ * planner_->most_ratio(demand), demand)) return decide(demand, plane, true);
+  ++num_decisions_;
+  ++num_reused_;
+  demand_ = demand;
+  serve_starved(plane);
+}
+
 // Without any demand circuits stay as they are.
-void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane) {
+void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane, bool has_to_pay) {
   if (std::none_of(demand.begin(), demand.end(), [](double bytes) { return bytes > 0; })) return;
   if (is_dark_) {
     waiting_ = demand;
@@ -205,8 +215,22 @@ void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane) {
   }
   ++num_decisions_;
   demand_ = demand;
-  apply(setting_for(demand), plane);
+  const circuits::Setting& wanted = setting_for(demand);
+  std::vector<int32_t> counts(count_.size(), 0);
+  for (const circuits::Circuit& one : wanted) ++counts[one.pair];
+  const double ratio = circuits::slowest_ratio(demand, counts);
+  reached_ = ratio / planner_->most_ratio(demand);
+  if (!has_to_pay || pays(ratio, demand)) apply(wanted, plane);
   serve_starved(plane);
+}
+
+// A setting stays for a period at least: it is to carry more for the slowest pair in what of that is not dark. A pair
+// that wants circuits, and has none, is worth any.
+bool CircuitSwitching::pays(double ratio, const Demand& demand) const {
+  if (options_.period == SimTime::zero()) return true;
+  const double now = circuits::slowest_ratio(demand, count_);
+  const double period_s = options_.period.seconds();
+  return now == 0 || ratio * (period_s - options_.delay.seconds()) > now * period_s;
 }
 
 void CircuitSwitching::strike(const circuits::OpticalPart& part, int32_t change, ControlPlane& plane) {

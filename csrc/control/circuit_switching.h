@@ -97,9 +97,12 @@ class CircuitSwitching : public Controller {
   void end_iteration(int32_t job, ControlPlane& plane);
   Demand phase_demand() const;
 
-  void decide(const Demand& demand, ControlPlane& plane);
+  void consider(const Demand& demand, ControlPlane& plane);
+  void decide(const Demand& demand, ControlPlane& plane, bool has_to_pay = false);
   void decide_starved(ControlPlane& plane);
   const circuits::Setting& setting_for(const Demand& demand);
+  // Whether a setting whose slowest pair has this ratio, at most or in fact, is worth the dark time before it.
+  bool pays(double ratio, const Demand& demand) const;
   bool apply(const circuits::Setting& wanted, ControlPlane& plane);  // whether anything changes
   void light(ControlPlane& plane);
   void strike(const circuits::OpticalPart& part, int32_t change, ControlPlane& plane);
@@ -136,6 +139,7 @@ class CircuitSwitching : public Controller {
 
   std::map<std::vector<int16_t>, circuits::Setting> known_settings_;  // by quantised demand
   std::vector<int16_t> last_quantised_;
+  double reached_ = 1;  // of the most that a setting could give the slowest pair, by the last one found
 
   std::map<std::pair<SimTime, int64_t>, Action> agenda_;
   int64_t num_actions_ = 0;

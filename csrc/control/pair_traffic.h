@@ -15,7 +15,7 @@
 
 namespace rostam::control {
 
-enum class Estimator : uint8_t { kIteration, kLastWindow, kBacklog, kActive, kPerfect };
+enum class Estimator : uint8_t { kIteration, kLastWindow, kBlend, kBacklog, kActive, kPerfect };
 
 // Throws: ConfigError listing the names.
 Estimator estimator_of(const std::string& name);
@@ -66,6 +66,7 @@ class PairTraffic {
   std::vector<double> iteration_bytes_;
   std::vector<PairMessage> known_;
   std::vector<double> left_, offered_;  // of the last window
+  std::vector<double> recent_;          // of all windows, the later the more
   std::vector<int64_t> num_active_;
   int64_t num_started_ = 0, num_under_way_ = 0;
   int32_t burst_ = 0;

@@ -10,7 +10,7 @@ from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.optical import MICRO_RING, SEGMENT, WAVELENGTH, OpticalConfig
+from rostam_py.fabrics.optical import MICRO_RING, SEGMENT, WAVELENGTH, OpticalConfig, estimators
 from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
@@ -43,7 +43,8 @@ class SipRingConfig(OpticalConfig):
         link_latency: added by each fibre segment on the way; 0, since ``latency`` covers the whole path.
         link_bandwidth: of a fibre, which is B.
         reconfiguration_delay: 25 us, of micro-ring resonators. period: null takes 4 delays: the paper estimates traffic
-            and sets wavelengths every 100 us. Others: OpticalConfig.
+            and sets wavelengths every 100 us, and does not say how: by what the last periods and the known iteration
+            have to send, in equal parts. Others: OpticalConfig.
     Source: SiP-ML, sections 3.1, 3.3 and 4.1 (SiP-Ring).
     """
 
@@ -55,6 +56,7 @@ class SipRingConfig(OpticalConfig):
     latency: Any = field(default="1 us", metadata={"unit": "time"})
     link_latency: Any = field(default="0 ns", metadata={"unit": "time"})
     reconfiguration_delay: Any = field(default="25 us", metadata={"unit": "time"})
+    estimator: str = field(default="blend", metadata={"choices": estimators})
 
     def __post_init__(self) -> None:
         OpticalConfig.__post_init__(self)
