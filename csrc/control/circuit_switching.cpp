@@ -16,6 +16,8 @@ namespace {
 constexpr double kStepsPerOctave = 16;
 constexpr double kOctaves = 20;
 constexpr int16_t kNone = INT16_MIN;
+// Of a pair whose messages' way has not been set.
+constexpr uint8_t kUnknownWay = 2;
 // Settings that are kept; training has a handful of phases.
 constexpr size_t kMaxKnown = 256;
 
@@ -45,13 +47,18 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
       lit_(links_.size(), 0),
       capacity_of_(links_.size(), -1),
       relays_(links_.size()),
-      is_on_network_(links_.size(), 0),
+      is_on_network_(links_.size(), kUnknownWay),
       known_(std::move(given.known)) {
   std::sort(setting_.begin(), setting_.end());
   for (const circuits::Circuit& one : setting_) ++count_[one.pair];
+  once_ = setting_;
   demand_ = traffic_.iteration_bytes();
   if (!options_.failures.empty()) num_failures_.assign(planner_->paths().num_places(), 0);
   count_lit();
+}
+
+bool CircuitSwitching::is_settled() const {
+  return std::all_of(trials_.begin(), trials_.end(), [](const auto& trial) { return trial.second.is_over(); });
 }
 
 void CircuitSwitching::begin(ControlPlane& plane) {
@@ -63,17 +70,25 @@ void CircuitSwitching::begin(ControlPlane& plane) {
     at(one.repair, plane, [this, part = one.part](ControlPlane& p) { strike(part, -1, p); });
     at(one.repair + options_.reroute, plane, [this](ControlPlane& p) { plan_around(p); });
   }
+  const bool is_scheduled = options_.mode == SwitchingMode::kScheduled;
+  if (is_scheduled && !known_.empty()) begin_with_phases();
+  if (is_scheduled && plane.num_jobs() == 1) trials_[0];
   set_capacities(plane);
   set_relays(plane);
   record({});
-  if (options_.mode == SwitchingMode::kPeriodic) {
-    if (options_.period > SimTime::zero()) await_snapshot(SimTime::zero(), plane);
-  } else if (!known_.empty()) {
-    const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds(), servers_.network_bytes_per_s};
-    PhaseFollower& follower = followers_[0];
-    follower.follow(find_phases(known_, *planner_, pairs_, costs), std::vector<int64_t>(links_.size(), 0));
-    decide(phase_demand(), plane);
-  }
+  if (!is_scheduled && options_.period > SimTime::zero()) await_snapshot(SimTime::zero(), plane);
+}
+
+// What is known ahead has the circuits of its first phase before anything runs.
+void CircuitSwitching::begin_with_phases() {
+  const std::vector<Phase> phases = phases_of(known_);
+  followers_[0].follow(phases, num_active());
+  if (phases.size() == 1 && !servers_.has_network()) return;
+  demand_ = phase_demand();
+  setting_ = planner_->with_idle(setting_for(demand_), setting_);
+  std::fill(count_.begin(), count_.end(), 0);
+  for (const circuits::Circuit& one : setting_) ++count_[one.pair];
+  count_lit();
 }
 
 void CircuitSwitching::at(SimTime time, ControlPlane& plane, Action action) {
@@ -91,6 +106,7 @@ void CircuitSwitching::wake(ControlPlane& plane) {
 
 void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
   if (event.kind == kIterationEnd) return end_iteration(event.job, plane);
+  if (event.kind == kFailure) return event.job >= 0 ? cut(event.job, plane) : void();
   const int32_t pair = traffic_.find(event.src, event.dst);
   if (pair < 0) return;
   last_message_ = plane.now();
@@ -105,8 +121,11 @@ void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
   if (options_.mode == SwitchingMode::kPeriodic) return react(plane);
   bool is_next_phase = false;
   if (event.kind == kFlowEnd) {
-    for (auto& [job, follower] : followers_)
-      is_next_phase = (follower.is_known() && follower.on_end(pair)) || is_next_phase;
+    for (auto& [job, follower] : followers_) {
+      const bool is_next = follower.is_known() && follower.on_end(pair);
+      const bool is_through = plane.num_jobs() == 0 && follower.is_known() && follower.is_at_first();
+      is_next_phase = (is_next && !is_through) || is_next_phase;
+    }
   }
   // Once what happens now is through: a device may hand over the next message at once.
   if (is_next_phase) at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
@@ -175,13 +194,73 @@ void CircuitSwitching::decide_starved(ControlPlane& plane) {
 void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
   const std::vector<PairMessage> messages = traffic_.end_iteration(plane.accelerators_of(job), plane.now());
   if (options_.mode != SwitchingMode::kScheduled || messages.empty()) return;
-  PhaseFollower& follower = followers_[job];
-  if (follower.is_known() && follower.is_same(messages)) return;
-  std::vector<int64_t> num_active;
-  for (int32_t p = 0; p < pairs_.size(); ++p) num_active.push_back(traffic_.num_active(p));
+  const auto trial = trials_.find(job);
+  if (trial == trials_.end()) {
+    const auto follower = followers_.find(job);
+    if (follower != followers_.end() && follower->second.is_same(messages)) return;
+    found_[job] = phases_of(messages);
+    return follow(job, plane);
+  }
+  switch (trial->second.on_end(plane.now())) {
+    case ScheduleTrial::Next::kFind:
+      found_[job] = phases_of(messages);
+      if (found_[job].size() > 1 || servers_.has_network()) return;
+      trial->second.end();
+      return follow(job, plane);
+    case ScheduleTrial::Next::kFollow:
+      return follow(job, plane);
+    case ScheduleTrial::Next::kGiveUp:
+      return give_up_phases(job, plane);
+    default:
+      return;
+  }
+}
+
+std::vector<Phase> CircuitSwitching::phases_of(const std::vector<PairMessage>& messages) const {
   const PhaseCosts costs = {options_.circuit_bytes_per_s, options_.delay.seconds(), servers_.network_bytes_per_s};
-  follower.follow(find_phases(messages, *planner_, pairs_, costs), num_active);
-  at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+  return find_phases(messages, *planner_, pairs_, costs);
+}
+
+// Where every job has a single phase circuits are set for it already, unless they are to help a network out.
+void CircuitSwitching::follow(int32_t job, ControlPlane& plane) {
+  followers_[job].follow(found_[job], num_active());
+  const bool is_set = std::all_of(found_.begin(), found_.end(), [](const auto& one) { return one.second.size() == 1; });
+  if (!is_set || servers_.has_network()) at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+}
+
+std::vector<int64_t> CircuitSwitching::num_active() const {
+  std::vector<int64_t> found;
+  for (int32_t p = 0; p < pairs_.size(); ++p) found.push_back(traffic_.num_active(p));
+  return found;
+}
+
+// Back to the circuits of before the first phase, around what has failed since.
+void CircuitSwitching::give_up_phases(int32_t job, ControlPlane& plane) {
+  followers_.erase(job);
+  at(plane.now(), plane, [this](ControlPlane& p) { restore(p); });
+}
+
+void CircuitSwitching::restore(ControlPlane& plane) {
+  is_to_be_restored_ = is_dark_;
+  if (is_dark_) return;
+  ++num_decisions_;
+  demand_ = traffic_.iteration_bytes();
+  last_quantised_.clear();
+  const bool is_whole = std::none_of(once_.begin(), once_.end(), [&](const auto& one) { return is_broken(one); });
+  apply(is_whole ? once_ : planner_->plan(demand_, setting_), plane);
+  serve_starved(plane);
+}
+
+// The job begins an iteration anew: what it has sent of it counts for nothing.
+void CircuitSwitching::cut(int32_t job, ControlPlane& plane) {
+  traffic_.forget(plane.accelerators_of(job));
+  const auto follower = followers_.find(job);
+  if (follower != followers_.end() && follower->second.is_known()) {
+    follower->second.begin_anew(num_active());
+    at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+  }
+  const auto trial = trials_.find(job);
+  if (trial != trials_.end()) trial->second.cut();
 }
 
 // Of the phases that all jobs are in.
@@ -293,7 +372,9 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
   return known_settings_.emplace(std::move(steps), planner_->plan(even, setting_)).first->second;
 }
 
+// Nothing changes where what is dark would not be lit again before the end of simulated time.
 bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
+  if (options_.delay.ps() > SimTime::never().ps() - plane.now().ps()) return false;
   const circuits::Setting wanted = planner_->with_idle(given, setting_);
   circuits::Setting added;
   std::set_difference(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(added));
@@ -327,7 +408,11 @@ void CircuitSwitching::light(ControlPlane& plane) {
   end_ps_.push_back(plane.now().ps());
   count_lit();
   set_capacities(plane);
-  if (std::exchange(has_waiting_, false)) decide(waiting_, plane);
+  if (is_to_be_restored_) {
+    restore(plane);
+  } else if (std::exchange(has_waiting_, false)) {
+    decide(waiting_, plane);
+  }
   serve_starved(plane);
 }
 

@@ -17,6 +17,7 @@
 #include "control/iteration_phases.h"
 #include "control/pair_traffic.h"
 #include "control/params.h"
+#include "control/schedule_trial.h"
 
 namespace rostam::control {
 
@@ -81,7 +82,8 @@ class CircuitSwitching : public Controller {
   void begin(ControlPlane& plane) override;
   void wake(ControlPlane& plane) override;
   void on(const Event& event, ControlPlane& plane) override;
-  uint32_t subscriptions() const override { return kFlowStart | kFlowEnd | kIterationEnd; }
+  uint32_t subscriptions() const override { return kFlowStart | kFlowEnd | kIterationEnd | kFailure; }
+  bool is_settled() const override;
   folding::Footprint footprint() const override { return {true, {}}; }
   workload::Report report(SimTime now) const override;
 
@@ -95,6 +97,13 @@ class CircuitSwitching : public Controller {
   void react(ControlPlane& plane);
   void serve_starved(ControlPlane& plane);
   void end_iteration(int32_t job, ControlPlane& plane);
+  std::vector<Phase> phases_of(const std::vector<PairMessage>& messages) const;
+  void follow(int32_t job, ControlPlane& plane);
+  std::vector<int64_t> num_active() const;
+  void give_up_phases(int32_t job, ControlPlane& plane);
+  void restore(ControlPlane& plane);
+  void cut(int32_t job, ControlPlane& plane);
+  void begin_with_phases();
   Demand phase_demand() const;
 
   void consider(const Demand& demand, ControlPlane& plane);
@@ -125,6 +134,7 @@ class CircuitSwitching : public Controller {
   PairTraffic traffic_;
 
   circuits::Setting setting_;          // dark ones included
+  circuits::Setting once_;             // those of before any decision
   circuits::Setting changing_;         // that a reconfiguration under way will light
   std::vector<int32_t> num_failures_;  // of each place of light; empty where nothing fails
   std::vector<int32_t> count_, lit_;   // circuits of each pair, and those of them that carry
@@ -134,6 +144,7 @@ class CircuitSwitching : public Controller {
   bool is_dark_ = false;                                 // a reconfiguration is under way
   int64_t num_served_ = 0, num_starved_ = 0;             // messages under way of pairs with a way, and without
   bool has_waiting_ = false;                             // for its end
+  bool is_to_be_restored_ = false;                       // then
   Demand waiting_;
   Demand demand_;  // of the last decision; of an iteration before it
 
@@ -148,7 +159,9 @@ class CircuitSwitching : public Controller {
   Demand backlog_at_snapshot_;
 
   std::vector<PairMessage> known_;
-  std::map<int32_t, PhaseFollower> followers_;  // of each job
+  std::map<int32_t, PhaseFollower> followers_;   // of each job
+  std::map<int32_t, std::vector<Phase>> found_;  // of each job
+  std::map<int32_t, ScheduleTrial> trials_;      // of a job that is alone
 
   int64_t num_decisions_ = 0, num_reused_ = 0, num_changed_ = 0;
   int64_t num_dark_now_ = 0, num_broken_now_ = 0;

@@ -83,6 +83,8 @@ class ControlPlane {
   // Where a job's devices are, and how many of its iterations have ended.
   // Throws: ConfigError for a job that does not exist.
   virtual std::vector<int32_t> accelerators_of(int32_t job) const = 0;
+  // 0 where flows run, and no jobs.
+  virtual int32_t num_jobs() const = 0;
   virtual int32_t num_iterations_done(int32_t job) const = 0;
 };
 

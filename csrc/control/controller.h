@@ -47,6 +47,9 @@ class Controller {
   virtual void wake(ControlPlane& /*plane*/) {}
   virtual void on(const Event& /*event*/, ControlPlane& /*plane*/) {}
 
+  // Whether it tries nothing out that it may take back: iterations that are alike while it does are not steady.
+  virtual bool is_settled() const { return true; }
+
   virtual uint32_t subscriptions() const { return 0; }
   virtual folding::Footprint footprint() const = 0;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "circuits/planner.h"
@@ -27,7 +28,7 @@ struct PhaseCosts {
 // or its busiest end on the network. From the first on a burst joins the
 // phase before it where that costs less than circuits of its own and what the pause between them does not hide of the
 // reconfiguration; a burst between pairs of the phase always does. One phase for all, where the sum is not less.
-// Cost: a plan of the circuits for each burst with new pairs. Source: own; tests/control/test_scheduled.py.
+// Cost: a plan of the circuits for each burst with new pairs. Source: own; tests/control/test_schedules.py.
 std::vector<Phase> find_phases(const std::vector<PairMessage>& messages, const circuits::CircuitPlanner& planner,
                                const circuits::PairList& pairs, const PhaseCosts& costs);
 
@@ -39,6 +40,8 @@ class PhaseFollower {
 
   // From now on these phases repeat. num_active: messages of each pair under way, which are of the iteration before.
   void follow(std::vector<Phase> phases, const std::vector<int64_t>& num_active);
+  // The same from the first one on.
+  void begin_anew(const std::vector<int64_t>& num_active) { follow(std::move(phases_), num_active); }
   // Whether an iteration of these messages is the one that is followed.
   bool is_same(const std::vector<PairMessage>& messages) const;
 
@@ -47,6 +50,7 @@ class PhaseFollower {
 
   // The phase that runs, or is next.
   const Phase& current() const { return phases_[current_]; }
+  bool is_at_first() const { return current_ == 0; }
   size_t num_phases() const { return phases_.size(); }
 
  private:

@@ -91,12 +91,19 @@ void PairTraffic::on_end(int32_t pair, SimTime now) {
   --num_active_[pair];
 }
 
-std::vector<PairMessage> PairTraffic::end_iteration(const std::vector<int32_t>& accelerators, SimTime now) {
+std::vector<PairMessage> PairTraffic::take_from_log(const std::vector<int32_t>& accelerators) {
   std::vector<uint8_t> is_own(static_cast<size_t>(num_accelerators_), 0);
   for (const int32_t a : accelerators) is_own[a / server_size_] = 1;
   std::vector<PairMessage> own, others;
   for (const PairMessage& one : log_) (is_own[src_[one.pair]] ? own : others).push_back(one);
   log_ = std::move(others);
+  return own;
+}
+
+void PairTraffic::forget(const std::vector<int32_t>& accelerators) { take_from_log(accelerators); }
+
+std::vector<PairMessage> PairTraffic::end_iteration(const std::vector<int32_t>& accelerators, SimTime now) {
+  std::vector<PairMessage> own = take_from_log(accelerators);
   Iteration& last = last_[accelerators.front()];
   last.messages = own;
   for (PairMessage& one : last.messages) one.time = one.time - last.begin;

@@ -47,6 +47,8 @@ class PairTraffic {
   void on_end(int32_t pair, SimTime now);
   // The messages since the last call are an iteration of the pairs from these accelerators. Returns them, ascending.
   std::vector<PairMessage> end_iteration(const std::vector<int32_t>& accelerators, SimTime now);
+  // What these accelerators have sent since is of no whole iteration.
+  void forget(const std::vector<int32_t>& accelerators);
 
   const std::vector<double>& iteration_bytes() const { return iteration_bytes_; }
   int64_t num_active(int32_t pair) const { return num_active_[pair]; }
@@ -57,6 +59,8 @@ class PairTraffic {
   std::vector<double> estimate(Estimator by, const ControlPlane& plane, SimTime window);
 
  private:
+  // Those of the log's messages, which go from it.
+  std::vector<PairMessage> take_from_log(const std::vector<int32_t>& accelerators);
   void add_coming(SimTime now, SimTime window, std::vector<double>& demand) const;
 
   int32_t num_accelerators_;  // servers, where those are the ends of pairs

@@ -14,6 +14,10 @@ folding::Footprint footprint_of(const Controllers& controllers) {
   return all;
 }
 
+bool are_settled(const Controllers& controllers) {
+  return std::all_of(controllers.begin(), controllers.end(), [](const auto& one) { return one->is_settled(); });
+}
+
 void check_footprint(const folding::Footprint& footprint, const routing::RouteTable& routes) {
   const auto num_links = static_cast<int32_t>(routes.links().capacities.size());
   for (const folding::Footprint::Link& touched : footprint.links) {
@@ -93,6 +97,7 @@ class ControlHost::Plane : public control::ControlPlane {
     return host_.faults_.is_failed(accelerator);
   }
   std::vector<int32_t> accelerators_of(int32_t job) const override { return host_.target_.accelerators_of(job); }
+  int32_t num_jobs() const override { return host_.target_.num_jobs(); }
   int32_t num_iterations_done(int32_t job) const override { return host_.target_.num_iterations_done(job); }
 
  private:

@@ -17,6 +17,8 @@ using Controllers = std::vector<std::unique_ptr<control::Controller>>;
 
 // What controllers may touch, all together.
 folding::Footprint footprint_of(const Controllers& controllers);
+// Whether all of them are.
+bool are_settled(const Controllers& controllers);
 // Throws: ConfigError for links that do not exist.
 void check_footprint(const folding::Footprint& footprint, const routing::RouteTable& routes);
 
@@ -33,6 +35,7 @@ class ControlTarget {
   virtual void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators,
                        const Faults& faults) = 0;
   virtual std::vector<int32_t> accelerators_of(int32_t job) const = 0;
+  virtual int32_t num_jobs() const = 0;
   virtual int32_t num_iterations_done(int32_t job) const = 0;
 };
 

@@ -77,6 +77,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   std::vector<int32_t> cut_failed(const Faults&) override { return {}; }
   void restart(int32_t, SimTime, int32_t, const std::vector<int32_t>&, const Faults&) override { throw_no_jobs(); }
   std::vector<int32_t> accelerators_of(int32_t) const override { throw_no_jobs(); }
+  int32_t num_jobs() const override { return 0; }
   int32_t num_iterations_done(int32_t) const override { throw_no_jobs(); }
 
  private:

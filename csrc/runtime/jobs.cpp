@@ -8,8 +8,12 @@
 
 namespace rostam::runtime {
 
-Jobs::Jobs(const folding::WeightedSystem& system, const SessionOptions& options)
-    : system_(system), options_(options), jobs_(system.graph->num_jobs), instances_left_(system.devices.size()) {
+Jobs::Jobs(const folding::WeightedSystem& system, const SessionOptions& options, std::function<bool()> is_settled)
+    : system_(system),
+      options_(options),
+      is_settled_(std::move(is_settled)),
+      jobs_(system.graph->num_jobs),
+      instances_left_(system.devices.size()) {
   for (const workload::Device& device : system.devices) {
     Job& job = jobs_[device.job];
     if (job.ends.empty() || device.start < job.ends.front()) job.ends.assign(1, device.start);
@@ -61,7 +65,7 @@ void Jobs::restart(int32_t job, int32_t iteration, SimTime when) {
 
 bool Jobs::is_steady(const Job& job) const {
   const size_t n = job.ends.size();
-  if (n < 3) return false;
+  if (n < 3 || !is_settled_()) return false;
   const double last = (job.ends[n - 1] - job.ends[n - 2]).seconds();
   const double before = (job.ends[n - 2] - job.ends[n - 3]).seconds();
   return std::abs(last - before) <= options_.steady_tolerance * last;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "folding/weighted_system.h"
@@ -13,7 +14,8 @@ namespace rostam::runtime {
 
 class Jobs {
  public:
-  Jobs(const folding::WeightedSystem& system, const SessionOptions& options);
+  // is_settled: asked when an iteration ends, before controllers know of it; what is not is not steady either.
+  Jobs(const folding::WeightedSystem& system, const SessionOptions& options, std::function<bool()> is_settled);
 
   bool is_running() const { return num_running_ > 0; }
 
@@ -50,12 +52,13 @@ class Jobs {
     CriticalPath::Ref last;      // task that ended an instance last
     CriticalPath::Ref ended_by;  // task that ended the last iteration
   };
-  // Whether the last two iterations of a job differ by less than the tolerance.
+  // Whether the last two iterations of a job differ by less than the tolerance, and nothing is being tried out.
   bool is_steady(const Job& job) const;
   void end_iteration(Job& job, int32_t iteration, SimTime now);
 
   const folding::WeightedSystem& system_;
   const SessionOptions& options_;
+  std::function<bool()> is_settled_;
   std::vector<Job> jobs_;
   int32_t num_running_ = 0;
   std::vector<std::vector<int64_t>> instances_left_;  // [device][iteration]

@@ -13,7 +13,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
       options_(options),
       instances_(system, options.max_iterations),
       participations_(system),
-      jobs_(system, options),
+      jobs_(system, options, [&controllers] { return are_settled(controllers); }),
       ledger_(system, jobs_),
       breakdown_(system, jobs_, participations_),
       scheduler_({system, options, queue_, path_, instances_, jobs_, breakdown_, *this, *this}),

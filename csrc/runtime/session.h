@@ -50,6 +50,7 @@ class Session : public MessageClient,
     restarts_.restart(job, when, from_iteration, accelerators, faults);
   }
   std::vector<int32_t> accelerators_of(int32_t job) const override { return restarts_.accelerators_of(job); }
+  int32_t num_jobs() const override { return jobs_.size(); }
   int32_t num_iterations_done(int32_t job) const override;
 
  private:

@@ -1,6 +1,7 @@
 """What optical fabrics share: when their circuits are set, and what the core's controller of circuits is told."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -38,7 +39,8 @@ class OpticalConfig(FabricConfig):
         circuit, the largest demands have theirs) and are set anew in the run: what changes is dark for the
         reconfiguration delay and what is under way there waits; the rest carries on. ``periodic``: every period for
         what the estimator says, or with period 0 whenever a message starts or ends. ``scheduled``: for each phase of
-        the iteration, which a job's first iteration shows, as soon as the phase before is through.
+        the iteration, which a job's first iteration shows, as soon as the phase before is through; given up where
+        iterations of a job that is alone take longer than on the circuits of before.
     Args:
         control: when circuits are set (rostam list circuit_controls).
         reconfiguration_delay: for which circuits that change are dark.
@@ -115,6 +117,19 @@ class OpticalConfig(FabricConfig):
     def serves_beyond_degree(self) -> bool:
         """Whether an accelerator may have more peers than circuits: by one circuit after another."""
         return self.serves_all
+
+    def set_first(self, set_circuits: Callable[[bool], dict[str, Any]]) -> dict[str, Any]:
+        """Return the circuits that a run begins with: those set once, or what fits where circuits may change.
+
+        Args: set_circuits: sets them; its argument is whether pairs may be left out.
+        Raises: ConfigError if pairs are left out and circuits are set once.
+        """
+        try:
+            return set_circuits(False)
+        except ConfigError:
+            if not self.serves_all:
+                raise
+            return set_circuits(True)
 
     def switching_parameters(
         self, num_accelerators: int, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray,

@@ -110,9 +110,11 @@ class SipOcsConfig(OpticalConfig):
         working = np.setdiff1d(np.arange(self.num_ocs), sorted(lost))
         if not len(working):
             raise ConfigError(f"all {self.num_ocs} optical switches have failed; no circuit can be set")
-        found = _core.set_ocs_circuits(
-            traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
-            is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay, may_leave_out=self.serves_all,
+        found = self.set_first(
+            lambda may_leave_out: _core.set_ocs_circuits(
+                traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes, len(working),
+                is_symmetric=self.symmetric, is_duplex=self.duplex, can_relay=self.relay, may_leave_out=may_leave_out,
+            )
         )  # fmt: skip
         latency_s = parse_time(self.latency) + 2 * parse_time(self.link_latency)
         switching = self._switching(traffic, found, len(working), latency_s) if self.is_dynamic else None

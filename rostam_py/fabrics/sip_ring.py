@@ -137,10 +137,12 @@ class SipRingConfig(OpticalConfig):
 
         Raises: ConfigError for pairs out of reach and for demands that need more wavelengths than there are.
         """
-        found = _core.set_ring_wavelengths(
-            traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes,
-            num_wavelengths=self.num_wavelengths, reach=self.reach, cut_segments=list(failures.links), seed=seed,
-            may_leave_out=self.serves_all,
+        found = self.set_first(
+            lambda may_leave_out: _core.set_ring_wavelengths(
+                traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes,
+                num_wavelengths=self.num_wavelengths, reach=self.reach, cut_segments=list(failures.links), seed=seed,
+                may_leave_out=may_leave_out,
+            )
         )  # fmt: skip
         notes = [f"{self.num_wavelengths} wavelengths a fibre"]
         remainder = self.describe_remainder()

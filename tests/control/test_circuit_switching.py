@@ -229,9 +229,7 @@ def test_circuits_that_nothing_needs_stay_lit():
 @pytest.mark.parametrize(("delay_us", "finish_us", "num_changed"), [(20, 320, [1]), (60, 420, [])])
 def test_a_blend_counts_half_of_the_iteration_and_is_carried_out_where_that_pays(delay_us, finish_us, num_changed):
     fabric = fabric_of(3, 4, reconfiguration_delay=f"{delay_us} us", period="100 us", estimator="blend")
-    found = rostam.run_flows(
-        fabric, src=[0, 0], dst=[1, 2], num_bytes=[5_250_000, 5_250_000], start_s=["0 s", "10 ms"]
-    )
+    found = rostam.run_flows(fabric, src=[0, 0], dst=[1, 2], num_bytes=[5_250_000, 5_250_000], start_s=["0 s", "10 ms"])
     assert found.finish_s[0] == pytest.approx(finish_us * 1e-6, abs=1e-12)
     early = found.reconfigurations.begin_s < 1e-3
     assert found.reconfigurations.num_changed[early].tolist() == num_changed
