@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "circuits/edge_colouring.h"
+#include "circuits/relay_loads.h"
+#include "circuits/relay_search.h"
 #include "sim/errors.h"
 #include "sim/random.h"
 
@@ -17,14 +19,20 @@ namespace rostam::circuits {
 namespace {
 
 constexpr int32_t kColouringTries = 8;
+// Shares of the largest demands that are tried with circuits of their own where others are relayed: as many as take so
+// many steps over circuits, of what is set before a run and of what is set within it.
+constexpr int64_t kMaxRelaySteps = 100000000, kMaxRelayStepsAgain = 20000000;
+// Demands that are so much smaller than the one before begin another share.
+constexpr double kDrop = 0.7;
 
 // Circuits of one pair while they are counted. Directed: from `a` (sending side) to `b` (receiving side), which
 // are vertices src and N + dst. Symmetric: between accelerators a < b, there and back.
 struct Edge {
   int32_t a = 0;
   int32_t b = 0;
-  double num_bytes = 0;  // 0: kept for relays, never widened
+  double num_bytes = 0;  // 0: kept for relays
   int32_t count = 0;
+  double load = 0;  // bytes over its circuits, those of relayed pairs included
 };
 
 class OcsAllocator {
@@ -37,28 +45,32 @@ class OcsAllocator {
         room_(static_cast<size_t>(is_paired_ ? n_ : 2 * n_), ports.num_ocs) {
     for (size_t i = 0; i < demand.src.size(); ++i) add_pair(demand.src[i], demand.dst[i], demand.num_bytes[i]);
     if (is_paired_) merge_directions();
+    if (ports.can_relay) demand_ = demand;
   }
 
   OcsCircuits run() {
-    const bool may_miss_some = ports_.can_relay || ports_.may_leave_out;
-    if (may_miss_some && max_degree().second > ports_.num_ocs) {
-      open_largest();
-    } else {
-      check_degree();
-      for (Edge& edge : edges_) {
-        if (edge.num_bytes > 0) open(edge);
+    if (!ports_.can_relay || !open_with_relays()) {
+      if (ports_.can_relay && !ports_.may_leave_out) throw_unreached();
+      if (ports_.may_leave_out && max_degree().second > ports_.num_ocs) {
+        open_in(largest_first(), edges_.size());
+      } else {
+        check_degree();
+        for (Edge& edge : edges_) {
+          if (edge.num_bytes > 0) open(edge);
+        }
       }
+      for (Edge& edge : edges_) edge.load = edge.count > 0 ? edge.num_bytes : 0;
+      widen();
     }
-    widen();
     return ports_.is_duplex ? colour_duplex() : colour_directed();
   }
 
  private:
   void add_pair(int32_t src, int32_t dst, double num_bytes) {
     if (is_paired_) {
-      edges_.push_back({std::min(src, dst), std::max(src, dst), num_bytes, 0});
+      edges_.push_back({std::min(src, dst), std::max(src, dst), num_bytes, 0, 0});
     } else {
-      edges_.push_back({src, n_ + dst, num_bytes, 0});
+      edges_.push_back({src, n_ + dst, num_bytes, 0, 0});
     }
   }
 
@@ -110,9 +122,7 @@ class OcsAllocator {
     --room_[static_cast<size_t>(edge.b)];
   }
 
-  // After it the largest demands hold one circuit each, as far as ports go, and with relays all others have a chain of
-  // circuits unless they may be left out and not even a ring reaches them all.
-  void open_largest() {
+  std::vector<size_t> largest_first() const {
     std::vector<size_t> order(edges_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     // Equal demands go by a scattered order of their distances: circuits over few distances would leave islands.
@@ -121,28 +131,117 @@ class OcsAllocator {
       return std::make_tuple(-edges_[i].num_bytes, mix(static_cast<uint64_t>(gap)), edges_[i].a, edges_[i].b);
     };
     std::sort(order.begin(), order.end(), [&](size_t i, size_t j) { return key(i) < key(j); });
-    const std::vector<int32_t> all_room = room_;
-    open_in(order);
-    if (!ports_.can_relay || are_all_reached()) return;
-    const std::vector<Edge> largest = edges_;
-    const std::vector<int32_t> room_left = room_;
-    for (Edge& edge : edges_) edge.count = 0;
-    room_ = all_room;
-    open_ring();
-    open_in(order);
-    if (are_all_reached()) return;
-    if (!ports_.may_leave_out) {
-      ROSTAM_THROW(ConfigError, "fabric.num_ocs leaves " << ports_.num_ocs
-                                                         << " circuits an accelerator: too few for relays to reach "
-                                                            "every demanded pair; use more switches");
-    }
-    edges_ = largest;
-    room_ = room_left;
+    return order;
   }
 
-  void open_in(const std::vector<size_t>& order) {
-    for (const size_t i : order) {
-      if (edges_[i].num_bytes > 0 && edges_[i].count == 0 && has_room(edges_[i])) open(edges_[i]);
+  // Gives so many of the largest demands a circuit each, as far as ports go, for several such numbers, and all others
+  // the chains that these leave, by way of a ring round all where there are none; the busiest circuit decides which
+  // number stays. Returns false, and changes nothing, if no number reaches all.
+  bool open_with_relays() {
+    const std::vector<size_t> order = largest_first();
+    const std::vector<Edge> none_open = edges_;
+    const std::vector<int32_t> all_room = room_;
+    std::vector<Edge> best;
+    double least = std::numeric_limits<double>::infinity();
+    for (const size_t num_direct : numbers_to_try(order)) {
+      for (const bool has_ring : {false, true}) {
+        edges_ = none_open;
+        room_ = all_room;
+        if (has_ring) open_ring();
+        open_in(order, num_direct);
+        if (!load()) continue;
+        widen();
+        if (const double slowest = busiest_circuit(); slowest < least) {
+          least = slowest;
+          best = edges_;
+        }
+        break;
+      }
+    }
+    edges_ = best.empty() ? none_open : std::move(best);
+    room_ = all_room;
+    const bool is_found = edges_.empty() || least < std::numeric_limits<double>::infinity();
+    if (is_found && !is_paired_ && !ports_.may_leave_out) move_circuits();
+    return is_found;
+  }
+
+  // Of directed circuits that are set before a run: the best way to share out ports may join pairs that demand nothing.
+  void move_circuits() {
+    std::vector<std::pair<int32_t, int32_t>> circuits;
+    for (const Edge& edge : edges_)
+      circuits.insert(circuits.end(), static_cast<size_t>(edge.count), {edge.a, edge.b % n_});
+    circuits = improve_relays(demand_, std::move(circuits), kMaxRelaySteps, 0);
+    for (Edge& edge : edges_) edge.count = 0;
+    std::sort(circuits.begin(), circuits.end());
+    for (const auto& [src, dst] : circuits) {
+      const auto is_it = [&, a = src, b = n_ + dst](const Edge& edge) { return edge.a == a && edge.b == b; };
+      auto found = std::find_if(edges_.begin(), edges_.end(), is_it);
+      if (found == edges_.end()) {
+        add_pair(src, dst, 0);
+        found = edges_.end() - 1;
+      }
+      ++found->count;
+    }
+  }
+
+  // All of them first, then those before demands that are much smaller, and halves, as time allows.
+  std::vector<size_t> numbers_to_try(const std::vector<size_t>& order) const {
+    const int64_t steps = int64_t{n_} * n_ * ports_.num_ocs;
+    const int64_t most = (ports_.may_leave_out ? kMaxRelayStepsAgain : kMaxRelaySteps) / std::max(steps, int64_t{1});
+    const auto has_none = [&](size_t i) { return edges_[i].num_bytes <= 0; };
+    const auto num_demanded = static_cast<size_t>(std::find_if(order.begin(), order.end(), has_none) - order.begin());
+    std::vector<size_t> numbers = {num_demanded};
+    for (size_t i = 1; i < num_demanded; ++i) {
+      if (edges_[order[i]].num_bytes < kDrop * edges_[order[i - 1]].num_bytes) numbers.push_back(i);
+    }
+    for (size_t half = num_demanded / 2; half > 0; half /= 2) numbers.push_back(half);
+    numbers.push_back(0);
+    if (static_cast<int64_t>(numbers.size()) > most) numbers.resize(static_cast<size_t>(std::max(most, int64_t{1})));
+    return numbers;
+  }
+
+  // Whether every demand has a circuit or a chain of them; after it loads are known.
+  bool load() {
+    std::vector<std::pair<int32_t, int32_t>> joined;
+    std::vector<size_t> edge_of;
+    for (size_t i = 0; i < edges_.size(); ++i) {
+      edges_[i].load = 0;
+      if (edges_[i].count == 0) continue;
+      joined.emplace_back(edges_[i].a, edges_[i].b % n_);
+      if (is_paired_) joined.emplace_back(edges_[i].b, edges_[i].a);
+      edge_of.insert(edge_of.end(), is_paired_ ? 2 : 1, i);
+    }
+    const std::vector<double> loads = relay_loads(demand_, joined);
+    for (size_t j = 0; j < loads.size(); ++j) {
+      double& most = edges_[edge_of[j]].load;  // of both directions
+      most = std::max(most, loads[j]);
+    }
+    return loads.size() == joined.size() && (!joined.empty() || !has_demand());
+  }
+
+  bool has_demand() const {
+    return std::any_of(edges_.begin(), edges_.end(), [](const Edge& edge) { return edge.num_bytes > 0; });
+  }
+
+  // [bytes a circuit]
+  double busiest_circuit() const {
+    double most = 0;
+    for (const Edge& edge : edges_) {
+      if (edge.count > 0) most = std::max(most, edge.load / edge.count);
+    }
+    return most;
+  }
+
+  [[noreturn]] void throw_unreached() const {
+    ROSTAM_THROW(ConfigError, "fabric.num_ocs leaves " << ports_.num_ocs
+                                                       << " circuits an accelerator: too few for relays to reach every "
+                                                          "demanded pair; use more switches");
+  }
+
+  void open_in(const std::vector<size_t>& order, size_t most) {
+    for (size_t k = 0; k < std::min(most, order.size()); ++k) {
+      Edge& edge = edges_[order[k]];
+      if (edge.num_bytes > 0 && edge.count == 0 && has_room(edge)) open(edge);
     }
   }
 
@@ -167,45 +266,13 @@ class OcsAllocator {
     }
   }
 
-  bool are_all_reached() const {
-    std::vector<std::vector<int32_t>> next(static_cast<size_t>(n_));
-    std::vector<std::vector<int32_t>> wanted(static_cast<size_t>(n_));
-    for (const Edge& edge : edges_) {
-      const int32_t b = edge.b % n_;
-      if (edge.count == 0) {
-        if (edge.num_bytes > 0) wanted[static_cast<size_t>(edge.a)].push_back(b);
-        continue;
-      }
-      next[static_cast<size_t>(edge.a)].push_back(b);
-      if (is_paired_) next[static_cast<size_t>(b)].push_back(edge.a);
-    }
-    std::vector<int32_t> seen(static_cast<size_t>(n_), -1);
-    std::vector<int32_t> queue;
-    for (int32_t src = 0; src < n_; ++src) {
-      if (wanted[static_cast<size_t>(src)].empty()) continue;
-      queue.assign(1, src);
-      seen[static_cast<size_t>(src)] = src;
-      for (size_t i = 0; i < queue.size(); ++i) {
-        for (const int32_t vertex : next[static_cast<size_t>(queue[i])]) {
-          if (seen[static_cast<size_t>(vertex)] == src) continue;
-          seen[static_cast<size_t>(vertex)] = src;
-          queue.push_back(vertex);
-        }
-      }
-      for (const int32_t dst : wanted[static_cast<size_t>(src)]) {
-        if (seen[static_cast<size_t>(dst)] != src) return false;
-      }
-    }
-    return true;
-  }
-
   // Adds circuits one by one to the slowest pair that has room; pairs without a circuit (relayed) stay so.
   void widen() {
     using Entry = std::pair<double, size_t>;  // circuits per byte, edge
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
-    const auto push = [&](size_t i) { slowest.push({edges_[i].count / edges_[i].num_bytes, i}); };
+    const auto push = [&](size_t i) { slowest.push({edges_[i].count / edges_[i].load, i}); };
     for (size_t i = 0; i < edges_.size(); ++i) {
-      if (edges_[i].count > 0 && edges_[i].num_bytes > 0) push(i);
+      if (edges_[i].count > 0 && edges_[i].load > 0) push(i);
     }
     while (!slowest.empty()) {
       const size_t i = slowest.top().second;
@@ -268,7 +335,7 @@ class OcsAllocator {
   void split_directions() {
     const size_t num_pairs = edges_.size();
     for (size_t i = 0; i < num_pairs; ++i) {
-      edges_.push_back({edges_[i].b, n_ + edges_[i].a, edges_[i].num_bytes, edges_[i].count});
+      edges_.push_back({edges_[i].b, n_ + edges_[i].a, edges_[i].num_bytes, edges_[i].count, edges_[i].load});
       edges_[i].b += n_;
     }
   }
@@ -332,6 +399,7 @@ class OcsAllocator {
   int32_t n_;
   OcsPorts ports_;
   const std::vector<OcsCircuit>& held_;
+  Demand demand_;  // of relays
   bool is_paired_;
   std::vector<Edge> edges_;
   std::vector<int32_t> room_;  // circuits that a vertex can still hold

@@ -43,11 +43,12 @@ struct OcsCircuits {
 // k / bytes in ascending order with its least counts, until the slowest pair finds no port; edge colouring then
 // splits any such counts over the switches. Duplex circuits colour a graph that is not bipartite: a heuristic, whose
 // loss is `colouring_gap`.
-// Pairs of 0 bytes hold circuits only where relays need a ring round all accelerators that the demand names.
-// Throws: ConfigError if an accelerator has more peers than circuits and cannot relay, or if relays cannot reach.
-// `held`: circuits of before, which stay on their switches where their pairs still get them, as far as the colouring
-// lets them; of duplex circuits none does.
-// Cost: O(N Q log P) for P pairs, plus the colouring. Source: SiP-ML A.1, reformulated.
+// With relays several numbers of the largest demands are tried with circuits of their own, all others going over these
+// (or round a ring that all share), and the one whose busiest circuit carries least stays; of directed circuits that
+// are set once those are moved about further (improve_relays). Pairs of 0 bytes hold circuits only then. Throws:
+// ConfigError if an accelerator has more peers than circuits and cannot relay, or if relays cannot reach. `held`:
+// circuits of before, which stay on their switches where their pairs still get them, as far as the colouring lets them;
+// of duplex circuits none does. Cost: O(N Q log P) for P pairs, plus the colouring. Source: SiP-ML A.1, reformulated.
 OcsCircuits set_ocs_circuits(const Demand& demand, const OcsPorts& ports, const std::vector<OcsCircuit>& held = {});
 
 }  // namespace rostam::circuits

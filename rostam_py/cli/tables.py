@@ -106,7 +106,9 @@ def _summary(result: RunResult, answer: TimeToAccuracy | None, spread: Mapping[s
     if circuits is not None:
         slowest = format_time(1 / circuits.min_ratio_per_s) if circuits.min_ratio_per_s else "-"
         pairs = f"{circuits.num_circuits:,} for {len(circuits.src):,} pairs, {plan.circuit_degree} peers at most"
-        table.add_row("circuits", f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}")
+        relays = circuits.describe_relays()
+        words = f"{pairs}; the slowest pair sends an iteration's bytes in {slowest}"
+        table.add_row("circuits", f"{words}; {relays}" if relays else words)
     if result.reconfigurations is not None:
         table.add_row("reconfigurations", result.reconfigurations.describe())
     table.add_row("memory", f"{format_size(used)} of {format_size(has)} on the fullest device")

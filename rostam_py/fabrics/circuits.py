@@ -67,6 +67,19 @@ class Circuits:
         """Demanded pairs whose data takes a chain of circuits."""
         return len(self.relayed_src)
 
+    def describe_relays(self) -> str | None:
+        """Return how much is relayed over circuits that stay as they are; None for nothing."""
+        num, size = self.num_relayed_pairs, format_size(float(self.relayed_bytes.sum()))
+        return f"{num:,} pairs relayed, {size} an iteration" if num and self.switching is None else None
+
+    def record(self) -> dict[str, Any]:
+        """Return what result.json says of circuits that a run begins with."""
+        return {
+            "num_circuits": self.num_circuits, "num_pairs": len(self.src), "min_ratio_per_s": self.min_ratio_per_s,
+            "num_pairs_without": self.num_relayed_pairs, "bytes_of_pairs_without": float(self.relayed_bytes.sum()),
+            "notes": list(self.notes),
+        }  # fmt: skip
+
     def degree(self, num_accelerators: int) -> tuple[np.ndarray, np.ndarray]:
         """Return circuits out of, and into, every accelerator: two int arrays (accelerators,)."""
         ends = [np.bincount(side, weights=self.count, minlength=num_accelerators) for side in (self.src, self.dst)]
@@ -74,7 +87,7 @@ class Circuits:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: how many, how fast, what is relayed."""
-        rates, num = self.bandwidth_bytes_per_s, self.num_relayed_pairs
+        rates = self.bandwidth_bytes_per_s
         pairs = {
             "circuits": f"{self.num_circuits:,} for {len(self.src):,} pairs",
             "bandwidth of a pair": f"{format_bandwidth(rates.min())} to {format_bandwidth(rates.max())}"
@@ -83,7 +96,7 @@ class Circuits:
             "slowest pair": f"sends an iteration's bytes in {format_time(1 / self.min_ratio_per_s)}"
             if self.min_ratio_per_s
             else None,
-            "relayed": f"{num:,} pairs, {format_size(float(self.relayed_bytes.sum()))} an iteration" if num else None,
+            "relays": self.describe_relays(),
             "notes": "; ".join(self.notes) or None,
         }
         return html_pairs("circuits of one plane", pairs)

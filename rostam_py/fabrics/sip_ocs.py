@@ -133,11 +133,13 @@ class SipOcsConfig(OpticalConfig):
             traffic = traffic.both_ways()
         port, size = self.link_bandwidth_bytes_per_s, traffic.num_accelerators
         demanded = traffic.src * size + traffic.dst
-        keys = np.union1d(demanded, _ring_pairs(traffic, mirrors)) if self.relay else demanded
+        keys, found_src = demanded, found["src"].astype(np.int64)
+        if self.relay:
+            keys = np.union1d(np.union1d(keys, _ring_pairs(traffic, mirrors)), found_src * size + found["dst"])
         num_bytes = np.zeros(len(keys))
         num_bytes[np.searchsorted(keys, demanded)] = traffic.num_bytes
         src, dst, num = keys // size, keys % size, len(keys)
-        where = np.searchsorted(keys, found["src"].astype(np.int64) * size + found["dst"])
+        where = np.searchsorted(keys, found_src * size + found["dst"])
         return Switching(
             controller="ocs_circuits", src=src, dst=dst,
             bandwidth_bytes_per_s=np.full(num, self.planes * port * num_ocs), latency_s=np.full(num, latency_s),

@@ -290,6 +290,7 @@ class JobResult:
             "num_simulated_devices": self.num_simulated_devices,
             "checks": list(self.checks),
             **({"restarts": [asdict(one) for one in self.restarts]} if self.restarts else {}),
+            **({} if self.fabric.circuits is None else {"circuits": self.fabric.circuits.record()}),
             **({} if self.reconfigurations is None else {"reconfigurations": self.reconfigurations.record()}),
             "notes": list(self.notes),
         }  # fmt: skip
