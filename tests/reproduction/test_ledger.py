@@ -9,6 +9,7 @@ from rostam_py.cli.main import main
 from rostam_py.errors import ConfigError
 from rostam_py.reproduction import Experiment, Figure, Verdict, claim_figures, html, markdown, run_experiment
 from rostam_py.reproduction.experiment import experiments_in, kept_entry
+from rostam_py.reproduction.figures import signed_difference
 from rostam_py.reproduction.ledger import cells
 from rostam_py.reproduction.reasons import Entry, judged, reasons_of, stale
 
@@ -182,3 +183,23 @@ def test_reasons_that_are_none_are_refused(tmp_path, text):
     (tmp_path / "reasons.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"reasons\.yaml"):
         reasons_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "difference"),
+    [
+        ("about 300 us", "3000 us (100 us to none)", "+900.0%"),
+        ("<= 1x", "1.086x (1.005x to 1.108x)", "+8.6%"),
+        ("9.1x", "4.98x (2.09x to 6.20x)", "-45.3%"),
+        ("> 1x", "1,024x", "+102300.0%"),
+        ("about 300 us", "3 ms", ""),  # other units
+        ("<= 1x", "1.00x to 1.00x", ""),  # several numbers
+        ("1.3x to 9.1x", "4.98x", ""),
+        ("stated", "88.8% + 11.2%", ""),
+        ("0x", "1x", ""),
+    ],
+)
+def test_differences_are_those_of_single_numbers_of_one_unit(published, ours, difference):
+    assert signed_difference(published, ours) == difference
+    rows = [{"claim": "c", "theirs": published, "ours": ours, "is_met": False}]
+    assert claim_figures(rows, "")[0].difference == difference
