@@ -1,4 +1,7 @@
-"""``rostam reproduce NAME ...|--all``: experiments' figures next to the published ones, in one ledger."""
+"""``rostam reproduce NAME ...|--all``: experiments' figures next to the published ones, in the ledger of a folder.
+
+The ledger has all experiments that are finished in its folder, in the order of their names, whichever are asked for.
+"""
 
 import json
 from pathlib import Path
@@ -10,7 +13,13 @@ from rostam_py.checks import check_folder
 from rostam_py.cli.compose import compose_config
 from rostam_py.cli.schema import ReproduceConfig
 from rostam_py.errors import ConfigError
-from rostam_py.reproduction.experiment import Experiment, chosen, experiments_in, kept_entry
+from rostam_py.reproduction.experiment import (
+    Experiment,
+    chosen,
+    entries_in,
+    experiments_in,
+    kept_entry,
+)
 from rostam_py.reproduction.ledger import COLUMNS, cells, counts, write_ledger
 from rostam_py.reproduction.reasons import Entry, Verdict
 
@@ -28,18 +37,21 @@ def reproduce(arguments: list[str], as_json: bool) -> int:
     check_folder(out, "out")
     console, progress = Console(width=max(140, Console().width), highlight=False), Console(stderr=True)
     entries: list[Entry] = []
+    others, stale = entries_in(out, (one for one in known.values() if one not in experiments))
     with progress.status("starting") as status:
         for place, experiment in enumerate(experiments, 1):
             status.update(f"{experiment.name}, {place} of {len(experiments)}")
             entry, is_kept = kept_entry(experiment, out, rerun=config.rerun)
             entries.append(entry)
-            paths = write_ledger(out, entries)  # what a stopped run leaves is whole
+            done = others | {one.name: one for one in entries}
+            # What a stopped run leaves is whole.
+            paths = write_ledger(out, [done[name] for name in known if name in done])
             if not as_json:
                 _print_entry(console, entry, out if is_kept else None)
     if as_json:
         print(json.dumps({"experiments": [entry.to_dict() for entry in entries]}, indent=2))
     else:
-        _print_end(console, entries, paths)
+        _print_end(console, entries, paths, stale)
     return 1 if any(entry.failed or entry.count(Verdict.UNEXPLAINED) for entry in entries) else 0
 
 
@@ -65,7 +77,7 @@ def _print_entry(console: Console, entry: Entry, kept_in: Path | None) -> None:
     console.print(grid, markup=False)
 
 
-def _print_end(console: Console, entries: list[Entry], paths: list[Path]) -> None:
+def _print_end(console: Console, entries: list[Entry], paths: list[Path], stale: list[str]) -> None:
     grid = Table(title="\nfigures of each experiment by verdict", title_justify="left")
     for name in ("experiment", *Verdict, ""):
         grid.add_column(name, justify="left" if name in ("experiment", "") else "right")
@@ -75,3 +87,6 @@ def _print_end(console: Console, entries: list[Entry], paths: list[Path]) -> Non
     grid.add_row("all", *total, "", style="bold")
     console.print(grid, markup=False)
     console.print(f"written: {', '.join(map(str, paths))}", markup=False, soft_wrap=True)
+    if stale:
+        said = f"left out of the ledger, since their files or rostam's code have changed: {', '.join(stale)}"
+        console.print(said, style="dim", markup=False, soft_wrap=True)

@@ -292,7 +292,8 @@ class ReproduceConfig:
     folder: holds the experiments, a folder each; null takes experiments/ of rostam's checkout. rerun: compute anew the
     searches and mixes that an experiment ships as points.json, for all up to 75 CPU minutes and 10 GB of memory; points
     are kept as they come.
-    out: folder of the ledger; what is finished there is not run again until its files or rostam's code change.
+    out: folder of the ledger, which holds all that is finished there; that is not run again until its files or rostam's
+    code change.
     """
 
     folder: str | None = None

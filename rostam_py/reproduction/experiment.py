@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -136,12 +137,38 @@ def kept_entry(experiment: Experiment, out: Path, *, rerun: bool) -> tuple[Entry
         out: folder of the ledger.
         rerun: compute points anew, into OUT/NAME.points.json as they come, in place of those that it ships.
     """
-    path, digest = out / f"{experiment.name}.json", f"{experiment.digest()}{'-rerun' if rerun else ''}"
-    if path.exists():
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["digest"] == digest and not record["failed"]:
-            return Entry.of(record), True
+    digest = _digest(experiment, rerun)
+    kept = _read(experiment, out)
+    if kept is not None and kept["digest"] == digest and not kept["failed"]:
+        return Entry.of(kept), True
     out.mkdir(parents=True, exist_ok=True)
     entry = run_experiment(experiment, out / f"{experiment.name}.points.json" if rerun else None)
-    write_whole(path, (json.dumps({"digest": digest, **entry.to_dict()}, indent=1) + "\n").encode())
+    write_whole(_path(experiment, out), (json.dumps({"digest": digest, **entry.to_dict()}, indent=1) + "\n").encode())
     return entry, False
+
+
+def entries_in(out: Path, experiments: Iterable[Experiment]) -> tuple[dict[str, Entry], list[str]]:
+    """Return the entries that a folder keeps, by name, and the names of those which are of other files or code."""
+    found, stale = {}, []
+    for experiment in experiments:
+        kept = _read(experiment, out)
+        if kept is None:
+            continue
+        if kept["digest"] in [_digest(experiment, rerun) for rerun in (False, True)]:
+            found[experiment.name] = Entry.of(kept)
+        else:
+            stale.append(experiment.name)
+    return found, stale
+
+
+def _digest(experiment: Experiment, rerun: bool) -> str:
+    return f"{experiment.digest()}{'-rerun' if rerun else ''}"
+
+
+def _path(experiment: Experiment, out: Path) -> Path:
+    return out / f"{experiment.name}.json"
+
+
+def _read(experiment: Experiment, out: Path) -> dict[str, Any] | None:
+    path = _path(experiment, out)
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None

@@ -135,6 +135,22 @@ def test_a_stopped_run_leaves_the_ledger_of_what_was_finished(tmp_path, capsys):
     assert "The title of two" in out
 
 
+def test_one_experiment_anew_leaves_the_others_in_the_ledger(tmp_path, capsys):
+    for name in ("one", "two", "three"):
+        experiment(tmp_path, name)
+    given = [f"folder={tmp_path / 'experiments'}", f"out={tmp_path / 'out'}"]
+    main(["reproduce", "--all", *given])
+    whole = (tmp_path / "out" / "ledger.md").read_text()
+    assert main(["reproduce", "two", *given]) == 0
+    assert (tmp_path / "out" / "ledger.md").read_text() == whole
+    (tmp_path / "experiments" / "three" / "compare.py").write_text(COMPARE.replace("is_met=False", "is_met=True"))
+    capsys.readouterr()
+    main(["reproduce", "two", *given])
+    assert "left out of the ledger, since their files or rostam's code have changed: three" in capsys.readouterr().out
+    left = (tmp_path / "out" / "ledger.md").read_text()
+    assert ("`experiments/one`" in left, "`experiments/three`" in left) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("compare", "words"),
     [
