@@ -281,8 +281,8 @@ py::list job_list(const SessionResult& result) {
     std::vector<int64_t> ends;
     for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
     jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
-                         "collectives"_a = collective_array(job), "critical_path"_a = path_arrays(job.critical_path),
-                         "restarts"_a = restart_list(job)));
+                         "num_averaged"_a = job.num_averaged, "collectives"_a = collective_array(job),
+                         "critical_path"_a = path_arrays(job.critical_path), "restarts"_a = restart_list(job)));
   }
   return jobs;
 }
@@ -305,8 +305,8 @@ py::dict result_dict(const SessionResult& result) {
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t host_launch_ps, int64_t min_collective_ps,
                      double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
-                     double steady_tolerance, uint64_t seed, bool fold, bool shortcuts, bool park, double tolerance,
-                     const std::string& fidelity, const ControllerList& controllers,
+                     double steady_tolerance, bool averages, uint64_t seed, bool fold, bool shortcuts, bool park,
+                     double tolerance, const std::string& fidelity, const ControllerList& controllers,
                      const std::vector<int32_t>& timeline_devices, double kernel_deviation,
                      const std::string& distribution, const std::string& kernel_stream) {
   runtime::SessionOptions options;
@@ -317,6 +317,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.min_iterations = min_iterations;
   options.max_iterations = max_iterations;
   options.steady_tolerance = steady_tolerance;
+  options.enable_averages = averages;
   options.seed = seed;
   options.kernel_variation =
       Variation(find_distribution(distribution), kernel_deviation, stream_key(seed, kernel_stream));
@@ -445,8 +446,8 @@ void bind_runtime(py::module_& module) {
   module.def("run_session", &run_session, py::arg("graph"), py::arg("routes"), py::kw_only(),
              py::arg("launch_latency_ps") = 0, py::arg("host_launch_ps") = 0, py::arg("min_collective_ps") = 0,
              py::arg("comm_compute_fraction") = 0.0, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
-             py::arg("steady_tolerance") = 1e-3, py::arg("seed") = 0, py::arg("fold") = true,
-             py::arg("shortcuts") = true, py::arg("park") = false, py::arg("tolerance") = 0.0,
+             py::arg("steady_tolerance") = 1e-3, py::arg("averages") = true, py::arg("seed") = 0,
+             py::arg("fold") = true, py::arg("shortcuts") = true, py::arg("park") = false, py::arg("tolerance") = 0.0,
              py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
              py::arg("timeline_devices") = std::vector<int32_t>{}, py::arg("kernel_deviation") = 0.0,
              py::arg("distribution") = distribution_names().front(), py::arg("kernel_stream") = "kernels",

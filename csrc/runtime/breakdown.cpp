@@ -123,17 +123,20 @@ void Breakdown::fill(workload::SessionResult& result) const {
   result.breakdown_ps.assign(system_.devices.size() * num_buckets_, 0);
   for (size_t d = 0; d < system_.devices.size(); ++d) {
     const std::vector<SimTime>& ends = jobs_.ends_of(static_cast<int32_t>(d));
-    const size_t window = ends.size() - 2;
+    const size_t after = ends.size() - 1;
+    const size_t first = after - static_cast<size_t>(jobs_.num_averaged(system_.devices[d].job));
     int64_t* const row = &result.breakdown_ps[d * num_buckets_];
-    if (window < buckets_ps_.size() && !buckets_ps_[window].empty()) {
-      std::copy_n(&buckets_ps_[window][d * num_buckets_], num_buckets_, row);
+    for (size_t w = first; w < std::min(after, buckets_ps_.size()); ++w) {
+      if (buckets_ps_[w].empty()) continue;
+      const int64_t* const own = &buckets_ps_[w][d * num_buckets_];
+      for (size_t b = 0; b < num_buckets_; ++b) row[b] += own[b];
     }
-    // What the device spent after its last task, waiting for the others to end the iteration, is bubble.
+    // What the device spent after its last task, waiting for the others to end an iteration, is bubble.
     int64_t accounted = 0;
     for (size_t b = 0; b < num_buckets_; ++b) accounted += row[b];
-    const int64_t length = (ends[window + 1] - ends[window]).ps();
+    const int64_t length = (ends[after] - ends[first]).ps();
     ROSTAM_CHECK(accounted <= length,
-                 "device " << d << " accounts for " << accounted << " ps of an iteration of " << length << " ps");
+                 "device " << d << " accounts for " << accounted << " ps of iterations of " << length << " ps");
     row[kBubbleBucket] += length - accounted;
   }
 }

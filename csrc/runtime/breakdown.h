@@ -39,7 +39,7 @@ class Breakdown {
   // time until it does it again is bubble.
   void restart(int32_t device, int32_t iteration);
 
-  // Of every device's last whole iteration. REQUIRES: every job has ended one.
+  // Of every device, the sum over its job's averaged iterations. REQUIRES: every job has ended one.
   void fill(workload::SessionResult& result) const;
 
  private:

@@ -71,12 +71,33 @@ bool Jobs::is_steady(const Job& job) const {
   return std::abs(last - before) <= options_.steady_tolerance * last;
 }
 
+int32_t Jobs::num_averaged(int32_t job) const {
+  const int32_t after_first = num_done(job) - 1;
+  if (!options_.enable_averages || is_steady(jobs_[job])) return 1;
+  for (int32_t length = 2; length <= std::min(kMaxCycle, after_first / 2); ++length) {
+    if (is_cycle(jobs_[job], length)) return length;
+  }
+  return std::max(1, after_first);
+}
+
+// Whether its last iterations, so many, take as long as those before them, one by one.
+bool Jobs::is_cycle(const Job& job, int32_t num_iterations) const {
+  const auto seconds = [&job](size_t k) { return (job.ends[k] - job.ends[k - 1]).seconds(); };
+  const size_t last = job.ends.size() - 1, length = static_cast<size_t>(num_iterations);
+  for (size_t k = last; k > last - length; --k) {
+    if (std::abs(seconds(k) - seconds(k - length)) > options_.steady_tolerance * seconds(k)) return false;
+  }
+  return true;
+}
+
 void Jobs::fill(const CriticalPath& path, workload::SessionResult& result) const {
-  for (const Job& job : jobs_) {
+  for (int32_t number = 0; number < size(); ++number) {
+    const Job& job = jobs_[number];
     ROSTAM_CHECK(jobs_.size() > 1 || job.num_devices == 0 || job.ends.size() >= 2, "a job ended without an iteration");
     workload::JobResult one;
     one.iteration_ends = job.ends;
     one.is_steady = is_steady(job);
+    one.num_averaged = num_averaged(number);
     one.critical_path = path.chain(job.ended_by);
     result.jobs.push_back(std::move(one));
   }

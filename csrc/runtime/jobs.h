@@ -12,6 +12,9 @@
 
 namespace rostam::runtime {
 
+// Longest cycle of iterations that is looked for.
+constexpr int32_t kMaxCycle = 16;
+
 class Jobs {
  public:
   // is_settled: asked when an iteration ends, before controllers know of it; what is not is not steady either.
@@ -26,6 +29,10 @@ class Jobs {
 
   // How often the job has been cut: what was under way before is of an older epoch.
   int32_t epoch_of(int32_t device) const { return jobs_[system_.devices[device].job].epoch; }
+  // How many of its last iterations its results are the mean of: one if it is steady; else those of the shortest cycle
+  // that it went through twice, to the tolerance, the first iteration left out; else all but the first.
+  int32_t num_averaged(int32_t job) const;
+
   bool is_finished(int32_t job) const { return jobs_[job].is_finished; }
   int32_t num_done(int32_t job) const { return static_cast<int32_t>(jobs_[job].ends.size()) - 1; }
 
@@ -54,6 +61,7 @@ class Jobs {
   };
   // Whether the last two iterations of a job differ by less than the tolerance, and nothing is being tried out.
   bool is_steady(const Job& job) const;
+  bool is_cycle(const Job& job, int32_t num_iterations) const;
   void end_iteration(Job& job, int32_t iteration, SimTime now);
 
   const folding::WeightedSystem& system_;

@@ -53,7 +53,11 @@ void Ledger::count_collective(int32_t device, int32_t iteration, const workload:
   times.sent_bytes = checked_add(times.sent_bytes, checked_multiply(sent_bytes, num_ranks));
 }
 
-void Ledger::end_iteration(network::NetworkStats stats) { links_before_ = std::exchange(links_now_, std::move(stats)); }
+void Ledger::end_iteration(network::NetworkStats stats) {
+  links_last_.push_back(std::move(stats));
+  if (jobs_.num_done(0) == 1) links_first_ = links_last_.back();
+  if (links_last_.size() > kMaxCycle + 1) links_last_.pop_front();
+}
 
 void Ledger::check() const {
   for (size_t i = 0; i < traffic_.size(); ++i) {
@@ -104,6 +108,9 @@ workload::Restart Ledger::restart(int32_t job, int32_t iteration) {
       given_up.lost_bytes = checked_add(given_up.lost_bytes, one.lost_bytes);
     }
   }
+  for (int32_t done = jobs_.num_done(0); job == 0 && done > iteration && !links_last_.empty(); --done) {
+    links_last_.pop_back();
+  }
   for (size_t i = static_cast<size_t>(iteration); i < completed_.size(); ++i) {
     if (!completed_[i].empty()) completed_[i][job].clear();
   }
@@ -128,13 +135,25 @@ void Ledger::fill(const network::NetworkStats& total, workload::SessionResult& r
       }
     }
   }
-  result.link_bytes = links_now_.link_bytes;
-  result.link_busy_s = links_now_.link_busy_s;
-  for (size_t l = 0; l < links_before_.link_bytes.size(); ++l) {
-    result.link_bytes[l] -= links_before_.link_bytes[l];
-    result.link_busy_s[l] -= links_before_.link_busy_s[l];
-  }
+  fill_links(result);
   result.total_link_bytes = total.link_bytes;
+}
+
+// From the end of the iteration before those that are averaged; where that is no more kept, as after a restart far
+// back, from the first of the ends that are.
+void Ledger::fill_links(workload::SessionResult& result) const {
+  if (links_last_.empty()) return;
+  result.link_bytes = links_last_.back().link_bytes;
+  result.link_busy_s = links_last_.back().link_busy_s;
+  const auto num_done = static_cast<size_t>(jobs_.num_done(0)), kept = links_last_.size() - 1;
+  size_t num = static_cast<size_t>(jobs_.num_averaged(0));
+  if (num >= num_done) return;
+  if (num > kept && num + 1 != num_done) num = kept > 0 ? kept : num_done - 1;
+  const network::NetworkStats& since = num <= kept ? links_last_[kept - num] : links_first_;
+  for (size_t l = 0; l < since.link_bytes.size(); ++l) {
+    result.link_bytes[l] = (result.link_bytes[l] - since.link_bytes[l]) / static_cast<double>(num);
+    result.link_busy_s[l] = (result.link_busy_s[l] - since.link_busy_s[l]) / static_cast<double>(num);
+  }
 }
 
 }  // namespace rostam::runtime

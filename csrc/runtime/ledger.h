@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "folding/weighted_system.h"
@@ -38,8 +39,8 @@ class Ledger {
   // Throws: InternalError.
   void check() const;
 
-  // Traffic of every job's last iteration and collectives of all; link loads of the first job's last, and in `total` of
-  // the whole run.
+  // Traffic of every job's last iteration and collectives of all; link loads, the mean of the first job's averaged
+  // iterations, and in `total` of the whole run.
   void fill(const network::NetworkStats& total, workload::SessionResult& result) const;
 
  private:
@@ -52,6 +53,7 @@ class Ledger {
   };
   Traffic& traffic(int32_t device, int32_t iteration, int32_t category);
   void check_collectives() const;
+  void fill_links(workload::SessionResult& result) const;
 
   const folding::WeightedSystem& system_;
   const Jobs& jobs_;
@@ -59,7 +61,9 @@ class Ledger {
   std::vector<size_t> first_place_;            // per simulated device: of its job in a row of traffic_
   std::vector<std::vector<Traffic>> traffic_;  // [iteration][job * categories + category]
   std::vector<std::vector<std::vector<Participants>>> completed_;  // [iteration][job][schedule], as far as any
-  network::NetworkStats links_before_, links_now_;                 // at the first job's last two iteration ends
+  // At the first job's iteration ends: the first, and as many of the last as an average may begin with.
+  network::NetworkStats links_first_;
+  std::deque<network::NetworkStats> links_last_;
 };
 
 }  // namespace rostam::runtime

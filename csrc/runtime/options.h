@@ -19,6 +19,7 @@ struct SessionOptions {
   int32_t min_iterations = 2;
   int32_t max_iterations = 10;
   double steady_tolerance = 1e-3;
+  bool enable_averages = true;  // of a job that is not steady: over several iterations; else of the last
   uint64_t seed = 0;
   Variation kernel_variation;             // every run of a kernel takes a factor of its own; nothing is folded then
   std::string fidelity = "flow";          // the engine

@@ -65,6 +65,7 @@ struct Restart {
 struct JobResult {
   std::vector<SimTime> iteration_ends;  // T_0 = start, T_1, ...
   bool is_steady = false;
+  int32_t num_averaged = 1;                  // last iterations that sums below are over
   std::vector<CollectiveTimes> collectives;  // [category][iteration]
   std::vector<PathNode> critical_path;       // to the last iteration's end, latest first
   std::vector<Restart> restarts;
@@ -76,10 +77,10 @@ using Report = std::map<std::string, std::variant<std::vector<int64_t>, std::vec
 struct SessionResult {
   std::vector<JobResult> jobs;
   int32_t num_buckets = 0;
-  std::vector<int64_t> breakdown_ps;  // last iteration, [device][bucket], all devices
+  std::vector<int64_t> breakdown_ps;  // sums over the job's averaged iterations, [device][bucket], all devices
   // Last iteration of each job, [job][category].
   std::vector<int64_t> sent_bytes, received_bytes, num_messages;
-  std::vector<double> link_bytes, link_busy_s;  // per engine link, last iteration of job 0, one plane
+  std::vector<double> link_bytes, link_busy_s;  // per engine link, mean of job 0's averaged iterations, one plane
   // The whole run on one plane, messages that are under way included: per engine link, per device.
   std::vector<double> total_link_bytes, wire_sent_bytes, wire_received_bytes;
   // What devices sent and received on accelerators that are not the task graph's for them, like wire_sent_bytes.

@@ -14,6 +14,7 @@ from rostam_py import __version__
 from rostam_py.cli.compose import compose_config, resolved_yaml
 from rostam_py.cli.run import point_settings
 from rostam_py.cli.schema import SearchConfig, name_of
+from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.convergence import Curve, notes_for
 from rostam_py.models import MODELS
 from rostam_py.plan import Strategy
@@ -99,6 +100,8 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
         usd = [f"{found.training_usd(candidate) or 0.0:,.0f} USD"] if is_priced else []
         table.add_row(*_row(candidate), *usd, candidate.algorithms or "")
     console.print(table)
+    if any(_is_unsteady(candidate) for candidate in found.estimated[:show]):
+        console.print(UNSTEADY_NOTE, highlight=False)
     for name, words in found.prices.items():
         console.print(f"{name}: {words}", highlight=False)
     reasons = Counter(_short(c.reason) for c in found.candidates if c.reason)
@@ -114,6 +117,10 @@ def _print_found(console: Console, found: SearchResult, show: int, folder: str) 
     console.print(f"written to {folder}", highlight=False, markup=False)
 
 
+def _is_unsteady(candidate: Candidate) -> bool:
+    return candidate.result is not None and not candidate.result.is_steady
+
+
 def _row(candidate: Candidate) -> list[str]:
     seconds = candidate.iteration_time_s or 0.0
     simulated, error, exposed = candidate.simulated_s, candidate.estimate_error, candidate.exposed_s
@@ -121,7 +128,8 @@ def _row(candidate: Candidate) -> list[str]:
     return [
         placer + candidate.describe(), f"{candidate.global_batch:,}",
         f"{candidate.num_microbatches} x {candidate.micro_batch}", format_size(candidate.memory_bytes or 0),
-        format_time(candidate.estimate_s or 0.0), "" if simulated is None else format_time(simulated),
+        format_time(candidate.estimate_s or 0.0),
+        "" if simulated is None else format_time(simulated) + (f" {UNSTEADY}" if _is_unsteady(candidate) else ""),
         "" if error is None else f"{error:+.1%}", "" if exposed is None else format_time(exposed),
         format_time(candidate.objective(seconds)),
     ]  # fmt: skip

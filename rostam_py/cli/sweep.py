@@ -4,7 +4,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from rich.table import Table
 from rostam_py.cli.run import send_on
 from rostam_py.cli.sweep_axes import is_axis, read_command
 from rostam_py.cli.sweep_progress import SweepProgress
+from rostam_py.cli.tables import UNSTEADY, UNSTEADY_NOTE
 from rostam_py.extras import require
 from rostam_py.report.needs import page_needs, wandb_needs
 from rostam_py.report.sinks.wandb_options import WandbOptions
@@ -149,10 +150,13 @@ def print_sweep(console: Console, result: SweepResult) -> None:
         table.add_column(name.rpartition(".")[2] if is_short else name, overflow="fold")
     for name in times:
         table.add_column(name.removesuffix("_s"), justify="right", no_wrap=True)
-    for row in result.best(_NUM_BEST).iter_rows(named=True):
+    best = list(result.best(_NUM_BEST).iter_rows(named=True))
+    for row in best:
         shown = ["" if row[name] is None else str(row[name]) for name in columns]
-        table.add_row(*shown, *(_shown(name, row[name]) for name in times))
+        table.add_row(*shown, *(_shown(name, row[name]) + _mark(name, row) for name in times))
     console.print(table)
+    if any(row["is_steady"] is False for row in best):
+        console.print(UNSTEADY_NOTE, highlight=False)
     failed = result.table.filter(result.table["status"] == "error")
     if failed.height:
         console.print(f"{failed.height:,} of {result.num_points:,} points failed:", highlight=False)
@@ -170,6 +174,11 @@ def _shown(name: str, value: float | None) -> str:
     if value is None:
         return ""
     return format_time(value) if name.endswith("_s") else f"{value:.3f}"
+
+
+def _mark(name: str, row: Mapping[str, Any]) -> str:
+    """Return what stands behind a time of a point that is not steady."""
+    return f" {UNSTEADY}" if row["is_steady"] is False and name == "iteration_time_s" else ""
 
 
 def _dry_run(console: Console, prepared: Sweep, options: SweepOptions, folder: Path, as_json: bool) -> int:

@@ -14,6 +14,7 @@ from rostam_py.plan.algorithms import algorithm_words
 from rostam_py.plan.group_kinds import group_kind
 from rostam_py.simulation import JobResult, RunResult
 from rostam_py.simulation.controllers import controller_words
+from rostam_py.simulation.job_result import steadiness
 from rostam_py.simulation.messages import COLUMNS, message_rows
 from rostam_py.units import format_count, format_size, format_time
 
@@ -23,6 +24,10 @@ _KIND_NAMES = {
     "bubble": "pipeline bubble",
     "host": "waiting for the host",
 }
+
+
+UNSTEADY = "*"  # behind a time
+UNSTEADY_NOTE = f"{UNSTEADY} not steady: the mean of its last iterations"
 
 
 def print_result(
@@ -64,8 +69,8 @@ def _print_parts(
 
 
 def _add_times(table: Table, result: JobResult, spread: Mapping[str, Any]) -> None:
-    steady = "" if result.is_steady else f" (not steady yet after {len(result.iteration_times_s)} iterations)"
-    table.add_row("iteration time", format_time(result.iteration_time_s) + range_words(spread) + steady)
+    words = format_time(result.iteration_time_s) + range_words(spread) + steadiness(result)
+    table.add_row("iteration time", words)
     table.add_row("first iteration", format_time(result.first_iteration_s))
     for name, words in step_rows(spread):
         table.add_row(name, words)

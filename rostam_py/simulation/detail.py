@@ -42,7 +42,7 @@ def run_detail(
     """Return what the figures of a run need, a few hundred kB whatever the machine's size.
 
     Model: of a mix, stages and memory are listed by job and traffic is that of all jobs; link loads are over the first
-        job's last iteration, as in its result, and the critical path is the first job's.
+        job's iteration, as in its result, and the critical path is the first job's.
     Args: result: of a run, or those of the jobs of one simulation. jobs: rows about the jobs of a mix (name, alone_s,
         ...), which replace those made from the results.
         The pipeline and memory over time are there for a run alone whose timeline has a device of every stage
@@ -66,7 +66,7 @@ def run_detail(
         "breakdown_by_stage": [row for job, one in enumerate(results) for row in _stages(one, job, is_mix)],
         "memory": [row for job, one in enumerate(results) for row in _memory(one, job, is_mix)],
         "traffic": _traffic(results),
-        "critical_path": merge_segments(first.critical_path(), first.iteration_time_s),
+        "critical_path": merge_segments(first.critical_path(), first.iteration_times_s[-1]),
         "pipeline": None if is_mix else pipeline_detail(first),
         "changes": changes_of_run(first),
         "memory_over_time": None if is_mix else memory_detail(first),

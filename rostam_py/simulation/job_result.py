@@ -51,7 +51,7 @@ class CollectiveTimes:
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """Load of one directed link in the last iteration.
+    """Load of one directed link in an iteration.
 
     name: "source -> destination" vertices. num_bytes: over one plane. busy_fraction: share of the iteration in
     which it carried a flow. utilization: num_bytes / (bandwidth x iteration).
@@ -68,15 +68,18 @@ class LinkLoad:
 class JobResult:
     """Times, traffic and their reasons for one job of a task graph.
 
-    iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9).
+    iteration_time_s: steady state, the last interval between optimizer-step ends [s] (MODEL B9); of a run that is not
+        steady a mean, and so are the breakdown, times on the critical path and loads of links: of the shortest cycle of
+        iterations that it went through twice, the first left out, to 0.1% each, or of all iterations but the first.
     first_iteration_s: [s]. iteration_times_s: all simulated ones. is_steady: two successive ones differ by < 0.1%.
+    num_averaged: of the last iterations, whose mean an iteration's figures are; 1 where it is steady.
     breakdown: mean over devices [s] of "compute", "launch", "bubble", waits for the "host" (where hosts take time to
         launch kernels) and exposed communication by kind of groups ("tp", "dp", ...); sums to iteration_time_s.
         compute_by_family divides its "compute" further.
     breakdown_by_device: float array (num_devices, len(breakdown)) [s]; rows sum to the iteration.
     bytes_sent, bytes_received, num_messages: of one iteration by kind of groups, all devices and planes.
     collective_times: by kind of groups, of every iteration; kinds without collectives are left out.
-    link_bytes, link_busy_s: per directed link of one plane, last iteration (of the first job, all jobs' bytes).
+    link_bytes, link_busy_s: per directed link of one plane, an iteration's (of the first job, all jobs' bytes).
     checks: conservation checks that ran, all passed.
     restarts: where controllers cut and restarted the job; iterations that were done again count as they ended last.
     controllers: what acted on the running network, each its name and parameters; events come first, as link_bandwidth.
@@ -92,6 +95,7 @@ class JobResult:
     seed: int
     iteration_times_s: tuple[float, ...]
     is_steady: bool
+    num_averaged: int
     breakdown: dict[str, float]
     breakdown_by_device: np.ndarray
     devices: np.ndarray
@@ -117,8 +121,10 @@ class JobResult:
 
     @property
     def iteration_time_s(self) -> float:
-        """Steady-state time of one iteration [s]."""
-        return self.iteration_times_s[-1]
+        """Steady-state time of one iteration [s]; the mean of several where it is not steady."""
+        if self.num_averaged == 1:
+            return self.iteration_times_s[-1]
+        return int(self._ends_ps[-1] - self._ends_ps[-1 - self.num_averaged]) * PS / self.num_averaged
 
     @property
     def first_iteration_s(self) -> float:
@@ -159,21 +165,28 @@ class JobResult:
     @cached_property
     def messages_by_axis(self) -> list[AxisMessages]:
         """What the groups of each axis communicate in one iteration: their bytes sum to all that is sent."""
-        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        begin, end = int(self._ends_ps[-1 - self.num_averaged]), int(self._ends_ps[-1])
         hidden = None if self.restarts else hidden_times(self.job, self._names, self._timeline, begin, end)
+        if hidden is not None:
+            hidden = {kind: seconds / self.num_averaged for kind, seconds in hidden.items()}
         return axis_messages(self.job, self.algorithms, self.bytes_sent, self.exposed, hidden)
 
     def critical_path(self) -> CriticalPath:
         """Return the chain of tasks that decided the last iteration's time, earliest first.
 
-        Durations sum to ``iteration_time_s``: the path is cut at the previous iteration's end, and gaps between
-        tasks (launch latency) are segments of their own.
+        Durations sum to that, which is ``iteration_time_s`` where it is steady: the path is cut at the previous
+        iteration's end, and gaps between tasks (launch latency) are segments of their own.
         """
-        return CriticalPath(self._segments)
+        return CriticalPath(self._segments if self.num_averaged == 1 else self._segments_of(1))
 
     @cached_property
     def _segments(self) -> list[Segment]:
-        begin, end = int(self._ends_ps[-2]), int(self._ends_ps[-1])
+        """Of all averaged iterations."""
+        return self._segments_of(self.num_averaged)
+
+    def _segments_of(self, num_iterations: int) -> list[Segment]:
+        """Return the path of the last iterations."""
+        begin, end = int(self._ends_ps[-1 - num_iterations]), int(self._ends_ps[-1])
         segments: list[Segment] = []
         cursor = begin
         keys = ("start_ps", "end_ps", "device", "template", "task", "microbatch", "is_host")
@@ -200,7 +213,7 @@ class JobResult:
         totals: dict[str, float] = {}
         for segment in self._segments:
             totals[segment.kind] = totals.get(segment.kind, 0.0) + segment.duration_s
-        return totals
+        return {kind: seconds / self.num_averaged for kind, seconds in totals.items()}
 
     def kernels_on_path(self) -> list[tuple[KernelTime, float]]:
         """Return the kernels on the critical path and the seconds that each takes there, all its runs together.
@@ -218,13 +231,17 @@ class JobResult:
         return [(task, span) for task, span in self._tasks_on_path() if task.group]
 
     def _tasks_on_path(self) -> list[tuple[Task, float]]:
-        path, begin = self._path, int(self._ends_ps[-2])
+        path, begin = self._path, int(self._ends_ps[-1 - self.num_averaged])
         seconds: dict[tuple[int, int], float] = {}
         spans = np.maximum(path["end_ps"] - np.maximum(path["start_ps"], begin), 0) * PS
         for key, span in zip(zip(path["template"].tolist(), path["task"].tolist(), strict=True), spans, strict=True):
             seconds[key] = seconds.get(key, 0.0) + float(span)
         templates = self._names.templates
-        return [(templates[template].tasks[task], span) for (template, task), span in seconds.items() if span > 0]
+        return [
+            (templates[template].tasks[task], span / self.num_averaged)
+            for (template, task), span in seconds.items()
+            if span > 0
+        ]
 
     def critical_tasks(self, count: int = 10) -> list[dict[str, Any]]:
         """Return what fills the critical path: tasks added up over micro-batches, stages and repeated blocks.
@@ -238,9 +255,12 @@ class JobResult:
             entry[1] += segment.duration_s
         largest = sorted(totals.items(), key=lambda item: (-item[1][1], item[0]))[:count]
         return [
-            {"kind": kind, "name": name, "count": int(times), "duration_s": seconds}
+            {
+                "kind": kind, "name": name, "count": max(1, round(times / self.num_averaged)),
+                "duration_s": seconds / self.num_averaged,
+            }
             for (kind, name), (times, seconds) in largest
-        ]
+        ]  # fmt: skip
 
     def busiest_links(self, count: int = 10) -> list[LinkLoad]:
         """Return the ``count`` links that carried the most bytes in relation to their bandwidth."""
@@ -271,6 +291,7 @@ class JobResult:
             "first_iteration_s": self.first_iteration_s,
             "iteration_times_s": list(self.iteration_times_s),
             "is_steady": self.is_steady,
+            **({"num_averaged": self.num_averaged} if self.num_averaged > 1 else {}),
             "breakdown_s": self.breakdown,
             "compute_by_family_s": self.compute_by_family,
             "critical_path_s": self.critical_path_by_kind(),
@@ -351,7 +372,16 @@ class JobResult:
 
     def _headline(self) -> tuple[str, dict[str, Any]]:
         """Return the title and the first lines of what a notebook shows."""
-        steady = "" if self.is_steady else " (not steady yet)"
         return f"{self.job.name} on {self.fabric.describe()}", {
-            "iteration time": format_time(self.iteration_time_s) + steady
+            "iteration time": format_time(self.iteration_time_s) + steadiness(self)
         }
+
+
+def steadiness(result: JobResult) -> str:
+    """Return what stands behind an iteration's time that is not steady, "" for one that is."""
+    if result.is_steady:
+        return ""
+    if result.num_averaged == 1:
+        return f" (not steady yet after {len(result.iteration_times_s)} iterations)"
+    low, high = (format_time(one(result.iteration_times_s[-result.num_averaged :])) for one in (min, max))
+    return f", mean of the last {result.num_averaged}, not steady: {low} to {high}"

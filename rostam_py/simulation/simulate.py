@@ -1,6 +1,6 @@
 """Simulate plans: placed training jobs in, times and their reasons out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
 from rostam_py.simulation.task_graph import TaskGraph
 from rostam_py.simulation.variation import KernelVariation
-from rostam_py.units import MAX_SIMULATED_S
+from rostam_py.units import MAX_SIMULATED_S, format_time
 
 STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
 # Forwards and backwards of all stages in one iteration. Each takes about 10 microseconds and 500 bytes, since results
@@ -80,7 +80,8 @@ def simulate(
         default 3. min_iterations: of one plan, whether it is steady before or not.
         tolerance: rates follow starts and ends of messages up to this share of their duration later, together with
         others that start and end meanwhile; 0 is exact.
-        variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then.
+        variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then, and an iteration's
+        figures are those of the last one, a single draw.
     Returns: RunResult, or a list of them for a list of plans; JobResult for a task graph of one job, a list of
         them for several.
     Raises: ConfigError for bad arguments and for iterations too long to be simulated, NoRouteError for cut fabrics,
@@ -124,6 +125,7 @@ def simulate(
         min_iterations=min_iterations,
         max_iterations=limit,
         steady_tolerance=STEADY_TOLERANCE,
+        averages=variation is None,
         seed=seed,
         fold=fold,
         shortcuts=fold if shortcuts is None else shortcuts,
@@ -158,12 +160,30 @@ def simulate(
             one,
             raw,
             router,
-            common | {"notes": (*_notes(job, router, machine), *tolerance_notes(tolerance))},
+            common
+            | {
+                "notes": (
+                    *_steady_note(raw["jobs"][number]),
+                    *_notes(job, router, machine),
+                    *tolerance_notes(tolerance),
+                ),
+            },
         )
         for number, (job, one) in enumerate(zip(graph.jobs, plans, strict=True))
     ]
     is_single = isinstance(plan, Plan) or (isinstance(plan, TaskGraph) and len(results) == 1)
     return results[0] if is_single else results
+
+
+def _steady_note(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what to know of the figures of a job that is not steady. Args: job: of the core's result."""
+    if job["num_averaged"] == 1:
+        return ()
+    times = np.diff(job["iteration_ends_ps"])[-job["num_averaged"] :] * PS
+    return (
+        f"iterations are not steady after {len(job['iteration_ends_ps']) - 1:,}: an iteration's figures are the mean of"
+        f" the last {len(times):,}, which take {format_time(times.min())} to {format_time(times.max())}",
+    )
 
 
 def _notes(job: GraphJob, router: Any, machine: Machine) -> tuple[str, ...]:
@@ -232,15 +252,19 @@ def _result(
     intervals = np.diff(ends)
     own = names.job_of == number
     kinds, by_device = _breakdown(raw["breakdown_ps"][own], names)
-    _check_sums(raw["breakdown_ps"][own], int(intervals[-1]))
+    num_averaged = int(found["num_averaged"])
+    averaged_ps = int(ends[-1] - ends[-1 - num_averaged])
+    _check_sums(raw["breakdown_ps"][own], averaged_ps)
+    by_device = by_device / num_averaged
     _check_path(found["critical_path"], int(ends[-1]))
     num_links = len(common["fabric"].links)
-    iteration_s = float(intervals[-1]) * PS
+    iteration_s = float(averaged_ps) * PS / num_averaged
     fields: dict[str, Any] = dict(
         job=job,
         **common,
         iteration_times_s=tuple(float(t) * PS for t in intervals),
         is_steady=bool(found["is_steady"]),
+        num_averaged=num_averaged,
         breakdown=dict(zip(kinds, by_device.mean(axis=0).tolist(), strict=True)),
         breakdown_by_device=by_device,
         devices=names.accelerators[own],

@@ -93,7 +93,9 @@ def _breakdown_figure(detail: Mapping[str, Any], head: str) -> Figure:
     kinds = [kind for kind in dict.fromkeys([*kind_looks(), *rows[0]]) if kind not in _TAGS]
     kinds = [kind for kind in kinds if any(row.get(kind, 0.0) > 0 for row in rows)]
     bars = _Bars.of(detail, rows, {kind: _exposed(kind) for kind in kinds}, "time")
-    words = f"Where one steady iteration goes, mean over the devices of each {bars.place}. Communication counts where a"
+    averaged = detail["result"].get("num_averaged", 1)
+    which = "one steady iteration goes" if averaged == 1 else f"an iteration goes, mean of the last {averaged:,}"
+    words = f"Where {which}, mean over the devices of each {bars.place}. Communication counts where a"
     words += " device's compute stream waits for it; a bubble is a wait for others. Parts add up to the iteration."
     words += algorithms_said(detail)
     table = pl.DataFrame([{key: row[key] for key in (*_TAGS, *kinds) if key in row} for row in rows])

@@ -23,11 +23,21 @@ def run_headline(detail: dict[str, Any]) -> list[str]:
     bar = detail.get("error_bar") or {}
     between = f" ({format_time(bar['low_s'])} to {format_time(bar['high_s'])})" if "low_s" in bar else ""
     return [
-        f"One iteration takes {format_time(total)}{between}{rate}" + (f": {shares}." if shares else "."),
+        f"One iteration takes {format_time(total)}{between}{_steadiness(result)}{rate}"
+        + (f": {shares}." if shares else "."),
         *_steps(detail),
         *_outages(detail),
         *_faults(detail),
     ]
+
+
+def _steadiness(result: dict[str, Any]) -> str:
+    """Return what an iteration's time is of a run that is not steady, "" of one that is."""
+    averaged = result.get("num_averaged", 1)
+    if averaged == 1:
+        return "" if result.get("is_steady", True) else ", not steady yet"
+    low, high = (format_time(one(result["iteration_times_s"][-averaged:])) for one in (min, max))
+    return f", the mean of the last {averaged:,}, which are not steady ({low} to {high})"
 
 
 def _steps(detail: dict[str, Any]) -> list[str]:

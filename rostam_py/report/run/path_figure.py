@@ -31,6 +31,9 @@ def path_figure(detail: Mapping[str, Any], head: str) -> Figure:
     )
     words += " stage. Middle: shares of the iteration by kind. Below: the tasks that fill most of it, added up over"
     words += " micro-batches and blocks (*)."
+    averaged = result.get("num_averaged", 1)
+    if averaged > 1:
+        words += f" Shares and tasks are means over the last {averaged:,} iterations, which are not steady."
     if any(" more" in segment["name"] for segment in segments):
         words += f" The timeline merges neighbours into {len(segments):,} segments; shares and tasks are exact."
     if detail["jobs"]:
@@ -61,11 +64,12 @@ def _plot(detail: Mapping[str, Any], scale: Scale) -> plotly.graph_objects.Figur
     num_stages = 1 + max(segment["stage"] for segment in segments)
     rows = {"path": max(60, min(320, 30 * num_stages)), "axis": 74, "shares": 34, "gap": 34, "tasks": 40 * len(tasks)}
     inner, total = sum(rows.values()), sum(shares.values())
+    end = segments[-1]["start_s"] + segments[-1]["duration_s"]  # of the last iteration
     edges = dict(zip(rows, (1 - sum(list(rows.values())[: k + 1]) / inner for k in range(len(rows))), strict=True))
     heading = {"xref": "paper", "yref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
     plot = new_plot(
         inner + 120, barmode="overlay", bargap=0.1, margin={"l": 60, "r": 20, "t": 70, "b": 50},
-        xaxis=quiet_axis(scale.title("time in the iteration"), anchor="y", range=[0, total * scale.factor]),
+        xaxis=quiet_axis(scale.title("time in the iteration"), anchor="y", range=[0, end * scale.factor]),
         yaxis=quiet_axis(stage_word(detail), domain=[edges["path"], 1], showgrid=False,
                          dtick=1 if num_stages <= 12 else None, range=[num_stages - 0.5, -0.5]),
         xaxis2={"anchor": "y2", "range": [0, 1], "visible": False},
@@ -146,7 +150,7 @@ def _paper(detail: Mapping[str, Any], scale: Scale, axes: matplotlib.axes.Axes) 
             left=[one["start_s"] * scale.factor for one in mine], color=colour, linewidth=0,
             label=f"{words} {shares[kind] / total:.1%}",
         )  # fmt: skip
-    axes.set_xlim(0, total * scale.factor)
+    axes.set_xlim(0, (segments[-1]["start_s"] + segments[-1]["duration_s"]) * scale.factor)
     axes.set_ylim(num_stages - 0.5, -0.5)
     axes.set_yticks(range(0, num_stages, -(-num_stages // 12)))
     axes.set_ylabel(stage_word(detail))

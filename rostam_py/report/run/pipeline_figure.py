@@ -69,7 +69,7 @@ def _caption(detail: Mapping[str, Any], pipeline: Mapping[str, Any]) -> str:
     words += f" Times are those of one device of each stage (accelerators {named}{more}) in the last iteration; a mark"
     words += " reaches from a phase's first kernel to its last, waits for tensor parallelism and the like included."
     if not pipeline["is_whole"]:
-        shown, drawn = pipeline["end_s"] / result["iteration_time_s"], len(pipeline["marks"]["stage"])
+        shown, drawn = pipeline["end_s"] / result["iteration_times_s"][-1], len(pipeline["marks"]["stage"])
         words += f" Only the first {drawn:,} marks are drawn: {shown:.1%} of the iteration, in which"
         words += f" {pipeline['num_shown']:,} of {count:,} micro-batches begin."
     return words

@@ -39,6 +39,7 @@ def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
     best, left_out = bars_of(reading, points)
     table = reading.figure_table(best, "iteration_time_s", *kinds, "strategy", "global_batch", "key")
     words = ["Where one steady iteration goes on the mean device; the parts add up to the iteration time.", left_out]
+    words.append(unsteady_words(best))
     if has_values(best, "global_batch") and best["global_batch"].n_unique() > 1:
         words.append("Global batches differ between bars: compare shares (the button), not lengths.")
     scale = time_scale(best["iteration_time_s"].to_list())
@@ -47,6 +48,14 @@ def breakdown_figure(reading: Reading, points: ModelPoints) -> Figure | None:
         caption=" ".join(word for word in (*words, reading.standing(points)) if word), table=table,
         plotly=_breakdown(reading, best, kinds, scale), paper=partial(_paper_breakdown, reading, best, kinds, scale),
     )  # fmt: skip
+
+
+def unsteady_words(table: polars.DataFrame) -> str:
+    """Return a sentence on points of a table that are not steady, "" without any."""
+    count = 0 if "is_steady" not in table.columns else int((~table["is_steady"].fill_null(True)).sum())
+    if not count:
+        return ""
+    return f"Not steady are {count:,} of {len(table):,}: theirs is the mean of their last iterations."
 
 
 def memory_figure(reading: Reading, points: ModelPoints) -> Figure | None:
