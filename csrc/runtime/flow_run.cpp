@@ -27,6 +27,7 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
   result_.delivered_ps.assign(flows.size(), -1);
   result_.bytes_left.assign(flows.size(), 0);
   flows_.reserve(flows.size());
+  num_left_ = flows.size();
   for (const FlowSpec& spec : flows) add_flow(spec, num_accelerators, options.seed);
   const auto num_flows = static_cast<int32_t>(flows.size());
   for (const RerouteEvent& reroute : reroutes_) {
@@ -101,6 +102,7 @@ void FlowRun::stop(int32_t number) {
     return;
   }
   carrier_.cut(number);
+  --num_left_;
 }
 
 void FlowRun::throw_no_jobs() {
@@ -108,7 +110,8 @@ void FlowRun::throw_no_jobs() {
 }
 
 FlowRunResult FlowRun::run() {
-  while (!queue_.is_empty()) {
+  // What controllers would do later is no part of it.
+  while (num_left_ > 0 && !queue_.is_empty()) {
     queue_.run_next();
     interrupt_.poll();
   }

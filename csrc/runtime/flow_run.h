@@ -65,7 +65,10 @@ class FlowRun : public CarrierClient, public ControlTarget {
   int32_t num_parcels() const override { return static_cast<int32_t>(flows_.size()); }
   Parcel& parcel(int32_t flow) override { return flows_[flow]; }
   void on_sent(int32_t flow) override { result_.sent_ps[flow] = queue_.now().ps(); }
-  void on_delivered(int32_t flow) override { result_.delivered_ps[flow] = queue_.now().ps(); }
+  void on_delivered(int32_t flow) override {
+    result_.delivered_ps[flow] = queue_.now().ps();
+    --num_left_;
+  }
   network::RouteId route_of(int32_t flow) override;
   Ends ends_of(int32_t flow) const override { return {flows_[flow].source, flows_[flow].target}; }
   std::string describe(int32_t flow) const override;
@@ -95,6 +98,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   routing::RouteTable routes_;
   size_t num_links_;         // without those that are added
   std::vector<Flow> flows_;  // a flow's number is its parcel's
+  size_t num_left_ = 0;      // of them, that have neither arrived nor been cut off
   Controllers controllers_;
   std::vector<RerouteEvent> reroutes_;
   routing::EndPoints end_points_;

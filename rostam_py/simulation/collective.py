@@ -228,7 +228,9 @@ def run_collective(
         checks=tuple(raw["checks"]),
         restarts=restarts_of(raw["jobs"][0]),
         notes=(*router.notes, *unread, *tolerance_notes(tolerance)),
-        reconfigurations=reconfigurations_of(fabric, switching, raw["reports"], raw["forwarded_bytes"]),
+        reconfigurations=reconfigurations_of(
+            fabric, switching, raw["reports"], raw["forwarded_bytes"], int(raw["device_end_ps"].max())
+        ),
     )  # fmt: skip
 
 

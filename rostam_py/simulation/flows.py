@@ -126,6 +126,7 @@ def run_flows(
         seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
         reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
     )  # fmt: skip
+    ends_ps = np.where(raw["delivered_ps"] >= 0, raw["delivered_ps"], stops)
     return FlowsResult(
         _seconds(raw["sent_ps"]),
         _seconds(raw["delivered_ps"]),
@@ -133,7 +134,7 @@ def run_flows(
         expand_links(raw["link_bytes"], router, fabric.num_directed_links),
         tuple(raw["checks"]),
         (*router.notes, *unread, *tolerance_notes(tolerance)),
-        reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"]),
+        reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"], int(ends_ps.max(initial=0))),
     )
 
 

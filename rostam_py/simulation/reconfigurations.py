@@ -10,7 +10,7 @@ from rostam_py.fabrics.optical import ONE_SHOT
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers
 from rostam_py.simulation.failures import is_optical, optical_parameters
-from rostam_py.units import format_size, format_time
+from rostam_py.units import format_number_of, format_size, format_time
 
 _PS = 1e-12
 _PARTS = ("optical port", "optical switch", "fibre segment", "wavelength", "micro-ring")  # by the core's kind
@@ -82,7 +82,8 @@ class Reconfigurations:
             f" duty cycle {self.duty_cycle:.1%}, some dark for {format_time(self.dark_s)}"
         )
         if self.failed:
-            words += f"; {len(self.failed):,} parts failed, circuits x time lost {format_time(self.failed_circuit_s)}"
+            count = format_number_of(len(self.failed), "part")
+            words += f"; {count} failed, circuits x time lost {format_time(self.failed_circuit_s)}"
         return words + (f"; {format_size(self.relayed_bytes)} relayed" if self.relayed_bytes else "")
 
 
@@ -133,11 +134,12 @@ def _known(
 
 
 def reconfigurations_of(
-    fabric: Any, own: Sequence[Any], reports: Sequence[Mapping[str, Any]], forwarded_bytes: float
+    fabric: Any, own: Sequence[Any], reports: Sequence[Mapping[str, Any]], forwarded_bytes: float, end_ps: int
 ) -> Reconfigurations | None:
     """Return what the fabric's own controllers, the last ones of a run, did, all together; None without any.
 
-    Args: own: as ``circuit_controllers`` returned it. forwarded_bytes: of one plane.
+    Args: own: as ``circuit_controllers`` returned it. forwarded_bytes: of one plane. end_ps: of the run: parts that
+        fail later are none of its.
     """
     if not own:
         return None
@@ -158,5 +160,7 @@ def reconfigurations_of(
         end_s=spans("end_ps") * _PS, num_changed=spans("changed"), lit_circuit_s=float(total("lit_circuit_s")),
         dark_circuit_s=float(total("dark_circuit_s")), relayed_bytes=forwarded_bytes * fabric.planes,
         failed_circuit_s=float(total("failed_circuit_s")), reroute_ps=told.get("reroute_ps", [0])[0],
-        failed=tuple((f"{_PARTS[kind]} {part}", *span) for kind, part, *span in zip(*failed, strict=True)),
+        failed=tuple(
+            (f"{_PARTS[kind]} {part}", *span) for kind, part, *span in zip(*failed, strict=True) if span[0] <= end_ps
+        ),
     )  # fmt: skip

@@ -144,7 +144,13 @@ def simulate(
         "fabric": fabric,
         "controllers": said,
     }
-    common["reconfigurations"] = reconfigurations_of(fabric, own, raw["reports"], raw["forwarded_bytes"])
+    common["reconfigurations"] = reconfigurations_of(
+        fabric,
+        own,
+        raw["reports"],
+        raw["forwarded_bytes"],
+        max(int(one["iteration_ends_ps"][-1]) for one in raw["jobs"]),
+    )
     common["moves"] = tuple(
         move
         for (name, parameters), said_of_it in zip(acting, raw["reports"], strict=False)

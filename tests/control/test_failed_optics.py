@@ -97,6 +97,29 @@ def test_the_last_switch_that_fails_ends_the_run_with_a_reason():
     assert last_ms(switches(1), rostam.Failure("1 ms", "switches", 0, repair="9 ms")) == pytest.approx(18)
 
 
+@pytest.mark.parametrize("late", [{"time": "1 s"}, {"time": "1 s", "repair": "2 s"}, {"time": "4.001 ms"}])
+def test_what_fails_behind_the_end_of_a_run_is_none_of_it(late):
+    # 2 GB/s for 8 MB: 4 ms.
+    run = rostam.run_flows(
+        switches(), src=[0], dst=[1], num_bytes=[8_000_000], recovery=REROUTE,
+        events=[rostam.Failure(kind="switches", number=0, **late)],
+    )  # fmt: skip
+    done = run.reconfigurations
+    assert run.finish_s[0] == pytest.approx(4e-3)
+    assert (done.failed, done.failed_circuit_s, done.dark_circuit_s, done.dark_s) == ((), 0, 0, 0)
+    assert done.lit_circuit_s == pytest.approx(2 * 4e-3)
+
+
+def test_circuits_through_a_failed_part_are_lost_until_the_end_of_the_run_at_most():
+    # As above: one of two circuits from 1 to 7 ms, though nothing is planned around it for 104 days.
+    run = rostam.run_flows(
+        switches(), src=[0], dst=[1], num_bytes=[8_000_000], events=[rostam.Failure("1 ms", "switches", 0)],
+        recovery=rostam.Recovery(reroute=9e6),
+    )  # fmt: skip
+    assert run.finish_s[0] == pytest.approx(7e-3)
+    assert run.reconfigurations.failed_circuit_s == pytest.approx(6e-3)
+
+
 def test_a_pair_without_a_circuit_is_relayed_once_it_is_known_that_its_switch_failed():
     # Two switches: 0 -> 1 and 0 -> 2 on one each, and 1 -> 2. Without 0 -> 2's switch 0 has one circuit, for 0 -> 1,
     # since nothing leads from 2 to 1; 0 -> 2 goes over it and 1 -> 2's from 2 ms on.
