@@ -255,6 +255,30 @@ py::list restart_list(const workload::JobResult& job) {
   return restarts;
 }
 
+// Rows: iteration, begin and end [ps], number of the failure.
+py::array_t<int64_t> stall_array(const workload::JobResult& job) {
+  py::array_t<int64_t> table({static_cast<py::ssize_t>(job.stalls.size()), py::ssize_t{4}});
+  int64_t* cell = table.mutable_data();
+  for (const workload::Stall& one : job.stalls) {
+    for (const int64_t value : {int64_t{one.iteration}, one.begin.ps(), one.end.ps(), int64_t{one.failure}}) {
+      *cell++ = value;
+    }
+  }
+  return table;
+}
+
+// Rows: kind of part, its number, class of planes, time [ps].
+py::array_t<int64_t> failed_array(const SessionResult& result) {
+  py::array_t<int64_t> table({static_cast<py::ssize_t>(result.failed.size()), py::ssize_t{4}});
+  int64_t* cell = table.mutable_data();
+  for (const workload::FailedPart& one : result.failed) {
+    for (const int64_t value : {int64_t{one.kind}, int64_t{one.id}, int64_t{one.plane_class}, one.time.ps()}) {
+      *cell++ = value;
+    }
+  }
+  return table;
+}
+
 // What each controller said: arrays and texts by name.
 py::list report_list(const std::vector<workload::Report>& reports) {
   py::list all;
@@ -282,7 +306,8 @@ py::list job_list(const SessionResult& result) {
     for (const SimTime end : job.iteration_ends) ends.push_back(end.ps());
     jobs.append(py::dict("iteration_ends_ps"_a = to_array(ends), "is_steady"_a = job.is_steady,
                          "num_averaged"_a = job.num_averaged, "collectives"_a = collective_array(job),
-                         "critical_path"_a = path_arrays(job.critical_path), "restarts"_a = restart_list(job)));
+                         "critical_path"_a = path_arrays(job.critical_path), "restarts"_a = restart_list(job),
+                         "stalls"_a = stall_array(job)));
   }
   return jobs;
 }
@@ -299,16 +324,16 @@ py::dict result_dict(const SessionResult& result) {
                   "num_simulated_devices"_a = result.num_simulated_devices, "num_events"_a = result.num_events,
                   "num_solves"_a = result.num_solves, "timeline"_a = timeline_arrays(result.timeline),
                   "forwarded_bytes"_a = result.forwarded_bytes, "reports"_a = report_list(result.reports),
-                  "checks"_a = result.checks);
+                  "failed"_a = failed_array(result), "checks"_a = result.checks);
 }
 
 py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::RouteTable> routes,
                      int64_t launch_latency_ps, int64_t host_launch_ps, int64_t min_collective_ps,
                      double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
                      double steady_tolerance, bool averages, uint64_t seed, bool fold, bool shortcuts, bool park,
-                     double tolerance, const std::string& fidelity, const ControllerList& controllers,
-                     const std::vector<int32_t>& timeline_devices, double kernel_deviation,
-                     const std::string& distribution, const std::string& kernel_stream) {
+                     double tolerance, bool watch_stalls, const std::string& fidelity,
+                     const ControllerList& controllers, const std::vector<int32_t>& timeline_devices,
+                     double kernel_deviation, const std::string& distribution, const std::string& kernel_stream) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
   options.host_launch = SimTime::from_ps(host_launch_ps);
@@ -325,6 +350,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.enable_shortcuts = shortcuts;
   options.enable_parking = park;
   options.tolerance = tolerance;
+  options.watch_stalls = watch_stalls;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   options.ask_to_stop = stop_on_signal;
@@ -448,9 +474,10 @@ void bind_runtime(py::module_& module) {
              py::arg("comm_compute_fraction") = 0.0, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
              py::arg("steady_tolerance") = 1e-3, py::arg("averages") = true, py::arg("seed") = 0,
              py::arg("fold") = true, py::arg("shortcuts") = true, py::arg("park") = false, py::arg("tolerance") = 0.0,
-             py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
-             py::arg("timeline_devices") = std::vector<int32_t>{}, py::arg("kernel_deviation") = 0.0,
-             py::arg("distribution") = distribution_names().front(), py::arg("kernel_stream") = "kernels",
+             py::arg("watch_stalls") = false, py::arg("fidelity") = runtime::SessionOptions().fidelity,
+             py::arg("controllers") = ControllerList{}, py::arg("timeline_devices") = std::vector<int32_t>{},
+             py::arg("kernel_deviation") = 0.0, py::arg("distribution") = distribution_names().front(),
+             py::arg("kernel_stream") = "kernels",
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");
 }
 

@@ -143,6 +143,8 @@ double AdaptiveNetwork::backlog(TransferId id) const { return inner_.backlog(mes
 
 bool AdaptiveNetwork::is_endless(TransferId id) const { return inner_.is_endless(messages_[id].inner); }
 
+SimTime AdaptiveNetwork::stands_since(TransferId id) const { return inner_.stands_since(messages_[id].inner); }
+
 network::NetworkStats AdaptiveNetwork::stats() const {
   network::NetworkStats stats = inner_.stats();
   stats.num_solves = num_solves_;

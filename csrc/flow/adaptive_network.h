@@ -35,6 +35,7 @@ class AdaptiveNetwork : public network::Network, private network::NetworkClient 
   void remove_links(const std::vector<int32_t>& links) override;
   double backlog(network::TransferId transfer) const override;
   bool is_endless(network::TransferId transfer) const override;
+  SimTime stands_since(network::TransferId transfer) const override;
   double backlog(int32_t src, int32_t dst) const override { return inner_.backlog(src, dst); }
   double bytes_waiting(int32_t link) const override { return inner_.bytes_waiting(link); }
   network::NetworkStats stats() const override;

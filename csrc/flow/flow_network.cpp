@@ -405,6 +405,13 @@ bool FlowNetwork::is_endless(TransferId id) const {
   return paces_[id].rate > 0 && flows_[id].finish == SimTime::never();
 }
 
+SimTime FlowNetwork::stands_since(TransferId id) const {
+  for (const routing::LinkShare& hop : routes_[flows_[id].route].links) {
+    if (links_[hop.link].capacity <= 0) return paces_[id].rate > 0 ? queue_.now() : flows_[id].updated;
+  }
+  return SimTime::never();
+}
+
 double FlowNetwork::backlog(TransferId id) const { return remaining_of(id); }
 
 double FlowNetwork::bytes_waiting(int32_t link) const {

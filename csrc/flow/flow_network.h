@@ -37,6 +37,7 @@ class FlowNetwork : public network::Network {
   void remove_links(const std::vector<int32_t>& links) override;
   double backlog(network::TransferId flow) const override;
   bool is_endless(network::TransferId flow) const override;
+  SimTime stands_since(network::TransferId flow) const override;
   double backlog(int32_t src, int32_t dst) const override;
   double bytes_waiting(int32_t link) const override;
   network::NetworkStats stats() const override;

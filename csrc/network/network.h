@@ -101,6 +101,10 @@ class Network : public routing::LinkBacklog {
   // True if the transfer is being sent, but so slowly that at this rate it is not through by the end of simulated time.
   virtual bool is_endless(TransferId transfer) const = 0;
 
+  // Since when nothing carries a transfer that is being sent, as a link of its route has no capacity; never() if
+  // something does, and from an engine that does not tell. Of one over several planes: a part of it.
+  virtual SimTime stands_since(TransferId /*transfer*/) const { return SimTime::never(); }
+
   // Of all transfers over routes between two accelerators. Cost: O(transfers that are being sent).
   virtual double backlog(int32_t src, int32_t dst) const = 0;
 

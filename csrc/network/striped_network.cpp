@@ -218,6 +218,14 @@ bool StripedNetwork::is_endless(TransferId id) const {
   });
 }
 
+SimTime StripedNetwork::stands_since(TransferId id) const {
+  SimTime first = SimTime::never();
+  for (const uint32_t part : wholes_[id].parts) {
+    if (!parts_[part].is_sent) first = std::min(first, engine_->stands_since(parts_[part].engine_id));
+  }
+  return first;
+}
+
 NetworkStats StripedNetwork::stats() const {
   NetworkStats stats = engine_->stats();
   stats.num_active = num_active_;

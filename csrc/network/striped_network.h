@@ -34,6 +34,7 @@ class StripedNetwork : public Network, private NetworkClient {
   double backlog(int32_t src, int32_t dst) const override;
   double bytes_waiting(int32_t link) const override { return engine_->bytes_waiting(link); }
   bool is_endless(TransferId transfer) const override;
+  SimTime stands_since(TransferId transfer) const override;
   NetworkStats stats() const override;
   int32_t num_links() const override { return engine_->num_links(); }
 

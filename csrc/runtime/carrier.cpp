@@ -17,6 +17,7 @@ Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, c
 void Carrier::send(int32_t number, Parcel& parcel, network::RouteId route) {
   if (route != network::kNoRoute) return start(number, parcel, route);
   parcel.state = ParcelState::kWaiting;
+  if (watcher_ != nullptr) watcher_->on_begin(number);
   if (listener_ != nullptr) tell(control::kFlowWait, number, parcel);
 }
 
@@ -27,6 +28,7 @@ void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
   const auto token = static_cast<uint64_t>(number);
   parcel.transfer = network_->start({route, bytes, token, parcel.rate_cap, parcel.extra_latency});
   parcel.carried = static_cast<double>(network_->carried_bytes(route, bytes));
+  if (watcher_ != nullptr) watcher_->on_begin(number);
   if (listener_ != nullptr) tell(control::kFlowStart, number, parcel);
 }
 
@@ -60,6 +62,7 @@ void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel
 
 int64_t Carrier::cut(int32_t number) {
   Parcel& parcel = client_.parcel(number);
+  if (watcher_ != nullptr) watcher_->on_end(number);
   if (std::exchange(parcel.state, ParcelState::kNone) != ParcelState::kSending) return 0;
   const double crossed = parcel.carried - backlog(parcel);
   network_->cancel(parcel.transfer);
@@ -82,6 +85,7 @@ void Carrier::move(int32_t number) {
   parcel.carried -= backlog(parcel);
   network_->set_route(parcel.transfer, route);
   parcel.carried += backlog(parcel);  // what is left may be split over planes anew, in whole bytes
+  if (watcher_ != nullptr) watcher_->on_change();
   if (listener_ == nullptr) return;
   std::vector<int32_t> links = network_->links_of(route);
   if (links != before) tell(control::kMove, number, parcel, std::move(links), std::move(before));
@@ -107,8 +111,15 @@ void Carrier::on_sent(uint64_t token) {
   Parcel& parcel = client_.parcel(number);
   parcel.state = ParcelState::kSent;
   wire_.count(parcel.source, parcel.target, parcel.carried);
+  if (watcher_ != nullptr) watcher_->on_end(number);
   if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
   client_.on_sent(number);
+}
+
+bool Carrier::stands_still(int32_t number) {
+  const Parcel& parcel = client_.parcel(number);
+  if (parcel.state == ParcelState::kWaiting) return true;
+  return parcel.state == ParcelState::kSending && network_->stands_since(parcel.transfer) < SimTime::never();
 }
 
 void Carrier::on_delivered(uint64_t token) { client_.on_delivered(static_cast<int32_t>(token)); }

@@ -69,6 +69,15 @@ class ParcelListener {
   virtual void tell(const control::Event& event) = 0;
 };
 
+// Hears of whatever may make parcels stand still, or go on.
+class StandstillWatcher {
+ public:
+  virtual ~StandstillWatcher() = default;
+  virtual void on_begin(int32_t parcel) = 0;  // it starts, or waits for a route
+  virtual void on_end(int32_t parcel) = 0;    // it has left, or is cut
+  virtual void on_change() = 0;               // links have other capacities, or parcels other routes
+};
+
 class Carrier : public network::NetworkClient {
  public:
   // `routes`, `queue` and `client` must outlive it. weights: of the ends of parcels, as WireBytes.
@@ -77,6 +86,7 @@ class Carrier : public network::NetworkClient {
 
   // From now on the listener hears of parcels.
   void tell(ParcelListener& listener) { listener_ = &listener; }
+  void watch(StandstillWatcher& watcher) { watcher_ = &watcher; }
 
   // Puts a parcel on the network; with kNoRoute it waits for a route.
   void send(int32_t number, Parcel& parcel, network::RouteId route);
@@ -95,6 +105,13 @@ class Carrier : public network::NetworkClient {
   void move(int32_t src, int32_t dst);
   // The same of all parcels.
   void move_all();
+  // Capacities of links have changed, or links are gone.
+  void on_new_capacities() {
+    if (watcher_ != nullptr) watcher_->on_change();
+  }
+  // Whether nothing carries a parcel that waits or is being sent.
+  bool stands_still(int32_t number);
+
   // For parcels that start from now on.
   void renew_offers() { client_.on_new_offers(); }
 
@@ -129,6 +146,7 @@ class Carrier : public network::NetworkClient {
   EventQueue& queue_;
   CarrierClient& client_;
   ParcelListener* listener_ = nullptr;
+  StandstillWatcher* watcher_ = nullptr;
   MemberEvent<Carrier> late_arrivals_;
   std::unique_ptr<network::Network> network_;
   WireBytes wire_;

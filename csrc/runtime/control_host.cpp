@@ -152,6 +152,7 @@ void ControlHost::change_capacity(int32_t link) {
 
 void ControlHost::change_network(int32_t link) {
   carrier_.network().set_capacity(target_.simulated_link(link), faults_.capacity(link));
+  carrier_.on_new_capacities();
 }
 
 int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
@@ -166,6 +167,7 @@ int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
 
 void ControlHost::remove_links(const std::vector<int32_t>& links) {
   carrier_.network().remove_links(links);
+  carrier_.on_new_capacities();
   for (const int32_t link : links) {
     routes_.remove_link(link);
     faults_.remove_link(link);
@@ -185,6 +187,7 @@ void ControlHost::act(uint64_t) {
 }
 
 void ControlHost::fail(const control::Part& part) {
+  const int32_t number = faults_.num_failures();
   for (const int32_t link : faults_.fail(part)) {
     change_network(link);
     unknown_.push_back(link);
@@ -192,6 +195,9 @@ void ControlHost::fail(const control::Part& part) {
   control::Event event;
   event.kind = control::kFailure;
   event.part = part;
+  event.failure = faults_.num_failures() - 1;
+  if (event.failure == number)
+    failed_.push_back({static_cast<int32_t>(part.kind), part.id, part.plane_class, queue_.now()});
   const std::vector<int32_t> jobs = target_.cut_failed(faults_);
   if (jobs.empty()) tell(event);
   for (const int32_t job : jobs) {

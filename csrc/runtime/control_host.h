@@ -52,6 +52,14 @@ class ControlHost : public ParcelListener {
   bool hears(uint32_t kinds) const { return (subscriptions_ & kinds) != 0; }
   void tell(const control::Event& event) override;
 
+  // What failed first of that which a link, or anything, suffers from now: its number; -1 for nothing.
+  int32_t first_failure_of(int32_t link) const { return faults_.first_failure_of(link); }
+  int32_t first_failure() const { return faults_.first_failure(); }
+  // Whether a link has no capacity now.
+  bool has_dark_links() const { return faults_.has_dark_links(); }
+  // All that failed, by number.
+  const std::vector<workload::FailedPart>& failed() const { return failed_; }
+
   // Of each controller, at the end of a run.
   std::vector<workload::Report> report() const;
 
@@ -78,6 +86,7 @@ class ControlHost : public ParcelListener {
   routing::RouteTable& routes_;
   routing::EndPoints& end_points_;
   Faults faults_;
+  std::vector<workload::FailedPart> failed_;
   std::vector<int32_t> unknown_;  // links that have failed or been repaired since routes were renewed
   uint32_t subscriptions_ = 0;
   MemberEvent<ControlHost> wakes_, acts_;

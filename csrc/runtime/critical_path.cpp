@@ -32,4 +32,14 @@ std::vector<PathNode> CriticalPath::chain(const Ref& last) const {
   return nodes;
 }
 
+std::vector<PathNode> CriticalPath::chain_since(const Ref& last, SimTime begin) const {
+  std::vector<PathNode> nodes;
+  for (int32_t index = last.index(); index >= 0; index = links_[index].parent) {
+    const PathNode& node = nodes_[index];
+    if (!node.is_join && node.end <= begin) break;
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
 }  // namespace rostam::runtime

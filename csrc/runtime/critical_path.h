@@ -47,6 +47,8 @@ class CriticalPath {
 
   // The chain that ends in `last`, latest first.
   std::vector<PathNode> chain(const Ref& last) const;
+  // The part of it that lies, or reaches, behind a time.
+  std::vector<PathNode> chain_since(const Ref& last, SimTime begin) const;
 
   int64_t num_live() const { return static_cast<int64_t>(nodes_.size() - free_.size()); }
 

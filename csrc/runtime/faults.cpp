@@ -76,7 +76,8 @@ std::vector<int32_t> Faults::links_of(const Part& part) const {
 
 std::vector<int32_t> Faults::fail(const Part& part) {
   std::vector<int32_t> links = links_of(part);
-  if (!failed_.insert(key_of(part)).second) return {};
+  if (!failed_.emplace(key_of(part), num_failures_).second) return {};
+  ++num_failures_;
   for (const int32_t link : links) ++links_[link].num_failures;
   return links;
 }
@@ -94,7 +95,8 @@ std::vector<int32_t> Faults::repair(const Part& part) {
 
 fabric::Failures Faults::failures_of(int32_t plane_class) const {
   fabric::Failures found;
-  for (const auto& [kind, id, of_class] : failed_) {
+  for (const auto& [key, number] : failed_) {
+    const auto& [kind, id, of_class] = key;
     if (kind == PartKind::kAccelerator) found.accelerators.push_back(id);
     if (kind == PartKind::kSwitch && of_class == plane_class) found.switches.push_back(id);
     if (kind != PartKind::kLink || links_[id].plane_class != plane_class) continue;
@@ -102,6 +104,40 @@ fabric::Failures Faults::failures_of(int32_t plane_class) const {
     found.cables.insert(found.cables.end(), cables.begin(), cables.end());
   }
   return found;
+}
+
+int32_t Faults::first_failure_of(int32_t link) const {
+  const Link& one = links_[link];
+  int32_t first = -1;
+  const auto look = [this, &first](const Key& key) {
+    const auto found = failed_.find(key);
+    if (found != failed_.end() && (first < 0 || found->second < first)) first = found->second;
+  };
+  look({PartKind::kLink, link, 0});
+  for (const int32_t end : {one.src, one.dst}) {
+    const bool is_switch = end >= num_accelerators_;
+    if (is_switch) {
+      look({PartKind::kSwitch, end - num_accelerators_, one.plane_class});
+    } else {
+      look({PartKind::kAccelerator, end, 0});
+    }
+  }
+  return first;
+}
+
+int32_t Faults::first_failure() const {
+  int32_t first = -1;
+  for (const auto& [key, number] : failed_) {
+    if (first < 0 || number < first) first = number;
+  }
+  return first;
+}
+
+bool Faults::has_dark_links() const {
+  for (size_t l = 0; l < links_.size(); ++l) {
+    if (!links_[l].is_removed && capacity(static_cast<int32_t>(l)) <= 0) return true;
+  }
+  return false;
 }
 
 bool Faults::are_all_failed(int32_t accelerator, bool outgoing) const {

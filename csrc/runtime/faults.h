@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <tuple>
 #include <vector>
 
@@ -22,6 +22,12 @@ class Faults {
   // Whether an accelerator, or all of its links out or in, have failed.
   bool is_failed(int32_t accelerator) const;
 
+  // Failures of parts that had not failed, in their order: those of a run are numbered by it.
+  int32_t num_failures() const { return num_failures_; }
+  // The first failure of those that a link, or anything, suffers from now; -1 without any.
+  int32_t first_failure_of(int32_t link) const;
+  int32_t first_failure() const;
+
   // The links whose capacity changes with it; none for a part that has failed before.
   // Throws: ConfigError for a part that does not exist; repair() also for one that has not failed.
   std::vector<int32_t> fail(const control::Part& part);
@@ -32,6 +38,9 @@ class Faults {
 
   // What a link can carry now [bytes/s].
   double capacity(int32_t link) const { return links_[link].num_failures > 0 ? 0 : links_[link].bytes_per_s; }
+
+  // Whether any of them, not removed, can carry nothing. Cost: O(links).
+  bool has_dark_links() const;
 
   // REQUIRES: the link exists.
   void set_capacity(int32_t link, double bytes_per_s) { links_[link].bytes_per_s = bytes_per_s; }
@@ -55,9 +64,10 @@ class Faults {
   int32_t num_accelerators_;
   std::vector<int32_t> num_switches_;  // per class of planes
   std::vector<Link> links_;
-  routing::IdLists cables_;       // of links_
-  std::vector<uint8_t> is_lost_;  // accelerators that failed before the run
-  std::set<Key> failed_;
+  routing::IdLists cables_;        // of links_
+  std::vector<uint8_t> is_lost_;   // accelerators that failed before the run
+  std::map<Key, int32_t> failed_;  // and the number of its failure
+  int32_t num_failures_ = 0;
 };
 
 }  // namespace rostam::runtime

@@ -33,6 +33,8 @@ class Jobs {
   // that it went through twice, to the tolerance, the first iteration left out; else all but the first.
   int32_t num_averaged(int32_t job) const;
 
+  // What ended its last iteration.
+  const CriticalPath::Ref& ended_by(int32_t job) const { return jobs_[job].ended_by; }
   bool is_finished(int32_t job) const { return jobs_[job].is_finished; }
   int32_t num_done(int32_t job) const { return static_cast<int32_t>(jobs_[job].ends.size()) - 1; }
 

@@ -27,6 +27,7 @@ struct SessionOptions {
   bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
   bool enable_parking = false;            // messages without a route wait for one; else they are a NoRouteError
   bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone
+  bool watch_stalls = false;              // find what iterations waited for standing messages
   std::vector<int32_t> timeline_devices;  // devices whose tasks are recorded
   std::function<void()> ask_to_stop;      // of a long run, see Interrupt
 };

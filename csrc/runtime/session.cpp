@@ -34,6 +34,7 @@ Session::Session(WeightedSystem& system, routing::RouteTable& routes, const Sess
   } else {
     runner_ = std::make_unique<StepwiseRunner>(parts);
   }
+  if (options.watch_stalls) stalls_ = std::make_unique<Stalls>(system_, queue_, messenger_, control_);
   if (control_.hears(control::kPhaseStart | control::kPhaseEnd)) scheduler_.tell_phases();
   // Capacities that change at time 0 hold for everything that starts then.
   control_.begin();
@@ -72,6 +73,10 @@ void Session::on_delivered(Message& message) {
 
 void Session::on_iteration_end(int32_t job) {
   if (job == 0) ledger_.end_iteration(stats());
+  if (stalls_) {
+    const int32_t iteration = jobs_.num_done(job) - 1;
+    stalls_->end_iteration(job, iteration, path_, jobs_.ended_by(job), jobs_.ends(job)[static_cast<size_t>(iteration)]);
+  }
   if (!control_.hears(control::kIterationEnd)) return;
   control::Event event;
   event.kind = control::kIterationEnd;
@@ -144,7 +149,9 @@ SessionResult Session::collect() {
   restarts_.fill(result);
   ledger_.fill(total, result);
   messenger_.carrier().wire().fill(result);
+  if (stalls_) stalls_->fill(result);
   result.reports = control_.report();
+  result.failed = control_.failed();
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());
   result.num_events = queue_.num_events();
   result.num_solves = total.num_solves;

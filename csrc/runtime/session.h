@@ -8,6 +8,7 @@
 
 #include "runtime/control_host.h"
 #include "runtime/restarts.h"
+#include "runtime/stalls.h"
 #include "runtime/start_ups.h"
 #include "runtime/stepwise_runner.h"
 
@@ -48,6 +49,7 @@ class Session : public MessageClient,
   void restart(int32_t job, SimTime when, int32_t from_iteration, const std::vector<int32_t>& accelerators,
                const Faults& faults) override {
     restarts_.restart(job, when, from_iteration, accelerators, faults);
+    if (stalls_) stalls_->restart(job, from_iteration);
   }
   std::vector<int32_t> accelerators_of(int32_t job) const override { return restarts_.accelerators_of(job); }
   int32_t num_jobs() const override { return jobs_.size(); }
@@ -75,6 +77,7 @@ class Session : public MessageClient,
   std::unique_ptr<CollectiveRunner> runner_;
   Restarts restarts_;
   ControlHost control_;
+  std::unique_ptr<Stalls> stalls_;  // where they are watched
 };
 
 // Folds the graph if the options and the engine allow it, runs it, and unfolds the result; checks MODEL K29.

@@ -62,6 +62,20 @@ struct Restart {
   std::vector<int32_t> accelerators;  // of its devices from then on
 };
 
+// A time in which what decided an iteration's end waited for messages that nothing carried: on a failed part, a link
+// without capacity, or without a route. failure: the first of those that they suffered from, -1 where none is known.
+struct Stall {
+  int32_t iteration = 0;
+  SimTime begin, end;
+  int32_t failure = -1;
+};
+
+// A part that failed in a run: a PartKind of control, its number and class of planes.
+struct FailedPart {
+  int32_t kind = 0, id = 0, plane_class = 0;
+  SimTime time;
+};
+
 struct JobResult {
   std::vector<SimTime> iteration_ends;  // T_0 = start, T_1, ...
   bool is_steady = false;
@@ -69,6 +83,7 @@ struct JobResult {
   std::vector<CollectiveTimes> collectives;  // [category][iteration]
   std::vector<PathNode> critical_path;       // to the last iteration's end, latest first
   std::vector<Restart> restarts;
+  std::vector<Stall> stalls;  // of iterations that counted, by time; none unless they are watched
 };
 
 // What a controller has to say of a run, by name.
@@ -92,6 +107,7 @@ struct SessionResult {
   std::vector<int64_t> device_end_ps;  // last task of each device
   double forwarded_bytes = 0;   // by accelerators that were neither source nor destination, the whole run, one plane
   std::vector<Report> reports;  // of the controllers
+  std::vector<FailedPart> failed;
   int32_t num_simulated_devices = 0;
   int64_t num_events = 0;
   int64_t num_solves = 0;

@@ -35,6 +35,7 @@ from rostam_py.spec.build import (
 )
 from rostam_py.spec.keys import keys_of
 from rostam_py.spec.settings import Settings, check_price, complete_settings, goal_of_settings
+from rostam_py.spread.outages import check_parts
 
 # What a saved plan, or task graph, has decided.
 _PLANNED = ("model", "global_batch", "fabric", "accelerator", "machine", "strategy", "cost", "failures", "experiment")
@@ -157,6 +158,8 @@ def simulate_config(config: RunConfig, progress: Any = lambda text: None) -> Run
     """
     settings = point_settings("run", config)
     plan = _planned(settings, config.trace_cache, progress) if config.plan is None else _loaded(config, progress)
+    if not config.outages.is_none:
+        check_parts(config.outages, plan.machine.fabric, plan.devices.tolist())
     progress(f"simulating {plan.num_devices:,} accelerators")
     from rostam_py.simulation import simulate
 
@@ -203,6 +206,8 @@ def _run_task_graph(config: RunConfig, overrides: list[str], as_json: bool) -> i
         graph = TaskGraph.load(str(config.task_graph))
         if len(graph.jobs) > 1:
             raise ConfigError(f"{config.task_graph} holds {len(graph.jobs)} jobs; `rostam run` simulates one")
+        if not config.outages.is_none:
+            check_parts(config.outages, graph.machine.fabric, graph.jobs[0].devices.tolist())
         status.update(f"simulating {graph.num_devices:,} accelerators")
         from rostam_py.simulation import simulate
 

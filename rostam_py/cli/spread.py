@@ -12,10 +12,10 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.plan.plan import Plan
 from rostam_py.simulation import JobResult, SimulationOptions, TaskGraph
 from rostam_py.spread import compute_by_basis, error_bar, outages, sensitivity, variability
+from rostam_py.spread.lost_time import cause_words, lost_words, part_words
 from rostam_py.units import format_number_of, format_time
 
 _STEPS = {"p50_s": "p50", "p95_s": "p95", "mean_s": "mean"}
-_CAUSES = ("down_s", "redone_s", "slower_s")  # of lost time
 _SHOWN = 20  # rows of sensitivities
 _LEAST = 5e-5  # share of the time from which on an input is shown
 
@@ -83,7 +83,6 @@ def _outage_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         f"{format_number_of(found['iterations'], 'iteration')} {take} {format_time(found['total_s'])}, without failures"
     )
     words += f" {format_time(found['without_s'])}"
-    causes = ", ".join(f"{key.removesuffix('_s')} {_seconds(found[key])}" for key in _CAUSES)
     counts = ", ".join(format_number_of(len(found[key]), key.removesuffix("s")) for key in ("failures", "restarts"))
     if found["num_later"]:
         counts += f"; {found['num_later']:,} given for after the end"
@@ -92,11 +91,13 @@ def _outage_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         f" {one['global_batch']:,}"
         for one in found.get("shrunk", ())
     )
-    return [("outages", words), ("time lost", f"{causes}: {counts}"), *([("shrunk", shrunk)] if shrunk else [])]
-
-
-def _seconds(value: float) -> str:
-    return f"{'-' if value < 0 else ''}{format_time(abs(value))}"
+    return [
+        ("outages", words),
+        ("time lost", f"{lost_words(found['lost_s'])}: {counts}"),
+        *((f"of it {name}", causes) for name, causes in cause_words(found["lost_s"]).items()),
+        *((f"lost to {part}", causes) for part, causes in part_words(found).items()),
+        *([("shrunk", shrunk)] if shrunk else []),
+    ]
 
 
 def _varied_rows(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -59,12 +59,14 @@ class Failure:
 class Recovery:
     """What is done about failures.
 
-    detection: from a failure or repair until it is known. reroute: from then until messages, those under way included,
-    take routes among what works, or circuits around what has failed begin to be set, which takes the fabric's
-    reconfiguration_delay in addition. restart: from the detection of a lost accelerator until the job goes on, the
-    load of its checkpoint included. checkpoint_iterations: iterations from one checkpoint to the next; 0: there are
-    none. spares: accelerators that take the place of failed ones, in this order; a repaired one is a spare again.
-    Without one a job waits for a repair, and restart begins behind it.
+    detection: from a failure until it is known, and from a repair until messages may take the part again. reroute:
+    from then until messages, those under way included, take routes among what works, or circuits around what has failed
+    begin to be set, which takes the fabric's reconfiguration_delay in addition. restart: from the detection of a lost
+    accelerator until the job goes on, the load of its checkpoint included. checkpoint_iterations: iterations from one
+    checkpoint to the next; 0: there are none. spares: accelerators that take the place of failed ones, in this order; a
+    repaired one is a spare again. A job that needs more than there are waits for repairs, which it knows of at once,
+    and restart begins behind them: it is down until max(detection, repair) + restart. Where an accelerator that it is
+    to go on with fails before it does, detection, spare or repair, and restart begin anew.
     """
 
     detection: str | float = 0.0
@@ -85,12 +87,17 @@ class Recovery:
     @property
     def reroute_s(self) -> float:
         """From a failure to new routes [s]."""
-        return parse_time(self.detection, "recovery.detection") + parse_time(self.reroute, "recovery.reroute")
+        return self.detection_s + parse_time(self.reroute, "recovery.reroute")
+
+    @property
+    def detection_s(self) -> float:
+        """From a failure until it is known [s]."""
+        return parse_time(self.detection, "recovery.detection")
 
     @property
     def restart_s(self) -> float:
-        """From the cut of a job to its restart [s]."""
-        return parse_time(self.detection, "recovery.detection") + parse_time(self.restart, "recovery.restart")
+        """From the detection of a loss, or the repair that a job waits for, until it goes on [s]."""
+        return parse_time(self.restart, "recovery.restart")
 
 
 _DEFAULT = Recovery()

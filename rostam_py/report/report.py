@@ -29,9 +29,15 @@ from rostam_py.report.validation.load import is_validation_folder, load_validati
 from rostam_py.simulation.controllers import controller_words
 from rostam_py.simulation.messages import CAPTION, COLUMNS, message_rows
 from rostam_py.spec.keys import MODES
+from rostam_py.spread.lost_time import WORDS, signed_time
 from rostam_py.units import format_bandwidth, format_size, format_time
 
 _MOST_LABELS = 12
+_LOST = (
+    "Of all iterations, by the kind of part that failed. Detection, waiting for a repair and restart: the job is down."
+    " Redone: work since the last checkpoint. Stalled: messages that decided an iteration's end stood still. Longer or"
+    " shared ways: what else the iterations took longer, cold starts behind restarts included."
+)
 _FAMILIES_SAID = (
     "Kernels of one steady iteration by what they do, replays of recomputation included, mean over devices."
 )
@@ -165,7 +171,7 @@ def _answer_facts(answer: dict[str, Any]) -> dict[str, str]:
 
 def _tables(detail: dict[str, Any]) -> list[PlainTable]:
     """Return compute by op family, and what the axes communicate where more than one does."""
-    tables = _family_table(detail.get("result", {}))
+    tables = [*_family_table(detail.get("result", {})), *_lost_table(detail.get("outages"))]
     axes = detail.get("messages_by_axis") or ()
     if len(axes) < 2:
         return tables
@@ -185,6 +191,22 @@ def _family_table(result: Mapping[str, Any]) -> list[PlainTable]:
     rows.append(["compute", format_time(spent), f"{spent / total:.1%}"])
     columns = ["op family", "mean device", "share of the iteration"]
     return [PlainTable("compute", "Compute by op family", columns, rows, _FAMILIES_SAID)]
+
+
+def _lost_table(found: Mapping[str, Any] | None) -> list[PlainTable]:
+    """Return where the time goes that failures cost, by kind of part; nothing where they cost none."""
+    by_part = (found or {}).get("lost_by_part_s") or {}
+    causes = [cause for cause in WORDS if any(cause in parts for parts in by_part.values())]
+    if not causes:
+        return []
+    rows = [[part.replace("_", " "), *_lost_cells(parts, causes)] for part, parts in by_part.items()]
+    sums = {cause: sum(parts.get(cause, 0.0) for parts in by_part.values()) for cause in causes}
+    columns = ["failed part", *(WORDS[cause] for cause in causes), "sum"]
+    return [PlainTable("lost", "Time lost to failures", columns, [*rows, ["all", *_lost_cells(sums, causes)]], _LOST)]
+
+
+def _lost_cells(parts: Mapping[str, float], causes: Sequence[str]) -> list[str]:
+    return [signed_time(parts.get(cause, 0.0)) for cause in causes] + [signed_time(sum(parts.values()))]
 
 
 def _detail_section(data: SweepData, key: str, detail: dict[str, Any]) -> Section:

@@ -213,7 +213,8 @@ def run_collective(
     raw = _core.run_session(
         graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
         tolerance=tolerance,
-        fidelity=fidelity, controllers=[*controller_list(events, controllers, router, fabric, recovery), *switching],
+        fidelity=fidelity,
+        controllers=[*controller_list(events, controllers, router, fabric, recovery, members.tolist()), *switching],
     )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:

@@ -12,7 +12,13 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.optical import refuse_dynamic
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers, check_controllers
-from rostam_py.simulation.failures import failures_parameters, is_optical, planes_of
+from rostam_py.simulation.failures import (
+    check_spares,
+    check_unused,
+    failures_parameters,
+    is_optical,
+    planes_of,
+)
 from rostam_py.units import check_simulated, parse_time
 
 
@@ -75,17 +81,21 @@ def fabric_for_events(fabric: Any, events: Iterable[Any]) -> Any:
 
 
 def controller_list(
-    events: Iterable[Any], controllers: Sequence[Any], router: Any, fabric: Any, recovery: Recovery | None = None
-) -> Controllers:
+    events: Iterable[Any], controllers: Sequence[Any], router: Any, fabric: Any, recovery: Recovery | None = None,
+    used: Sequence[int] = (),
+) -> Controllers:  # fmt: skip
     """Return the controllers of a run, the events' being the first of them, for routes without bundles.
 
-    Args: fabric: that the router is over, circuits set, as ``fabric_for_events`` returns it.
+    Args: fabric: that the router is over, circuits set, as ``fabric_for_events`` returns it. used: accelerators of
+        jobs, which are no spares.
     Raises: ConfigError for a part or a controller that does not exist, and a recovery without failures.
     """
     events = list(events)
     wanted = [event for event in events if isinstance(event, LinkBandwidth)]
     others = check_controllers(controllers)
     failures = [event for event in events if isinstance(event, Failure)]
+    if recovery is not None:
+        check_unused(check_spares(recovery.spares, fabric), used)
     of_network = [one for one in failures if not is_optical(one, fabric)]
     if of_network:
         if not fabric.is_circuit_switched:

@@ -1,13 +1,13 @@
 """Failures in flight for the core: the parts behind each failure, as parameters of the controller ``failures``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rostam_py.checks import check_integers
 from rostam_py.errors import ConfigError
-from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.plan.failures import FAILING_KINDS, Failure, Recovery
 from rostam_py.units import check_simulated, parse_time
 
 _ACCELERATOR, _LINK, _SWITCH = range(3)  # the core's kinds of parts
@@ -18,7 +18,7 @@ def planes_of(failures: Sequence[Failure], fabric: Any) -> list[int]:
     found = set()
     for one in failures:
         if one.kind in ("links", "switches", "planes"):
-            found.add(_checked(one, fabric) // max(1, fabric.num_parts(one.kind) // fabric.planes))
+            found.add(check_number(one, fabric) // max(1, fabric.num_parts(one.kind) // fabric.planes))
     return sorted(found)
 
 
@@ -38,7 +38,7 @@ def optical_parameters(failures: Sequence[Failure], recovery: Recovery | None, f
     recovery = Recovery() if recovery is None else recovery
     columns: dict[str, list[int]] = {key: [] for key in ("part_kind", "part_id", "part_fail_ps", "part_repair_ps")}
     for one in failures:
-        part = fabric.config.optical_part(one.kind, _checked(one, fabric), fabric.failures)
+        part = fabric.config.optical_part(one.kind, check_number(one, fabric), fabric.failures)
         if part is None:
             continue
         start, end = _span_ps(one)
@@ -57,31 +57,65 @@ def failures_parameters(
     """
     recovery = Recovery() if recovery is None else recovery
     columns: dict[str, list[int]] = {key: [] for key in ("kind", "id", "plane_class", "fail_ps", "repair_ps")}
-    parts = _Parts(router, fabric)
-    for one in _merged(failures, parts):
-        for key, value in zip(columns, one, strict=True):
+    for (*part, start, end), _ in _merged(failures, _Parts(router, fabric)):
+        for key, value in zip(columns, (*part, start, end), strict=True):
             columns[key].append(value)
-    spares = check_integers("recovery.spares", recovery.spares).tolist()
-    for spare in spares:
-        if spare not in set(fabric.healthy_accelerators.tolist()):
-            raise ConfigError(f"recovery.spares names accelerator {spare}, which has failed or does not exist")
+    spares = check_spares(recovery.spares, fabric)
     return columns | {
         "reroute_ps": [_ps(recovery.reroute_s, "recovery.reroute")],
+        "detection_ps": [_ps(recovery.detection_s, "recovery.detection")],
         "restart_ps": [_ps(recovery.restart_s, "recovery.restart")],
         "checkpoint_iterations": [int(recovery.checkpoint_iterations)],
         "spares": spares,
     }
 
 
+def failures_by_part(failures: Sequence[Failure], router: Any, fabric: Any) -> dict[tuple[int, int, int, int], Failure]:
+    """Return the failures of a network behind (kind, id, class of planes, time [ps]) of each part that fails."""
+    of_network = [one for one in failures if not is_optical(one, fabric)]
+    return {one[:4]: failure for one, failure in _merged(of_network, _Parts(router, fabric))}
+
+
+def check_number(failure: Failure, fabric: Any, where: str = "failure") -> int:
+    """Return the number of the part that fails. Args: where: in errors, what has the field.
+
+    Raises: ConfigError if the fabric has no such part.
+    """
+    count = fabric.num_parts(failure.kind)
+    if not count:
+        has = [kind for kind in FAILING_KINDS if fabric.num_parts(kind)]
+        raise ConfigError(
+            f"{where}.kind is {failure.kind!r}; fabric {fabric.name!r} has none that fails alone: its parts are"
+            f" {', '.join(has)}"
+        )
+    if failure.number >= count:
+        raise ConfigError(
+            f"{where}.number is {failure.number}; fabric {fabric.name!r} has {count:,} {failure.kind}, counted from 0"
+        )
+    return int(failure.number)
+
+
+def check_spares(given: Sequence[int], fabric: Any, where: str = "recovery.spares") -> list[int]:
+    """Return spares. Raises: ConfigError for an accelerator that has failed or does not exist, or is named twice."""
+    spares: list[int] = check_integers(where, given).tolist()
+    healthy = set(fabric.healthy_accelerators.tolist())
+    for place, spare in enumerate(spares):
+        if spare not in healthy:
+            raise ConfigError(f"{where} names accelerator {spare}, which has failed or does not exist")
+        if spare in spares[:place]:
+            raise ConfigError(f"{where} names accelerator {spare} twice; it can take one place")
+    return spares
+
+
+def check_unused(spares: Sequence[int], used: Iterable[int], where: str = "recovery.spares") -> None:
+    """Raise ConfigError for a spare that a job uses. Args: used: accelerators of all jobs."""
+    taken = sorted(set(spares) & set(used))
+    if taken:
+        raise ConfigError(f"{where} names accelerator {taken[0]}, which the job uses; spares must be idle until then")
+
+
 def _ps(seconds: float, key: str) -> int:
     return round(check_simulated(seconds, key) * 1e12)
-
-
-def _checked(failure: Failure, fabric: Any) -> int:
-    count = fabric.num_parts(failure.kind)
-    if failure.number >= count:
-        raise ConfigError(f"failure.number is {failure.number}; this fabric has {count} {failure.kind}, counted from 0")
-    return int(failure.number)
 
 
 class _Parts:
@@ -105,18 +139,18 @@ class _Parts:
         """Return them."""
         fabric, kind = self._fabric, failure.kind
         if kind == "accelerators":
-            return [(_ACCELERATOR, _checked(failure, fabric), 0)]
+            return [(_ACCELERATOR, check_number(failure, fabric), 0)]
         if kind == "boards":
-            board, size = _checked(failure, fabric), fabric.num_accelerators // max(1, fabric.num_boards)
+            board, size = check_number(failure, fabric), fabric.num_accelerators // max(1, fabric.num_boards)
             return [(_ACCELERATOR, board * size + i, 0) for i in range(size)]
         if kind == "switches":
             in_plane = fabric.num_switches // fabric.planes
-            plane, switch = divmod(_checked(failure, fabric), max(1, in_plane))
+            plane, switch = divmod(check_number(failure, fabric), max(1, in_plane))
             return [(_SWITCH, switch, self._class_of[plane])]
         if kind == "planes":
-            is_meant = self._plane == _checked(failure, fabric)
+            is_meant = self._plane == check_number(failure, fabric)
         else:  # links; of the others, which this fabric does not have, none passes the check
-            is_meant = self._cable == _checked(failure, fabric)
+            is_meant = self._cable == check_number(failure, fabric)
         return [(_LINK, int(link), 0) for link in self._engine_link[is_meant]]
 
 
@@ -128,20 +162,24 @@ def _span_ps(failure: Failure) -> tuple[int, float]:
     return start, _ps(parse_time(failure.repair, "failure.repair"), "failure.repair")
 
 
-def _merged(failures: Sequence[Failure], parts: _Parts) -> list[tuple[int, int, int, int, int]]:
-    """Return (kind, id, class, failure, repair) [ps] of every part, its own overlapping failures as one; by time."""
-    spans: dict[tuple[int, int, int], list[tuple[int, float]]] = {}
-    for one in failures:
+def _merged(failures: Sequence[Failure], parts: _Parts) -> list[tuple[tuple[int, int, int, int, int], Failure]]:
+    """Return (kind, id, class, failure, repair) [ps] of every part, its own overlapping failures as one; by time.
+
+    Returns: with each the failure that began it.
+    """
+    spans: dict[tuple[int, int, int], list[tuple[int, float, int]]] = {}
+    for number, one in enumerate(failures):
         start, end = _span_ps(one)
         for part in parts.of(one):
-            spans.setdefault(part, []).append((start, end))
+            spans.setdefault(part, []).append((start, end, number))
     found = []
     for part, own in spans.items():
-        joined: list[tuple[int, float]] = []
-        for start, end in sorted(own):
+        joined: list[tuple[int, float, int]] = []
+        for start, end, number in sorted(own):
             if joined and start <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]), joined[-1][2])
             else:
-                joined.append((start, end))
-        found += [(*part, start, -1 if end == np.inf else int(end)) for start, end in joined]
-    return sorted(found, key=lambda one: (one[3], one[:3]))
+                joined.append((start, end, number))
+        for start, end, number in joined:
+            found.append(((*part, start, -1 if end == np.inf else int(end)), failures[number]))
+    return sorted(found, key=lambda one: (one[0][3], one[0][:3]))

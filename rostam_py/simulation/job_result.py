@@ -25,6 +25,7 @@ from rostam_py.simulation.graph_job import GraphJob
 from rostam_py.simulation.link_counters import LinkCounter
 from rostam_py.simulation.messages import COLUMNS, AxisMessages, axis_messages, hidden_times, message_rows
 from rostam_py.simulation.network import link_name
+from rostam_py.simulation.outage_log import OutageLog
 from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.reconfigurations import Reconfigurations
 from rostam_py.simulation.restarts import Restart
@@ -86,6 +87,7 @@ class JobResult:
     reconfigurations: of the circuits, the whole run; None where they are set once, or there are none.
     link_counters: what the busiest links carried over time, the whole run; none without a timeline.
     moves: messages under way that took other links after a failure or repair, the whole run.
+    outage_log: when the job was down or waited for standing messages, and the failures behind it.
     """
 
     job: GraphJob = field(repr=False)
@@ -113,6 +115,7 @@ class JobResult:
     reconfigurations: Reconfigurations | None
     link_counters: tuple[LinkCounter, ...] = field(repr=False)
     moves: tuple[Move, ...] = field(repr=False)
+    outage_log: OutageLog = field(repr=False)
     _path: dict[str, np.ndarray] = field(repr=False)
     _ends_ps: np.ndarray = field(repr=False)
     _timeline: dict[str, np.ndarray] = field(repr=False)

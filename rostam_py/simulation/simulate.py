@@ -24,6 +24,7 @@ from rostam_py.simulation.job_result import CollectiveTimes, JobResult
 from rostam_py.simulation.link_counters import link_counters, watch_links
 from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
+from rostam_py.simulation.outage_log import failures_behind, outage_log
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
 from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
 from rostam_py.simulation.restarts import restarts_of
@@ -59,6 +60,7 @@ def simulate(
     max_iterations: int | None = None,
     min_iterations: int = 1,
     variation: KernelVariation | None = None,
+    watch_stalls: bool = False,
 ) -> Any:
     """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
 
@@ -82,6 +84,8 @@ def simulate(
         others that start and end meanwhile; 0 is exact.
         variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then, and an iteration's
         figures are those of the last one, a single draw.
+        watch_stalls: outage_log says how long iterations waited for messages that nothing carried; always with parts
+        that fail.
     Returns: RunResult, or a list of them for a list of plans; JobResult for a task graph of one job, a list of
         them for several.
     Raises: ConfigError for bad arguments and for iterations too long to be simulated, NoRouteError for cut fabrics,
@@ -111,7 +115,7 @@ def simulate(
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
-    acting = controller_list(events, controllers, router, fabric, recovery)
+    acting = controller_list(events, controllers, router, fabric, recovery, names.accelerators.tolist())
     own = circuit_controllers(router, fabric, events=events, recovery=recovery)
     recorded = _recorded(names, timeline)
     watching = [watch_links(router)] if recorded else []
@@ -131,6 +135,7 @@ def simulate(
         shortcuts=fold if shortcuts is None else shortcuts,
         park=park,
         tolerance=tolerance,
+        watch_stalls=watch_stalls or any(isinstance(event, Failure) for event in events),
         fidelity=fidelity,
         controllers=[*acting, *watching, *own],
         timeline_devices=recorded,
@@ -157,6 +162,8 @@ def simulate(
         if name == "failures"
         for move in moves_of(fabric, router, parameters, said_of_it)
     )
+    of_failures = (report for (name, _), report in zip(acting, raw["reports"], strict=False) if name == "failures")
+    said_of_failures, behind = next(of_failures, None), failures_behind(raw, events, router, fabric)
     common["link_counters"] = link_counters(fabric, router, raw["reports"][len(acting)]) if watching else ()
     results = [
         _result(
@@ -173,6 +180,7 @@ def simulate(
                     *_notes(job, router, machine),
                     *tolerance_notes(tolerance),
                 ),
+                "outage_log": outage_log(number, raw, said_of_failures, behind),
             },
         )
         for number, (job, one) in enumerate(zip(graph.jobs, plans, strict=True))

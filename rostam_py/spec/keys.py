@@ -289,12 +289,12 @@ class OutageKeys(Outages):
     events: failures, such as [{time: 2 ms, kind: links, number: 17, repair: 1 s}]; kinds are links (cables), switches,
     accelerators, boards, planes, wavelengths and micro_rings. mtbf_links, mtbf_switches, mtbf_accelerators,
     mtbf_boards, mtbf_planes, mtbf_wavelengths, mtbf_micro_rings: mean time between failures of one such part, to draw
-    more from; null: none. repair: of drawn ones, how long after; null:
-    never. iterations: that are run. seed: of the draw. detection: of a failure or repair. reroute: from then until
-    messages take other routes. restart: from then until a job that lost an accelerator goes on. checkpoint_iterations:
-    from one checkpoint to the next; 0: none. spares: accelerators that take the place of failed ones. shrink: the job
-    goes on with the data-parallel replicas that are whole instead; keep: with the same global batch, shrink: with a
-    smaller one, null: with all, on spares or behind repairs.
+    more from; null: none. repair: of drawn ones, how long after; null: never. iterations: that are run. seed: of the
+    draw. detection: of a failure; for messages of a repair, too. reroute: from then until messages take other routes.
+    restart: from the detection of a lost accelerator, or the repair that a job without spares waits for, until it goes
+    on. checkpoint_iterations: from one to the next; 0: none. spares: accelerators that take the place of failed ones.
+    shrink: the job goes on with the data-parallel replicas that are whole instead; keep: with the same global batch,
+    shrink: with a smaller one, null: with all, on spares or behind repairs.
     """
 
 

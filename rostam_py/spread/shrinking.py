@@ -10,12 +10,13 @@ strategy except for dp, and go on from the last checkpoint. ``keep`` has the sam
 of strategy.micro_batch on each replica (or a larger one where that is left open and a replica's batch is one), so
 that the steps are those of before; ``shrink`` has as many micro-batches on a replica as before, and so a smaller
 global batch, x dp left / dp. The job does not grow again. Between cut and restart pass detection and restart; moving
-state to its new places is part of them.
+state to its new places is part of them, and so is setting the circuits of what is left where the fabric has light. A
+failure meanwhile of an accelerator that the job would go on with begins both anew.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,11 @@ from rostam_py.plan.failures import BATCHES, Failure, Outages, Recovery
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.ranks import surviving_accelerators
 from rostam_py.simulation.options import SimulationOptions
+from rostam_py.simulation.outage_log import DETECTION, RESTARTING, OutageLog
+from rostam_py.simulation.picoseconds import PS
 from rostam_py.simulation.restarts import Restart
 from rostam_py.simulation.simulate import simulate
+from rostam_py.spread.lost_time import OTHER, REDONE, REPLICAS, WAYS, LostTime, lost_time, spans_of
 from rostam_py.units import parse_time
 
 
@@ -42,14 +46,11 @@ class Shrunk:
     global_batch: int
 
 
-@dataclass(frozen=True)
-class ShrunkTimes:
-    """Times of iterations that counted [s], each from its own begin, with restarts and what they cost."""
+class ShrunkTimes(NamedTuple):
+    """When the iterations of a job that shrinks are done [s], what was lost, its restarts and what each left of it."""
 
-    iteration_times_s: tuple[float, ...]
-    total_s: float
-    down_s: float
-    redone_s: float
+    end_s: float
+    lost: LostTime
     restarts: tuple[Restart, ...]
     shrunk: tuple[Shrunk, ...]
 
@@ -82,48 +83,60 @@ def shrunk_plan(
 
 def run_shrinking(
     graph: OperatorGraph, plan: Plan, wanted: Outages, failures: Sequence[Failure], options: SimulationOptions,
-    cost_config: dict[str, Any] | None = None,
+    without: OutageLog, cost_config: dict[str, Any] | None = None,
 ) -> ShrunkTimes:  # fmt: skip
     """Simulate the iterations of a job that shrinks, as wanted.shrink says, whenever it loses accelerators.
 
-    Args: cost_config: settings of the cost model that the plan was placed with.
+    Args: without: of the same iterations without failures. cost_config: settings of the cost model that the plan was
+        placed with.
     Raises: ConfigError for a plan that the graph and these settings do not give, a job that loses all links of an
         accelerator that works, and as ``shrunk_plan``.
     Cost: a simulation for each restart, and one.
     """
     _check_origin(graph, plan, cost_config)
-    recovery = replace(wanted.recovery(), restart=0.0, detection=0.0, reroute=wanted.recovery().reroute_s)
-    begin_s, num_done, present = 0.0, 0, plan
-    times: list[float] = []
-    down_s = redone_s = 0.0
+    asked = wanted.recovery()
+    recovery = replace(asked, restart=0.0, detection=0.0, reroute=asked.reroute_s)
+    spans = spans_of(failures, _to_ps(asked.reroute_s))
+    begin_ps, num_done, present = 0, 0, plan
+    lost, has_light = LostTime(), plan.machine.fabric.is_circuit_switched
     restarts: list[Restart] = []
     shrunk: list[Shrunk] = []
     while True:
         left = wanted.iterations - num_done
         own = options.but(min_iterations=left, max_iterations=left)
-        events = _from(begin_s, failures, present)
+        events = _from(begin_ps, failures, present)
         result = simulate(
-            present, options=own.but(events=[*(own.events or ()), *events], recovery=_only(recovery, events))
-        )
-        if not result.restarts:
-            times += result.iteration_times_s
-            end_s = begin_s + sum(result.iteration_times_s)
-            return ShrunkTimes(tuple(times), end_s, down_s, redone_s, tuple(restarts), tuple(shrunk))
-        cut = result.restarts[0]
-        counted = result.iteration_times_s[: cut.from_iteration]
-        times += counted
-        redone_s += cut.cut_s - sum(counted)
-        down_s += wanted.recovery().restart_s
-        num_done += cut.from_iteration
-        cut_s = begin_s + cut.cut_s
-        begin_s = cut_s + wanted.recovery().restart_s
-        failed = _accelerators_failed(failures, plan, begin_s)
+            present, options=own.but(events=[*(own.events or ()), *events], recovery=_only(recovery, events)),
+            watch_stalls=has_light,
+        )  # fmt: skip
+        log = result.outage_log
+        cut = log.restarts[0] if log.restarts else None
+        counted = left if cut is None else cut.from_iteration
+        part, usual = log.part(0, counted, begin_ps), without.part(num_done, num_done + counted)
+        lost.add_all(lost_time(part, usual, spans, has_light=has_light, rest=REPLICAS if shrunk else WAYS))
+        if cut is None:
+            return ShrunkTimes(part.ends_ps[-1] * PS, lost, tuple(restarts), tuple(shrunk))
+        cut_ps, kind = begin_ps + cut.cut_ps, log.downs[0].failure.kind if log.downs and log.downs[0].failure else OTHER
+        lost.add(REDONE, kind, cut.cut_ps - log.ends_ps[counted])
+        num_done += counted
+        begin_ps, failed = _next_begin(failures, present, plan, asked, cut_ps)
+        restarting_ps = min(begin_ps - cut_ps, _to_ps(asked.restart_s))
+        lost.add(DETECTION, kind, begin_ps - cut_ps - restarting_ps)
+        lost.add(RESTARTING, kind, restarting_ps)
         if not set(failed) & set(present.devices.tolist()):
-            raise ConfigError(f"the job lost all links of an accelerator at {cut_s} s; it shrinks only where one fails")
+            raise ConfigError(
+                f"the job lost all links of an accelerator at {cut_ps * PS:g} s; it shrinks only where an accelerator"
+                " or a board fails: give outages.spares, or repairs without shrink"
+            )
         present = shrunk_plan(graph, plan, failed, wanted.shrink or "keep", cost_config)
         accelerators = tuple(present.devices.tolist())
-        restarts.append(replace(cut, cut_s=cut_s, start_s=begin_s, from_iteration=num_done, accelerators=accelerators))
-        shrunk.append(Shrunk(begin_s, num_done, int(present.strategy.dp), present.global_batch))
+        restarts.append(
+            replace(
+                result.restarts[0], cut_s=cut_ps * PS, start_s=begin_ps * PS, from_iteration=num_done,
+                accelerators=accelerators,
+            )
+        )  # fmt: skip
+        shrunk.append(Shrunk(begin_ps * PS, num_done, int(present.strategy.dp), present.global_batch))
 
 
 def _check_origin(graph: OperatorGraph, plan: Plan, cost_config: dict[str, Any] | None) -> None:
@@ -150,37 +163,62 @@ def _is_device(failure: Failure) -> bool:
     return failure.kind in ("accelerators", "boards")
 
 
-def _ends_s(failure: Failure) -> tuple[float, float]:
-    repair = float("inf") if failure.repair is None else parse_time(failure.repair, "failure.repair")
-    return parse_time(failure.time, "failure.time"), repair
+def _ends_ps(failure: Failure) -> tuple[int, float]:
+    repair = float("inf") if failure.repair is None else _to_ps(parse_time(failure.repair, "failure.repair"))
+    return _to_ps(parse_time(failure.time, "failure.time")), repair
 
 
-def _accelerators_failed(failures: Sequence[Failure], plan: Plan, until_s: float) -> list[int]:
+def _to_ps(seconds: float) -> int:
+    return round(seconds / PS)
+
+
+def _accelerators_failed(failures: Sequence[Failure], plan: Plan, until_ps: int) -> list[int]:
     """Return the accelerators that failed up to a time: one that was repaired since does not come back."""
+    return sorted({a for one in failures if _ends_ps(one)[0] <= until_ps for a in _accelerators_of(one, plan)})
+
+
+def _accelerators_of(failure: Failure, plan: Plan) -> set[int]:
     fabric = plan.machine.fabric
-    size = fabric.num_accelerators // max(1, fabric.num_boards)
-    found: set[int] = set()
-    for one in failures:
-        if not _is_device(one) or _ends_s(one)[0] > until_s:
-            continue
-        found |= {one.number} if one.kind == "accelerators" else set(range(one.number * size, (one.number + 1) * size))
-    return sorted(found)
+    size, number = fabric.num_accelerators // max(1, fabric.num_boards), failure.number
+    if not _is_device(failure):
+        return set()
+    return {number} if failure.kind == "accelerators" else set(range(number * size, (number + 1) * size))
 
 
-def _from(begin_s: float, failures: Sequence[Failure], plan: Plan) -> list[Failure]:
+def _next_begin(
+    failures: Sequence[Failure], present: Plan, plan: Plan, recovery: Recovery, cut_ps: int
+) -> tuple[int, list[int]]:
+    """Return when a job that is cut goes on [ps], and the accelerators that have failed by then.
+
+    Model: detection and restart from the last failure that takes an accelerator which it would go on with.
+    """
+    detection, restart = _to_ps(recovery.detection_s), _to_ps(recovery.restart_s)
+    begin = cut_ps + detection + restart
+    failed = _accelerators_failed(failures, plan, cut_ps)
+    for time, one in sorted(((_ends_ps(one)[0], one) for one in failures), key=lambda pair: pair[0]):
+        lost = _accelerators_of(one, plan) - set(failed)
+        if cut_ps < time <= begin and lost:
+            _, kept = surviving_accelerators(plan.strategy, plan.machine, failed)
+            if lost & set(kept) & set(present.devices.tolist()):
+                begin = time + detection + restart
+            failed = sorted({*failed, *lost})
+    return begin, failed
+
+
+def _from(begin_ps: int, failures: Sequence[Failure], plan: Plan) -> list[Failure]:
     """Return the failures of a run that begins then, and knows of accelerators that failed before.
 
     An accelerator that fails later is repaired only long after the run's end would be: its job is cut, and what comes
     after that is not looked at.
     """
-    far = max((_ends_s(one)[0] for one in failures), default=0.0) + 1.0
+    far = max((_ends_ps(one)[0] for one in failures), default=0) + round(1 / PS)
     found = []
     for one in failures:
-        start, repair = _ends_s(one)
+        start, repair = _ends_ps(one)
+        time_s = max(0, start - begin_ps) * PS
         if _is_device(one):
-            if start > begin_s or not begin_s:
-                found.append(replace(one, time=max(0.0, start - begin_s), repair=start - begin_s + far))
-        elif repair > begin_s:
-            end = None if one.repair is None else repair - begin_s
-            found.append(replace(one, time=max(0.0, start - begin_s), repair=end))
+            if start > begin_ps or not begin_ps:
+                found.append(replace(one, time=time_s, repair=(start - begin_ps + far) * PS))
+        elif repair > begin_ps:
+            found.append(replace(one, time=time_s, repair=None if one.repair is None else (repair - begin_ps) * PS))
     return found

@@ -17,6 +17,7 @@ from rostam_py.simulation.controllers import controller_words
 from rostam_py.spec.keys import NO_CURVE
 from rostam_py.spec.settings import Settings
 from rostam_py.spread import OutageTimes, StepVariability
+from rostam_py.spread.lost_time import CAUSES
 
 # name -> type: "str", "int", "float", "bool", "list[str]" or "jobs". README and report use these names.
 _BEFORE_EXPOSED: dict[str, str] = {
@@ -39,7 +40,8 @@ _AFTER_EXPOSED: dict[str, str] = {
     "exposed_s": "float",
     "step_p50_s": "float", "step_p95_s": "float", "step_mean_s": "float", "slowest_share": "float",
     "outage_without_s": "float", "outage_total_s": "float", "outage_down_s": "float", "outage_redone_s": "float",
-    "outage_slower_s": "float", "outage_failures": "int", "outage_restarts": "int",
+    "outage_slower_s": "float", **{f"outage_{cause}_s": "float" for cause in CAUSES if cause != "redone"},
+    "outage_failures": "int", "outage_restarts": "int",
     "convergence": "str", "iterations": "float", "time_to_accuracy_s": "float", "is_extrapolated": "bool",
     "energy_to_target_j": "float",
     "estimate_s": "float", "estimate_error": "float",
@@ -96,8 +98,8 @@ def outage_row(found: OutageTimes) -> dict[str, float | int]:
     """Return what a row holds of the time lost to failures."""
     return {
         "outage_without_s": found.without_s, "outage_total_s": found.total_s, "outage_down_s": found.down_s,
-        "outage_redone_s": found.redone_s, "outage_slower_s": found.slower_s, "outage_failures": len(found.failures),
-        "outage_restarts": len(found.restarts),
+        **{f"outage_{cause}_s": found.lost.total_s(cause) for cause in CAUSES}, "outage_slower_s": found.slower_s,
+        "outage_failures": len(found.failures), "outage_restarts": len(found.restarts),
     }  # fmt: skip
 
 

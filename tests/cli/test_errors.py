@@ -74,6 +74,18 @@ def error_of(arguments, capsys):
             ["outages.spares is [3] and outages.shrink is 'keep'; give one or the other"],
         ),
         (["run", "outages.shrink=keep", "plan=p.json.gz"], ["outages.shrink is 'keep'", "with plan it must be null"]),
+        (
+            ["run", "outages.spares=[3]", "outages.events=[{time: 2 ms, kind: accelerators, number: 1}]"],
+            ["outages.spares names accelerator 3, which the job uses"],
+        ),
+        (
+            ["run", "outages.events=[{time: 2 ms, kind: accelerators, number: 99}]"],
+            ["outages.events[0].number is 99; fabric 'fat_tree' has 64 accelerators, counted from 0"],
+        ),
+        (
+            ["run", "fabric=sip_ocs_256", "fabric.planes=2", "outages.events=[{time: 2 ms, kind: planes, number: 0}]"],
+            ["outages.events[0].kind is 'planes'; fabric 'sip_ocs' has none that fails alone: its parts are links, s"],
+        ),
         (["run", "outages.mtbf_links=3"], ["outages.mtbf_links is 3, a number without a unit"]),
         (
             ["run", "outages.events=[{time: 2 ms, kind: links, number: 1, repair: 3}]"],

@@ -101,3 +101,41 @@ def test_a_sweep_over_seeds_draws_other_fleets(tmp_path):
     assert (found["step_p50_s"] > found["iteration_time_s"]).all()
     assert found["step_p50_s"].n_unique() == 2
     assert found["iteration_time_s"].n_unique() == 1
+
+
+def test_time_lost_to_failures_is_printed_by_cause_and_part(tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = [
+        "strategy.dp=4",
+        "strategy.tp=4",
+        "outages.iterations=4",
+        "outages.detection=2 ms",
+        "outages.restart=20 ms",
+    ]
+    words += ["outages.events=[{time: 40 ms, kind: accelerators, number: 3, repair: 50 ms}, {time: 80 ms, kind: links,"
+              " number: 3}]", "report=true"]  # fmt: skip
+    assert main([*RUN, *NOWHERE, *words, f"out={folder}"]) == 0
+    said = " ".join(capsys.readouterr().out.replace("\u2502", " ").split())
+    assert "time lost down 30 ms, redone" in said
+    assert "of it down detection 2 ms, waiting for a repair 8 ms, restart 20 ms" in said
+    assert "of it slower stalled 2 ms" in said
+    assert "lost to accelerators" in said
+    assert "lost to links" in said
+    found = json.loads((folder / "result.json").read_text())["outages"]
+    parts = found["lost_by_part_s"]
+    assert {"links", "accelerators"} == set(parts)
+    for cause, seconds in found["lost_s"].items():
+        assert sum(causes.get(cause, 0.0) for causes in parts.values()) == pytest.approx(seconds, abs=1e-15)
+    assert sum(found["lost_s"].values()) == pytest.approx(found["total_s"] - found["without_s"], abs=1e-12)
+    page = (folder / "report.html").read_text()
+    assert "Of it down: detection 2 ms, waiting for a repair 8 ms, restart 20 ms." in page
+    assert "Time lost to failures" in page
+
+
+def test_a_run_that_failures_do_not_reach_has_lost_nothing(tmp_path, capsys):
+    words = ["outages.iterations=2", "outages.events=[{time: 1 s, kind: links, number: 3}]"]
+    assert main([*RUN, *NOWHERE, *words, f"out={tmp_path / 'run'}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "time lost \u2502 down 0 s, redone 0 s, slower 0 s: 0 failures, 0 restarts; 1 given for after the" in said
+    assert "of it down" not in said
+    assert "of it slower" not in said

@@ -166,11 +166,16 @@ def test_light_goes_the_other_way_round_a_cut_fibre_within_reach_or_not_at_all()
 @pytest.mark.parametrize(
     ("fabric", "kind", "number", "said"),
     [
-        (switches(2), "links", 8, "failure.number is 8; this fabric has 8 links"),
-        (switches(2), "switches", 2, "failure.number is 2; this fabric has 2 switches"),
-        (switches(2), "wavelengths", 0, "this fabric has 0 wavelengths"),
-        (ring(), "switches", 0, "this fabric has 0 switches"),
-        (ring(), "micro_rings", 64, "failure.number is 64; this fabric has 64 micro_rings"),
+        (switches(2), "links", 8, "failure.number is 8; fabric 'sip_ocs' has 8 links"),
+        (switches(2), "switches", 2, "failure.number is 2; fabric 'sip_ocs' has 2 switches"),
+        (
+            switches(2),
+            "wavelengths",
+            0,
+            "failure.kind is 'wavelengths'; fabric 'sip_ocs' has none that fails alone: its parts are links, s",
+        ),
+        (ring(), "switches", 0, "failure.kind is 'switches'; fabric 'sip_ring' has none that fails alone"),
+        (ring(), "micro_rings", 64, "failure.number is 64; fabric 'sip_ring' has 64 micro_rings"),
     ],
 )
 def test_parts_that_a_fabric_does_not_have_are_refused(fabric, kind, number, said):

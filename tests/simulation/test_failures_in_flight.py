@@ -9,7 +9,7 @@ import pytest
 import rostam_py as rostam
 from rostam_py.errors import ConfigError, NoRouteError, RostamError
 from rostam_py.plan.failures import FAILING_KINDS
-from rostam_py.spread.outages import lost_times
+from rostam_py.spread.lost_time import DOWN_CAUSES, OTHER, STALLED, lost_time, spans_of
 
 FABRICS = {
     "flat": ("electrical_flat", {"num_accelerators": 8}),
@@ -163,9 +163,9 @@ def test_an_accelerator_fails_where_circuits_are_set_anew_and_its_job_goes_on_af
         ({"kind": "cable"}, "failure.kind is 'cable'; it must be one of: links, switches, accelerators, boards"),
         ({"number": -1}, "failure.number is -1; it must be an integer >= 0"),
         ({"repair": "1 ms"}, "failure.repair is '1 ms'; it must be later than failure.time, '1 ms'"),
-        ({"number": 32}, "failure.number is 32; this fabric has 32 links, counted from 0"),
-        ({"kind": "boards"}, "this fabric has 0 boards"),
-        ({"kind": "switches"}, "this fabric has 0 switches"),
+        ({"number": 32}, "failure.number is 32; fabric 'torus' has 32 links, counted from 0"),
+        ({"kind": "boards"}, "failure.kind is 'boards'; fabric 'torus' has none that fails alone: its parts are l"),
+        ({"kind": "switches"}, "failure.kind is 'switches'; fabric 'torus' has none"),
     ],
 )  # fmt: skip
 def test_bad_failures_are_refused(given, said):
@@ -196,6 +196,25 @@ def drawn(fabric, draw, span_s):
     return found
 
 
+def check_lost(result, plain, failures, recovery):
+    """Causes, each summed on its own, make the difference to the picosecond, and down time that of the restarts."""
+    spans = spans_of(failures, round(recovery.reroute_s * 1e12))
+    lost = lost_time(result.outage_log, plain.outage_log, spans, has_light=result.fabric.is_circuit_switched)
+    span, total = (sum(one.iteration_times_s) for one in (plain, result))
+    assert lost.total_ps * 1e-12 == pytest.approx(total - span, abs=1e-12)
+    downs = {cause: lost.total_s(cause) for cause in DOWN_CAUSES}
+    assert sum(downs.values()) == pytest.approx(sum(one.start_s - one.cut_s for one in result.restarts), abs=1e-12)
+    count = len(result.restarts)
+    assert downs["detection"] >= count * (recovery.detection_s - 1e-12)
+    assert downs["restarting"] >= count * (recovery.restart_s - 1e-12)
+    assert lost.total_s("redone") >= -1e-12
+    stalled = lost.total_s(STALLED)
+    assert 0 <= stalled <= sum(one.end_ps - one.begin_ps for one in result.outage_log.stalls) * 1e-12 + 1e-12
+    by_kind = lost.by_kind_s()
+    assert set(by_kind) <= {one.kind for one in failures} | {OTHER}
+    assert all(abs(seconds) < 1e-9 for seconds in by_kind.get(OTHER, {}).values())
+
+
 def check_case(hand_plan, name, seed):
     """Return "ended" or what the run said; a run that ends has moved all that the one without failures moves."""
     draw = random.Random(f"{name} {seed}")
@@ -208,7 +227,7 @@ def check_case(hand_plan, name, seed):
     )  # fmt: skip
     routing = draw.choice(["spray", "hash"])
     common = {"routing": routing, "min_iterations": 3, "max_iterations": 3}
-    plain = rostam.simulate(plan, fold=False, **common)
+    plain = rostam.simulate(plan, fold=False, watch_stalls=True, **common)
     span = sum(plain.iteration_times_s)
     spares = list(range(pp * dp, fabric.num_accelerators))[:2]
     if fabric.is_circuit_switched:
@@ -225,17 +244,11 @@ def check_case(hand_plan, name, seed):
             raise
         return type(error).__name__
     assert result.bytes_sent == plain.bytes_sent
-    # Down, done again and slower, each summed on its own, make the difference; only a job that is cut is ever down.
-    down, redone, slower = lost_times(result, plain.iteration_times_s)
-    assert down + redone + slower == pytest.approx(sum(result.iteration_times_s) - span, abs=1e-9 * span)
-    assert down >= len(result.restarts) * recovery.restart_s * (1 - 1e-9)
-    assert redone >= -1e-12
+    check_lost(result, plain, failures, recovery)
     lost = [restart.bytes_sent - restart.bytes_received - restart.bytes_lost for restart in result.restarts]
     assert not any(lost)
     assert "no link above capacity" in result.checks
-    # Hashes, spares and circuits for what is left to do may find better places.
-    if routing == "spray" and not result.restarts and not fabric.is_circuit_switched:
-        assert sum(result.iteration_times_s) >= span * (1 - 1e-9)
+    # No order of times: a message may find more ways round what failed than it had (MODEL F20).
     again = rostam.simulate(plan, events=failures, recovery=recovery, **common)
     assert again.iteration_times_s == result.iteration_times_s
     return "ended"

@@ -55,6 +55,78 @@ def test_failures_are_drawn_at_their_rate_and_the_same_each_time():
     assert first == again
 
 
+def walked_s(starts, work, repair, detection, restart, every):
+    """Return when a job's iterations are done on one accelerator that fails at given times.
+
+    Args: starts: of failures, ascending. work: times of iterations. every: checkpoints; 0 for none.
+    """
+    spans = []  # of the accelerator's failures; one during another goes on with it
+    for start in starts:
+        if spans and start <= spans[-1][1]:
+            spans[-1][1] = start + repair
+        else:
+            spans.append([start, start + repair])
+    now, done = 0.0, 0
+    for start, end in spans:
+        if start > now:  # else the accelerator failed while the job was down
+            since = 0.0
+            while done < len(work) and now + since + work[done] <= start:
+                since += work[done]
+                done += 1
+            if done == len(work):
+                return now + since
+            done -= done % every if every else done
+        now = max(start + detection, end) + restart
+    return now + sum(work[done:])
+
+
+def test_failures_are_drawn_until_the_run_ends_however_late_that_is():
+    # 20 iterations without a checkpoint: exp(5) - 1 = 147 failures of the one accelerator that counts are expected
+    # before 200 ms pass without one, 40 ms of work and 30 ms of a restart each: 50 times as long as without.
+    job = plan([compute(product(T))], 1)
+    given = {"mtbf_accelerators": "40 ms", "iterations": 20, "repair": "1 ms", "detection": "2 ms", "restart": "28 ms"}
+    found = [rostam.outages(job, checkpoint_iterations=0, seed=seed, **given) for seed in range(60)]
+    draw = np.random.default_rng(1)
+
+    def walk(starts):
+        return walked_s(starts, [T] * 20, 0.001, 0.002, 0.028, 0)
+
+    for one in found:
+        own = sorted(failure.time for failure in one.failures if failure.number == 0)
+        assert one.total_s == pytest.approx(walk(own), abs=1e-9)
+        assert one.total_s == pytest.approx(one.without_s + one.down_s + one.redone_s + one.slower_s, abs=1e-12)
+    drawn = [walk(np.cumsum(draw.exponential(0.040, 20_000)).tolist()) for _ in range(400)]
+    totals = [one.total_s for one in found]
+    spread = np.hypot(np.std(drawn) / np.sqrt(400), np.std(drawn) / np.sqrt(60))
+    assert np.mean(totals) == pytest.approx(np.mean(drawn), abs=4 * spread)
+    assert np.mean(drawn) > 40 * 20 * T  # far beyond the time without failures
+
+
+def test_a_longer_run_draws_the_same_failures_and_more():
+    job = plan([compute(product(T))], 1)
+    given = {"mtbf_accelerators": "200 ms", "repair": "1 ms", "seed": 5}
+    short, long = (rostam.outages(job, iterations=count, **given) for count in (10, 200))
+    assert long.failures[: len(short.failures)] == short.failures
+    assert len(long.failures) > len(short.failures) + 10
+    assert all(one.time <= long.total_s for one in long.failures)
+
+
+def test_a_job_that_is_not_expected_to_end_is_refused_with_the_number_of_restarts():
+    # A stretch of 1 s at 10 failures a second: exp(10) - 1 = 22,025.
+    job = plan([compute(product(T))], 1)
+    given = {"mtbf_accelerators": "100 ms", "iterations": 100, "repair": "1 ms"}
+    with pytest.raises(ConfigError, match=r"'100 ms': failures cut the job every 100 ms, .* about 22,025 restarts are"):
+        rostam.outages(job, checkpoint_iterations=0, **given)
+    assert rostam.outages(job, checkpoint_iterations=1, **given).total_s > 1
+
+
+def test_a_run_that_outlasts_what_can_be_drawn_says_so():
+    # Each repair makes up for its failure at once, but 100,000 links fail each second.
+    fabric = rostam.fabric("torus", dims=(3, 3), link_bandwidth=1e9)
+    with pytest.raises(ConfigError, match="at most 10,000 can be drawn"):
+        rostam.outages(plan([compute(product(T))], 1, fabric), mtbf_links="18 us", repair="1 ns", iterations=10)
+
+
 EVENT = {"time": 1, "kind": "accelerators", "number": 0}
 
 
@@ -73,6 +145,7 @@ EVENT = {"time": 1, "kind": "accelerators", "number": 0}
         ({"mtbf_switches": "1 h", "iterations": 0}, "outages.iterations is 0"),
         ({"mtbf_boards": "1 h"}, "outages.mtbf_boards is 3600 s; fabric 'electrical_flat' has none"),
         ({"mtbf_accelerators": "1 ns"}, "at most 10,000 can be drawn"),
+        ({"mtbf_accelerators": "1 ms"}, "about 220,255 restarts are expected before it ends; at most 2,047 can be"),
         ({"mtbf_accelerators": "1 h", "repair": 0}, "outages.repair is 0"),
     ],
 )

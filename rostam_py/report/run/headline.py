@@ -6,6 +6,7 @@ from typing import Any
 
 from rostam_py.report.drawing.scales import breakdown_looks, number
 from rostam_py.report.run.conditions import faults_said
+from rostam_py.spread.lost_time import cause_words, lost_words, part_words
 from rostam_py.units import format_number_of, format_time
 
 
@@ -55,11 +56,16 @@ def _outages(detail: dict[str, Any]) -> list[str]:
     if not found:
         return []
     lost, without = found["total_s"] - found["without_s"], found["without_s"]
-    causes = ", ".join(f"{format_time(max(0.0, found[f'{key}_s']))} {key}" for key in ("down", "redone", "slower"))
     what = " in ".join(
         (format_number_of(len(found["failures"]), "failure"), format_number_of(found["iterations"], "iteration"))
     )
-    said = [f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {causes}."]
+    said = [
+        f"{what} cost {format_time(max(0.0, lost))}, {lost / without:.1%} more time: {lost_words(found['lost_s'])}."
+    ]
+    causes, parts = cause_words(found["lost_s"]), part_words(found)
+    said += [f"Of it {name}: {words}." for name, words in causes.items()]
+    if parts:
+        said.append(f"Lost to {'; to '.join(f'{part} {words}' for part, words in parts.items())}.")
     if found.get("shrunk"):
         last = found["shrunk"][-1]
         replicas = format_number_of(last["dp"], "replica")
