@@ -262,7 +262,9 @@ def write_folder(
     answer = json.loads(text).get("time_to_accuracy")
     if answer is not None:
         detail["result"] |= {"time_to_accuracy": answer}
-    write_detail(folder / "detail.json.gz", detail | spread.documents)
+    found = dict(spread.documents)
+    detail["result"] |= {"notes": found.pop("notes", detail["result"]["notes"])}
+    write_detail(folder / "detail.json.gz", detail | found)
     if config.save_plan:
         result.plan.save(folder / "plan.json.gz")
     if config.save_task_graph:

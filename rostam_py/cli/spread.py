@@ -54,6 +54,9 @@ def spread_of(
     if not config.variability.is_none:
         steps = variability(source, options=options, progress=progress, **dataclasses.asdict(config.variability))
         documents["variability"] = steps.to_dict()
+    unread = config.outages.unread_keys()
+    if unread:
+        documents["notes"] = [*result.notes, *unread]
     if not config.outages.is_none:
         lost = outages(
             source, graph=graph, cost_config=cost_config, options=options.but(timeline=config.timeline),

@@ -63,7 +63,7 @@ def _print_parts(
     if result.busiest_links():
         console.print(_links(result))
     print_spread(console, result.iteration_time_s, spread)
-    for note in (*result.notes, *notes):
+    for note in (*spread.get("notes", result.notes), *notes):
         console.print(f"note: {note}", style="dim", markup=False, highlight=False)
     console.print(f"written to {folder}", highlight=False, markup=False)
 

@@ -101,6 +101,9 @@ class Recovery:
 
 
 _DEFAULT = Recovery()
+# What keys need to be read.
+_FAILS = "something that fails, outages.events or a mean time such as outages.mtbf_links"
+_DRAWS = "failures that are drawn, by a mean time such as outages.mtbf_links; events have a repair of their own"
 
 # How a job shrinks that goes on with its whole replicas.
 BATCHES = {
@@ -161,6 +164,20 @@ class Outages:
     def is_none(self) -> bool:
         """Whether nothing fails."""
         return not self.events and not self.mtbf_s()
+
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return a note for every key that differs from its default and that nothing reads, because of another."""
+        drawing = [entry.name for entry in fields(self) if entry.name.startswith("mtbf_")]
+        needs = {"repair": _DRAWS, "seed": _DRAWS} if not self.mtbf_s() else {}
+        if self.is_none:
+            fails = {"events", *drawing}
+            needs = {entry.name: _FAILS for entry in fields(self) if entry.name not in fails}
+        default = Outages()
+        return tuple(
+            f"outages.{key} is {getattr(self, key)!r}, which nothing reads: it needs {need}"
+            for key, need in needs.items()
+            if getattr(self, key) != getattr(default, key)
+        )
 
     def mtbf_s(self) -> dict[str, float]:
         """Return the mean time between failures of one part by kind, where one is given [s]."""

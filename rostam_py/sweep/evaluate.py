@@ -12,6 +12,7 @@ from typing import Any
 from rostam_py.errors import DeadlockError, InternalError, RostamError
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan import PLACERS, Machine, Plan, Strategy
+from rostam_py.plan.failures import Outages
 from rostam_py.searching import Searcher, SearchResult
 from rostam_py.simulation import RunResult, simulate
 from rostam_py.spec.build import (
@@ -155,6 +156,7 @@ class Evaluator:
             graph = self._graph(settings["model"]) if shrinks else None
             config = cost_arguments(settings)["cost_config"]
             row |= outage_row(outages(plan, graph=graph, cost_config=config, options=options, **settings["outages"]))
+            row["notes"] = [*row["notes"], *Outages(**settings["outages"]).unread_keys()]
         return row
 
     def _searcher(self, settings: Settings) -> Searcher:

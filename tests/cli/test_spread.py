@@ -139,3 +139,16 @@ def test_a_run_that_failures_do_not_reach_has_lost_nothing(tmp_path, capsys):
     assert "time lost \u2502 down 0 s, redone 0 s, slower 0 s: 0 failures, 0 restarts; 1 given for after the" in said
     assert "of it down" not in said
     assert "of it slower" not in said
+
+
+def test_keys_of_outages_that_nothing_reads_are_named(tmp_path, capsys):
+    assert main([*RUN, *NOWHERE, "outages.restart=1 s", "outages.seed=3", f"out={tmp_path / 'run'}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "outages.restart is '1 s', which nothing reads: it needs something that fails, outages.events or a" in said
+    assert "outages.seed is 3, which nothing reads" in said
+    notes = json.loads((tmp_path / "run" / "result.json").read_text())["notes"]
+    assert sum("which nothing reads" in note for note in notes) == 2
+    event = "outages.events=[{time: 1 s, kind: links, number: 3}]"
+    assert main([*RUN, *NOWHERE, "outages.repair=1 s", event, f"out={tmp_path / 'run'}"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "outages.repair is '1 s', which nothing reads: it needs failures that are drawn, by a mean time" in said
