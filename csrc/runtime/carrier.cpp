@@ -149,9 +149,11 @@ void Carrier::throw_if_stuck() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);
     if (parcel.state == ParcelState::kSending && client_.route_of(number) == network::kNoRoute) {
+      const SimTime stopped = std::min(queue_.now(), network_->stands_since(parcel.transfer));
       ROSTAM_THROW(NoRouteError, client_.describe(number)
-                                     << " has " << backlog(parcel) << " bytes left at " << queue_.now().seconds()
-                                     << " s, and no path for them: parts have failed on all");
+                                     << " stopped at " << stopped.seconds() << " s with " << backlog(parcel)
+                                     << " bytes left, and no path for them: parts have failed on "
+                                        "all");
     }
     if (parcel.state == ParcelState::kWaiting) {
       ROSTAM_THROW(NoRouteError, client_.describe(number) << " waits for a route at " << queue_.now().seconds()

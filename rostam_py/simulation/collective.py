@@ -32,6 +32,7 @@ from rostam_py.simulation.events import (
     fabric_for_events,
     time_ps,
 )
+from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.picoseconds import seconds_to_ps
@@ -209,13 +210,14 @@ def run_collective(
     graph.freeze()
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
-    switching = circuit_controllers(router, fabric, events=events, recovery=recovery)
-    raw = _core.run_session(
-        graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
-        tolerance=tolerance,
-        fidelity=fidelity,
-        controllers=[*controller_list(events, controllers, router, fabric, recovery, members.tolist()), *switching],
-    )  # fmt: skip
+    switching = circuit_controllers(router, fabric, events=events, recovery=recovery, routing=routing)
+    with naming_failed(events):
+        raw = _core.run_session(
+            graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
+            tolerance=tolerance,
+            fidelity=fidelity,
+            controllers=[*controller_list(events, controllers, router, fabric, recovery, members.tolist()), *switching],
+        )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)
     if not raw["sent_bytes"][0] == raw["received_bytes"][0] == expected:
         raise InternalError(f"{collective} sent {raw['sent_bytes'][0]} bytes, its closed form is {expected}")

@@ -1,15 +1,17 @@
 """Failures in flight for the core: the parts behind each failure, as parameters of the controller ``failures``."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from rostam_py.checks import check_integers
-from rostam_py.errors import ConfigError
+from rostam_py.errors import ConfigError, DeadlockError, NoRouteError
 from rostam_py.plan.failures import FAILING_KINDS, Failure, Recovery
-from rostam_py.units import check_simulated, parse_time
+from rostam_py.units import check_simulated, format_time, parse_time
 
+_NAMED = 8  # parts in an error
 _ACCELERATOR, _LINK, _SWITCH = range(3)  # the core's kinds of parts
 
 
@@ -112,6 +114,29 @@ def check_unused(spares: Sequence[int], used: Iterable[int], where: str = "recov
     taken = sorted(set(spares) & set(used))
     if taken:
         raise ConfigError(f"{where} names accelerator {taken[0]}, which the job uses; spares must be idle until then")
+
+
+@contextmanager
+def naming_failed(events: Iterable[Any]) -> Iterator[None]:
+    """Name the parts that stay failed in errors of a run in which messages are left without a way.
+
+    Raises: DeadlockError and NoRouteError with these, as they were raised.
+    """
+    try:
+        yield
+    except (DeadlockError, NoRouteError) as error:
+        lasting = [one for one in events if isinstance(one, Failure) and one.repair is None]
+        if not lasting:
+            raise
+        parts = [f"{one.kind} {one.number} (at {_time_words(one)})" for one in lasting[:_NAMED]]
+        more = f" and {len(lasting) - _NAMED:,} more" if len(lasting) > _NAMED else ""
+        first, line, rest = str(error).partition("\n")
+        said = f"{first}; failed and never repaired: {', '.join(parts)}{more}"
+        raise type(error)(said + line + rest) from None
+
+
+def _time_words(failure: Failure) -> str:
+    return format_time(parse_time(failure.time, "failure.time"))
 
 
 def _ps(seconds: float, key: str) -> int:

@@ -23,6 +23,7 @@ from rostam_py.simulation.events import (
     fabric_for_events,
     time_ps,
 )
+from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.reconfigurations import (
@@ -120,12 +121,13 @@ def run_flows(
     fabric = fabric_for_events(fabric, events)
     router = make_router(fabric, routing, has_events=bool(events or controllers))
     known = (starts, sources, targets, amounts)
-    own = circuit_controllers(router, fabric, known, events, recovery)
-    raw = _core.run_flows(
-        router, fabric.num_accelerators, sources, targets, amounts, starts, caps, stops,
-        seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
-        reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
-    )  # fmt: skip
+    own = circuit_controllers(router, fabric, known, events, recovery, routing)
+    with naming_failed(events):
+        raw = _core.run_flows(
+            router, fabric.num_accelerators, sources, targets, amounts, starts, caps, stops,
+            seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
+            reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
+        )  # fmt: skip
     ends_ps = np.where(raw["delivered_ps"] >= 0, raw["delivered_ps"], stops)
     return FlowsResult(
         _seconds(raw["sent_ps"]),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rostam_py.errors import ConfigError
 from rostam_py.fabrics.optical import ONE_SHOT
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers
@@ -13,6 +14,7 @@ from rostam_py.simulation.failures import is_optical, optical_parameters
 from rostam_py.units import format_number_of, format_size, format_time
 
 _PS = 1e-12
+_DETOURS = ("adaptive", "layers", "ugal", "valiant")  # routings that know more than a pair's minimal paths
 _PARTS = ("optical port", "optical switch", "fibre segment", "wavelength", "micro-ring")  # by the core's kind
 
 
@@ -89,18 +91,25 @@ class Reconfigurations:
 
 def circuit_controllers(
     router: Any, fabric: Any, known: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None = None,
-    events: Iterable[Any] = (), recovery: Recovery | None = None,
+    events: Iterable[Any] = (), recovery: Recovery | None = None, routing: str = "spray",
 ) -> Controllers:  # fmt: skip
     """Return the controllers of a fabric's circuits, if they are set anew in a run, as the core takes them.
 
     Args: fabric: that the router is over, circuits set. known: messages that are given: time [ps], source, destination,
-        bytes. events, recovery: of the run; parts that circuits go through may fail.
+        bytes. events, recovery: of the run; parts that circuits go through may fail. routing: of the router.
+    Raises: ConfigError for a routing of detours where relays are set anew.
     """
     switchings = fabric.config.switchings()
     if fabric.is_circuit_switched and fabric.circuits.switching is not None:
         switchings = [fabric.circuits.switching]
     if not switchings:
         return []
+    if routing in _DETOURS and any(one.parameters.get("relay") == [1] for one in switchings):
+        raise ConfigError(
+            f"routing is {routing!r}, which divides messages or takes detours by itself; where circuits are set anew in"
+            " a run (fabric.control, or around parts that fail) fabric.relay sends messages over circuits of its own"
+            " choice: take routing=spray"
+        )
     engine_link = np.empty(fabric.num_directed_links, np.int64)
     for index, links in enumerate(router.members):
         engine_link[list(links)] = index

@@ -19,6 +19,7 @@ from rostam_py.simulation.changes import moves_of
 from rostam_py.simulation.compile import GraphNames, compile_graph
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
 from rostam_py.simulation.events import LinkBandwidth, check_events, controller_list, expand_links, fabric_for_events
+from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.job_result import CollectiveTimes, JobResult
 from rostam_py.simulation.link_counters import link_counters, watch_links
@@ -116,31 +117,32 @@ def simulate(
     if check_integer("min_iterations", min_iterations, 1) > limit:
         raise ConfigError(f"min_iterations is {min_iterations}; it must be from 1 to max_iterations = {limit}")
     acting = controller_list(events, controllers, router, fabric, recovery, names.accelerators.tolist())
-    own = circuit_controllers(router, fabric, events=events, recovery=recovery)
+    own = circuit_controllers(router, fabric, events=events, recovery=recovery, routing=routing)
     recorded = _recorded(names, timeline)
     watching = [watch_links(router)] if recorded else []
-    raw = _core.run_session(
-        core,
-        router,
-        launch_latency_ps=seconds_to_ps(machine.launch_latency_s),
-        host_launch_ps=seconds_to_ps(machine.host_launch_s),
-        min_collective_ps=seconds_to_ps(machine.min_kernel_s),
-        comm_compute_fraction=machine.comm_compute_fraction,
-        min_iterations=min_iterations,
-        max_iterations=limit,
-        steady_tolerance=STEADY_TOLERANCE,
-        averages=variation is None,
-        seed=seed,
-        fold=fold,
-        shortcuts=fold if shortcuts is None else shortcuts,
-        park=park,
-        tolerance=tolerance,
-        watch_stalls=watch_stalls or any(isinstance(event, Failure) for event in events),
-        fidelity=fidelity,
-        controllers=[*acting, *watching, *own],
-        timeline_devices=recorded,
-        **_variation(variation),
-    )
+    with naming_failed(events):
+        raw = _core.run_session(
+            core,
+            router,
+            launch_latency_ps=seconds_to_ps(machine.launch_latency_s),
+            host_launch_ps=seconds_to_ps(machine.host_launch_s),
+            min_collective_ps=seconds_to_ps(machine.min_kernel_s),
+            comm_compute_fraction=machine.comm_compute_fraction,
+            min_iterations=min_iterations,
+            max_iterations=limit,
+            steady_tolerance=STEADY_TOLERANCE,
+            averages=variation is None,
+            seed=seed,
+            fold=fold,
+            shortcuts=fold if shortcuts is None else shortcuts,
+            park=park,
+            tolerance=tolerance,
+            watch_stalls=watch_stalls or any(isinstance(event, Failure) for event in events),
+            fidelity=fidelity,
+            controllers=[*acting, *watching, *own],
+            timeline_devices=recorded,
+            **_variation(variation),
+        )
     said = tuple({"name": name, **parameters} for name, parameters in acting)
     common: dict[str, Any] = {
         "fidelity": fidelity,

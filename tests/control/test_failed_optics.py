@@ -97,6 +97,14 @@ def test_the_last_switch_that_fails_ends_the_run_with_a_reason():
     assert last_ms(switches(1), rostam.Failure("1 ms", "switches", 0, repair="9 ms")) == pytest.approx(18)
 
 
+def test_errors_name_the_parts_that_stay_failed():
+    lost = [rostam.Failure("1 ms", "switches", 0), rostam.Failure("500 us", "links", 2, repair="600 us")]
+    with pytest.raises(DeadlockError, match=r"0 to 1; failed and never repaired: switches 0 \(at 1 ms\)$"):
+        last_ms(switches(1), *lost)
+    with pytest.raises(DeadlockError, match=r"capacity 0; failed and never repaired: switches 0 \(at 1 ms\)\n  coll"):
+        rostam.run_collective(switches(1), "all_reduce", num_bytes="10 MB", events=lost)
+
+
 @pytest.mark.parametrize("late", [{"time": "1 s"}, {"time": "1 s", "repair": "2 s"}, {"time": "4.001 ms"}])
 def test_what_fails_behind_the_end_of_a_run_is_none_of_it(late):
     # 2 GB/s for 8 MB: 4 ms.
@@ -118,6 +126,17 @@ def test_circuits_through_a_failed_part_are_lost_until_the_end_of_the_run_at_mos
     )  # fmt: skip
     assert run.finish_s[0] == pytest.approx(7e-3)
     assert run.reconfigurations.failed_circuit_s == pytest.approx(6e-3)
+
+
+def test_routings_that_take_detours_are_refused_where_relays_are_set_anew():
+    for fabric, events in (
+        (switches(2, relay=True), [rostam.Failure("1 ms", "switches", 0)]),
+        (switches(2, relay=True, control="periodic"), []),
+    ):
+        with pytest.raises(
+            ConfigError, match="routing is 'valiant', which divides messages or takes detours by itself"
+        ):
+            rostam.run_collective(fabric, "all_reduce", num_bytes="1 MB", routing="valiant", events=events)
 
 
 def test_a_pair_without_a_circuit_is_relayed_once_it_is_known_that_its_switch_failed():
