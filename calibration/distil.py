@@ -15,6 +15,8 @@ LICENCES = {
     "SimuMax": "Apache-2.0, copyright Moore Threads Technology Co., Ltd",
     "FlashAttention-3 paper": "facts from figures of arXiv 2407.08608",
     "NeuSight": "MIT, copyright Georgia Institute of Technology and Microsoft Corporation",
+    "liger": "BSD-2-Clause, copyright LinkedIn Corporation",
+    "pytorch-159682": "facts from pull request 159682 of pytorch/pytorch",
     library.PACKAGE: "Apache-2.0, copyright NVIDIA Corporation",
 }
 Source = tuple[Measurements, str]  # with the SHA-256 of what it was read from

@@ -2,7 +2,8 @@
 
 import csv
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from calibration.measurements import Measurements, collected
 from rostam_py.costs.accelerators import get_accelerator
 from rostam_py.costs.kernel_kinds import GROUPED_STAGES, LAYOUTS, kernel_kind
+from rostam_py.costs.kernel_surface import LAUNCH_S
 from rostam_py.costs.kernel_table import MeasuredDevice
 
 MEASURED = Path(__file__).parent / "measured"
@@ -47,7 +49,7 @@ def published() -> list[Measurements]:
         found.append(_simumax_grouped(f"grouped_gemm_{card}_simumax.csv", accelerator, where))
         found += _simumax_attention(f"sdpa_{card}_simumax.csv", accelerator, where)
     found += _flash_attention("attention_h100_flash.csv", "h100_80gb", "H100 80GB SXM5")
-    return [*found, *_neusight_products(), *_neusight_memory()]
+    return [*found, *_neusight_products(), *_neusight_memory(), *_norms()]
 
 
 def read(file: str) -> list[Record]:
@@ -194,23 +196,72 @@ def _neusight_products() -> Iterator[Measurements]:
 
 
 def _neusight_memory() -> Iterator[Measurements]:
-    """Memory-bound fp32 kernels by NeuSight: element-wise ops by their bytes, the median over ops; norms, softmax."""
+    """Memory-bound fp32 kernels by NeuSight: element-wise ops by their bytes, the median over ops; norms, softmax.
+
+    Model: less what the host takes of what is timed. The script records an event, calls PyTorch, records another and
+        waits (neusight/Dataset/collect.py, measure_once): an idle device waits for the host's call in between.
+    """
     records = read("memory_bound_fp32.csv")
     rows = {"ln": ("normalization", "layer norm"), "softmax": ("softmax", "softmax")}
     for device, (accelerator, differs) in _NEUSIGHT.items():
         own = [one for one in records if one["device"] == device]
         if not own:
             continue
-        where = _device(device, accelerator, "", differs)
-        pairs = [((float(one["min_bytes"]),), _seconds(one)) for one in own if one["op"] not in rows]
+        where, host_s = _device(device, accelerator, "", differs), _host_s(own)
+        pairs = [((float(one["min_bytes"]),), _seconds(one) - host_s) for one in own if one["op"] not in rows]
         yield Measurements(
             accelerator, "elementwise", "element-wise", "", "memory_bound_fp32.csv (NeuSight), element-wise ops", where,
             4, collected(pairs),
         )  # fmt: skip
         for op, (kind, label) in rows.items():
-            shapes = [((float(one["rows"]), float(one["cols"])), _seconds(one)) for one in own if one["op"] == op]
-            source = f"memory_bound_fp32.csv (NeuSight), {op}"
-            yield Measurements(accelerator, kind, label, "", source, where, 4, collected(shapes))
+            shapes = [
+                ((float(one["rows"]), float(one["cols"])), _seconds(one) - host_s) for one in own if one["op"] == op
+            ]
+            source, program = f"memory_bound_fp32.csv (NeuSight), {op}", "aten" if op == "ln" else ""
+            yield Measurements(accelerator, kind, label, "", source, where, 4, collected(shapes), program)
+
+
+# Part that was measured -> accelerator whose table the rows go into, and its memory bandwidth (NVIDIA's data sheets).
+_NORMS = {
+    "NVIDIA A100 80GB PCIe": ("a100_80gb", _A100_PCIE),
+    "NVIDIA H100 NVL": ("h100_80gb", {"memory": 3.9e12}),
+    "NVIDIA B200": ("b200_180gb", {}),
+}  # fmt: skip
+
+
+def _norms() -> Iterator[Measurements]:
+    """Norms by rows, forward: a series for each program and width of numbers."""
+    records = [one for one in read("norms.csv") if one["pass"] == "forward"]
+    keys = ("device", "program", "op", "element_bytes")
+    for device, program, op, element in dict.fromkeys(tuple(one[key] for key in keys) for one in records):
+        accelerator, differs = _NORMS[device]
+        chosen = [one for one in records if tuple(one[key] for key in keys) == (device, program, op, element)]
+        pairs = [((float(one["rows"]), float(one["cols"])), float(one["us"]) * 1e-6) for one in chosen]
+        yield Measurements(
+            accelerator, "normalization", "norms", "", f"norms.csv ({chosen[0]['source']}), {op} by {program}",
+            _device(device, accelerator, "", differs), float(element), collected(pairs), program,
+        )  # fmt: skip
+
+
+_PLAINEST = "add"  # torch.add of two tensors: no module and no number that the host has to turn into a tensor
+
+
+def _host_s(records: list[Record]) -> float:
+    """Return what of every time is the host's [s]: what no bytes would take, less a launch behind another kernel.
+
+    Model: the line over bytes of the op with the least work on the host, through its times by least squares of relative
+        errors; to a tenth of a microsecond.
+    """
+    pairs = [(float(one["min_bytes"]), _seconds(one)) for one in records if one["op"] == _PLAINEST]
+    weights = [1 / seconds**2 for _, seconds in pairs]
+
+    def total(of: Callable[[float, float], float]) -> float:
+        return math.fsum(weight * of(*pair) for weight, pair in zip(weights, pairs, strict=True))
+
+    ones, xs, squares = total(lambda x, y: 1.0), total(lambda x, y: x), total(lambda x, y: x * x)
+    ys, products = total(lambda x, y: y), total(lambda x, y: x * y)
+    at_no_bytes = (ys * squares - products * xs) / (ones * squares - xs * xs)
+    return round(at_no_bytes - LAUNCH_S, 7)
 
 
 def _seconds(one: Record) -> float:

@@ -6,7 +6,8 @@ at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed tim
 else lent ones. A source that measured several parts counts once, with its mean; of several sources the median counts,
 of those that measured around the shape, else of the nearest. What tables lack falls back, in this order:
 * fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
-* a kind that it lacks is lent, backward attention as its multiple of the forward there;
+* a kind that it lacks is lent, backward attention as its multiple of the forward there; element-wise kernels take the
+  device's own casts first;
 * backward attention of several programs is such a multiple as well, of the own forward's time;
 * an attention program that no part of the die has rows of: its own kernels serve;
 * attention in tf32, which no table has, takes the rows of bf16 at tf32's peak: the same units at a lower rate;
@@ -29,7 +30,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
-from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, of_programs, programs_of
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
@@ -46,6 +46,7 @@ from rostam_py.costs.kernel_sources import (
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, predicted_s
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, of_programs, programs_of
 from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
 from rostam_py.costs.roofline import RooflineCost
 from rostam_py.costs.sustained import CLOCKS, sustained_rates
@@ -110,18 +111,20 @@ class CalibratedCost:
         min_kernel_time: floor of every kernel; default MODEL B7 (SiP-ML 4.2).
         attention: whose attention kernels the program calls: flash2 (PyTorch's default), flash3, cudnn, or best, the
             fastest that Transformer Engine and inference engines call.
+        norms: whose norms by rows: fused (one pass, as Transformer Engine's, Triton's and cuDNN's) or aten (PyTorch's).
         clocks: sustained holds every kernel to the rate that its accelerator sustains at its power limit, as training
             does; burst leaves kernels as they were timed one by one, as rows of ``table`` always are.
         """
 
         table: str = ""
         attention: str = field(default="best", metadata={"choices": ATTENTION_PROGRAMS})
+        norms: str = field(default="fused", metadata={"choices": NORM_PROGRAMS})
         clocks: str = field(default="sustained", metadata={"choices": CLOCKS})
         min_kernel_time: str = field(default="1 us", metadata={"unit": "time"})
 
         def __post_init__(self) -> None:
             cost_time(self.min_kernel_time, "min_kernel_time")
-            programs_of(self.attention)
+            programs_of(self.attention, self.norms)
             if self.clocks not in CLOCKS:
                 raise ConfigError(f"cost.clocks is {self.clocks!r}; it must be one of {', '.join(CLOCKS)}")
 
@@ -139,7 +142,7 @@ class CalibratedCost:
         self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
         self._own = _own_table(config.table, accelerator)
         self._recipes = recipes or (AS_TABLED if config.table else recipe_multiples())
-        self._programs = programs_of(config.attention)
+        self._programs = programs_of(config.attention, config.norms)
         self._sources = KernelSources(accelerator, self._own, self._programs, is_given=bool(config.table))
         plain = RooflineCost.Config(min_kernel_time=config.min_kernel_time, causal_share=CAUSAL_SHARE)
         self._roofline = RooflineCost(plain, accelerator)
@@ -246,8 +249,11 @@ class CalibratedCost:
         is_lent = all(one.source.lender for one in used)
         if names := ", ".join(sorted({one.source.lender for one in used if one.source.lender})):
             how += f" {'from' if is_lent else 'with rows of'} {names}"
+        kind = used[0].source.series.kind
+        how += "" if kind == asked.kind else f" by rows of kind {kind}"
         is_asked = of_programs([one.series for one in series], self._programs)
-        how += "" if is_asked else f" from kernels other than {self.config.attention}"
+        choice = self.config.norms if asked.kind == "normalization" else self.config.attention
+        how += "" if is_asked else f" from kernels other than {choice}"
         how += f" as the nearest measured kind, {UNVERIFIED}" if asked.is_substitute else ""
         measured = used[0].source.series.precision
         is_slower = measured == slower(asked.kind, asked.precision)
@@ -262,7 +268,7 @@ class CalibratedCost:
         return _Answer(
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
             tuple(one.source.series for one in used),
-            is_own=not is_lent and not asked.is_substitute and not is_slower,
+            is_own=not is_lent and not asked.is_substitute and not is_slower and kind == asked.kind,
         )  # fmt: skip
 
     def _as_products(self, asked: KernelQuestion, each: KernelQuestion) -> _Answer | None:

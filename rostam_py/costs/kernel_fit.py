@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rostam_py.costs.kernel_kinds import BY_LENGTH, Array, is_of_one_size
-from rostam_py.costs.kernel_surface import FIXED_TIMES, choose_fit
+from rostam_py.costs.kernel_surface import FIXED_TIMES, LAUNCH_S, choose_fit
 from rostam_py.costs.kernel_table import HeldOut, KernelSeries
 
 _LEAST_ROWS = 8  # to be judged: four fitted, four predicted
+_BARE_SHARE = 0.1  # of a row's time that its bytes may take at most, for the rest to be what such a kernel loses
 
 
-def fitted(series: KernelSeries) -> KernelSeries:
+def fitted(series: KernelSeries, num_rows: int = 0) -> KernelSeries:
     """Return a series whose fit predicts each of its rows best from the others.
 
-    Rows of attention that all have as many tokens of one width are told apart by length and head size alone, and have
-    the fixed time of a launch: what short sequences lose would else seem to be a fixed time, which more heads repay.
+    Model: rows of attention that all have as many tokens of one width are told apart by length and head size alone, and
+        have the fixed time of a launch: what short sequences lose would else seem to be a fixed time, which more heads
+        repay. So have series of too few rows to be judged. Streams of which some moved next to nothing have the time of
+        those, and rows reach half of the widest gap between them.
+    Args: num_rows: of the whole series, where these are a part of its rows.
     """
     is_one = is_of_one_size(series.columns)
     spaces = {
@@ -28,7 +32,14 @@ def fitted(series: KernelSeries) -> KernelSeries:
         for name, space in series.of_kind.spaces.items()
         if (name == BY_LENGTH) == is_one
     }
-    return replace(series, fit=choose_fit(spaces, series.log_ratios, FIXED_TIMES[1:2] if is_one else FIXED_TIMES))
+    bare = series.seconds[np.asarray(series.ideal_s(0.0)) < _BARE_SHARE * series.seconds]
+    if len(series.columns) == 1 and len(bare):
+        (sizes,) = (np.sort(np.log2(column)) for column in series.columns.values())
+        fixed_s, gap = float(f"{np.median(bare):.4g}"), float(np.diff(sizes).max())
+        return replace(series, fit=choose_fit(spaces, series.log_ratios, (fixed_s,), gap / 2))
+    is_few = max(num_rows, len(series.seconds)) < _LEAST_ROWS
+    fixed_times = (LAUNCH_S,) if is_one or is_few else FIXED_TIMES
+    return replace(series, fit=choose_fit(spaces, series.log_ratios, fixed_times))
 
 
 def judged(series: KernelSeries) -> KernelSeries:
@@ -45,7 +56,7 @@ def judged(series: KernelSeries) -> KernelSeries:
 def held_out_errors(series: KernelSeries) -> tuple[Array, int]:
     """Return the errors of the even rows, fitted on the odd ones, and how many are outside the odd ones' sizes."""
     places = np.arange(len(series.seconds))
-    known, asked = fitted(_rows(series, places[0::2])), _rows(series, places[1::2])
+    known, asked = fitted(_rows(series, places[0::2]), len(places)), _rows(series, places[1::2])
     if not len(asked.seconds):
         return np.zeros(0), 0
     return np.asarray(known.seconds_of(asked.columns) / asked.seconds - 1), int(

@@ -39,6 +39,7 @@ class KernelKind:
     sizes: Callable[[Columns], Array]
     details: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
+    alike: str = ""
 
     def heard(self, asked: Columns, measured: Columns) -> Columns:
         """Return what is asked, with the fields that measured rows are silent about as these have them."""
@@ -265,7 +266,7 @@ KERNEL_KINDS = {
         ),
         KernelKind(
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,
-            {"size": _log_bytes}, _log_bytes,
+            {"size": _log_bytes}, _log_bytes, alike="cast",
         ),
         KernelKind("cast", ("num_bytes",), _no_flops, _stated_bytes, {"size": _log_bytes}, _log_bytes),
         KernelKind("normalization", _ROWS, _no_flops, _row_bytes, {"shape": _row_shape}, _row_shape),

@@ -4,9 +4,11 @@ Model: accelerators of equal peaks are parts of one die with other memory or ano
 arithmetic what was measured on any of them counts on all: times of one source on two parts differ as those of two
 boards do, by more than the parts themselves. A kind that no part has is lent by the nearest accelerator whose table has
 it: of the same peak first, then of the same matrix units (the same kinds of peaks), then by the ratio of peak to memory
-bandwidth. Kernels without arithmetic have the accelerator's own rows, else those of the nearest bandwidth. Of attention
-the programs asked for count; where no part has rows of any, those of whatever programs serve. A table of the user's own
-answers alone for what it has.
+bandwidth. Kernels without arithmetic have the accelerator's own rows, else its own of a kind alike (casts stream as
+element-wise kernels do), else those of a part of its die, of the same matrix units, of the nearest bandwidth, in this
+order. Of attention the programs asked for count; where no part has rows of any, those of whatever programs serve. So it
+is with norms, but that another accelerator lends rows of those programs first: programs differ by more than devices do
+in what share of the bandwidth they reach. A table of the user's own answers alone for what it has.
 """
 
 import functools
@@ -16,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
-from rostam_py.costs.attention_programs import of_programs
+from rostam_py.costs.kernel_kinds import kernel_kind
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable, shipped_table
+from rostam_py.costs.programs import Programs, of_programs
 
 # A precision without measurements takes those of one that runs on the same units at the same rate (NVIDIA data sheets).
 SAME_UNITS = {"fp16": "bf16", "mxfp8": "fp8"}
@@ -43,11 +46,11 @@ class KernelSources:
 
     Args:
         own: its table. is_given: it is one of the user's own.
-        programs: of attention, that are asked for.
+        programs: of attention and norms, that are asked for.
     """
 
     def __init__(
-        self, accelerator: Accelerator, own: KernelTable | None, programs: tuple[str, ...], *, is_given: bool = False
+        self, accelerator: Accelerator, own: KernelTable | None, programs: Programs, *, is_given: bool = False
     ) -> None:
         self._accelerator, self._own, self._programs, self._is_given = accelerator, own, programs, is_given
 
@@ -59,13 +62,27 @@ class KernelSources:
             own = [Source(one) for one in self.own_series(kind, wanted)]
             if self._is_given and (chosen := self._asked_for(own)):
                 return chosen
-            found = own + self._of_one_die(kind, wanted)
-            if not found:
-                lender = self.nearest(lenders(kind, wanted), wanted, precision)
-                found = [Source(one, lender) for one in matching(shipped(lender), kind, wanted)] if lender else []
+            found = own + self._of_one_die(kind, wanted) or self._alike_or_lent(kind, wanted, precision)
+            lent = [] if wanted or self._asked_for(found) else self._alike_or_lent(kind, wanted, precision)
             if found:
-                return self._asked_for(found) or own or found
+                return self._asked_for(found) or lent or own or found
         return []
+
+    def _alike_or_lent(self, kind: str, measured: str, precision: str) -> list[Source]:
+        """Return own rows of a kind alike, else those that the nearest accelerator lends of the kind or of that one.
+
+        Of kernels without arithmetic those of the programs asked for.
+        """
+        kinds = [one for one in (kind, kernel_kind(kind).alike) if one]
+
+        def rows(table: KernelTable | None) -> list[KernelSeries]:
+            found = (matching(table, each, measured) for each in kinds)
+            return next(filter(None, (one if measured else of_programs(one, self._programs) for one in found)), [])
+
+        if own := rows(self._own):
+            return [Source(one) for one in own]
+        lender = self.nearest([name for name in ACCELERATORS if rows(shipped(name))], measured, precision)
+        return [Source(one, lender) for one in rows(shipped(lender))] if lender else []
 
     def own_series(self, kind: str, precision: str) -> list[KernelSeries]:
         """Return the own table's series of a kind."""
@@ -87,11 +104,14 @@ class KernelSources:
         return [Source(one, name) for name in parts for one in matching(shipped(name), kind, precision)]
 
     def _distance(self, name: str, measured: str, precision: str) -> tuple[bool, bool, float]:
-        """Return whether another's peak and its kinds of peaks differ, and the logarithm of the ratio of balances."""
+        """Return whether another's peak and its kinds of peaks differ, and the logarithm of the ratio of balances.
+
+        Without arithmetic: whether it is another die, its kinds of peaks differ, and that of the ratio of bandwidths.
+        """
         other, own = ACCELERATORS[name], self._accelerator
         ratio = other.memory_bandwidth_bytes_per_s / own.memory_bandwidth_bytes_per_s
         if not measured:
-            return False, False, abs(math.log(ratio))
+            return not is_one_die(own, other), not has_same_units(own, other), abs(math.log(ratio))
         peak, others = own.peak(precision), other.peak(measured)
         return others != peak, not has_same_units(own, other), abs(math.log(ratio * peak / others))
 

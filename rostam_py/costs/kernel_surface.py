@@ -15,9 +15,10 @@ from rostam_py.costs.kernel_kinds import Array
 
 # What a fit chooses from: octaves over which a coordinate's influence fades, noise as a share of the variance, and a
 # fixed time in every kernel [s]. Few and far apart, so that rounding in a solver does not decide.
+LAUNCH_S = 3e-6  # what a kernel loses behind another one: what fits of products timed in a row find on five devices
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1)
-FIXED_TIMES = (1e-6, 3e-6, 10e-6, 30e-6, 80e-6)
+FIXED_TIMES = (1e-6, LAUNCH_S, 10e-6, 30e-6, 80e-6)
 _MAX_POINTS = 200  # that a fit looks at: the cost of one look grows with their cube
 _GAIN = 0.99  # a change must lower the error to this share, or it is not worth taking
 
@@ -73,14 +74,16 @@ def left_out_error(points: Array, values: Array, scales: tuple[float, ...], nois
 
 
 def choose_fit(
-    spaces: Mapping[str, Array], values: Callable[[float], Array], fixed_times: Sequence[float] = FIXED_TIMES
-) -> Fit:
+    spaces: Mapping[str, Array], values: Callable[[float], Array], fixed_times: Sequence[float] = FIXED_TIMES,
+    least_scale: float = 0.0,
+) -> Fit:  # fmt: skip
     """Return the fit whose points, each left out, are predicted best by the others.
 
     Args:
         spaces: name to points (N, D).
         values: fixed time [s] to log ratios (N,).
         fixed_times: that are tried [s].
+        least_scale: of all coordinates [octaves].
     Cost: a few hundred inversions of at most _MAX_POINTS points.
     """
     count = len(next(iter(spaces.values())))
@@ -88,8 +91,9 @@ def choose_fit(
     found: tuple[float, Fit] | None = None
     for space, points in spaces.items():
         thinned = points[kept]
-        first = _first(space, thinned, fixed_times)
-        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], first, fixed_times)
+        scales = [scale for scale in SCALES if scale >= least_scale]
+        first = _first(space, thinned, fixed_times, max(SCALES[3], scales[0]))
+        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], first, fixed_times, scales)
         if found is None or error < found[0] * _GAIN:
             found = error, fit
     if found is None:
@@ -97,12 +101,12 @@ def choose_fit(
     return found[1]
 
 
-def _first(space: str, points: Array, fixed_times: Sequence[float]) -> Fit:
-    return Fit(space, (SCALES[3],) * points.shape[1], NOISES[2], fixed_times[min(1, len(fixed_times) - 1)])
+def _first(space: str, points: Array, fixed_times: Sequence[float], scale: float) -> Fit:
+    return Fit(space, (scale,) * points.shape[1], NOISES[2], fixed_times[min(1, len(fixed_times) - 1)])
 
 
 def _descend(
-    points: Array, values: Callable[[float], Array], fit: Fit, fixed_times: Sequence[float]
+    points: Array, values: Callable[[float], Array], fit: Fit, fixed_times: Sequence[float], scales: Sequence[float]
 ) -> tuple[float, Fit]:
     """Change one choice at a time while the error falls."""
 
@@ -117,7 +121,7 @@ def _descend(
             lambda one: [replace(one, fixed_s=value) for value in fixed_times],
             lambda one: [replace(one, noise=value) for value in NOISES],
         ]
-        tries += [lambda one, place=place: _scaled(one, place) for place in varied]  # type: ignore[misc]
+        tries += [lambda one, place=place: _scaled(one, place, scales) for place in varied]  # type: ignore[misc]
         for options in tries:
             for option in options(fit):
                 found = error(option)
@@ -128,8 +132,8 @@ def _descend(
     return best, fit
 
 
-def _scaled(fit: Fit, place: int) -> list[Fit]:
-    return [replace(fit, scales=(*fit.scales[:place], scale, *fit.scales[place + 1 :])) for scale in SCALES]
+def _scaled(fit: Fit, place: int, scales: Sequence[float]) -> list[Fit]:
+    return [replace(fit, scales=(*fit.scales[:place], scale, *fit.scales[place + 1 :])) for scale in scales]
 
 
 def _covariance(first: Array, second: Array) -> Array:

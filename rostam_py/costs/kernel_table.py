@@ -60,7 +60,7 @@ class KernelSeries:
     kind: a name in KERNEL_KINDS. precision: key of ``Accelerator.peak_flops_per_s``; "" where none matters.
     element_bytes: of an operand. source: names the file and what was measured. columns: field to (N,). seconds: (N,).
     source_spread: median of (largest / smallest - 1) over shapes that several sources measured, 0 where there is one.
-    held_out: None for too few rows. program: of attention, whose kernels these are (``attention_programs``), "" where a
+    held_out: None for too few rows. program: of attention and norms, whose kernels these are (``programs``), "" where a
         source does not tell.
     """
 

@@ -9,10 +9,11 @@ from rostam_py.costs import ACCELERATORS, make_cost_model
 from rostam_py.costs.kernel_kinds import KERNEL_KINDS
 from rostam_py.costs.kernel_shapes import KernelQuestion
 from rostam_py.costs.kernel_sources import KernelSources, is_one_die, shipped
+from rostam_py.costs.programs import programs_of
 from rostam_py.graph import OperatorGraph
 
 BYTES = {"bf16": 2.0, "fp8": 1.0, "tf32": 4.0, "fp32": 4.0}
-PROGRAMS = ("", "flash3", "cudnn")
+PROGRAMS = programs_of("best")
 PAIRS = [("h100_80gb", "h200_141gb"), ("h100_96gb", "h100_80gb"), ("h100_96gb", "h200_141gb"),
          ("a100_40gb", "a100_80gb")]  # slower, faster  # fmt: skip
 
@@ -69,6 +70,29 @@ def test_kernels_without_arithmetic_keep_their_own_rows():
         assert [one.lender for one in sources] == [""]
 
 
+def lends(name, kind, norms="fused"):
+    found = KernelSources(ACCELERATORS[name], shipped(name), programs_of("best", norms)).of(kind, "")
+    return {(one.lender, one.series.kind, one.series.program) for one in found}
+
+
+def test_element_wise_kernels_take_a_devices_own_casts_then_those_of_its_die():
+    for name in ("h100_80gb", "h200_141gb", "b200_180gb", "gb300_288gb"):
+        assert lends(name, "elementwise") == {("", "cast", "")}
+    # An A100's bandwidth is nearer to its 2.4 TB/s, an H100 is the same die.
+    assert lends("h100_96gb", "elementwise") == {("h100_80gb", "cast", "")}
+
+
+def test_norms_are_those_of_the_programs_asked_for_wherever_they_were_measured():
+    triton = {"liger", "inductor"}
+    for name, lender in (("h100_80gb", ""), ("a100_80gb", ""), ("h200_141gb", "h100_80gb"), ("h100_96gb", "h100_80gb")):
+        assert lends(name, "normalization") == {(lender, "normalization", one) for one in triton}
+        assert lends(name, "normalization", "aten") == {(lender, "normalization", "aten")}
+    # It has PyTorch's own alone, its die's other part Triton's.
+    assert lends("a100_40gb", "normalization") == {("a100_80gb", "normalization", one) for one in triton}
+    assert lends("a100_40gb", "normalization", "aten") == {("", "normalization", "aten")}
+    assert lends("gb200_186gb", "normalization") == {("b200_180gb", "normalization", "cudnn")}
+
+
 def test_table_of_the_users_own_answers_alone():
     own = shipped("h200_141gb")
     given = KernelSources(ACCELERATORS["h200_141gb"], own, PROGRAMS, is_given=True)
@@ -76,5 +100,5 @@ def test_table_of_the_users_own_answers_alone():
     assert {one.lender for one in given.of("attention_forward", "bf16")} == {""}
     # What it lacks is lent: backward attention, and a program without rows in it.
     assert {one.lender for one in given.of("attention_backward", "bf16")} == {"h100_80gb"}
-    flash2 = KernelSources(ACCELERATORS["h200_141gb"], own, ("flash2",), is_given=True)
+    flash2 = KernelSources(ACCELERATORS["h200_141gb"], own, programs_of("flash2"), is_given=True)
     assert {one.lender for one in flash2.of("attention_forward", "bf16")} == {"h100_80gb"}

@@ -1,13 +1,13 @@
-"""Whose attention kernels a run calls: which rows answer for each choice, and what answers where they are missing."""
+"""Whose kernels a run calls: which rows answer for each choice, and what answers where they are missing."""
 
 import numpy as np
 import pytest
 
 from rostam_py.costs import make_cost_model
-from rostam_py.costs.attention_programs import ATTENTION_PROGRAMS, programs_of
 from rostam_py.costs.kernel_kinds import kernel_kind
 from rostam_py.costs.kernel_table import KernelTable, shipped_table
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, programs_of
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Affine, Op, OperatorGraph, Tensor
 
@@ -90,12 +90,17 @@ def test_unknown_program_is_refused_with_the_known_ones():
         programs_of("flash4")
     with pytest.raises(ConfigError, match=r"cost.attention is 'flash4'"):
         make_cost_model("calibrated", "h100_80gb", graph=attention("forward"), attention="flash4")
+    with pytest.raises(ConfigError, match=r"cost.norms is 'apex'; known: fused, aten"):
+        make_cost_model("calibrated", "h100_80gb", graph=attention("forward"), norms="apex")
 
 
 def test_every_program_of_a_choice_is_in_a_shipped_table():
     table = KernelTable.load(shipped_table("h100_80gb"))
     known = {one.program for one in table.series if one.kind == "attention_forward"}
     assert {program for programs in ATTENTION_PROGRAMS.values() for program in programs if program} == known
+    series = [one for name in ("h100_80gb", "b200_180gb") for one in KernelTable.load(shipped_table(name)).series]
+    known = {one.program for one in series if one.kind == "normalization"}
+    assert {program for programs in NORM_PROGRAMS.values() for program in programs} == known
 
 
 def engines_rows(accelerator):
