@@ -23,6 +23,8 @@ class Accelerator:
     peak_flops_per_s: dense peak by "fp32" (vector), "tf32", "bf16", "fp16", "fp8", "mxfp8" (8 bits, blocks of 32 with
         a scale), "nvfp4" (matrix units); a type without an entry is not supported by the matrix units.
     multiprocessors: that share a kernel's blocks; 0 where it has none, or none are known.
+    cache_bandwidth_bytes_per_s: at which all multiprocessors together load from the level-two cache, as measured; 0
+        where it is not known.
     watts: the limit of its power [W]; 0 where it is not known.
     host_bandwidth_bytes_per_s: of copies between it and its host's memory, each way, as measured; 0 where it is not
         known.
@@ -43,6 +45,7 @@ class Accelerator:
     host_bandwidth_bytes_per_s: float = 0.0
     transposes_fp8: bool = False
     short_fp8_sums: bool = False
+    cache_bandwidth_bytes_per_s: float = 0.0
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -103,7 +106,8 @@ def _accelerator(
     name: str, memory: tuple[int, str], bandwidth: tuple[float, str], *,
     multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
     host: tuple[float, str] | None = None, transposes_fp8: tuple[bool, str] | None = None,
-    short_fp8_sums: tuple[bool, str] | None = None, **peaks: tuple[float, str],
+    short_fp8_sums: tuple[bool, str] | None = None, cache: tuple[float, str] | None = None,
+    **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
     sources = {"memory_bytes": memory[1], "memory_bandwidth_bytes_per_s": bandwidth[1]}
@@ -113,11 +117,12 @@ def _accelerator(
     sources |= {} if host is None else {"host_bandwidth_bytes_per_s": host[1]}
     sources |= {} if transposes_fp8 is None else {"transposes_fp8": transposes_fp8[1]}
     sources |= {} if short_fp8_sums is None else {"short_fp8_sums": short_fp8_sums[1]}
+    sources |= {} if cache is None else {"cache_bandwidth_bytes_per_s": cache[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
         name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
         watts[0] if watts else 0.0, host[0] if host else 0.0, transposes_fp8[0] if transposes_fp8 else False,
-        short_fp8_sums[0] if short_fp8_sums else False,
+        short_fp8_sums[0] if short_fp8_sums else False, cache[0] if cache else 0.0,
     )  # fmt: skip
 
 
@@ -127,6 +132,8 @@ _A100 = "NVIDIA A100 data sheet (SXM4), as quoted by glennklockwood.com/garden/p
 _H100 = "NVIDIA H100 architecture white paper (SXM5), as quoted by glennklockwood.com/garden/processors/h100"
 _TITAN = "torchtitan, benchmarks/llama3_h100_202412_torchtitan.md: H100 with 96 GB of HBM2e, 2.4 TB/s, at most 500 W"
 _AS_H100 = f"as the H100's of 700 W, {UNVERIFIED} at 500 W"
+_A100_CACHE = (4830e9, "measured: NVIDIA developer forum, topic 198560, as quoted by notes on CUTLASS")
+_H100_CACHE = (6650e9, "measured: openxla/xla, gpu_dot_fusion_cost_model.cc at ea1955d, CalculateL2Time")
 _H200 = "NVIDIA H200 data sheet, as quoted by aiwiki.ai/wiki/nvidia_h200; same GH100 die as H100"
 _B200 = "NVIDIA Blackwell data sheet, HGX B200 at 1,000 W, as quoted by glennklockwood.com/garden/processors/B200"
 _B200_MEMORY = "180 GB per GPU: server-parts.eu B200 comparison; docs.vultr.com reads 179 GB from the driver"
@@ -168,32 +175,32 @@ ACCELERATORS = {
         ),
         _accelerator(
             "a100_40gb", (40960 * _MIB, f"40 GiB of HBM2; driver figure {UNVERIFIED}"), (1555e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4,
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4, cache=_A100_CACHE,
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "a100_80gb", (81920 * _MIB, f"80 GiB of HBM2e; driver figure {UNVERIFIED}"), (2039e9, _A100),
-            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4,
+            multiprocessors=(108, _A100), watts=(400, _AIC.format("a100_sxm")), host=_PCIE4, cache=_A100_CACHE,
             fp32=(19.5e12, _A100), tf32=(156e12, _A100), bf16=(312e12, _A100), fp16=(312e12, _A100),
         ),
         _accelerator(
             "h100_80gb", (81559 * _MIB, f"{_DRIVER} (H100 80GB HBM3)"), (3350e9, _H100),
             transposes_fp8=_TN, short_fp8_sums=_SHORT,
-            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=_PCIE5,
+            multiprocessors=(132, _H100), watts=(700, _AIC.format("h100_sxm")), host=_PCIE5, cache=_H100_CACHE,
             fp32=(66.9e12, _H100), tf32=(494.7e12, _H100), bf16=(989.4e12, _H100), fp16=(989.4e12, _H100),
             fp8=(1978.9e12, _H100),
         ),
         _accelerator(
             "h100_96gb", (95 * 2**30, f"96 GB of HBM2e as {_TITAN}; driver figure {UNVERIFIED}"), (2400e9, _TITAN),
             transposes_fp8=_TN, short_fp8_sums=_SHORT,
-            multiprocessors=(132, _AS_H100), watts=(500, _TITAN),
+            multiprocessors=(132, _AS_H100), watts=(500, _TITAN), cache=_H100_CACHE,
             fp32=(66.9e12, _AS_H100), tf32=(494.7e12, _AS_H100), bf16=(989.4e12, _AS_H100), fp16=(989.4e12, _AS_H100),
             fp8=(1978.9e12, _AS_H100),
         ),
         _accelerator(
             "h200_141gb", (143771 * _MIB, f"{_DRIVER} (H200)"), (4800e9, _H200),
             transposes_fp8=_TN, short_fp8_sums=_SHORT,
-            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=_PCIE5,
+            multiprocessors=(132, _H200), watts=(700, _AIC.format("h200_sxm")), host=_PCIE5, cache=_H100_CACHE,
             fp32=(66.9e12, _H200), tf32=(494.7e12, _H200), bf16=(989.4e12, _H200), fp16=(989.4e12, _H200),
             fp8=(1978.9e12, _H200),
         ),

@@ -14,7 +14,7 @@ of those that measured around the shape, else of the nearest. What tables lack f
 * grouped products, measured in bf16 alone, take as long as their groups' products one after another, times what they
   take of that on an accelerator of the same matrix units, if one is measured; in 8 and 4 bits as many times it as in
   bf16;
-* a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``);
+* a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``), a convolution in its tiles;
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
 No kernel runs faster than its accelerator sustains at its power limit (``sustained``).
@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rostam_py.costs.accelerators import ACCELERATORS, Accelerator
+from rostam_py.costs.convolutions import Convolution, tilings
 from rostam_py.costs.families import op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, kernel_kind
 from rostam_py.costs.kernel_shapes import KernelQuestion, as_one_product, products_of_groups, question_of
@@ -234,6 +235,8 @@ class CalibratedCost:
     def _median(self, asked: KernelQuestion) -> _Answer | None:
         if self._own is None and not self.accelerator.multiprocessors:
             return None
+        if asked.convolution is not None:
+            return self._in_tiles(asked, asked.convolution)
         series = self._sources.of(asked.kind, asked.precision)
         each = products_of_groups(asked)
         if each is not None and all(one.lender or one.series.distances(asked.columns)[0] for one in series):
@@ -270,6 +273,30 @@ class CalibratedCost:
             tuple(one.source.series for one in used),
             is_own=not is_lent and not asked.is_substitute and not is_slower and kind == asked.kind,
         )  # fmt: skip
+
+    def _in_tiles(self, asked: KernelQuestion, convolution: Convolution) -> _Answer | None:
+        """Return the time of a convolution of several taps, each stage in the tiles that are fastest.
+
+        Model: the longer of what its tiles take to load through the level-two cache and of a product of as many outputs
+            in a square, which fills whole tiles, and the same contraction, that moves the convolution's bytes and does
+            the work of whole tiles. A kernel of few channels is bound by its loads, whatever measured products are.
+        """
+        rate, total = self.accelerator.cache_bandwidth_bytes_per_s, _Answer(0.0, "")
+        for stage in convolution.stages:
+            found: list[_Answer] = []
+            for tiling in tilings(convolution, stage, self.accelerator.multiprocessors):
+                side = math.sqrt(tiling.outputs)
+                sizes = (1.0, side, side, tiling.contraction, *asked.sizes[4:])
+                square = replace(asked, sizes=sizes, flops=tiling.flops, count=1, convolution=None)
+                answer = self._answer(square)
+                if answer is None:
+                    return None
+                loads_s = tiling.cache_bytes / rate if rate else 0.0
+                loaded = _Answer(loads_s, f"by loads of tiles from the cache, {UNVERIFIED}", used=answer.used)
+                found.append(loaded if loads_s > answer.seconds else replace(answer, how=f"{answer.how}, in tiles"))
+            best = min(found, key=lambda one: one.seconds)
+            total = replace(best, seconds=best.seconds + total.seconds)
+        return total
 
     def _as_products(self, asked: KernelQuestion, each: KernelQuestion) -> _Answer | None:
         """Return the time of a grouped product of no measured size, or on an accelerator where none was measured.

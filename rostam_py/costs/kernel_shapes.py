@@ -5,7 +5,8 @@ contraction where members hold partial sums); what remains of the kernel's FLOPs
 * Attention under a causal mask does half of its FLOPs. Parts of a sequence's attention (context parallelism) are as
   long as a square part of their work is: blocks i and 2c - 1 - i of each rank leave every part its half.
 * A convolution is the product that computes it without copies: outputs of all samples and positions by channels,
-  contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions).
+  contracted over input channels and taps (NVIDIA, Convolutional Layers User's Guide, "virtual" GEMM dimensions); of
+  filters of several taps without groups its own sizes are told as well (``convolutions``).
 * Element-wise kernels that reduce rows on their way (mean, rsqrt, product: a norm written out) are norms by rows.
 * Casts of what narrow products read are casts by their bytes, whether they read for the largest value as well or not.
 * Look-ups, their gradients, gathers, reductions and optimizer steps stream their bytes as element-wise kernels do.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rostam_py.costs.convolutions import FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, Convolution
 from rostam_py.costs.families import CAST, op_family
 from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, Columns, kernel_kind
 from rostam_py.costs.masks import is_causal
@@ -39,7 +41,7 @@ class KernelQuestion:
     """What a table is asked: a kind, sizes by field, useful FLOPs, bytes moved.
 
     precision: key of the peak, "" where none matters. is_substitute: the kind is the nearest measured one, not its own.
-    count: equal kernels that run one after the other. moves_sums: see Precision.
+    count: equal kernels that run one after the other. moves_sums: see Precision. convolution: what a product computes.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class KernelQuestion:
     is_substitute: bool = False
     count: int = 1
     moves_sums: bool = False
+    convolution: Convolution | None = None
 
     @property
     def columns(self) -> Columns:
@@ -151,7 +154,8 @@ def _stage(op: Op, is_weight_gradient: bool) -> str:
 def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion | None:
     """A convolution as its product; a backward op is two of them, for the gradients of its input and its weight."""
     tensors = [t for t in (*op.inputs, *op.outputs) if len(graph.tensors[t].shape) >= 3]
-    result = op.outputs[0] if op.phase == "forward" or op.is_recomputed else op.inputs[0]
+    is_forward = op.phase == "forward" or op.is_recomputed
+    result = op.outputs[0] if is_forward else op.inputs[0]
     weight = next((t for t in tensors if not any(dim.per_sample for dim in graph.tensors[t].shape)), None)
     whole = op.flops.at(call.batch)
     if weight is None or whole <= 0 or call.flops <= 0:
@@ -170,9 +174,18 @@ def _convolution(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuesti
     m = max(call.flops / (2 * count * n * k), 1.0)
     sizes_asked = (1.0, m, n, k, float(LAYOUTS.index("TN")), float(precision.tensor_bytes))
     moved = (call.bytes_read + call.bytes_written) / count
+    read = next((t for t in tensors if t not in (result, weight) and t in op.inputs), None)
+    taps, convolution = math.prod(filters[2:]), None
+    if taps > 1 and read is not None:
+        before = _shape(graph, read, call.batch)
+        if (before[1], sizes[1]) == (filters[1], filters[0]):  # neither in groups nor transposed
+            stages = (FORWARD,) if is_forward else (WEIGHT_GRADIENT, INPUT_GRADIENT)[:count]
+            inputs = m * math.prod((before[0], *before[2:])) / math.prod((sizes[0], *sizes[2:]))
+            convolution = Convolution(m, inputs, n, k / taps, taps, stages, float(precision.tensor_bytes))
     return KernelQuestion(
-        "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count
-    )
+        "product", sizes_asked, precision.matrix_peak, call.flops / count, moved, is_substitute=True, count=count,
+        convolution=convolution,
+    )  # fmt: skip
 
 
 def products_of_groups(asked: KernelQuestion) -> KernelQuestion | None:

@@ -31,7 +31,8 @@ def test_every_figure_has_a_source(name):
     figures |= {"multiprocessors"} if accelerator.multiprocessors else set()
     figures |= {"watts"} if accelerator.watts else set()
     figures |= {"host_bandwidth_bytes_per_s"} if accelerator.host_bandwidth_bytes_per_s else set()
-    figures |= {name for name in ("transposes_fp8", "short_fp8_sums") if getattr(accelerator, name)}
+    more = ("transposes_fp8", "short_fp8_sums", "cache_bandwidth_bytes_per_s")
+    figures |= {name for name in more if getattr(accelerator, name)}
     assert set(accelerator.sources) == figures
     assert all(len(source) > 10 for source in accelerator.sources.values())
 
