@@ -51,7 +51,29 @@ def document() -> dict[str, Any]:
     sums = {"value": float(f"{math.sqrt(least * most):.4g}"), "spread": float(f"{most / least - 1:.3g}")}
     return {
         "made_by": "make calibrate", "source": FILE, "sha256": digest(FILE), "multiples": multiples, "moved_sums": sums,
+        "adding": [_adding(name, card) for name, card in _ADDING.items()],
     }  # fmt: skip
+
+
+_ADDING = {"a100_80gb": "gemm_a100_simumax.csv", "b200_180gb": "gemm_b200_simumax.csv"}
+_LEAST_FLOPS = 0.2e12  # of a product: smaller ones have the host's launches in them
+
+
+def _adding(accelerator: str, file: str) -> dict[str, Any]:
+    """Return how many times forward products those that add into fp32 take, of the same three sizes, summed."""
+    times: dict[tuple[int, ...], dict[tuple[str, ...], float]] = {}
+    for one in read(file):
+        sizes = [int(one[key]) for key in ("m", "n", "k")]
+        flops = 2.0 * int(one["batch"]) * math.prod(sizes)
+        if flops > _LEAST_FLOPS:
+            what = tuple(one[key] for key in ("layout", "out_dtype", "accumulate"))
+            seconds = flops / (float(one["efficiency"]) * float(one["peak_flops"]))
+            times.setdefault((int(one["batch"]), *sorted(sizes)), {}).setdefault(what, seconds)
+    forward, added = ("TN", "bf16", "0"), ("NT", "fp32", "1")
+    pairs = [(one[forward], one[added]) for one in times.values() if forward in one and added in one]
+    value = sum(pair[1] for pair in pairs) / sum(pair[0] for pair in pairs)
+    return {"accelerator": accelerator, "source": file, "sha256": digest(file), "value": float(f"{value:.4g}"),
+            "pairs": len(pairs)}  # fmt: skip
 
 
 def _tabled_s(device: Accelerator, precision: str, stage: str) -> float:

@@ -56,6 +56,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 
 _BYTES = 2.0  # of an element in the precisions that others are taken from
+_ADDING_BYTES = 8.0  # of an fp32 output that is read and written
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
 
 
@@ -414,7 +415,12 @@ class CalibratedCost:
         """Return what a source says of a question on the own accelerator, under its limit of power."""
         is_burst, lender = self.config.clocks == "burst", ACCELERATORS.get(source.lender, self.accelerator)
         speed = 1.0 if is_burst else sustained_rates().slowed(self.accelerator, lender)
-        return _asked_of(source, asked, self.accelerator, speed)
+        found = _asked_of(source, asked, self.accelerator, speed)
+        if asked.kind != "product" or asked.sizes[-1] < _ADDING_BYTES or np.ptp(source.series.columns["out_bytes"]) > 0:
+            return found
+        # A source without such products answers for those that write their output once.
+        multiple = self._recipes.of_adding(self.accelerator, asked.precision)
+        return replace(found, seconds=found.seconds * multiple)
 
 
 def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:

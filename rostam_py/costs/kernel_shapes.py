@@ -9,6 +9,7 @@ contraction where members hold partial sums); what remains of the kernel's FLOPs
   filters of several taps without groups its own sizes are told as well (``convolutions``).
 * Element-wise kernels that reduce rows on their way (mean, rsqrt, product: a norm written out) are norms by rows.
 * Casts of what narrow products read are casts by their bytes, whether they read for the largest value as well or not.
+* A weight gradient that moves as much as one that adds into fp32 is one; others add into what has the operands' width.
 * Look-ups, their gradients, gathers, reductions and optimizer steps stream their bytes as element-wise kernels do.
 """
 
@@ -34,6 +35,7 @@ _SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as t
 _OF_GROUP = dict(zip(GROUPED_STAGES, ("mnk", "mkn", "nkm"), strict=True))
 LAYOUT_OF = dict(zip(GROUPED_STAGES, ("TN", "NN", "NT"), strict=True))  # how operands lie at each stage
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
+_WIDE_GRADIENT_BYTES = 8.0  # where that is fp32: read and written
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,16 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
     m = max(call.flops / (2 * batch * n * k), 1.0)
     precision = get_precision(call.precision)
     is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
-    out_bytes = float(precision.tensor_bytes) * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
+    element = float(precision.tensor_bytes)
+    out_bytes = element * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
+    operands, outputs = batch * (m + n) * k * element, batch * m * n
+    moved = call.bytes_read + call.bytes_written
+    if is_gradient and (moved - operands) / outputs > (_WIDE_GRADIENT_BYTES + out_bytes) / 2:
+        out_bytes = _WIDE_GRADIENT_BYTES
     stage = _stage(op, is_gradient)
     return KernelQuestion(
         "product", (max(batch, 1.0), m, n, k, LAYOUTS.index(LAYOUT_OF[stage]), out_bytes), precision.matrix_peak,
-        call.flops, call.bytes_read + call.bytes_written, moves_sums=stage in precision.moves_sums,
+        call.flops, moved, moves_sums=stage in precision.moves_sums,
     )  # fmt: skip
 
 

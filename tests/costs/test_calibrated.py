@@ -316,6 +316,39 @@ def test_element_wise_kernels_take_what_others_measured(accelerator, moved, seco
     assert found == pytest.approx(seconds, rel=0.15)
 
 
+def weight_gradient(gradient_bytes, *, adds):
+    """A layer's weight gradient, 4,096 x 12,288 over 8,192 tokens, and a call that writes it, or adds into it."""
+    tensors = tuple(
+        Tensor(at, shape, "float32", "input") for at, shape in
+        enumerate([(Affine(4096), Affine(0, 1)), (Affine(0, 1), Affine(12288))])
+    )  # fmt: skip
+    made = Tensor(2, (Affine(4096), Affine(12288)), "float32", "activation", producer=0)
+    flops = Affine(0, 2.0 * 4096 * 12288)
+    op = Op(0, "mm", "", "backward", "aten.mm.default", (0, 1), (2,), flops=flops, role="product")
+    graph = OperatorGraph("linear", (op,), (*tensors, made))
+    written = float(gradient_bytes * 4096 * 12288)
+    read = 2.0 * 8192 * (4096 + 12288) + (written if adds else 0.0)
+    return graph, KernelCall((op,), op.flops.at(8192), read, written, 8192, "bf16_mixed")
+
+
+@pytest.mark.parametrize(
+    ("gradient_bytes", "adds", "out_bytes"), [(4, True, 8.0), (4, False, 4.0), (2, True, 4.0), (2, False, 4.0)]
+)
+def test_weight_gradients_that_move_fp32_twice_add_into_it(gradient_bytes, adds, out_bytes):
+    graph, call = weight_gradient(gradient_bytes, adds=adds)
+    assert question_of(call, graph.ops[0], graph).sizes[-1] == out_bytes
+
+
+@pytest.mark.parametrize(("accelerator", "multiple"), [("h100_80gb", 1.053), ("gb200_186gb", 1.053)])
+def test_weight_gradients_that_add_into_fp32_take_as_many_times_as_where_they_were_measured(accelerator, multiple):
+    # SimuMax's pairs of one B200: sum of NT products that add into fp32 over that of TN ones of the same sizes. Sources
+    # of the others have none; the bytes of fp32 hide behind so much arithmetic.
+    graph, adding = weight_gradient(4, adds=True)
+    cost = model(graph, accelerator=accelerator, clocks="burst")
+    plain = replace(question_of(adding, graph.ops[0], graph), sizes=(1.0, 4096.0, 12288.0, 8192.0, 3.0, 2.0))
+    assert cost.duration_s(adding) / cost.seconds(plain) == pytest.approx(multiple, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("accelerator", "rows", "us"), [("h100_80gb", 8192, 52.0), ("h100_80gb", 2048, 18.9), ("b200_180gb", 8192, 29.0)]
 )

@@ -52,6 +52,23 @@ def test_shipped_multiples_are_what_the_measurements_give(tmp_path):
     assert recipes.write(tmp_path / "multiples.json").read_bytes() == MULTIPLES.read_bytes()
 
 
+def test_pairs_of_one_shape_say_what_adding_into_fp32_takes():
+    # A pair of gemm_b200_simumax.csv: 4096 x 10240 over 8192 forward, 10240 x 8192 over 4096 added into fp32.
+    rows = {
+        tuple(one[key] for key in ("m", "n", "k", "layout", "accumulate", "out_dtype")): float(one["efficiency"])
+        for one in read("gemm_b200_simumax.csv")
+    }
+    forward = rows["4096", "10240", "8192", "TN", "0", "bf16"]
+    assert forward / rows["10240", "8192", "4096", "NT", "1", "fp32"] == pytest.approx(1.079, abs=1e-3)
+    adding = recipe_multiples().adding
+    assert adding == {"a100_80gb": pytest.approx(1.05, abs=0.01), "b200_180gb": pytest.approx(1.05, abs=0.01)}
+    # A GB300's balance is nearest to a B200's, and so is an H100's; a V100 has no bf16.
+    for name, lender in (("gb300_288gb", "b200_180gb"), ("h100_80gb", "b200_180gb"), ("a100_40gb", "a100_80gb")):
+        assert recipe_multiples().of_adding(ACCELERATORS[name], "bf16") == adding[lender]
+    assert recipe_multiples().of_adding(ACCELERATORS["v100_32gb"], "fp16") == 1.0
+    assert recipe_multiples().of_adding(ACCELERATORS["h100_80gb"], "fp8") == 1.0
+
+
 def test_shapes_do_the_same_work_at_each_stage():
     # 4 products of 15,872 tokens: 12 x 4,096^2 weights, 6.39 TFLOP at each stage, as the source has it.
     for stage in LAYOUT_OF:
