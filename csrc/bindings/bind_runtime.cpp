@@ -76,7 +76,8 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                      const Array<int64_t>& num_bytes, const Array<int64_t>& duration_ps,
                      const Array<int64_t>& dep_offset, const Array<int32_t>& dep, const Array<int64_t>& kernel_offset,
                      const Array<int64_t>& kernel_ps, const Array<bool>& is_awaited_by_host,
-                     const Array<int32_t>& protocol, const Array<double>& variation, const Array<int32_t>& origin) {
+                     const Array<int32_t>& protocol, const Array<double>& variation, const Array<int32_t>& origin,
+                     const Array<int64_t>& issue_ps, const Array<int32_t>& taken_ppm) {
   graph.check_open();
   const bool has_kernels = kernel_offset.size() > 0, has_waits = is_awaited_by_host.size() > 0;
   if (has_kernels) check_lengths("add_template", kind.size(), {kernel_offset.size() - 1});
@@ -85,6 +86,8 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
                 {slot.size(), category.size(), schedule.size(), channel.size(), num_bytes.size(), duration_ps.size(),
                  dep_offset.size() - 1});
   if (protocol.size() > 0) check_lengths("add_template", kind.size(), {protocol.size()});
+  if (issue_ps.size() > 0) check_lengths("add_template", kernel_ps.size(), {issue_ps.size()});
+  if (taken_ppm.size() > 0) check_lengths("add_template", kind.size(), {taken_ppm.size()});
   const bool is_varied = variation.size() > 0;
   if (is_varied) check_lengths("add_template", kind.size(), {variation.size()});
   const bool has_origins = origin.size() > 0;
@@ -114,11 +117,13 @@ int32_t add_template(TaskGraph& graph, const Array<int8_t>& kind, const Array<in
       check_span("kernels", t, kernel_offset.at(t), kernel_offset.at(t + 1), kernel_ps.size());
       for (int64_t k = kernel_offset.at(t); k < kernel_offset.at(t + 1); ++k) {
         task.kernels.push_back(SimTime::from_ps(kernel_ps.at(k)));
+        if (issue_ps.size() > 0) task.issues.push_back(SimTime::from_ps(issue_ps.at(k)));
       }
     } else if (task.kind == workload::TaskKind::kCompute) {
       task.kernels.push_back(task.duration);
     }
     task.is_awaited_by_host = has_waits && is_awaited_by_host.at(t);
+    if (taken_ppm.size() > 0) task.taken_ppm = taken_ppm.at(t);
     body.tasks.push_back(std::move(task));
   }
   graph.templates.push_back(std::move(body));
@@ -419,12 +424,15 @@ void bind_runtime(py::module_& module) {
            py::arg("kernel_offset") = Array<int64_t>(), py::arg("kernel_ps") = Array<int64_t>(),
            py::arg("is_awaited_by_host") = Array<bool>(), py::arg("protocol") = Array<int32_t>(),
            py::arg("variation") = Array<double>(), py::arg("origin") = Array<int32_t>(),
+           py::arg("issue_ps") = Array<int64_t>(), py::arg("taken_ppm") = Array<int32_t>(),
            "One entry for each task; dependencies in CSR form, as are the kernels of compute tasks: one kernel each\n"
            "without them. duration_ps: of compute, and the start-up of collectives and sends. protocol: of "
            "add_protocol,\n"
            "-1 for none. variation: of a compute task, its standard deviation as a share of one kernel's. origin:\n"
-           "(tasks, 3) of a template that interleaves others: template, task there, micro-batches ahead. Returns the\n"
-           "template's index.")
+           "(tasks, 3) of a template that interleaves others: template, task there, micro-batches ahead. issue_ps: "
+           "what\n"
+           "each kernel costs its host, host_launch_ps without it. taken_ppm: of a collective, the millionths of a\n"
+           "device's compute that it takes. Returns the template's index.")
       .def("add_protocol", &add_protocol, py::arg("wire_overhead"), py::arg("server_hop_ps"), py::arg("network_hop_ps"),
            py::arg("server_rate"),
            "How messages of communication tasks go; server_rate in bytes/s. Returns the protocol's index.")

@@ -22,11 +22,11 @@ Hosts::Hosts(const WeightedSystem& system, SimTime launch, Instances& instances,
 
 void Hosts::list_template(const Template& body, const std::vector<double>& slowdowns) {
   Issues issues;
-  issues.counts.push_back(0);
+  issues.costs.emplace_back();
   for (const Task& task : body.tasks) {
-    if (task.is_awaited_by_host) issues.counts.push_back(0);
-    issues.places.push_back({static_cast<int32_t>(issues.counts.size()) - 1, issues.counts.back()});
-    issues.counts.back() += task.kind == TaskKind::kCompute ? static_cast<int64_t>(task.kernels.size()) : 1;
+    if (task.is_awaited_by_host) issues.costs.emplace_back();
+    issues.places.push_back({static_cast<int32_t>(issues.costs.size()) - 1, issues.costs.back()});
+    issues.costs.back() += cost_of(task);
   }
   for (const double slowdown : slowdowns) {
     std::vector<SimTime> leads;
@@ -36,13 +36,21 @@ void Hosts::list_template(const Template& body, const std::vector<double>& slowd
   issues_.push_back(std::move(issues));
 }
 
+SimTime Hosts::cost_of(const Task& task) const {
+  if (task.kind != TaskKind::kCompute) return launch_;
+  if (task.issues.empty()) return launch_.times(static_cast<int64_t>(task.kernels.size()));
+  SimTime cost;
+  for (const SimTime issue : task.issues) cost += issue;
+  return cost;
+}
+
 SimTime Hosts::lead_of(const Task& task, double slowdown) const {
   if (task.kind != TaskKind::kCompute) return launch_;
   SimTime lead, issued, done;
-  for (const SimTime kernel : task.kernels) {
-    issued += launch_;
+  for (size_t k = 0; k < task.kernels.size(); ++k) {
+    issued += issue_of(task, k);
     lead = std::max(lead, issued - done);
-    done += SimTime::from_whole_ps(std::ceil(static_cast<double>(kernel.ps()) * slowdown));
+    done += SimTime::from_whole_ps(std::ceil(static_cast<double>(task.kernels[k].ps()) * slowdown));
   }
   return lead;
 }
@@ -54,14 +62,14 @@ void Hosts::reset(int32_t device, SimTime when) {
 // The host's state behind a span of an instance; unknown if it has not come to that yet.
 HostSpan Hosts::behind(const Instance& instance, size_t span) const {
   HostSpan state = instance.host[span];
-  if (state.is_known()) state.clock += launch_.times(issues_of(instance).counts[span]);
+  if (state.is_known()) state.clock += issues_of(instance).costs[span];
   return state;
 }
 
 void Hosts::add_newest(int32_t d) {
   if (!is_limiting()) return;
   Instance& made = instances_.at(d, instances_.next(d) - 1);
-  made.host.resize(issues_of(made).counts.size());
+  made.host.resize(issues_of(made).costs.size());
   made.host.front() = ends_[d];
   ends_[d] = behind(made, made.host.size() - 1);
 }
@@ -72,7 +80,7 @@ SimTime Hosts::earliest(const TaskRef& ref) const {
   const Place& place = issues.places[ref.task];
   const HostSpan& span = instance.host[static_cast<size_t>(place.span)];
   if (!span.is_known()) return SimTime::never();
-  return span.clock + launch_.times(place.before) + issues.leads[speed_of_[ref.device]][ref.task];
+  return span.clock + place.before + issues.leads[speed_of_[ref.device]][ref.task];
 }
 
 bool Hosts::release(const TaskRef& ref, SimTime when, const CriticalPath::Ref& cause) {

@@ -2,9 +2,9 @@
 // every `launch`, ahead of its device, across instances and iterations. It stops only in front of a task that it waits
 // for (Task::is_awaited_by_host) until what that one waits for has ended.
 //
-// Kernel i of a task, issued from clock c on, starts at max(end of kernel i - 1, c + i h), so a task of kernels
-// d_1..d_n that could start at s ends at max(s, c + lead) + sum d, lead = max_i(i h - (d_1 + ... + d_(i-1))): one
-// number for each task, found once.
+// Kernel i of a task, issued from clock c on, starts at max(end of kernel i - 1, c + h_1 + ... + h_i), so a task of
+// kernels d_1..d_n that could start at s ends at max(s, c + lead) + sum d, lead = max_i(h_1 + ... + h_i -
+// (d_1 + ... + d_(i-1))): one number for each task, found once. h_i is `launch` unless the task says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +39,19 @@ class Hosts {
 
  private:
   struct Place {
-    int32_t span = 0;    // stops of the host in the template up to the task
-    int64_t before = 0;  // kernels of that span that are issued before it
+    int32_t span = 0;  // stops of the host in the template up to the task
+    SimTime before;    // what of that span is issued before it costs
   };
   struct Issues {  // of a template
     std::vector<Place> places;
-    std::vector<int64_t> counts;              // kernels of each span
+    std::vector<SimTime> costs;               // of issuing each span
     std::vector<std::vector<SimTime>> leads;  // [speed][task]
   };
   void list_template(const Template& body, const std::vector<double>& slowdowns);
+  SimTime issue_of(const Task& task, size_t kernel) const {
+    return task.issues.empty() ? launch_ : task.issues[kernel];
+  }
+  SimTime cost_of(const Task& task) const;
   SimTime lead_of(const Task& task, double slowdown) const;
   HostSpan behind(const Instance& instance, size_t span) const;
   const Issues& issues_of(const Instance& instance) const { return issues_[instance.template_id]; }

@@ -27,12 +27,19 @@ void Kernels::expect_end(int32_t d) {
   queue_.schedule(end, Priority::kNormal, &ends_, pack(d, static_cast<int32_t>(++state.version)));
 }
 
-void Kernels::change_collectives(int32_t d, int32_t change) {
+double Kernels::speed(const State& state) const {
+  if (state.num_collectives == 0) return 1;
+  if (state.taken_ppm == 0) return 1 - comm_fraction_;
+  return std::min(1 - comm_fraction_, std::max(kLeast, 1 - static_cast<double>(state.taken_ppm) * 1e-6));
+}
+
+void Kernels::change_collectives(int32_t d, int32_t change, int32_t taken_ppm) {
   State& state = devices_[d];
   const double before = speed(state);
   if (state.is_running) state.work_left_ps -= static_cast<double>((queue_.now() - state.work_since).ps()) * before;
   state.work_since = queue_.now();
   state.num_collectives += change;
+  state.taken_ppm += int64_t{change} * taken_ppm;
   if (!state.is_running || speed(state) == before) return;
   state.work_left_ps = std::max(0.0, state.work_left_ps);
   expect_end(d);
@@ -41,6 +48,7 @@ void Kernels::change_collectives(int32_t d, int32_t change) {
 void Kernels::stop(int32_t d) {
   devices_[d].is_running = false;
   devices_[d].num_collectives = 0;
+  devices_[d].taken_ppm = 0;
   ++devices_[d].version;
 }
 

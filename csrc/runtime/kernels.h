@@ -1,4 +1,5 @@
-// Kernels: the one kernel that runs on each device, slower while the device takes part in collectives (MODEL B8).
+// Kernels: the one kernel that runs on each device, slower while the device takes part in collectives (MODEL B8): at
+// what their shares leave, but kLeast, or what `comm_fraction` of any collective leaves if that is less.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,9 @@ class Kernels {
   // Nothing runs on the device any more, and it takes part in no collective.
   void stop(int32_t device);
 
-  // The device joins or leaves a collective: a running kernel goes on at another speed.
-  void change_collectives(int32_t device, int32_t change);
+  // The device joins (1) or leaves (-1) a collective that takes so many millionths of its compute: a running kernel
+  // goes on at another speed.
+  void change_collectives(int32_t device, int32_t change, int32_t taken_ppm);
 
  private:
   struct State {
@@ -36,8 +38,10 @@ class Kernels {
     SimTime work_since;
     uint32_t version = 0;  // end events of older versions are stale
     int32_t num_collectives = 0;
+    int64_t taken_ppm = 0;  // by all of them
   };
-  double speed(const State& state) const { return state.num_collectives > 0 ? 1 - comm_fraction_ : 1; }
+  static constexpr double kLeast = 0.1;  // multiprocessors are shared rather than all taken
+  double speed(const State& state) const;
   void expect_end(int32_t device);
   void end(uint64_t device_and_version);
 

@@ -49,7 +49,9 @@ class Scheduler : public TaskSink, public KernelClient {
   void restart(int32_t device, SimTime when);
 
   void finish_task(const TaskRef& ref, SimTime start, SimTime end, const CriticalPath::Ref& parent) override;
-  void change_collectives(int32_t device, int32_t change) override { kernels_.change_collectives(device, change); }
+  void change_collectives(int32_t device, int32_t change, const Task& task) override {
+    kernels_.change_collectives(device, change, task.taken_ppm);
+  }
   void on_kernel_end(int32_t device) override;
 
   // The task that a stream looked at last, for errors of arithmetic.

@@ -31,7 +31,7 @@ uint32_t StepwiseRunner::enter(const TaskRef& ref, const CriticalPath::Ref& caus
   node.start = node.end = part.joined;
   node.is_join = true;
   part.origin = parts_.path.add(node, cause);
-  parts_.sink.change_collectives(ref.device, 1);
+  parts_.sink.change_collectives(ref.device, 1, task);
   return occurrence;
 }
 
@@ -146,7 +146,7 @@ void StepwiseRunner::complete(int32_t d, int32_t slot) {
   const Task& task = parts_.instances.task(ref);
   const SimTime now = parts_.queue.now();
   parts_.ledger.count_collective(d, part.iteration, task, now - part.joined, part.chunks_sent);
-  parts_.sink.change_collectives(d, -1);
+  parts_.sink.change_collectives(d, -1, task);
   parts_.sink.finish_task(ref, part.origin->start, now, part.origin);
 }
 

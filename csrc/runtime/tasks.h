@@ -31,7 +31,7 @@ class TaskSink {
   // `end` is now, or before it for a message that came before its receive was made.
   virtual void finish_task(const TaskRef& task, SimTime start, SimTime end, const CriticalPath::Ref& parent) = 0;
   // The device joins (1) or leaves (-1) a collective, which takes a part of its compute meanwhile.
-  virtual void change_collectives(int32_t device, int32_t change) = 0;
+  virtual void change_collectives(int32_t device, int32_t change, const workload::Task& task) = 0;
 };
 
 }  // namespace rostam::runtime

@@ -32,6 +32,12 @@ void check_task(const TaskGraph& graph, size_t number, size_t index) {
   for (const SimTime kernel : task.kernels) {
     if (kernel < SimTime::zero()) fail("has a kernel of " + std::to_string(kernel.ps()) + " ps; it must be >= 0");
   }
+  for (const SimTime issue : task.issues) {
+    if (issue < SimTime::zero()) fail("has a launch of " + std::to_string(issue.ps()) + " ps; it must be >= 0");
+  }
+  if (task.taken_ppm < 0 || task.taken_ppm > 1'000'000 || (task.taken_ppm > 0 && task.kind != TaskKind::kCollective)) {
+    fail("takes " + std::to_string(task.taken_ppm) + " millionths of compute; a collective takes 0 to 1,000,000");
+  }
   if (task.is_awaited_by_host && task.kind != TaskKind::kCompute && task.kind != TaskKind::kCollective) {
     fail("is awaited by its host, but only compute tasks and collectives may be");
   }

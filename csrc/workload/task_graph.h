@@ -51,6 +51,8 @@ struct Task {
   SimTime duration;                 // compute; of a collective or send, its start-up before the first message
   double variation = 0;             // compute: its standard deviation as a share of one kernel's, see SessionOptions
   std::vector<SimTime> kernels;     // compute: what the duration is the sum of; each is launched
+  std::vector<SimTime> issues;      // compute: what each kernel costs its host; empty: SessionOptions::host_launch
+  int32_t taken_ppm = 0;            // collective: millionths of a device's compute that it takes while it runs
   bool is_awaited_by_host = false;  // not of messages: the host launches it and what follows when it could start
   Origin origin;
   std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it

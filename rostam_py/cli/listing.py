@@ -191,7 +191,13 @@ def _hosts() -> list[Row]:
     from rostam_py.plan.host import HOSTS
 
     return [
-        {"machine.host": name, "what": one.what, "of each launch": one.launch, "source": one.source}
+        {
+            "machine.host": name,
+            "what": one.what,
+            "of each launch": one.launch,
+            "of each call": one.call,
+            "source": one.source,
+        }
         for name, one in HOSTS.items()
     ]
 

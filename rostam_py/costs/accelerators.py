@@ -30,6 +30,7 @@ class Accelerator:
         known.
     transposes_fp8: its products of 8 bits read both operands along the contraction alone (cuBLAS: TN), so that other
         products of the same tensor read a transposed copy.
+    host_slowdown: how many times as long its host takes as one of x86 for what launches kernels, by a measurement.
     short_fp8_sums: its matrix units add up products of 8 bits in fewer than 32, so that programs which need more move
         partial sums out of them as they go.
     sources: field name, or "peak_flops_per_s.<type>", to the source of that figure.
@@ -46,6 +47,7 @@ class Accelerator:
     transposes_fp8: bool = False
     short_fp8_sums: bool = False
     cache_bandwidth_bytes_per_s: float = 0.0
+    host_slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         figures = {"memory_bytes": self.memory_bytes, **self.peak_flops_per_s}
@@ -53,6 +55,8 @@ class Accelerator:
         for key, value in figures.items():
             if not value > 0:
                 raise ConfigError(f"accelerator {self.name!r}: {key} is {value}; it must be > 0")
+        if not self.host_slowdown > 0:
+            raise ConfigError(f"accelerator {self.name!r}: host_slowdown is {self.host_slowdown}; it must be > 0")
         if "fp32" not in self.peak_flops_per_s:
             raise ConfigError(f"accelerator {self.name!r}: peak_flops_per_s needs an entry for 'fp32'")
 
@@ -107,6 +111,7 @@ def _accelerator(
     multiprocessors: tuple[int, str] | None = None, watts: tuple[float, str] | None = None,
     host: tuple[float, str] | None = None, transposes_fp8: tuple[bool, str] | None = None,
     short_fp8_sums: tuple[bool, str] | None = None, cache: tuple[float, str] | None = None,
+    slow_host: tuple[float, str] | None = None,
     **peaks: tuple[float, str],
 ) -> Accelerator:  # fmt: skip
     """Build an Accelerator from (figure, source) pairs."""
@@ -118,11 +123,12 @@ def _accelerator(
     sources |= {} if transposes_fp8 is None else {"transposes_fp8": transposes_fp8[1]}
     sources |= {} if short_fp8_sums is None else {"short_fp8_sums": short_fp8_sums[1]}
     sources |= {} if cache is None else {"cache_bandwidth_bytes_per_s": cache[1]}
+    sources |= {} if slow_host is None else {"host_slowdown": slow_host[1]}
     rates = {kind: value for kind, (value, _) in peaks.items()}
     return Accelerator(
         name, memory[0], bandwidth[0], rates, sources, multiprocessors[0] if multiprocessors else 0,
         watts[0] if watts else 0.0, host[0] if host else 0.0, transposes_fp8[0] if transposes_fp8 else False,
-        short_fp8_sums[0] if short_fp8_sums else False, cache[0] if cache else 0.0,
+        short_fp8_sums[0] if short_fp8_sums else False, cache[0] if cache else 0.0, slow_host[0] if slow_host else 1.0,
     )  # fmt: skip
 
 
@@ -157,6 +163,10 @@ _C2C = (
     "a superchip's two accelerators share NVLink-C2C's 450 GB/s each way (NVIDIA GB200 NVL72 data sheet), of which"
     f" copies to a GH200 reach 346 (NVIDIA/nvbandwidth, issue 23); that a GB200's reach the same share is {UNVERIFIED}",
 )
+_GRACE = (
+    2.75, "NVIDIA/TransformerEngine, issue 2053 (2025-08): torch's Linear forward takes 37.08 us on a GB200's host,"
+    " 33.17 on a GH200's and 13.48 on a DGX H100's (Xeon 8480C)"
+)  # fmt: skip
 _TN = (
     True, "cuBLAS's documentation of cublasLtMatmul: fp8 on compute capability 8.9 and 9.0 in TN format alone; as"
     " Transformer Engine has it (nvte_is_non_tn_fp8_gemm_supported)",
@@ -220,7 +230,7 @@ ACCELERATORS = {
         ),
         _accelerator(
             "gb200_186gb", (189471 * _MIB, _AIC.format("gb200")), (8000e9, _AIC.format("gb200")),
-            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")), host=_C2C,
+            multiprocessors=(148, _AS_B200), watts=(1200, _AIC.format("gb200")), host=_C2C, slow_host=_GRACE,
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb200")),
             fp16=(2500e12, _AIC.format("gb200")), fp8=(5000e12, _AIC.format("gb200")),
             mxfp8=(5000e12, _AS_FP8),
@@ -228,7 +238,7 @@ ACCELERATORS = {
         ),
         _accelerator(
             "gb300_288gb", (284208 * _MIB, _AIC.format("gb300")), (8000e9, _AIC.format("gb300")),
-            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")), host=_C2C,
+            multiprocessors=(148, _AS_B200), watts=(1400, _AIC.format("gb300")), host=_C2C, slow_host=_GRACE,
             fp32=(80e12, _AS_B200), tf32=(1250e12, _HALF), bf16=(2500e12, _AIC.format("gb300")),
             fp16=(2500e12, _AIC.format("gb300")), fp8=(5000e12, _AIC.format("gb300")),
             mxfp8=(5000e12, _AS_FP8),

@@ -93,3 +93,8 @@ def op_family(op_type: str, role: str = "") -> str:
         if pattern in op_type:
             return family
     return _BY_ROLE.get(role, "elementwise")
+
+
+def is_matrix_product(op_type: str, role: str = "") -> bool:
+    """Tell whether an op is a matrix product, batched and grouped ones included."""
+    return op_family(op_type, role) == "matmul"

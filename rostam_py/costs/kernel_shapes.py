@@ -226,12 +226,20 @@ def _stacked_weights(op: Op, graph: OperatorGraph) -> int | None:
     return next((t for t in (*op.inputs, *op.outputs) if len(graph.tensors[t].shape) == 3), None)
 
 
+def num_groups(call: KernelCall, op: Op, graph: OperatorGraph) -> float:
+    """Return the products, of an expert each, that a device runs for a grouped product; 1 for other ops."""
+    weights = _stacked_weights(op, graph)
+    if weights is None:
+        return 1.0
+    groups = max(_shape(graph, weights, call.batch)[0] / call.spread, 1.0)
+    return max(groups / call.degree, 1.0) if call.degree > 1 and call.split_kind == "expert" else groups
+
+
 def _grouped(call: KernelCall, op: Op, graph: OperatorGraph, weights: int) -> KernelQuestion | None:
-    groups, k, n = _shape(graph, weights, call.batch)
-    groups = max(groups / call.spread, 1.0)
+    groups, (_, k, n) = num_groups(call, op, graph), _shape(graph, weights, call.batch)
     stage = _stage(op, weights in op.outputs)
     if call.degree > 1 and call.split_kind == "expert":
-        groups = max(groups / call.degree, 1.0)
+        pass
     elif call.degree > 1 and call.split_kind == "row":
         k /= call.degree
     elif call.degree > 1 and call.split_kind == "column":

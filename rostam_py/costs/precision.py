@@ -17,7 +17,10 @@ tensor, of the values that it has (Float8CurrentScaling, torchtitan's tensorwise
 another casts; a norm finds that of what it makes), or of those that it had in iterations before (DelayedScaling: one
 kernel, or the norm itself), one of 32 bits for each 128 values, 128 x 128 of a weight (Float8BlockScaling; DeepSeek-V3,
 section 3.3.2), and one of 8 bits for each 32 values (MXFP8BlockScaling), both by rows and by columns, which one kernel
-writes. See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp.
+writes. See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose in pytorch/csrc/quantizer.cpp. Inputs of
+experts are cast one by one, but those of DelayedScaling in one kernel (multi_tensor_quantize_impl in
+pytorch/csrc/extensions/cast.cpp); Float8CurrentScalingQuantizer::quantize_impl launches one for the largest value, one
+for the scale and the cast.
 
 Hopper's matrix units keep too few bits of sums of 8-bit products for gradients: fp8_gemm_dgrad and fp8_gemm_wgrad of
 the first two recipes have use_split_accumulator, as torchao's gradients have no use_fast_accum, and recipes of blocks
@@ -39,6 +42,7 @@ class Casts:
     num_reads: how often they read an input; num_reads_of_norm: one that a norm makes. num_weight_reads: a weight.
     writes_rows: they write the copy that products read by rows; False where products do, for both that read a gradient.
     writes_columns: copies by columns are others than those by rows, on every device.
+    launches: kernels that Transformer Engine launches for one input; takes_all: for the inputs of all experts at once.
     """
 
     num_reads: int
@@ -46,6 +50,8 @@ class Casts:
     num_weight_reads: int
     writes_rows: bool = True
     writes_columns: bool = False
+    launches: int = 1
+    takes_all: bool = False
 
     def has_columns(self, transposes: bool) -> bool:
         """Return whether copies by columns are made. Args: transposes: the device's products need transposed ones."""
@@ -115,12 +121,12 @@ PRECISIONS = {
     "fp8_mixed": Precision(
         "fp8_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_mixed: {_OF_FP8}; a kernel finds the largest value of each input, another casts it",
-        gathered_weight_bytes=1.0, casts=Casts(2, 1, 2), moves_sums=_GRADIENTS,
+        gathered_weight_bytes=1.0, casts=Casts(2, 1, 2, launches=3), moves_sums=_GRADIENTS,
     ),
     "fp8_delayed_mixed": Precision(
         "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
-        gathered_weight_bytes=1.0, casts=Casts(1, 0, 1), moves_sums=_GRADIENTS,
+        gathered_weight_bytes=1.0, casts=Casts(1, 0, 1, takes_all=True), moves_sums=_GRADIENTS,
     ),
     "fp8_block_mixed": Precision(
         "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",
@@ -136,7 +142,7 @@ PRECISIONS = {
         "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
         note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
         " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
-        gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True),
+        gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True, launches=2),
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage

@@ -80,6 +80,27 @@ def tree_overhead(protocol: str, num_bytes: int) -> float:
     return flags / (_TREE_SHARE * (filled[low] + (at - low) * (filled[low + 1] - filled[low])))
 
 
+class _Channels(NamedTuple):
+    """What NCCL opens on a kind of link inside a server: ring channels, those of in-switch reduction, and whether rings
+    between servers double theirs while they have fewer than 16."""
+
+    rings: int
+    switch: int = 0
+    doubles: bool = False
+
+
+# Source: twice the rings that NCCL's search finds (ncclTopoPostset in src/graph/connect.cc): 6 over a V100's links
+# (issue 713), 12 over an A100's 12 links and, of 30 GB/s, over an H100's 18 (a log of eight H100 has more than 20,
+# issue 1259; eight links of an H800 make 16, issue 892). A B200's are taken to be the H100's. In-switch:
+# ncclNvlsChannels in src/transport/nvls.cc, of one NVLink domain. Doubled: compute capability 9.0 and later, rings of
+# more than 45 GB/s (connect.cc).
+_CHANNELS = {
+    "nvlink2": _Channels(12), "nvlink3": _Channels(24), "nvlink4": _Channels(24, 16, True),
+    "nvlink4_xla": _Channels(24, 16, True), "nvlink5": _Channels(24, 24, True), "nvlink5_xla": _Channels(24, 24, True),
+}  # fmt: skip
+NO_CHANNELS = _Channels(0)
+
+
 # NCCL's bus bandwidths of 2 to 4 H100 are those of rings, in-switch reduction taken or not: it starts with five.
 # Source: calibration/measured/collectives_published.csv; four H100 of XLA's table are slower still.
 MIN_NVLS_RANKS = 5
@@ -143,6 +164,11 @@ class LinkClass:
         """What its file states; ``base_factor`` is 1 in all of them."""
         return {key: value for key, value in vars(self).items() if key not in ("name", "base_factor")}
 
+    @property
+    def opened(self) -> _Channels:
+        """The channels that NCCL opens on such links; none on those that are no NVLink."""
+        return _CHANNELS.get(self.name, NO_CHANNELS)
+
     def scaled(self, bandwidth: float = 1.0, latency: float = 1.0) -> "LinkClass":
         """Return links of this kind of which more is achieved, or which start sooner.
 
@@ -199,10 +225,17 @@ class LinkClass:
         """
         if self.channels == 0:
             return float("inf")
+        count = self.message_channels(num_bytes, num_ranks)
+        return count * self.channel_gb_per_s * 1e9 * (self.both_ways if is_both_ways else 1.0)
+
+    def message_channels(self, num_bytes: int, num_ranks: int) -> int:
+        """Return the channels of a point-to-point message inside a server, 0 where none are known (message_rate)."""
+        if self.channels == 0:
+            return 0
         count = 1 << max(0, (self.channels // max(1, num_ranks)).bit_length() - 1)
         while count * 2 <= self.channels and num_bytes > count * _CHANNEL_BYTES:
             count *= 2
-        return count * self.channel_gb_per_s * 1e9 * (self.both_ways if is_both_ways else 1.0)
+        return count
 
 
 _CHANNEL_BYTES = 16 * 2**20

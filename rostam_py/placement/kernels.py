@@ -7,6 +7,7 @@ from typing import Any
 
 from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
+from rostam_py.costs.kernel_shapes import num_groups
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
 from rostam_py.graph import (
@@ -216,18 +217,33 @@ class KernelBuilder:
         traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
         read = traffic.wide_reads * held + traffic.narrow_reads * whole * width
         written = (traffic.copies * held + traffic.narrow_reads * whole) * width
-        if not read:
+        if not read or precision.casts is None:
             return []
-        return [self._apart(op, "cast", CAST, read, written)]
+        launches = precision.casts.launches * (1 if precision.casts.takes_all else self._num_products(op))
+        return [self._apart(op, "cast", CAST, read, written, launches)]
 
-    def _apart(self, op: Op, what: str, op_type: str, read: float, written: float) -> KernelTime:
-        """Return a kernel beside an op's, which moves so many bytes. Args: what: it does, for its name."""
+    def _num_products(self, op: Op) -> int:
+        """Return the products of one expert each that a device runs for a grouped product; 1 for other ops."""
+        kind, degree = self.sharding.op_split(op.id)
+        call = KernelCall(
+            (op,), 0.0, 0.0, 0.0, self.batch, degree=degree, split_kind=kind, spread=self.experts.spread(op)
+        )
+        return round(num_groups(call, op, self.graph))
+
+    def _apart(self, op: Op, what: str, op_type: str, read: float, written: float, launches: int = 1) -> KernelTime:
+        """Return a kernel beside an op's, which moves so many bytes.
+
+        Args:
+            what: it does, for its name.
+            launches: see KernelTime.
+        """
         apart = Op(
             id=0, name=f"{op.name} ({what})", module=op.module, phase=op.phase, op_type=op_type, inputs=(), outputs=(),
             is_elementwise=True, bytes_read=Affine(read), bytes_written=Affine(written),
         )  # fmt: skip
         others = get_precision(self.precision).others
-        return KernelTime.of(self.cost, KernelCall((apart,), 0.0, read, written, self.batch, others))
+        call = KernelCall((apart,), 0.0, read, written, self.batch, others)
+        return KernelTime.of(self.cost, call, launches=launches)
 
     def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
         if self.fusion == PRODUCER:
@@ -324,7 +340,7 @@ class KernelBuilder:
             self._unsplit(ops), flops, read, written, self.batch, precision, degree * num_pieces,
             kind or ("feature" if num_pieces > 1 else ""), pieces, self.experts.spread(main),
         )  # fmt: skip
-        return KernelTime.of(self.cost, call, name or main.name)
+        return KernelTime.of(self.cost, call, name or main.name, self._num_products(main))
 
     def piece_time(
         self, kernel: Kernel, what: str, num_pieces: int, read: float = 0.0, written: float = 0.0

@@ -6,7 +6,7 @@ Example:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rostam_py.errors import ConfigError
 from rostam_py.units import check_simulated, parse_time
@@ -14,13 +14,26 @@ from rostam_py.units import check_simulated, parse_time
 
 @dataclass(frozen=True, slots=True)
 class HostKind:
-    """A way to run training code. launch: of each kernel, collective and message. source: of that figure."""
+    """A way to run training code.
+
+    launch: of each kernel, collective and message. call: what a matrix product of forward takes beyond its launch.
+    is_of_x86: that it was measured on a host of x86, than which others are slower (Accelerator.host_slowdown).
+    launches_parts: each expert's product, and each pass of a cast, is launched by itself (KernelTime.launches). source:
+    of those figures.
+    """
 
     what: str
     launch: str
     source: str
+    call: str = "0 us"
+    is_of_x86: bool = True
+    launches_parts: bool = False
 
 
+_EAGER = (
+    "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; with cuLaunchKernel's"
+    " 3.0 to 3.3 us of tritonbench (above)"
+)
 HOSTS = {
     "graphs": HostKind(
         "replayed CUDA graphs, or a host that is always ahead: it never limits",
@@ -32,13 +45,19 @@ HOSTS = {
         "8 us",
         "meta-pytorch/tritonbench, pull request 1017 (April 2026): 6.8 us for a kernel of torch.compile's without"
         " arguments, 9.1 us with 19, 3.0 to 3.3 us of it cuLaunchKernel; host of a GB200",
+        is_of_x86=False,
     ),
-    "eager": HostKind(
-        "eager PyTorch: Python, dispatch and autograd for every kernel",
+    "eager": HostKind("eager PyTorch: Python, dispatch and autograd for every kernel", "10 us", _EAGER),
+    "transformer_engine": HostKind(
+        "eager code of Transformer Engine and Megatron-Core: a call for each product, a launch for each expert",
         "10 us",
-        "pytorch/pytorch, issue 41383 (2020): 6.8 us for an op with autograd before any launch; with cuLaunchKernel's"
-        " 3.0 to 3.3 us of tritonbench (above). Transformer Engine's products of under 3 us at peak take 16 to 18 us a"
-        " call (gemm_b200_simumax.csv, wall clock, rows with a side of 160)",
+        f"{_EAGER}. A forward of te.Linear takes 90.5 and 99.7 us on two Graces where torch's Linear takes 33.2 and"
+        " 37.1, 2.7 times as long, and that one 13.5 us on a Xeon 8480C: 23 us more for the call"
+        " (NVIDIA/TransformerEngine, issue 2053, 2025-08; pull request 1191 of 2024-09 has 115 us for Megatron-Core's"
+        " module on a host that is not named, so that this is the least). An expert's part of a grouped product, a"
+        " launch here, takes a B200's host 8.6 us or less (grouped_gemm_b200_simumax.csv, 80 and 160 experts)",
+        call="23 us",
+        launches_parts=True,
     ),
 }
 # Where hosts wait for what they have launched.
@@ -53,9 +72,32 @@ HOST_SYNCS = {
 DEFAULT_SYNC = "optimizer"
 
 
-def host_launch_s(host: str, launch: str | float | None) -> float:
-    """Return what a kernel costs its host [s]. Args: launch: in place of the host's own [s or text]."""
-    return parse_time(HOSTS[host].launch if launch is None else launch, "machine.host_launch")
+class HostCosts(NamedTuple):
+    """What a device's host takes [s]. launch_s: of each kernel, collective and message. call_s: for a matrix product of
+    forward beyond that. launches_parts: see HostKind."""
+
+    launch_s: float
+    call_s: float
+    launches_parts: bool
+
+    def issues_s(self, launches: int, is_call: bool) -> list[float]:
+        """Return what each launch of a kernel costs the host [s]. Args: see KernelTime."""
+        count = launches if self.launches_parts else 1
+        return [self.launch_s + (self.call_s if is_call and k == 0 else 0.0) for k in range(count)]
+
+
+def host_costs(host: str, launch: str | float | None, slowdown: float) -> HostCosts:
+    """Return what a kernel costs its host.
+
+    Args:
+        launch: in place of the host's own, as it is on this host [s or text].
+        slowdown: of the host over one of x86.
+    """
+    kind = HOSTS[host]
+    factor = slowdown if kind.is_of_x86 else 1.0
+    own = parse_time(kind.launch, "machine.host_launch") * factor
+    launch_s = own if launch is None else parse_time(launch, "machine.host_launch")
+    return HostCosts(launch_s, parse_time(kind.call, "machine.host") * factor, kind.launches_parts)
 
 
 def unused_sync(host_sync: str, launch_s: float, *, has_routed_rows: bool) -> str:

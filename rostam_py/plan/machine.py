@@ -8,7 +8,7 @@ from rostam_py.checks import is_integer
 from rostam_py.costs.accelerators import Accelerator, get_accelerator
 from rostam_py.errors import ConfigError
 from rostam_py.html import html_pairs
-from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, check_host, host_launch_s
+from rostam_py.plan.host import DEFAULT_SYNC, HOST_SYNCS, HOSTS, HostCosts, check_host, host_costs
 from rostam_py.units import check_simulated, format_bandwidth, format_count, format_size, parse_time
 
 # Fields of a machine besides its parts, as machine.KEY of the command line and sweeps takes them.
@@ -17,6 +17,7 @@ PHYSICS = ("launch_latency", "min_kernel_time", "comm_compute_fraction")
 HOST = ("host", "host_launch", "host_sync")
 # Fields that say what it takes to run it, taken likewise; None where that is not known.
 UPKEEP = ("watts", "usd")
+BY_CHANNELS = "by channels"  # comm_compute_fraction where none is given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,8 @@ class Machine:
     slow: accelerator id -> speed factor in (0, 1]; 0.5 computes at half speed (any factor > 0 is legal).
     launch_latency: from the end of what a kernel or collective waits for to its start (MODEL B7) [s or text].
     min_kernel_time: least duration of a kernel or collective [s or text].
-    comm_compute_fraction: share of compute that a running collective takes away (MODEL B8), in [0, 1).
+    comm_compute_fraction: share of compute that running collectives take away (MODEL B8), in [0, 1); None: as many
+        multiprocessors as each has channels, on links that have a class, and nothing on ideal ones.
     host: how training code runs (rostam list hosts): graphs, the default, never lets a device wait for its host.
     host_launch: of each kernel, collective and message, in place of the host's own [s or text].
     host_sync: where hosts wait for their devices: none, optimizer, experts or messages.
@@ -40,7 +42,7 @@ class Machine:
     slow: dict[int, float] = field(default_factory=dict)
     launch_latency: str | float = field(default="1 us", metadata={"unit": "time"})
     min_kernel_time: str | float = field(default="1 us", metadata={"unit": "time"})
-    comm_compute_fraction: float = 0.0
+    comm_compute_fraction: float | None = None
     host: str = field(default="graphs", metadata={"choices": HOSTS})
     host_launch: str | float | None = field(default=None, metadata={"unit": "time"})
     host_sync: str = field(default=DEFAULT_SYNC, metadata={"choices": HOST_SYNCS})
@@ -105,15 +107,21 @@ class Machine:
     @property
     def host_launch_s(self) -> float:
         """What a kernel, collective or message costs its device's host [s]; 0 where hosts never limit."""
-        return host_launch_s(self.host, self.host_launch)
+        return self.host_costs.launch_s
+
+    @property
+    def host_costs(self) -> HostCosts:
+        """What kernels cost its devices' hosts."""
+        return host_costs(self.host, self.host_launch, self.device.host_slowdown)
 
     @property
     def physics(self) -> dict[str, float | str]:
         """What decides how work starts, times in seconds, by key."""
-        values = (self.launch_latency_s, self.min_kernel_s, float(self.comm_compute_fraction))
+        share = self.comm_compute_fraction
+        values = (self.launch_latency_s, self.min_kernel_s, BY_CHANNELS if share is None else float(share))
         found: dict[str, float | str] = dict(zip(PHYSICS, values, strict=True))
         if self.host_launch_s:
-            found |= {"host_launch": self.host_launch_s, "host_sync": self.host_sync}
+            found |= {"host_launch": self.host_launch_s, "host_sync": self.host_sync, "host": self.host}
         return found
 
     def with_failures(self, **parts: Any) -> "Machine":
@@ -152,6 +160,8 @@ def check_physics(given: Mapping[str, Any]) -> None:
     for key in ("launch_latency", "min_kernel_time"):
         if key in given:
             check_simulated(parse_time(given[key], f"machine.{key}"), f"machine.{key}")
-    share = given.get("comm_compute_fraction", 0.0)
+    share = given.get("comm_compute_fraction")
+    if share is None:
+        return
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
-        raise ConfigError(f"machine.comm_compute_fraction is {share!r}; it must be in [0, 1)")
+        raise ConfigError(f"machine.comm_compute_fraction is {share!r}; it must be in [0, 1), or null: by channels")

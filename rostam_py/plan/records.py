@@ -25,6 +25,7 @@ from rostam_py.plan.tasks import TASK_KINDS, KernelTime, Task
 _TEXTS = ("kind", "name", "group", "collective", "channel", "stream")
 _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "flops")
 _ROLE = "role"  # of kernels; files of earlier versions have none
+_LAUNCHES, _CALL = "launches", "is_call"  # of kernels; earlier versions' files have neither
 Templates = Mapping[str, tuple[Task, ...]]
 
 # Writing
@@ -72,6 +73,8 @@ def kernel_records(kernels: Iterable[KernelTime]) -> dict[str, list[Any]]:
         **{key: [getattr(kernel, key) for kernel in listed] for key in _KERNEL_TEXTS},
         **{key: [float(getattr(kernel, key)) for kernel in listed] for key in _KERNEL_NUMBERS},
         _ROLE: [kernel.role for kernel in listed],
+        _LAUNCHES: [kernel.launches for kernel in listed],
+        _CALL: [kernel.is_call for kernel in listed],
     }
 
 
@@ -164,7 +167,15 @@ def read_kernels(reader: Reader) -> list[KernelTime]:
     if any(len(column) != length for column in texts):
         raise reader.error("have columns of different lengths")
     roles = [one.text() for one in reader.item(_ROLE).entries(length)] if _ROLE in reader.names() else [""] * length
-    return [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
+    counts, calls = [1] * length, [False] * length
+    if _LAUNCHES in reader.names() and _CALL in reader.names():
+        counts = [one.integer(1) for one in reader.item(_LAUNCHES).entries(length)]
+        calls = [one.flag() for one in reader.item(_CALL).entries(length)]
+    read = [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
+    return [
+        dataclasses.replace(one, launches=count, is_call=call)
+        for one, count, call in zip(read, counts, calls, strict=True)
+    ]
 
 
 def read_tasks(reader: Reader, kernels: list[KernelTime]) -> tuple[dict[str, tuple[Task, ...]], Program]:

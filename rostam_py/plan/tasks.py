@@ -6,7 +6,7 @@ stream for each process group; sends have a stream for each peer (MODEL B8).
 
 from dataclasses import dataclass, field
 
-from rostam_py.costs.families import op_family
+from rostam_py.costs.families import is_matrix_product, op_family
 from rostam_py.costs.model import CostModel, KernelCall
 from rostam_py.plan.program import Program
 
@@ -18,7 +18,9 @@ class KernelTime:
     """One kernel inside a compute task.
 
     duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
-    cost model; None for kernels of a plan that was read from a file, and for views.
+    cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
+    for it in code that launches each expert's product, and each pass of a cast, by itself; is_call: a module is called
+    for it, as for a matrix product of forward (machine.host).
     """
 
     name: str
@@ -29,12 +31,17 @@ class KernelTime:
     role: str = ""
     call: KernelCall | None = field(default=None, compare=False, repr=False)
     cost: CostModel | None = field(default=None, compare=False, repr=False)
+    launches: int = 1
+    is_call: bool = False
 
     @classmethod
-    def of(cls, cost: CostModel, call: KernelCall, name: str = "") -> "KernelTime":
-        """Return a kernel as a cost model times it. Args: name: by default its main op's."""
+    def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1) -> "KernelTime":
+        """Return a kernel as a cost model times it. Args: name: by default its main op's. launches: see the class."""
         main, seconds = call.ops[0], cost.duration_s(call)
-        return cls(name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost)
+        is_call = main.phase == "forward" and is_matrix_product(main.op_type, main.role)
+        return cls(
+            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, is_call
+        )
 
     @property
     def family(self) -> str:

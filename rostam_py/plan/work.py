@@ -4,10 +4,12 @@ Example:
     plan.work_spread.describe()    # "work on 16 devices: busiest 11.3 ms of compute, 1.07 x the mean"
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rostam_py.plan.host import HostCosts
 from rostam_py.plan.program import Program
 from rostam_py.plan.tasks import KernelTime, Stage, Task
 from rostam_py.units import format_time
@@ -55,16 +57,23 @@ def seconds_by(
     return {part: seconds for part, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}
 
 
-def launch_bound_s(stages: Sequence[Stage], launch_s: float) -> float:
-    """Return what the busiest host takes to launch an iteration, at ``launch_s`` for each kernel and communication."""
-    counts = []
+def launch_bound_s(stages: Sequence[Stage], host: HostCosts) -> float:
+    """Return what the busiest host takes to launch an iteration."""
+    if not host.launch_s:
+        return 0.0
+    found = []
     for stage in stages:
         each = {
-            name: sum(len(t.kernels) if t.kind == "compute" else 1 for t in stage.templates[name])
-            for name in stage.program.counts()
+            name: math.fsum(_issue_s(task, host) for task in stage.templates[name]) for name in stage.program.counts()
         }
-        counts.append(sum(each[name] * count for name, count in stage.program.counts().items()))
-    return launch_s * max(counts, default=0)
+        found.append(sum(each[name] * count for name, count in stage.program.counts().items()))
+    return max(found, default=0.0)
+
+
+def _issue_s(task: Task, host: HostCosts) -> float:
+    if task.kind != "compute":
+        return host.launch_s
+    return math.fsum(one for kernel in task.kernels for one in host.issues_s(kernel.launches, kernel.is_call))
 
 
 def work_spread(stages: Sequence[Stage], num_devices: Sequence[int]) -> WorkSpread:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py import _core
+from rostam_py.collectives.channels import taken_share
 from rostam_py.collectives.transport import PLAIN, Transport, add_protocol, message_transport, transport
 from rostam_py.errors import ConfigError
 from rostam_py.plan.expert_groups import EXPERTS
@@ -72,7 +73,11 @@ def compile_graph(graph: TaskGraph, *, fuse: bool = True, is_varied: bool = Fals
 class _Compiler:
     def __init__(self, graph: TaskGraph, fuse: bool, is_varied: bool) -> None:
         self.jobs, self.slow = graph.jobs, graph.machine.slow
-        self.has_hosts, self.host_sync = graph.machine.host_launch_s > 0, graph.machine.host_sync
+        self.host, self.host_sync = graph.machine.host_costs, graph.machine.host_sync
+        self.has_hosts = self.host.launch_s > 0
+        self.device = graph.machine.device
+        self.takes_channels = graph.machine.comm_compute_fraction is None
+        self.shares: dict[tuple[int, str, str, int], int] = {}
         self.fuse, self.is_varied = fuse, is_varied
         self.categories = listed_kinds(one.kind for job in graph.jobs for one in job.groups)
         self.category_of = [
@@ -199,16 +204,37 @@ class _Compiler:
             **launches,
             protocol=np.array(protocol, np.int32),
             variation=variation,
+            taken_ppm=np.array([self._taken_ppm(number, job, task) for task in tasks], np.int32),
             **({} if origins is None else {"origin": origins}),
         )
 
     def _launches(self, tasks: Sequence[Task]) -> dict[str, np.ndarray]:
         """Return what hosts launch: kernels of compute tasks in CSR form [ps], and which tasks they wait for."""
-        kernels = [[seconds_to_ps(k.duration_s) for k in task.kernels] for task in tasks]
+        kernels = [[one for kernel in task.kernels for one in self._launched(kernel)] for task in tasks]
         offsets = np.cumsum([0, *map(len, kernels)])
         waits = [self._is_awaited(tasks, index) for index in range(len(tasks))]
-        flat = np.array([one for row in kernels for one in row], np.int64)
-        return {"kernel_offset": offsets, "kernel_ps": flat, "is_awaited_by_host": np.array(waits, bool)}
+        flat = np.array([one for row in kernels for one in row], np.int64).reshape(-1, 2)
+        found = {"kernel_offset": offsets, "kernel_ps": flat[:, 0], "is_awaited_by_host": np.array(waits, bool)}
+        return found | ({"issue_ps": flat[:, 1]} if self.host.call_s else {})
+
+    def _launched(self, kernel: KernelTime) -> list[tuple[int, int]]:
+        """Return what a host launches for a kernel, in equal parts: how long each runs, and what it costs it [ps]."""
+        duration = seconds_to_ps(kernel.duration_s)
+        issues = [seconds_to_ps(one) for one in self.host.issues_s(kernel.launches, kernel.is_call)]
+        even, left = divmod(duration, len(issues))
+        return [(even + (k < left), issue) for k, issue in enumerate(issues)]
+
+    def _taken_ppm(self, number: int, job: GraphJob, task: Task) -> int:
+        """Return the millionths of a device's compute that a collective takes (MODEL B8)."""
+        if task.kind != "collective" or not self.takes_channels:
+            return 0
+        key = (number, task.group, task.collective, task.num_bytes)
+        if key not in self.shares:
+            accelerators = job.devices[job.group_set(task.group).members[0]]
+            schedule = job.schedules[task.group, task.collective, task.num_bytes]
+            share = taken_share(self.fabric, schedule, task.num_bytes, accelerators, self.device)
+            self.shares[key] = round(share * 1_000_000)
+        return self.shares[key]
 
     def _is_awaited(self, tasks: Sequence[Task], index: int) -> bool:
         """Tell whether a host waits for what a task needs before it launches it (machine.host_sync)."""

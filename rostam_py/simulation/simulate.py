@@ -67,7 +67,8 @@ def simulate(
 
     Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
         nothing. Where hosts limit (machine.host), a kernel also waits until its host has launched it.
-        While a device takes part in a collective its kernels run at 1 - comm_compute_fraction (default 0).
+        While a device takes part in collectives its kernels run at 1 - comm_compute_fraction, by default what the
+        multiprocessors of their channels leave.
     Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of
         circuits, 0 to 2^64 - 1.
         fold: simulate devices that must behave alike once; shortcuts (by default as fold): compute rings whose links
@@ -127,7 +128,7 @@ def simulate(
             launch_latency_ps=seconds_to_ps(machine.launch_latency_s),
             host_launch_ps=seconds_to_ps(machine.host_launch_s),
             min_collective_ps=seconds_to_ps(machine.min_kernel_s),
-            comm_compute_fraction=machine.comm_compute_fraction,
+            comm_compute_fraction=machine.comm_compute_fraction or 0.0,
             min_iterations=min_iterations,
             max_iterations=limit,
             steady_tolerance=STEADY_TOLERANCE,

@@ -54,7 +54,8 @@ def is_own_model(model: str) -> bool:
 
 def _of_machine(name: str) -> Any:
     known = {entry.name: entry for entry in dataclasses.fields(Machine)}[name]
-    kind: Any = float if isinstance(known.default, float) else float | None if name in UPKEEP else Any
+    is_number = name in (*UPKEEP, "comm_compute_fraction")
+    kind: Any = float if isinstance(known.default, float) else float | None if is_number else Any
     return name, kind, field(default=known.default, metadata=known.metadata)
 
 
@@ -72,7 +73,8 @@ MachineKeys.__module__ = __name__  # so that workers can unpickle it
 MachineKeys.__doc__ = """How the machine starts work, and what it takes to run it.
 
 launch_latency: before every kernel or collective. min_kernel_time: least duration of one. comm_compute_fraction: share
-of compute that a running collective takes away. host: how training code runs, eager, compiled or graphs (rostam list
+of compute that running collectives take away; null takes as many multiprocessors as they have channels, on links that
+have a class. host: how training code runs, eager, compiled, graphs or with Transformer Engine (rostam list
 hosts); graphs never lets a device wait for its host. host_launch: what a kernel costs its host, in place of the host's
 own; null takes that. host_sync: where hosts wait for their devices, none, optimizer, experts or messages. watts: what
 all of it draws at most, for the energy of a run. usd: what it costs without its network; null where that is not known,

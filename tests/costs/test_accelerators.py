@@ -33,6 +33,7 @@ def test_every_figure_has_a_source(name):
     figures |= {"host_bandwidth_bytes_per_s"} if accelerator.host_bandwidth_bytes_per_s else set()
     more = ("transposes_fp8", "short_fp8_sums", "cache_bandwidth_bytes_per_s")
     figures |= {name for name in more if getattr(accelerator, name)}
+    figures |= {"host_slowdown"} if accelerator.host_slowdown != 1 else set()
     assert set(accelerator.sources) == figures
     assert all(len(source) > 10 for source in accelerator.sources.values())
 

@@ -13,7 +13,11 @@ def machine(**physics):
 def test_physics_are_seconds_by_key():
     found = machine(launch_latency="3 us", min_kernel_time=0.0, comm_compute_fraction=0.25).physics
     assert found == {"launch_latency": 3e-6, "min_kernel_time": 0.0, "comm_compute_fraction": 0.25}
-    assert machine().physics == {"launch_latency": 1e-6, "min_kernel_time": 1e-6, "comm_compute_fraction": 0.0}
+    assert machine().physics == {
+        "launch_latency": 1e-6,
+        "min_kernel_time": 1e-6,
+        "comm_compute_fraction": "by channels",
+    }
 
 
 @pytest.mark.parametrize(

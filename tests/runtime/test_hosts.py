@@ -17,15 +17,15 @@ LATENCY = 700_000
 def replay(programs, num_iterations, h, latency, collective_ps):
     """Return the ends of iterations on one device, and the kernels' starts.
 
-    programs: templates of one iteration, lists of (kind, kernels [ps], deps, awaited). A collective lasts
-    collective_ps; all ranks are alike, so it starts when this one does.
+    programs: templates of one iteration, lists of (kind, kernels [ps], deps, awaited, issues [ps]). A collective lasts
+    collective_ps; all ranks are alike, so it starts when this one does. issues: of each kernel, h without them.
     """
     host = compute_free = comm_free = 0
     ends, starts = [], []
     for _ in range(num_iterations):
         for tasks in programs:
             done = []
-            for kind, kernels, deps, awaited in tasks:
+            for kind, kernels, deps, awaited, issues in tasks:
                 other = "collective" if kind == "compute" else "compute"
                 ready = max((done[d] + latency for d in deps if tasks[d][0] == other), default=0)
                 if kind == "collective":
@@ -38,8 +38,8 @@ def replay(programs, num_iterations, h, latency, collective_ps):
                 if awaited:
                     host = max(host, compute_free, *(done[d] for d in deps if tasks[d][0] == other), 0)
                 now = max(ready, compute_free)
-                for kernel in kernels:
-                    host += h
+                for kernel, issue in zip(kernels, issues or [h] * len(kernels), strict=True):
+                    host += issue
                     now = max(now, host)
                     starts.append(now)
                     now += kernel
@@ -49,13 +49,15 @@ def replay(programs, num_iterations, h, latency, collective_ps):
     return ends, starts
 
 
-def random_template(rng):
+def random_template(rng, has_issues=False):
     tasks = []
     for index in range(rng.randint(1, 6)):
         kind = "compute" if index == 0 or rng.random() < 0.6 else "collective"
         kernels = [rng.randint(0, 6 * US) for _ in range(rng.randint(1, 5))] if kind == "compute" else []
         deps = sorted(rng.sample(range(index), rng.randint(0, min(2, index))))
-        tasks.append((kind, kernels, deps, rng.random() < 0.25))
+        is_awaited = rng.random() < 0.25
+        issues = [rng.randint(0, 4 * US) for _ in kernels] if has_issues else []
+        tasks.append((kind, kernels, deps, is_awaited, issues))
     return tasks
 
 
@@ -65,10 +67,11 @@ def build(graph, programs):
     for tasks in programs:
         made = [
             g.compute(sum(kernels), deps) if kind == "compute" else g.all_reduce(2_000, deps)
-            for kind, kernels, deps, _ in tasks
+            for kind, kernels, deps, _, _ in tasks
         ]
         awaited = [k for k, task in enumerate(tasks) if task[3]]
-        entries.append(g.template(*made, kernels=[task[1] for task in tasks], awaited=awaited))
+        issues = [task[4] for task in tasks] if any(task[4] for task in tasks) else None
+        entries.append(g.template(*made, kernels=[task[1] for task in tasks], awaited=awaited, issues=issues))
     g.group(0, 1)
     g.devices([g.program(*entries)] * 2)
     return g
@@ -78,7 +81,7 @@ def build(graph, programs):
 def test_times_equal_a_replay_of_every_kernel(graph, seed):
     # 2 x 1,000 bytes at 1 GB/s: a ring of two ranks lasts 2 us.
     rng = random.Random(seed)
-    programs = [random_template(rng) for _ in range(rng.randint(1, 3))]
+    programs = [random_template(rng, has_issues=seed % 2 == 1) for _ in range(rng.randint(1, 3))]
     h = rng.choice([1, 100_000, 900_000, 2 * US, 5 * US])
     g = build(graph, programs)
     fold = rng.random() < 0.5

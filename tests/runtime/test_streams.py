@@ -2,6 +2,8 @@
 
 import pytest
 
+from rostam_py.errors import ConfigError
+
 LAUNCH = 1000
 
 
@@ -171,3 +173,38 @@ def test_a_collective_takes_its_share_of_compute_while_it_runs(graph):
     raw = g.run(comm_compute_fraction=0.25)
     assert raw["ends"] == [0, 3 * ms + ms // 2]
     assert raw["breakdown"][0]["compute"] == 3 * ms + ms // 2
+
+
+@pytest.mark.parametrize(
+    ("taken_ppm", "fraction", "speed"),
+    [
+        ((200_000, 500_000), 0, 0.3),
+        ((200_000, 0), 0, 0.8),
+        ((600_000, 600_000), 0, 0.1),  # never all of it
+        ((200_000, 500_000), 0.75, 0.25),
+        ((200_000, 500_000), 0.5, 0.3),
+    ],
+)
+def test_collectives_take_the_sum_of_what_their_channels_hold(graph, taken_ppm, fraction, speed):
+    # Two all-reduces of 2 MB share links of 1 GB/s: both last 4 ms, beside a kernel of 5 ms.
+    ms = 10**9
+    g = graph(2)
+    body = g.template(
+        g.all_reduce(2_000_000), g.all_reduce(2_000_000, slot=2, category=1), g.compute(5 * ms),
+        taken_ppm=[*taken_ppm, 0],
+    )  # fmt: skip
+    g.group(0, 1)
+    g.group(0, 1, slot=2)
+    g.devices([g.program(body)] * 2)
+    raw = g.run(comm_compute_fraction=fraction)
+    expected = 4 * ms + (5 * ms - 4 * ms * speed)
+    assert raw["breakdown"][0]["compute"] == pytest.approx(expected, abs=2)
+    assert raw["ends"][-1] == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize(("taken_ppm", "words"), [([0, 1], "takes 1 millionths"), ([1_000_001, 0], "0 to 1,000,000")])
+def test_shares_that_cannot_be_taken_are_refused(graph, taken_ppm, words):
+    g = graph(2)
+    g.program(g.template(g.all_reduce(1000), g.compute(1), taken_ppm=taken_ppm))
+    with pytest.raises(ConfigError, match=words):
+        g.core.freeze()

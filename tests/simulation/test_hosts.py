@@ -166,6 +166,62 @@ def test_a_saved_graph_keeps_its_hosts(graph, tmp_path):
     assert rostam.TaskGraph.load(path).machine.host_sync == "none"
 
 
+def kernels_of(plan, part):
+    return [k for tasks in plan.stages[0].templates.values() for t in tasks for k in t.kernels if part in k.op_type]
+
+
+@pytest.mark.parametrize(("ep", "num_experts"), [(1, 8), (2, 4)])
+def test_transformer_engine_launches_every_expert_and_calls_a_module_for_every_product(routed, ep, num_experts):
+    # Counted by hand: a launch for each expert of a grouped product, one for other kernels and for communication, and a
+    # call for each product of forward, grouped or not.
+    host = HOSTS["transformer_engine"]
+    assert (host.launch, host.call) == ("10 us", "23 us")
+    strategy = {"dp": 2, "ep": ep, "micro_batch": 1}
+    plan = plan_of(routed, 2, strategy=strategy, host="transformer_engine", host_sync="none")
+    assert {k.launches for k in kernels_of(plan, "grouped")} == {num_experts}
+    seconds = 0.0
+    for name, count in plan.stages[0].program.counts().items():
+        for task in plan.stages[0].templates[name]:
+            if task.kind != "compute":
+                seconds += count * 10e-6
+            for kernel in task.kernels:
+                is_grouped, is_product = "grouped_mm" in kernel.op_type, "mm" in kernel.op_type
+                is_forward = name.startswith("forward") and is_product
+                seconds += count * (10e-6 * (num_experts if is_grouped else 1) + (23e-6 if is_forward else 0))
+    assert seconds > 4 * LAYERS * 1e-3  # which the device's own work is less than
+    assert rostam.simulate(plan).iteration_time_s == pytest.approx(seconds, rel=1e-6)
+    eager = rostam.simulate(plan_of(routed, 2, strategy=strategy, host="eager", host_sync="none"))
+    assert eager.iteration_time_s < 0.7 * seconds
+
+
+def test_passes_of_a_cast_are_launched_by_recipe_and_expert(routed):
+    # Counted in Transformer Engine's multi_tensor_quantize_impl: for each of four experts the largest value, the scale
+    # and the cast; of delayed scaling one kernel for all.
+    for precision, of_rows, others in (("fp8_mixed", 12, 3), ("fp8_delayed_mixed", 1, 1), ("fp8_block_mixed", 4, 1)):
+        plan = plan_of(routed, 2, strategy={"dp": 2, "ep": 2, "micro_batch": 1, "precision": precision})
+        assert {k.launches for k in kernels_of(plan, "rostam.cast")} <= {of_rows, others, 1}
+        assert max(k.launches for k in kernels_of(plan, "rostam.cast")) == of_rows
+
+
+def test_a_grace_takes_longer_for_what_was_measured_on_x86(graph):
+    def launch(host, accelerator, **options):
+        fabric = rostam.fabric("electrical_flat", num_accelerators=2, link_bandwidth="400 Gb/s")
+        return rostam.Machine(fabric=fabric, accelerator=accelerator, host=host, **options).host_costs
+
+    assert launch("eager", "gb200_186gb").launch_s == pytest.approx(10e-6 * 37.08 / 13.48, rel=1e-3)
+    assert launch("transformer_engine", "gb300_288gb").call_s == pytest.approx(23e-6 * 37.08 / 13.48, rel=1e-3)
+    assert launch("compiled", "gb200_186gb") == launch("compiled", "b200_180gb")  # measured on a Grace
+    assert launch("eager", "b200_180gb").launch_s == 10 * US
+    assert launch("eager", "gb200_186gb", host_launch="4 us").launch_s == 4 * US
+
+
+def test_a_saved_plan_keeps_launches_and_calls(routed, tmp_path):
+    plan = plan_of(routed, 2, strategy={"dp": 2, "ep": 2, "micro_batch": 1}, host="transformer_engine")
+    plan.save(str(tmp_path / "plan.json"))
+    again = rostam.Plan.load(str(tmp_path / "plan.json"))
+    assert rostam.simulate(again).iteration_times_s == rostam.simulate(plan).iteration_times_s
+
+
 def test_plans_of_one_simulation_must_launch_alike(graph):
     plan = plan_of(graph)
     eager = plan.on(rostam.Machine(fabric=plan.machine.fabric, accelerator="h100_80gb", host="eager"))
@@ -174,7 +230,7 @@ def test_plans_of_one_simulation_must_launch_alike(graph):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager"),
+    ({"host": "lazy"}, "machine.host is 'lazy'; it must be one of: graphs, compiled, eager, transformer_engine"),
     ({"host_sync": "step"}, "machine.host_sync is 'step'; it must be one of: none, optimizer, experts, messages"),
     ({"host_launch": "-1 us"}, "machine.host_launch"),
     ({"host_launch": "fast"}, "machine.host_launch"),

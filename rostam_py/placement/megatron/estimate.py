@@ -101,7 +101,7 @@ def estimate_plan(plan: Plan, costs: AxisCosts, stages: list[CompiledStage] | No
     strategy = plan.strategy
     clock = _Clock(plan.machine.launch_latency_s, plan.machine.min_kernel_s, costs)
     compute = max(stage.compute_s * factor for stage, factor in zip(compiled, slow, strict=True))
-    launched_s = launch_bound_s(plan.stages, plan.machine.host_launch_s) if plan.machine.host_launch_s else 0.0
+    launched_s = launch_bound_s(plan.stages, plan.machine.host_costs)
     if len(compiled) == 1 and plan.strategy.state_sharding.reduces_every_microbatch:
         return Estimate(max(launched_s, clock.play_program(plan.stages[0].program, compiled[0], slow[0])), compute)
 

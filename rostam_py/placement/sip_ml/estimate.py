@@ -240,8 +240,7 @@ def estimate_sip_ml(plan: Plan, fabric: Fabric, costs: AxisCosts, group: Compile
     Cost: about 30 us a read of one node by another.
     """
     compiled = compile_group(plan) if group is None else group
-    launch_s = plan.machine.host_launch_s
-    launched_s = launch_bound_s(plan.stages, launch_s) if launch_s else 0.0
+    launched_s = launch_bound_s(plan.stages, plan.machine.host_costs)
     return Estimate(max(launched_s, _Clock(plan, fabric, costs, compiled).iteration_s()), compiled.compute_s)
 
 
