@@ -14,6 +14,8 @@ from rostam_py.cli.compose import compose_config
 from rostam_py.cli.run import send_on
 from rostam_py.cli.schema import ValidateConfig
 from rostam_py.errors import ConfigError
+from rostam_py.extras import require
+from rostam_py.report.needs import page_needs
 from rostam_py.validation.document import beyond_bounds, document_of, document_text, write_document
 from rostam_py.validation.outcome import Outcome
 from rostam_py.validation.predict import validate
@@ -30,6 +32,8 @@ _SHOWN = 0.005  # parts of an iteration that are named
 def validate_command(overrides: list[str], as_json: bool) -> int:
     """Predict the rows asked for, print each as it is done, and fill the folder. Returns the exit status."""
     config: ValidateConfig = compose_config("validate", [_as_list(one) for one in overrides])
+    if config.report:
+        require(*page_needs("report=true", otherwise="report=false"))
     tables = _tables(config)
     folder = Path(config.out) if config.out else _default_folder(config)
     check_folder(folder, "out")
