@@ -110,27 +110,42 @@ def run_settings(keys: Mapping[str, Any]) -> Settings:
     Raises: ConfigError naming key, value and what is allowed.
     """
     given = {key: value for key, value in keys.items() if key != _MACHINE}
-    named = dict(keys.get(_MACHINE) or {})
+    written, physics = _written_out(dict(keys.get(_MACHINE) or {}))
+    return complete_settings({"mode": "run", **merged(written, given), "machine": physics})
+
+
+def _written_out(named: Keys) -> tuple[Keys, Keys]:
+    """Return the fabric and the accelerator that a row's machine stands for, and the physics of any."""
     physics = {key: named.pop(key) for key in list(named) if key in MachineKeys.__dataclass_fields__}
-    if named:
-        if "name" not in named:
-            raise ConfigError(f"machine.name is missing; choices: {', '.join(MACHINES)}")
-        name = named.pop("name")
-        site = make_machine(name, MACHINES.get(name), named).site()
-        physics = {"watts": site.watts, "usd": site.usd} | physics
-        written = {"fabric": {"name": site.fabric, **site.parameters}, "accelerator": site.accelerator}
-        given = merged(written, given)
-    return complete_settings({"mode": "run", **given, "machine": physics})
+    if not named:
+        return {}, physics
+    if "name" not in named:
+        raise ConfigError(f"machine.name is missing; choices: {', '.join(MACHINES)}")
+    name = named.pop("name")
+    site = make_machine(name, MACHINES.get(name), named).site()
+    written = {"fabric": {"name": site.fabric, **site.parameters}, "accelerator": site.accelerator}
+    return written, {"watts": site.watts, "usd": site.usd} | physics
 
 
-def overrides_of(keys: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a row's settings as overrides of ``rostam run``."""
+def overrides_of(keys: Mapping[str, Any]) -> list[str]:
+    """Return a row's settings as overrides of ``rostam run``.
+
+    A machine of whose size a row takes a part, which its name does not allow, is written out.
+    """
+    named = dict(keys.get(_MACHINE) or {})
+    if "name" not in named or not set(MACHINES.get(named["name"]).sizes).intersection(keys.get("fabric") or ()):
+        return _overrides(keys)
+    site, physics = _written_out(named)
+    return _overrides(merged(site, {**keys, _MACHINE: {k: v for k, v in physics.items() if v is not None}}))
+
+
+def _overrides(keys: Mapping[str, Any], prefix: str = "") -> list[str]:
     found: list[str] = []
     for key, value in keys.items():
         where = f"{prefix}{key}"
         if isinstance(value, Mapping):
             name = [f"{where}={value['name']}"] if "name" in value else []
-            found += name + overrides_of({k: v for k, v in value.items() if k != "name"}, f"{where}.")
+            found += name + _overrides({k: v for k, v in value.items() if k != "name"}, f"{where}.")
         else:
             found.append(f"{where}={_text(value)}")
     return found

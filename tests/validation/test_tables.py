@@ -4,6 +4,8 @@ import types
 
 import pytest
 
+from rostam_py.cli.compose import compose_config
+from rostam_py.cli.run import point_settings
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.validation.names import table_names
 from rostam_py.validation.quantities import QUANTITIES, gpt_flops
@@ -123,3 +125,19 @@ def test_a_rows_overrides_are_those_of_a_run():
         "model=resnet50", "machine=dgx_a100", "machine.servers=2", "strategy.tp=1", "strategy.dp=null",
         "fabric.server_bandwidth='200 GB/s'",
     ]  # fmt: skip
+
+
+def test_every_rows_overrides_are_settings_of_a_run():
+    # Composed as `rostam run` does, without running: rows that take a part of a rack as well.
+    rows = [
+        row
+        for table in TABLES.values()
+        for row in table.rows
+        if row.subject == "run" and not row.why_not and row.measured
+    ]
+    parts = [row for row in rows if "num_accelerators" in row.keys.get("fabric", {})]
+    assert len(parts) > 30
+    for row in [*parts, *rows[::7]]:
+        config = compose_config("run", overrides_of(row.keys))
+        assert point_settings("run", config)["fabric"] == run_settings(row.keys)["fabric"], row.name
+        assert point_settings("run", config)["accelerator"] == run_settings(row.keys)["accelerator"], row.name
