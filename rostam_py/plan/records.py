@@ -25,6 +25,7 @@ from rostam_py.plan.tasks import TASK_KINDS, KernelTime, Task
 _TEXTS = ("kind", "name", "group", "collective", "channel", "stream")
 _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "flops")
 _ROLE = "role"  # of kernels; files of earlier versions have none
+_HELD = "multiprocessors"  # of tasks; in files where one has some
 _LAUNCHES, _CALL = "launches", "is_call"  # of kernels; earlier versions' files have neither
 Templates = Mapping[str, tuple[Task, ...]]
 
@@ -94,6 +95,7 @@ def _columns(tasks: tuple[Task, ...], kernels: dict[KernelTime, int]) -> dict[st
     return {
         **{key: [getattr(task, key) for task in tasks] for key in (*_TEXTS, "num_bytes", "peer", "is_optimizer")},
         **({"is_routed": [task.is_routed for task in tasks]} if any(task.is_routed for task in tasks) else {}),
+        **({_HELD: [task.multiprocessors for task in tasks]} if any(task.multiprocessors for task in tasks) else {}),
         "deps": [list(task.deps) for task in tasks],
         "kernels": [[kernels.setdefault(one, len(kernels)) for one in task.kernels] for task in tasks],
     }
@@ -210,6 +212,8 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     flags = [one.flag() for one in reader.item("is_optimizer").entries(length)]
     is_told = "is_routed" in reader.names()
     routed = [one.flag() for one in reader.item("is_routed").entries(length)] if is_told else [False] * length
+    is_held = _HELD in reader.names()
+    held = [one.integer() for one in reader.item(_HELD).entries(length)] if is_held else [0] * length
     deps = [
         tuple(dep.integer(0, k - 1) for dep in one.entries())
         for k, one in enumerate(reader.item("deps").entries(length))
@@ -221,7 +225,7 @@ def _template(reader: Reader, kernels: list[KernelTime]) -> tuple[Task, ...]:
     return tuple(
         Task(
             **{key: texts[key][k] for key in _TEXTS}, deps=deps[k], kernels=used[k], num_bytes=sizes[k],
-            peer=peers[k], is_optimizer=flags[k], is_routed=routed[k],
+            peer=peers[k], is_optimizer=flags[k], is_routed=routed[k], multiprocessors=held[k],
         )
         for k in range(length)
     )  # fmt: skip

@@ -62,6 +62,8 @@ class Task:
     send / recv: ``channel`` names the value (unique in sender's and receiver's template), ``peer`` the other end's
         rank in the group minus the own rank, ``num_bytes`` its size. A recv of micro-batch m matches the peer's send
         on the same channel and micro-batch.
+    multiprocessors: of a device's that a collective holds while it runs, where its code is not NCCL's; 0: NCCL's
+        channels.
     is_routed: it sends rows to their experts, as many to each as chose it, which its host reads (machine.host_sync).
     """
 
@@ -77,6 +79,7 @@ class Task:
     stream: str = ""
     is_optimizer: bool = False
     is_routed: bool = False
+    multiprocessors: int = 0
 
     @property
     def duration_s(self) -> float:

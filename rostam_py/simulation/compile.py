@@ -228,6 +228,8 @@ class _Compiler:
         """Return the millionths of a device's compute that a collective takes (MODEL B8)."""
         if task.kind != "collective" or not self.takes_channels:
             return 0
+        if task.multiprocessors and self.device.multiprocessors and not self.fabric.config.link_classes.are_ideal:
+            return round(min(1.0, task.multiprocessors / self.device.multiprocessors) * 1_000_000)
         key = (number, task.group, task.collective, task.num_bytes)
         if key not in self.shares:
             accelerators = job.devices[job.group_set(task.group).members[0]]

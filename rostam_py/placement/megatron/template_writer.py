@@ -25,6 +25,16 @@ from rostam_py.plan.phases import WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
 
+# Of a tp collective beside a whole product, with overlapped tp communication, the means of: Transformer Engine's user
+# buffers take 4 and 2 multiprocessors to gather the inputs of qkv and fc1 again, 24 and 4 to scatter their input
+# gradients. Source: userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192 and its fp8 twin in Megatron-Bridge's
+# src/megatron/bridge/training/comm_overlap.py; 16 each where no recipe says (get_default_config in
+# transformer_engine/pytorch/module/base.py).
+_BULK_MULTIPROCESSORS = {"all_gather": 3, "reduce_scatter": 14}
+# Of the exchanges of rows that cross to a server once, together: DeepEP's (Buffer.num_sms in deep_ep/buffer.py;
+# DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
+_EXCHANGE_MULTIPROCESSORS = 20
+
 
 @dataclass(slots=True)
 class TemplateContext:
@@ -102,9 +112,21 @@ class TemplateWriter:
             self.tasks.append(Task("compute", f"{self.phase} begins"))
         self._provider.update(found)
 
+    def _multiprocessors(self, group: str, kind: str) -> int:
+        """Return what a collective holds of a device where its code is not NCCL's, 0 where it is."""
+        hops = self.context.hops.hops
+        if any(hop.group == group for hop in hops):
+            return _EXCHANGE_MULTIPROCESSORS // len(hops)
+        if self.context.is_tp_overlapped and group in self.context.sharding.groups:
+            return _BULK_MULTIPROCESSORS.get(kind, 0)
+        return 0
+
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
-        task = self._append(Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes))
+        held = self._multiprocessors(group, kind)
+        task = self._append(
+            Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes, multiprocessors=held)
+        )
         if group in self.context.sharding.groups and not self.context.is_tp_asynchronous:
             self._segment_deps.add(task)
             self._awaited.add(task)
