@@ -30,7 +30,7 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
 from rostam_py.placement.sharding import Sharding
-from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
+from rostam_py.plan.fusion import EPILOGUE, MODULES, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -171,7 +171,7 @@ class KernelBuilder:
         key = self.fusion, barriers, frozenset(derived), None if classes is None else frozenset(classes.items())
         if key not in self._fusions:
             fusion = self._fuse(barriers, classes)
-            is_joined = self.fusion in (POINTWISE, EPILOGUE)
+            is_joined = self.fusion in (POINTWISE, EPILOGUE, MODULES)
             self._fusions[key] = (
                 fusion, kernel_traffic(self.graph, fusion, barriers, derived, joins_parts=is_joined),
                 in_order(self.graph, fusion.kernels),
@@ -251,6 +251,8 @@ class KernelBuilder:
         if self.fusion == UNFUSED:
             kernels = tuple((op.id,) for op in self.graph.ops if not op.is_metadata)
             return Fusion(kernels, len(self.graph.ops) - len(kernels), 0)
+        if self.fusion == MODULES:
+            classes = {op.id: ((classes or {}).get(op.id), self._module_of(op)) for op in self.graph.ops}
         return fuse_neighbours(self.graph, self._fused_kinds, barriers, classes, has_epilogues=self.fusion == EPILOGUE)
 
     @cached_property
@@ -282,6 +284,9 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
+        if self.fusion == MODULES:
+            sums, read, written = self._gradient_sums(ops, read, written)
+            casts = (*casts, *sums)
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
@@ -295,6 +300,63 @@ class KernelBuilder:
             op_ids, inputs, outputs, time, flops=flops, model_flops=model_flops, adding_time=adding, casts=casts,
             adds=adds,
         )  # fmt: skip
+
+    def _gradient_sums(
+        self, ops: tuple[Op, ...], read: float, written: float
+    ) -> tuple[tuple[KernelTime, ...], float, float]:
+        """Return the sums of gradients among a kernel's ops that are kernels of their own, and what the rest moves.
+
+        Model: autograd adds what comes from elsewhere, as along a residual, to what the kernel makes: it reads both and
+            writes the sum. What products of one input make of its gradient is one product's where that code has one for
+            all of them (qkv, gate and up), which adds up inside.
+        """
+        if ops[0].phase != "backward":
+            return (), read, written
+        made = {t for op in ops for t in op.outputs}
+        merged = [op for op in ops if op.id in self._merged_sums]
+        if len(merged) == len(ops):
+            return (), 0.0, 0.0
+        parts = list(dict.fromkeys(t for op in merged for t in op.inputs if self.graph.view_roots[t] not in made))
+        read -= sum(self._read_bytes(tuple(merged), t) for t in parts[1:])
+        found = []
+        for op in ops if len(ops) > 1 else ():
+            others = [t for t in op.inputs if self.graph.view_roots[t] not in made]
+            if op.role != "sum" or op.id in self._merged_sums or len(op.inputs) != 2 or len(others) != 1:
+                continue
+            size = self._read_bytes((op,), others[0])
+            if size == self._read_bytes((op,), op.inputs[0]) == self._read_bytes((op,), op.inputs[1]):
+                found.append(self._apart(op, "sum", ADD, 2 * size, size))
+                read -= size
+        return tuple(found), read, written
+
+    @cached_property
+    def _merged_sums(self) -> frozenset[int]:
+        """Ops of backward that add up what products make of one input's gradient."""
+        found: set[int] = set()
+        for op in self.graph.ops:
+            if op.phase != "backward" or op.role != "sum" or len(op.inputs) < 2:
+                continue
+            makers = [self.graph.tensors[self.graph.view_roots[t]].producer for t in op.inputs]
+            if all(m is not None and (m in found or self.graph.ops[m].role == "product") for m in makers):
+                found.add(op.id)
+        return frozenset(found)
+
+    def _module_of(self, op: Op) -> str:
+        """Return the module in which an op may share a kernel: of a sum of products' gradients that of its reader."""
+        while op.id in self._merged_sums:
+            readers = [r for t in op.outputs for r in self._readers_of(t)]
+            if not readers:
+                break
+            op = self.graph.ops[readers[0]]
+        return op.module
+
+    def _readers_of(self, tensor: int) -> list[int]:
+        """Return the ops that read a tensor or a view of it, views apart."""
+        found = []
+        for reader in self.graph.readers.get(tensor, ()):
+            op = self.graph.ops[reader]
+            found += [r for t in op.outputs for r in self._readers_of(t)] if op.is_metadata else [reader]
+        return found
 
     def _adding_time(
         self, ops: tuple[Op, ...], made: tuple[int, ...], work: tuple[float, float, float]

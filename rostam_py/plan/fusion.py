@@ -1,11 +1,14 @@
 """Which ops share a kernel (MODEL B7), and what an eager loss is made of, by name."""
 
 POINTWISE, EPILOGUE, UNFUSED, PRODUCER, AUTO = "pointwise", "epilogue", "none", "producer", "auto"
+MODULES = "modules"
 FUSIONS = {
     AUTO: "pointwise with the megatron placer, producer with sip_ml",
     POINTWISE: "chains of element-wise ops, and a norm or softmax with its element-wise neighbours, are one kernel;"
     " products take in a bias alone (compiled and hand-fused training code)",
     EPILOGUE: "as pointwise, and a product or convolution takes in the activation behind it",
+    MODULES: "as pointwise, inside one module at a time: a norm, a gated unit, a rotation, a residual sum are kernels"
+    " of their own, and so are sums of gradients (Megatron-Core with Transformer Engine)",
     UNFUSED: "every op is a kernel (eager code)",
     PRODUCER: "element-wise ops join whatever makes their inputs, products among them, for nothing",
 }

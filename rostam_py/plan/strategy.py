@@ -29,6 +29,7 @@ from rostam_py.plan.fusion import (
     EVERYWHERE,
     FUSED_PARTS,
     FUSIONS,
+    MODULES,
     POINTWISE,
     TORCH,
     UNFUSED,
@@ -265,10 +266,10 @@ class Strategy:
     def _check_fusion(self) -> None:
         _check_choice("fusion", self.fusion, tuple(FUSIONS))
         _check_choice("fused_part", self.fused_part, tuple(FUSED_PARTS))
-        if self.fused_part != EVERYWHERE and self.fused_as not in (POINTWISE, EPILOGUE):
+        if self.fused_part != EVERYWHERE and self.fused_as not in (POINTWISE, EPILOGUE, MODULES):
             raise ConfigError(
                 f"strategy.fused_part is {self.fused_part!r}, which needs strategy.fusion to be one of: {POINTWISE},"
-                f" {EPILOGUE}; it is {self.fused_as!r}"
+                f" {EPILOGUE}, {MODULES}; it is {self.fused_as!r}"
             )
         _check_choice("eager_loss", self.eager_loss, tuple(EAGER_LOSSES))
         if self.eager_loss != TORCH and not self.has_eager_loss:

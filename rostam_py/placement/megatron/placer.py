@@ -55,7 +55,7 @@ from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
-from rostam_py.plan.fusion import EPILOGUE, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.pairs import backwards_first
@@ -82,7 +82,7 @@ class MegatronPlacer(Placer):
     reads_fabric = False
     fits_memory = False
     shards_state = True
-    FUSIONS = (POINTWISE, EPILOGUE, UNFUSED, PRODUCER)
+    FUSIONS = (POINTWISE, EPILOGUE, MODULES, UNFUSED, PRODUCER)
     SEARCHED = tuple(SEARCHED_AXES)
 
     def candidates(
