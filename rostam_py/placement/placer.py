@@ -75,7 +75,7 @@ class Placer(ABC):
     AXES: degrees of a strategy that it knows. INNER_AXES: those that add no devices, since they divide others.
     reads_fabric: its plans depend on the fabric, not on its size alone.
     fits_memory: ``place`` makes its plans fit; of others a search tries smaller micro-batches, then recomputation.
-    shards_state: it knows ``Strategy.shard`` (ZeRO).
+    shards_state: it knows ``Strategy.shard`` (ZeRO). buffers_gradients: it knows ``Strategy.gradient_buffer``.
     SEARCHED: axes of SEARCHED_AXES that it knows.
     FUSIONS: values of ``Strategy.fusion`` that it knows, its default first.
 
@@ -90,6 +90,7 @@ class Placer(ABC):
     reads_fabric: ClassVar[bool] = True
     fits_memory: ClassVar[bool] = True
     shards_state: ClassVar[bool] = False
+    buffers_gradients: ClassVar[bool] = False
     SEARCHED: ClassVar[tuple[str, ...]] = ()
     FUSIONS: ClassVar[tuple[str, ...]] = (PRODUCER,)
 

@@ -34,6 +34,7 @@ from rostam_py.plan.fusion import (
     TORCH,
     UNFUSED,
 )
+from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER
 from rostam_py.plan.machine import PHYSICS
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
@@ -111,6 +112,8 @@ class Strategy:
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     clip_gradients: to a norm before the optimizer's step, as trainers of language models do: they are read for it, and
         read and written again.
+    gradient_buffer: what is done to gradients besides: nothing, zeroed once an iteration, also scaled before they are
+        reduced, or also checked before that.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
         products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
@@ -181,6 +184,7 @@ class Strategy:
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     clip_gradients: bool = False
+    gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
     narrow_weights: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
@@ -264,6 +268,12 @@ class Strategy:
             )
 
     def _check_fusion(self) -> None:
+        _check_choice("gradient_buffer", self.gradient_buffer, tuple(GRADIENT_BUFFERS))
+        if self.gradient_buffer != NO_BUFFER and not PLACERS.get(self.placer).buffers_gradients:
+            raise ConfigError(
+                f"strategy.gradient_buffer is {self.gradient_buffer!r}; with strategy.placer={self.placer} it must be"
+                f" {NO_BUFFER!r}"
+            )
         _check_choice("fusion", self.fusion, tuple(FUSIONS))
         _check_choice("fused_part", self.fused_part, tuple(FUSED_PARTS))
         if self.fused_part != EVERYWHERE and self.fused_as not in (POINTWISE, EPILOGUE, MODULES):

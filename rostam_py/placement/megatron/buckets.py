@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from rostam_py.placement.megatron.gradient_passes import reduction_passes
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 
@@ -114,6 +115,7 @@ class Buckets:
         state, writer = self.context.states[bucket[0].data_group], self.writer
         deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
+        deps = self._behind_passes(size, deps)
         task = writer.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
@@ -124,6 +126,17 @@ class Buckets:
             del self.reduced_before[name]
         self.reduced_by.update({g.name: task for g in bucket})
         self.started.append(bucket)
+
+    def _behind_passes(self, num_bytes: int, deps: tuple[int, ...]) -> tuple[int, ...]:
+        """Check and scale a bucket where that is done; return what its reduction waits for."""
+        builder, writer = self.context.builder, self.writer
+        passes = reduction_passes(builder.cost, builder.precision, self.context.gradient_buffer, num_bytes)
+        if not passes:
+            return deps
+        writer.await_tasks([d for d in deps if writer.tasks[d].kind != "compute"])
+        for time in passes:
+            writer.wait(time)
+        return writer.behind_compute()
 
     def leave(self) -> Pending:
         """End a template that others follow: start the open buckets that are not held, and return what is left."""

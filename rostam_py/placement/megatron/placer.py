@@ -27,6 +27,7 @@ from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory
+from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels
 from rostam_py.placement.megatron.offload import Offload, offload
@@ -56,6 +57,7 @@ from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
 from rostam_py.plan.fusion import EPILOGUE, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.pairs import backwards_first
@@ -82,6 +84,7 @@ class MegatronPlacer(Placer):
     reads_fabric = False
     fits_memory = False
     shards_state = True
+    buffers_gradients = True
     FUSIONS = (POINTWISE, EPILOGUE, MODULES, UNFUSED, PRODUCER)
     SEARCHED = tuple(SEARCHED_AXES)
 
@@ -340,8 +343,13 @@ class _Job:
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
             self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states,
             self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
-            self.hops,
+            self.hops, gradient_buffer=self.gradient_buffer,
         )  # fmt: skip
+
+    @property
+    def gradient_buffer(self) -> GradientBuffer:
+        """What is done to gradients besides accumulating and reducing them."""
+        return GRADIENT_BUFFERS[self.strategy.gradient_buffer]
 
     def _sent(self) -> set[int]:
         """Return the tensors that go to another stage or to another rank of the sequence's."""
@@ -432,7 +440,11 @@ class _Job:
 
     def _stage(self, context: TemplateContext, stage: int, memory: MemoryBytes) -> Stage:
         num_parameters = self._num_parameters(stage)
-        optimizer = self._optimizer_kernels(self._num_shared(context, stage), self._num_cast(stage))
+        num_shared = self._num_shared(context, stage)
+        optimizer = (
+            *self._unshared_passes(stage), *self._optimizer_kernels(num_shared, self._num_cast(stage)),
+            *self._zero_pass(num_shared if self.state.level >= 2 else self._num_parameters(stage)),
+        )  # fmt: skip
         written = write_stage(context, stage, self.programs[stage], self._gradients(context, stage), optimizer)
         return Stage(
             index=stage,
@@ -482,6 +494,16 @@ class _Job:
         update = KernelTime.of(self.cost, self.numerics.optimizer_call(num_parameters), "optimizer")
         transposes = self.machine.device.transposes_fp8
         return (update, *updated_casts(self.cost, self.strategy, self.numerics.precision, num_cast, transposes))
+
+    def _unshared_passes(self, stage: int) -> tuple[KernelTime, ...]:
+        """Return the passes over gradients that are reduced with no replica's."""
+        held = (name for name, devices in self.holders.items() if stage in devices and not self._data_group(name))
+        size = sum(self.local_parameters[name] for name in held) * self.numerics.gradient_bytes
+        return reduction_passes(self.cost, self.numerics.precision, self.gradient_buffer, size)
+
+    def _zero_pass(self, num_parameters: int) -> tuple[KernelTime, ...]:
+        size = num_parameters * self.numerics.gradient_bytes
+        return zero_pass(self.cost, self.numerics.precision, self.gradient_buffer, size)
 
     def _gradients(self, context: TemplateContext, stage: int) -> dict[int, list[Gradient]]:
         """Return the device's parameter gradients by the chunk that ends them; a tied one is its own contribution."""

@@ -21,6 +21,7 @@ from rostam_py.placement.megatron.pipeline import StageAssignment
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.product_inputs import sent_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
+from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER, GradientBuffer
 from rostam_py.plan.phases import WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import KernelTime, Task
@@ -57,6 +58,7 @@ class TemplateContext:
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
     hops: ExpertHops = field(default_factory=ExpertHops)  # of rows of experts that cross to a server once
     offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
+    gradient_buffer: GradientBuffer = GRADIENT_BUFFERS[NO_BUFFER]  # passes over gradients before they are reduced
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
