@@ -6,8 +6,8 @@ from typing import NamedTuple
 class GradientBuffer(NamedTuple):
     """Passes over a device's gradients in an iteration.
 
-    is_zeroed: written with zeros before the first micro-batch. num_scalings: read and written again before they are
-    reduced. num_checks: read before that.
+    is_zeroed: written with zeros before the first micro-batch, which adds to them as the others do.
+    num_scalings: read and written again before they are reduced. num_checks: read before that.
     """
 
     what: str

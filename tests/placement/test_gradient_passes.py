@@ -25,7 +25,8 @@ def passes(plan, template, stage=0):
 
 
 def moved(kernels):
-    return sum(k.call.bytes_read for k in kernels), sum(k.call.bytes_written for k in kernels)
+    found = list(kernels)
+    return sum(k.call.bytes_read for k in found), sum(k.call.bytes_written for k in found)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,20 @@ def test_every_gradient_is_passed_over_once_an_iteration(graph, buffer, read, wr
     count = plan.stages[0].num_parameters
     found = moved(passes(plan, "backward_last"))
     assert found == pytest.approx((read * count, written * count), rel=1e-9)
+
+
+@pytest.mark.parametrize(("accumulation", "more"), [("fused", 4), ("separate", 2 + 4 + 4), ("free", 0)])
+def test_the_only_micro_batch_adds_to_zeros(graph, accumulation, more):
+    # Products read what is there besides; kernels of autograd's read the new gradient and that, and write the sum.
+    plain, zeroed = (
+        plan_of(graph, tp=4, micro_batch=8, gradient_buffer=one, accumulation=accumulation)
+        for one in ("none", "zeroed")
+    )
+    read, written = moved(
+        k for t in plain.stages[0].templates["backward_last"] for k in t.kernels if not t.is_optimizer
+    )
+    again = moved(k for t in zeroed.stages[0].templates["backward_last"] for k in t.kernels if not t.is_optimizer)
+    assert sum(again) - read - written == pytest.approx(more * plain.stages[0].num_parameters, rel=0.02)
 
 
 def test_bf16_gradients_take_half_and_shares_are_zeroed_alone(graph):
@@ -62,7 +77,7 @@ def test_a_bucket_is_reduced_behind_its_passes(graph):
 
 
 def test_an_iteration_takes_as_much_longer_as_its_passes_where_nothing_overlaps(graph):
-    plain, scaled = (plan_of(graph, tp=4, gradient_buffer=one) for one in ("none", "scaled"))
+    plain, scaled = (plan_of(graph, tp=4, accumulation="free", gradient_buffer=one) for one in ("none", "scaled"))
     seconds = sum(k.duration_s for k in passes(scaled, "backward_last"))
     assert seconds > 0
     difference = rostam.simulate(scaled).iteration_time_s - rostam.simulate(plain).iteration_time_s

@@ -51,8 +51,8 @@ def write_stage(
         replicas (their bucket) first, then over the members, then over the stages. Buckets start with the last
         micro-batch's gradients, chunk by chunk, or, where ranks share them, with each micro-batch's; the other sums
         come last, and the optimizer, which waits for all. All micro-batches but the last add their gradients to what is
-        there: as often as all but the first would. Where ranks share gradients, of which each adds up its share, that
-        costs nothing.
+        there: as often as all but the first would; all do where buffers are zeroed. Where ranks share gradients, of
+        which each adds up its share, that costs nothing.
     Args:
         device: its place in the pipeline.
         gradients: chunk -> gradients that are final when it has run. optimizer: kernels of
@@ -89,7 +89,8 @@ def _write_finals(
     pending, buckets = Pending(), list[list[Gradient]]()
     for place, name in enumerate(finals):
         chunk, later = chunk_of(name) or 0, [gradients[chunk_of(other) or 0] for other in finals[place + 1 :]]
-        writer = _writer(context, phase_of(name))
+        adds = context.gradient_buffer.is_zeroed and not context.state.reduces_every_microbatch
+        writer = _writer(context, phase_of(name), adds_gradients=adds)
         groups = {gradient.data_group for others in later for gradient in others} if later else None
         filled = Buckets(context, writer, gradients[chunk], pending=pending, later=groups)
         result.gathered[name] = _fill(writer, chunks[chunk], filled)
