@@ -103,8 +103,12 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(width, eps=1e-5)
         self.head = nn.Linear(width, vocabulary, bias=False)
 
+    def positions(self, sequence: int, device: torch.device) -> Rotation | Tensor:
+        """Return what turns heads at each position; models that turn them otherwise have their own."""
+        return rotation(sequence, self.rotary_size, self.theta, device)
+
     def forward(self, ids: Tensor) -> Tensor:
-        waves = rotation(ids.shape[1], self.rotary_size, self.theta, ids.device)
+        waves = self.positions(ids.shape[1], ids.device)
         x = self.tokens(ids)
         for name in self.stacks:
             for block in self.get_submodule(name):

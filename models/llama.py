@@ -45,28 +45,46 @@ def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec
     return decoder_spec(name, make, {"blocks": config.num_layers}, config.sequence_length, assumed)
 
 
-def _llama2(name: str, num_layers: int, width: int, num_heads: int, num_key_heads: int, hidden: int) -> ModelSpec:
+def _llama2(num_layers: int, width: int, num_heads: int, num_key_heads: int, hidden: int) -> Config:
     shape = {"num_layers": num_layers, "width": width, "num_heads": num_heads, "num_key_heads": num_key_heads}
-    return build(name, Config(**shape, hidden=hidden, vocabulary=32000, sequence_length=4096))
+    return Config(**shape, hidden=hidden, vocabulary=32000, sequence_length=4096)
 
 
-def _llama3(
-    name: str, num_layers: int, width: int, num_heads: int, hidden: int, sequence_length: int = 8192
-) -> ModelSpec:
+def _llama3(num_layers: int, width: int, num_heads: int, hidden: int, sequence_length: int = 8192) -> Config:
     shape = {"num_layers": num_layers, "width": width, "num_heads": num_heads, "num_key_heads": 8, "hidden": hidden}
-    return build(name, Config(**shape, vocabulary=128256, sequence_length=sequence_length, theta=500_000.0))
+    return Config(**shape, vocabulary=128256, sequence_length=sequence_length, theta=500_000.0)
 
 
-build_llama2_7b = functools.partial(_llama2, "llama2_7b", 32, 4096, 32, 32, 11008)
-build_llama2_13b = functools.partial(_llama2, "llama2_13b", 40, 5120, 40, 40, 13824)
-build_llama2_70b = functools.partial(_llama2, "llama2_70b", 80, 8192, 64, 8, 28672)
-build_llama3_8b = functools.partial(_llama3, "llama3_8b", 32, 4096, 32, 14336)
-build_llama3_70b = functools.partial(_llama3, "llama3_70b", 80, 8192, 64, 28672)
-build_llama3_405b = functools.partial(_llama3, "llama3_405b", 126, 16384, 128, 53248)
-build_llama3_405b_128k = functools.partial(_llama3, "llama3_405b_128k", 126, 16384, 128, 53248, 131072)
-# torchtitan's long sequences (benchmarks/llama3_h100_202412_torchtitan.md, tables 2 and 6)
-build_llama3_8b_32k = functools.partial(_llama3, "llama3_8b_32k", 32, 4096, 32, 14336, 32768)
-build_llama3_8b_64k = functools.partial(_llama3, "llama3_8b_64k", 32, 4096, 32, 14336, 65536)
-build_llama3_8b_256k = functools.partial(_llama3, "llama3_8b_256k", 32, 4096, 32, 14336, 262144)
-build_llama3_405b_32k = functools.partial(_llama3, "llama3_405b_32k", 126, 16384, 128, 53248, 32768)
-build_llama3_405b_256k = functools.partial(_llama3, "llama3_405b_256k", 126, 16384, 128, 53248, 262144)
+SHAPES = {
+    "llama2_7b": _llama2(32, 4096, 32, 32, 11008),
+    "llama2_13b": _llama2(40, 5120, 40, 40, 13824),
+    "llama2_70b": _llama2(80, 8192, 64, 8, 28672),
+    "llama3_8b": _llama3(32, 4096, 32, 14336),
+    "llama3_70b": _llama3(80, 8192, 64, 28672),
+    "llama3_405b": _llama3(126, 16384, 128, 53248),
+    "llama3_405b_128k": _llama3(126, 16384, 128, 53248, 131072),
+    # torchtitan's long sequences (benchmarks/llama3_h100_202412_torchtitan.md, tables 2 and 6)
+    "llama3_8b_32k": _llama3(32, 4096, 32, 14336, 32768),
+    "llama3_8b_64k": _llama3(32, 4096, 32, 14336, 65536),
+    "llama3_8b_256k": _llama3(32, 4096, 32, 14336, 262144),
+    "llama3_405b_32k": _llama3(126, 16384, 128, 53248, 32768),
+    "llama3_405b_256k": _llama3(126, 16384, 128, 53248, 262144),
+}
+
+
+def _preset(name: str) -> ModelSpec:
+    return build(name, SHAPES[name])
+
+
+build_llama2_7b = functools.partial(_preset, "llama2_7b")
+build_llama2_13b = functools.partial(_preset, "llama2_13b")
+build_llama2_70b = functools.partial(_preset, "llama2_70b")
+build_llama3_8b = functools.partial(_preset, "llama3_8b")
+build_llama3_70b = functools.partial(_preset, "llama3_70b")
+build_llama3_405b = functools.partial(_preset, "llama3_405b")
+build_llama3_405b_128k = functools.partial(_preset, "llama3_405b_128k")
+build_llama3_8b_32k = functools.partial(_preset, "llama3_8b_32k")
+build_llama3_8b_64k = functools.partial(_preset, "llama3_8b_64k")
+build_llama3_8b_256k = functools.partial(_preset, "llama3_8b_256k")
+build_llama3_405b_32k = functools.partial(_preset, "llama3_405b_32k")
+build_llama3_405b_256k = functools.partial(_preset, "llama3_405b_256k")

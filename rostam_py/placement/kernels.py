@@ -1,6 +1,6 @@
 """Kernels: fused groups of ops with their local work and duration on one device (MODEL B7, D15)."""
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,8 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
 from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
 from rostam_py.placement.sharding import Sharding
-from rostam_py.plan.fusion import EPILOGUE, MODULES, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
+from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
+from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -76,6 +77,8 @@ class KernelBuilder:
         accumulation: what adding gradients up costs (plan.strategy.ACCUMULATIONS).
         eager_loss: of a loss that shares no kernel, so that kernels of their own convert what it reads and makes to
             fp32, whose kernels make it (plan.fusion.EAGER_LOSSES); "" of others.
+        eager_norm: where some ops share no kernel, whose kernels make norms of them (plan.fusion.EAGER_NORMS); "" of
+            others.
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
     """
@@ -96,8 +99,10 @@ class KernelBuilder:
         eager_loss: str = "",
         transposes_fp8: bool = False,
         casts_weights: bool = False,
+        eager_norm: str = "",
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
+        self.eager_norm = eager_norm
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -131,7 +136,10 @@ class KernelBuilder:
         times = self.experts.kept_rows(tensor) * self.kept_times.get(tensor, 1)
         whole = self.tensor_bytes(tensor, whole=True) * times
         halo = self.part_bytes(tensor, self.sharding.kept_shares.get(tensor, 0))
-        return (whole + halo) * self._kept_widths.get(tensor, 1.0) * self._loss_factor(tensor)
+        width = self._kept_widths.get(tensor, 1.0) * self._loss_factor(tensor)
+        if self.graph.tensors[tensor].dtype == COMPLEX and not self._wide.keeps_wide(tensor):
+            width /= self._wide_factor
+        return (whole + halo) * width
 
     def passing_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor that is not kept, while it is there."""
@@ -248,16 +256,68 @@ class KernelBuilder:
     def _fuse(self, barriers: frozenset[int], classes: Mapping[int, Hashable] | None) -> Fusion:
         if self.fusion == PRODUCER:
             return fuse(self.graph, barriers)
-        if self.fusion == UNFUSED:
+        if self.fusion == UNFUSED and self.eager_norm != FUSED_NORM:
             kernels = tuple((op.id,) for op in self.graph.ops if not op.is_metadata)
             return Fusion(kernels, len(self.graph.ops) - len(kernels), 0)
+        kinds, known = self._fused_kinds, classes or {}
+        if self.fusion == UNFUSED:
+            numbers = self.norm_numbers
+            kinds = [kind if numbers[i] >= 0 else APART for i, kind in enumerate(kinds)]
+            classes = {op.id: (known.get(op.id), numbers[op.id]) for op in self.graph.ops}
         if self.fusion == MODULES:
-            classes = {op.id: ((classes or {}).get(op.id), self._module_of(op)) for op in self.graph.ops}
-        return fuse_neighbours(self.graph, self._fused_kinds, barriers, classes, has_epilogues=self.fusion == EPILOGUE)
+            classes = {op.id: (known.get(op.id), self._module_of(op)) for op in self.graph.ops}
+        return fuse_neighbours(self.graph, kinds, barriers, classes, has_epilogues=self.fusion == EPILOGUE)
 
     @cached_property
     def _fused_kinds(self) -> list[str]:
-        return [fused_kind(op.op_type, op.role, op.is_elementwise) for op in self.graph.ops]
+        return [
+            APART if op.id in self._wide.complex else fused_kind(op.op_type, op.role, op.is_elementwise)
+            for op in self.graph.ops
+        ]
+
+    @cached_property
+    def norm_numbers(self) -> list[int]:
+        """Of every op the norm that it is part of, -1 for none."""
+        return norm_numbers(self.graph)
+
+    @cached_property
+    def _wide(self) -> WideOps:
+        """Ops that compute in 32 bits: nothing of it with ``producer`` fusion, nor where all is as wide."""
+        eager: Iterable[Op] = ()
+        if self.eager_norm and self.eager_norm != FUSED_NORM:
+            eager = (op for op in self.graph.ops if self.fusion == UNFUSED or op.block < 0)
+        return wide_ops(self.graph, {op.id for op in eager})
+
+    @cached_property
+    def _wide_factor(self) -> float:
+        """Bytes of 32 bits over those of the run's activations."""
+        return 4 / get_precision(self.precision).tensor_bytes
+
+    def _wide_casts(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the conversions of what a kernel that computes in 32 bits reads and makes."""
+        if self.fusion == PRODUCER or self._wide_factor == 1 or ops[0].id not in self._wide:
+            return []
+        narrow = 1 / self._wide_factor
+        moved = []
+        for tensors, is_before in (
+            (self._wide.converted_before(ops[0]), True), (self._wide.converted_behind(ops[0]), False)
+        ):  # fmt: skip
+            for t in tensors:
+                wide = self.tensor_bytes(t) * (1.0 if self.graph.tensors[t].dtype == COMPLEX else self._wide_factor)
+                moved.append((wide * narrow, wide) if is_before else (wide, wide * narrow))
+        return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
+
+    def _norm_sums(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the sums of what the backward of a norm in one kernel makes and of another gradient."""
+        if self.fusion != UNFUSED or self.eager_norm != FUSED_NORM or len(ops) == 1:
+            return []
+        inside = {op.id for op in ops}
+        sums = [
+            op for op in ops
+            if op.is_accumulation and any(self.graph.tensors[t].producer not in inside for t in op.inputs)
+        ]  # fmt: skip
+        sizes = (self.tensor_bytes(op.outputs[0]) for op in sums)
+        return [self._apart(op, "sum", ADD, size, size) for op, size in zip(sums, sizes, strict=True)]
 
     def _view(self, op: int) -> Kernel:
         if op not in self._views:
@@ -284,6 +344,7 @@ class KernelBuilder:
         flops = sum(op.flops.at(self.batch) * self.sharding.op_fraction(op) * self.experts.work(op) for op in ops)
         read, written = self._local_traffic(ops, traffic)
         casts = (*self._loss_casts(ops, traffic), *self._loss_passes(ops)) if self.eager_loss else ()
+        casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
             casts = (*casts, *sums)
@@ -440,6 +501,9 @@ class KernelBuilder:
         Model: what products read of it is cast by the kernel that makes it, or behind that in eager code.
         """
         factor = 1.0 if self.fusion == PRODUCER else self._loss_factor(tensor)
+        producer = self.graph.tensors[tensor].producer
+        if producer is not None and self._wide.is_wide(self.graph.ops[producer], tensor):
+            return self._wide_factor
         return factor if factor == 1 or self.eager_loss or not self._leaves_loss(tensor) else 1.0
 
     def _leaves_loss(self, tensor: int) -> bool:
@@ -504,6 +568,8 @@ class KernelBuilder:
 
     def _read_width(self, ops: tuple[Op, ...], tensor: int) -> float:
         """Return the bytes that ops read of a tensor over those in the run's precision: fp32 within the loss."""
+        if self._wide.is_wide(ops[0], tensor):
+            return self._wide_factor
         if not any(self._is_loss(op) for op in ops):
             return 1.0
         is_wide = self._loss_factor(tensor) > 1 or (bool(self.eager_loss) and self._is_widened(ops, tensor))

@@ -23,3 +23,8 @@ EAGER_LOSSES = {
     VOCAB_PARALLEL: "the vocab-parallel cross entropy of Megatron-LM: the largest logit, logits less it, their"
     " exponentials, the sum and the quotients by it one by one, and a gradient made in place",
 }
+FUSED_NORM = "fused"
+EAGER_NORMS = {
+    TORCH: "rms_norm of PyTorch before it had a kernel of its own: op by op, its statistics and quotient in fp32",
+    FUSED_NORM: "a kernel of its own forward, and one backward (Triton, Apex, Transformer Engine)",
+}

@@ -25,6 +25,7 @@ from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.fusion import (
     BLOCKS,
     EAGER_LOSSES,
+    EAGER_NORMS,
     EPILOGUE,
     EVERYWHERE,
     FUSED_PARTS,
@@ -157,7 +158,8 @@ class Strategy:
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
     fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
     eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's or
-        Megatron-LM's (vocab_parallel).
+        Megatron-LM's (vocab_parallel). eager_norm: where norms that a model writes out share no kernel, whose kernels
+        make them: torch's, op by op in fp32, or fused ones.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -214,6 +216,7 @@ class Strategy:
     fusion: str = field(default=FUSION_AUTO, metadata={"choices": FUSIONS})
     fused_part: str = field(default=EVERYWHERE, metadata={"choices": FUSED_PARTS})
     eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
+    eager_norm: str = field(default=TORCH, metadata={"choices": EAGER_NORMS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
     check_memory: bool = True
 
@@ -281,19 +284,23 @@ class Strategy:
                 f"strategy.fused_part is {self.fused_part!r}, which needs strategy.fusion to be one of: {POINTWISE},"
                 f" {EPILOGUE}, {MODULES}; it is {self.fused_as!r}"
             )
-        _check_choice("eager_loss", self.eager_loss, tuple(EAGER_LOSSES))
-        if self.eager_loss != TORCH and not self.has_eager_loss:
-            raise ConfigError(
-                f"strategy.eager_loss is {self.eager_loss!r}, which needs a loss that shares no kernel:"
-                f" strategy.fusion={UNFUSED} or strategy.fused_part={BLOCKS}"
-            )
+        for key, known, what in (
+            ("eager_loss", EAGER_LOSSES, "a loss that shares"), ("eager_norm", EAGER_NORMS, "norms that share"),
+        ):  # fmt: skip
+            value = getattr(self, key)
+            _check_choice(key, value, tuple(known))
+            if value != TORCH and not self.has_eager_loss:
+                raise ConfigError(
+                    f"strategy.{key} is {value!r}, which needs {what} no kernel: strategy.fusion={UNFUSED} or"
+                    f" strategy.fused_part={BLOCKS}"
+                )
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
-        known = PLACERS.get(self.placer).FUSIONS
-        if self.fusion not in known:
+        fusions = PLACERS.get(self.placer).FUSIONS
+        if self.fusion not in fusions:
             raise ConfigError(
                 f"strategy.fusion is {self.fusion!r}; with strategy.placer={self.placer} it must be one of:"
-                f" {', '.join((FUSION_AUTO, *known))}"
+                f" {', '.join((FUSION_AUTO, *fusions))}"
             )
 
     @property

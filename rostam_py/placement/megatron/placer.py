@@ -56,7 +56,7 @@ from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
 from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
-from rostam_py.plan.fusion import EPILOGUE, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
@@ -187,7 +187,7 @@ class MegatronPlacer(Placer):
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
-            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.accumulation,
+            strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
             casts_gathered(strategy, numerics.precision),
             *self._tables_key(),
         )  # fmt: skip
@@ -196,12 +196,12 @@ class MegatronPlacer(Placer):
             local = graph if part is None else part.graph
             sharding = self._sharding(local, micro_batch)
             experts = self._spread(local, sharding, machine, micro_batch, numerics)
-            fusions = self.shared.setdefault(("fusions", self._part_key()), {})
+            fusions = self.shared.setdefault(("fusions", self._part_key(), strategy.eager_norm), {})
             self.shared[key] = KernelBuilder(
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
                 strategy.fused_as, strategy.accumulation,
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
-                casts_gathered(strategy, numerics.precision),
+                casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_loss else "",
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -295,10 +295,11 @@ class _Job:
         precision = get_precision(self.numerics.precision)
         self.products_weights = narrow_weights(graph) if precision.casts else frozenset[int]()
         self.copied_bytes = precision.copied_weight_bytes(machine.device.transposes_fp8)
-        is_eager = strategy.fused_as == UNFUSED
-        self.derived = {} if is_eager else derived_in_kernels(graph, builder, self.assignment, self._sent())
-        if strategy.fused_part == FUSED_BLOCKS:
-            self.derived = {t: sources for t, sources in self.derived.items() if self._is_in_block(t)}
+        self.derived = {
+            t: sources
+            for t, sources in derived_in_kernels(graph, builder, self.assignment, self._sent()).items()
+            if self._is_fused(t)
+        }
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
@@ -356,9 +357,14 @@ class _Job:
         crossing = {t for flow in (self.assignment.up, self.assignment.down) for stage in flow for t in stage}
         return crossing | (set() if self.exchange is None else set(self.exchange.barriers()))
 
-    def _is_in_block(self, tensor: int) -> bool:
+    def _is_fused(self, tensor: int) -> bool:
+        """Tell whether the op that makes a tensor may share a kernel."""
         producer = self._maker(tensor)
-        return producer is not None and self.graph.ops[producer].block >= 0
+        if self.strategy.fused_as == UNFUSED:
+            is_fused = self.strategy.eager_norm == FUSED_NORM
+            return is_fused and producer is not None and self.builder.norm_numbers[producer] >= 0
+        is_part = self.strategy.fused_part == FUSED_BLOCKS
+        return not is_part or (producer is not None and self.graph.ops[producer].block >= 0)
 
     def _is_derived(self, tensor: int) -> bool:
         return self.graph.view_roots[tensor] in self.derived

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from rostam_py.errors import ConfigError
-from rostam_py.graph import WEIGHT_KINDS, Derived, Op, OperatorGraph
+from rostam_py.graph import Derived, Op, OperatorGraph
+from rostam_py.placement.norms import WORKING, extent, is_weight, maker_of, written_norms
 from rostam_py.plan.strategy import RECOMPUTE_MODULES
 
 
@@ -73,11 +74,10 @@ class _Finder:
         return (op for op in self.graph.ops if op.phase == "forward" and not op.is_metadata)
 
     def _maker(self, tensor: int) -> Op | None:
-        producer = self.graph.tensors[self.roots[tensor]].producer
-        return None if producer is None else self.graph.ops[producer]
+        return maker_of(self.graph, tensor)
 
     def _is_weight(self, tensor: int) -> bool:
-        return self.graph.tensors[self.roots[tensor]].kind in WEIGHT_KINDS
+        return is_weight(self.graph, tensor)
 
     # Norms
 
@@ -86,16 +86,9 @@ class _Finder:
         for op in self._forward():
             if self._is_norm(op):
                 found.add(op.id)
-            elif op.is_elementwise and len(op.inputs) == 2:
-                for x, statistic in (op.inputs, op.inputs[::-1]):
-                    if self._extent(statistic) == 1 != self._extent(x):
-                        behind = self._between(statistic, self.roots[x])
-                        found |= {*behind, op.id, *self._scaled(op)} if behind else set()
+        for norm in written_norms(self.graph):
+            found |= {*norm.statistics, norm.op, *self._scaled(self.graph.ops[norm.op])}
         return found
-
-    def _extent(self, tensor: int) -> float:
-        shape = self.graph.tensors[tensor].shape
-        return shape[-1].at(1) if shape else 1
 
     def _is_norm(self, op: Op) -> bool:
         """Tell whether an op makes a tensor of its input's shape and statistics of its rows."""
@@ -103,24 +96,7 @@ class _Finder:
             return False
         first, *others = op.outputs
         tensors = self.graph.tensors
-        return tensors[first].shape == tensors[op.inputs[0]].shape and all(self._extent(t) == 1 for t in others)
-
-    def _between(self, tensor: int, start: int) -> set[int]:
-        """Return the ops that make a tensor out of ``start`` and nothing else, none if there is something else."""
-        found: set[int] = set()
-        pending, is_reached = [tensor], False
-        while pending:
-            t = pending.pop()
-            op = self._maker(t)
-            if self.roots[t] == start or self._is_weight(t):
-                is_reached |= self.roots[t] == start
-                continue
-            if op is None or op.role in _WORKING or op.phase != "forward":
-                return set()
-            if op.id not in found:
-                found.add(op.id)
-                pending += op.inputs
-        return found if is_reached else set()
+        return tensors[first].shape == tensors[op.inputs[0]].shape and all(extent(self.graph, t) == 1 for t in others)
 
     def _scaled(self, op: Op) -> Iterator[int]:
         """Yield the ops behind a norm that cast, scale or shift its result by weights."""
@@ -157,7 +133,7 @@ class _Finder:
             if self._is_weight(t):
                 continue
             if t in kept and t != root:
-                weighs_rows = op is not None and op.role == "gather" and self._extent(read) == 1
+                weighs_rows = op is not None and op.role == "gather" and extent(self.graph, read) == 1
                 if op is None or not (op.role == "product" or weighs_rows):
                     return set()
                 continue
@@ -191,7 +167,7 @@ class _Finder:
             op = self._maker(pending.pop())
             if op is None or op.phase != "forward" or op.block != block or op.id in seen or op.id in products:
                 continue
-            if op.role in _WORKING:
+            if op.role in WORKING:
                 products[op.id] = op
             else:
                 seen[op.id] = op
@@ -231,9 +207,6 @@ class _Finder:
             if not any(t in self.sent for t in op.outputs):
                 found.add(op.id)
         return found
-
-
-_WORKING = ("product", "batched_product", "attention", "convolution", "embedding", "softmax")
 
 
 def is_attention_fused(graph: OperatorGraph) -> bool:
