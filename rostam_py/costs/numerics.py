@@ -3,26 +3,34 @@
 from dataclasses import dataclass
 
 from rostam_py.costs.model import KernelCall
-from rostam_py.costs.optimizers import optimizer_call, optimizer_state_bytes
-from rostam_py.costs.precision import AUTO, gradient_bytes, parameter_bytes
+from rostam_py.costs.optimizers import FUSED, optimizer_call, optimizer_state_bytes
+from rostam_py.costs.precision import AUTO, get_precision, gradient_bytes, parameter_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
     """Precision, optimizer and precision of gradients, by name; bytes are of one parameter (MODEL D15).
 
-    clips: gradients are scaled to a norm before the step.
+    clips: gradients are scaled to a norm before the step. kernels: of it, of OPTIMIZER_KERNELS. holds_copy: next to
+    master parameters lies a copy of them in the precision.
     """
 
     precision: str
     optimizer: str
     gradient_precision: str = AUTO
     clips: bool = False
+    kernels: str = FUSED
+    holds_copy: bool = True
 
     @property
     def parameter_bytes(self) -> int:
-        """Of a parameter as it is held."""
+        """Of a parameter as it is held, or gathered."""
         return parameter_bytes(self.precision)
+
+    @property
+    def held_weight_bytes(self) -> int:
+        """Of a parameter as it lies on a device all the time, besides the optimizer's state."""
+        return self.parameter_bytes if self.holds_copy or not get_precision(self.precision).has_master_parameters else 0
 
     @property
     def gradient_bytes(self) -> int:
@@ -42,5 +50,6 @@ class Numerics:
     def optimizer_call(self, num_parameters_local: float) -> KernelCall:
         """Return the optimizer step of a device that updates so many parameters."""
         return optimizer_call(
-            self.optimizer, num_parameters_local, self.precision, self.gradient_precision, clips=self.clips
-        )
+            self.optimizer, num_parameters_local, self.precision, self.gradient_precision, clips=self.clips,
+            kernels=self.kernels, holds_copy=self.holds_copy,
+        )  # fmt: skip

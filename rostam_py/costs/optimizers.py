@@ -1,8 +1,9 @@
 """Optimizer kernels: their bytes, FLOPs and state, all per parameter.
 
 Model: one fused kernel that reads gradients, state and (in mixed precision) fp32 master parameters
-once and writes state, master and 2-byte parameters once; bound by memory. Gradients pass through memory before, where
-a loss in fp16 was scaled and where they are clipped. No weight decay.
+once and writes state, master and 2-byte parameters once; or PyTorch's foreach kernels, one for each step of the update,
+between which all of it passes through memory, taken as one. Both are bound by memory. Gradients pass through memory
+before, where a loss in fp16 was scaled and where they are clipped. Fused kernels decay weights for nothing.
 """
 
 from dataclasses import dataclass
@@ -15,21 +16,32 @@ from rostam_py.graph import Affine, Op
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """state_tensors: fp32 values kept per parameter. flops: operations per parameter and step."""
+    """state_tensors: fp32 values kept per parameter. flops: operations per parameter and step.
+
+    foreach: what foreach kernels move of a parameter: reads of its gradient, other reads and writes of fp32 values.
+    """
 
     name: str
     state_tensors: int
     flops: int
+    foreach: tuple[int, int, int]
 
 
 # FLOPs counted from the update rules: sgd p -= lr g; momentum m = mu m + g, p -= lr m; adam (Kingma
 # and Ba 2015, Algorithm 1) two moving averages (3 + 4), bias corrections folded, sqrt, eps, divide, update; adagrad
 # (Duchi et al. 2011, diagonal form) s += g^2, p -= lr g / (sqrt(s) + eps).
+# Foreach kernels (torch/optim of pytorch/pytorch, _multi_tensor_sgd, _adagrad and _adamw): sgd add; momentum mul, add,
+# add; adagrad addcmul, sqrt, add, mul, addcdiv; adam mul (weight decay), lerp, mul, addcmul, sqrt, div, add, addcdiv.
 OPTIMIZERS = {
-    "sgd": Optimizer("sgd", 0, 2),
-    "momentum": Optimizer("momentum", 1, 4),
-    "adagrad": Optimizer("adagrad", 1, 7),
-    "adam": Optimizer("adam", 2, 12),
+    "sgd": Optimizer("sgd", 0, 2, (1, 1, 1)),
+    "momentum": Optimizer("momentum", 1, 4, (1, 4, 3)),
+    "adagrad": Optimizer("adagrad", 1, 7, (2, 6, 5)),
+    "adam": Optimizer("adam", 2, 12, (2, 10, 8)),
+}
+FUSED, FOREACH = "fused", "foreach"
+OPTIMIZER_KERNELS = {
+    FUSED: "one kernel reads and writes all once (Apex, Transformer Engine, torch.optim's fused)",
+    FOREACH: "a kernel for each step of the update, over all parameters (torch.optim's default)",
 }
 
 
@@ -54,44 +66,53 @@ def optimizer_state_bytes(optimizer: str, precision: str) -> int:
 
 
 def optimizer_traffic_bytes(
-    optimizer: str, precision: str, gradient_precision: str = AUTO, *, clips: bool = False
-) -> tuple[int, int]:
+    optimizer: str, precision: str, gradient_precision: str = AUTO, *, clips: bool = False, kernels: str = FUSED,
+    holds_copy: bool = True,
+) -> tuple[int, int]:  # fmt: skip
     """Return (bytes read, bytes written) per parameter by one step.
 
     Model: reads gradient, states and the parameter that is updated (the master copy if there is
         one); writes states, that parameter and, in mixed precision, its 2-byte copy. Where the loss is scaled (fp16)
         gradients are read and written before, in fp32, without the scale; where they are clipped they are read for
-        their norm, and read and written again.
+        their norm, and read and written again. Behind foreach kernels another one casts the copy.
+    Args: kernels: of OPTIMIZER_KERNELS. holds_copy: a 2-byte copy of the parameters is held, where precision has one.
     Source: Megatron-LM's megatron/optimizer/optimizer.py (unscale_main_grads_and_check_for_nan) and clip_grads.py;
         torch.amp.GradScaler.unscale_, torch.nn.utils.clip_grad_norm_.
     """
     chosen = get_precision(precision)
     states = 4 * get_optimizer(optimizer).state_tensors
-    copy = chosen.parameter_bytes if chosen.has_master_parameters else 0
+    copy = chosen.parameter_bytes if chosen.has_master_parameters and holds_copy else 0
     gradient = gradient_bytes(precision, gradient_precision)
     read, written = 0, 0
     if chosen.scales_loss:
         read, written, gradient = gradient, 4, 4
     if clips:
         read, written = read + 2 * gradient, written + gradient
-    return read + gradient + states + 4, written + states + 4 + copy
+    if kernels == FUSED:
+        return read + gradient + states + 4, written + states + 4 + copy
+    of_gradient, others, writes = get_optimizer(optimizer).foreach
+    return read + of_gradient * gradient + 4 * (others + (copy > 0)), written + 4 * writes + copy
 
 
 def optimizer_call(
-    name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO, *, clips: bool = False
-) -> KernelCall:
+    name: str, num_parameters_local: float, precision: str, gradient_precision: str = AUTO, *, clips: bool = False,
+    kernels: str = FUSED, holds_copy: bool = True,
+) -> KernelCall:  # fmt: skip
     """Return the optimizer step of one device as one kernel.
 
     Args:
         num_parameters_local: parameters this device updates (after tp, pp and ZeRO splits).
         gradient_precision: of the gradients that it reads.
         clips: it scales gradients to a norm before.
+        kernels, holds_copy: see optimizer_traffic_bytes.
     Returns: a KernelCall whose op has type "optimizer.<name>" and ``arguments["num_parameters"]``.
     Raises: UnknownNameError for the name; ConfigError for a negative count, or gradients the precision cannot have.
     """
     if num_parameters_local < 0:
         raise ConfigError(f"num_parameters_local is {num_parameters_local}; it must be >= 0")
-    read, written = optimizer_traffic_bytes(name, precision, gradient_precision, clips=clips)
+    read, written = optimizer_traffic_bytes(
+        name, precision, gradient_precision, clips=clips, kernels=kernels, holds_copy=holds_copy
+    )
     flops = get_optimizer(name).flops * num_parameters_local
     op = Op(
         id=0, name=f"optimizer.{name}", module="", phase="optimizer", op_type=f"optimizer.{name}",

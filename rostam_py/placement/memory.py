@@ -20,7 +20,7 @@ from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.tasks import MEMORY_PARTS, MemoryBytes
+from rostam_py.plan.tasks import MEMORY_PARTS, SHARED_PARTS, MemoryBytes
 from rostam_py.units import format_size
 
 
@@ -31,6 +31,7 @@ def stage_memory(
     untrained_bytes: int = 0,
     gathered_bytes: int = 0,
     added_bytes: int = 0,
+    staying_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -39,15 +40,17 @@ def stage_memory(
         activation_bytes: at their most, of all micro-batches in flight, kept inputs included.
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
+        staying_bytes: of units that stay whole.
         added_bytes: by which trained weights are more, or less, for what of them is in the products' width.
     """
     weights, gradients, state = held
     return MemoryBytes(
-        parameters=weights * numerics.parameter_bytes + added_bytes + untrained_bytes,
+        parameters=weights * numerics.held_weight_bytes + added_bytes + untrained_bytes,
         gradients=gradients * numerics.gradient_bytes,
         optimizer_state=state * numerics.state_bytes,
         activations=round(activation_bytes),
         gathered=gathered_bytes,
+        staying=staying_bytes,
     )
 
 
@@ -108,10 +111,10 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
     if need.total <= capacity:
         return
     parts = [
-        f"{format_size(getattr(need, part))} of {name}" for part, name in MEMORY_PARTS.items() if part != "gathered"
+        f"{format_size(getattr(need, part))} of {name}"
+        for part, name in MEMORY_PARTS.items()
+        if part not in SHARED_PARTS or getattr(need, part)
     ]
-    if need.gathered:
-        parts.append(f"{format_size(need.gathered)} of {MEMORY_PARTS['gathered']}")
     raise MemoryCapacityError(
         f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"
         f" has {format_size(capacity)}: {format_size(need.total - capacity)} too much. It holds"

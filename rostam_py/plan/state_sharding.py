@@ -12,6 +12,14 @@ from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError, DegreeError
 
 SHARD_LEVELS = (0, 1, 2, 3)
+BUFFERS, PARAMETERS = "buffers", "parameters"
+SHARD_LAYOUTS = {
+    BUFFERS: "a unit's weights are parts of a buffer, which is gathered, and whose gradients are reduced, as it lies"
+    " (FSDP1, DeepSpeed, Megatron-FSDP)",
+    PARAMETERS: "each parameter is cut by itself: kernels copy a unit's weights out of what was gathered, and its"
+    " gradients into what is reduced; what lies outside blocks is one unit, which stays whole from forward to backward,"
+    " and ranks hold no 16-bit copy of their shares (fully_shard of PyTorch, FSDP2)",
+}
 GATHERED, GATHERED_EXPERTS = "zero", "zero_experts"  # labels of the groups in which weights are gathered
 _SHARDS, _COPIES = "dp_shard", "dp_replicate"
 
@@ -26,6 +34,7 @@ class StateSharding:
     is_gather_overlapped: updated weights are gathered during the next iteration's forward (levels 1 and 2).
     is_reduced_often: shared gradients are reduced behind every micro-batch (levels 2 and 3), else behind the last
         alone: until then each rank adds up whole ones.
+    layout: of SHARD_LAYOUTS (level 3).
     reduced, gathered: groups in which the gradients of one copy are reduced, and weights gathered.
     """
 
@@ -36,6 +45,7 @@ class StateSharding:
     is_resharded: bool = True
     is_gather_overlapped: bool = False
     is_reduced_often: bool = True
+    layout: str = BUFFERS
     reduced: str = "dp"
     gathered: str = GATHERED
 
@@ -48,6 +58,16 @@ class StateSharding:
     def shares_weights(self) -> bool:
         """Whether ranks hold their share of the weights alone."""
         return self.level == 3
+
+    @property
+    def gathers_once(self) -> bool:
+        """Whether weights stay whole from the first micro-batch's forward to the last one's backward."""
+        return self.shares_weights and not self.is_resharded and not self.is_reduced_often
+
+    @property
+    def copies_units(self) -> bool:
+        """Whether units are copied out of what is gathered and into what is reduced."""
+        return self.shares_weights and self.layout == PARAMETERS
 
     @property
     def gathers_updated(self) -> bool:
@@ -70,7 +90,8 @@ class StateSharding:
         """Return in words what is shared, e.g. "ZeRO 3: weights, gradients and optimizer state shared by 8 ranks"."""
         shared = ("optimizer state", "gradients and optimizer state", "weights, gradients and optimizer state")
         copies = f", {self.num_copies} copies" if self.num_copies > 1 else ""
-        return f"ZeRO {self.level}: {shared[self.level - 1]} shared by {self.degree} ranks{copies}"
+        cut = ", each parameter by itself" if self.copies_units else ""
+        return f"ZeRO {self.level}: {shared[self.level - 1]} shared by {self.degree} ranks{copies}{cut}"
 
     def share(self, count: int) -> int:
         """Return one rank's part of ``count`` elements (or bytes) that are shared; the last ranks' is padded."""
@@ -93,6 +114,7 @@ def check_sharding(
     is_resharded: object = True,
     is_gather_overlapped: object = False,
     is_reduced_often: object = True,
+    layout: object = BUFFERS,
 ) -> None:
     """Raise ConfigError for settings of a strategy that do not go together."""
     if isinstance(level, bool) or level not in SHARD_LEVELS:
@@ -101,6 +123,8 @@ def check_sharding(
         raise DegreeError(f"strategy.shard_group is {group!r}; it must be an integer >= 1")
     if not is_integer(prefetch) or prefetch < 0:  # type: ignore[operator]
         raise ConfigError(f"strategy.prefetch is {prefetch!r}; it must be an integer >= 0")
+    if layout not in SHARD_LAYOUTS:
+        raise ConfigError(f"strategy.shard_layout is {layout!r}; it must be one of: {', '.join(SHARD_LAYOUTS)}")
     for key, value, default, levels in (
         ("shard_group", group, None, (1, 2, 3)),
         ("prefetch", prefetch, 1, (3,)),

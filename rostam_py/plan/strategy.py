@@ -15,7 +15,8 @@ from typing import Any
 
 from rostam_py.checks import check_booleans, check_integers, check_seed, is_integer
 from rostam_py.costs.numerics import Numerics
-from rostam_py.costs.optimizers import OPTIMIZERS, get_optimizer
+from rostam_py.costs.optimizers import FUSED as FUSED_STEP
+from rostam_py.costs.optimizers import OPTIMIZER_KERNELS, OPTIMIZERS, get_optimizer
 from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
@@ -37,7 +38,14 @@ from rostam_py.plan.fusion import (
 )
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER
 from rostam_py.plan.machine import PHYSICS
-from rostam_py.plan.state_sharding import GATHERED_EXPERTS, StateSharding, check_sharding, sharding_degree
+from rostam_py.plan.state_sharding import (
+    BUFFERS,
+    GATHERED_EXPERTS,
+    SHARD_LAYOUTS,
+    StateSharding,
+    check_sharding,
+    sharding_degree,
+)
 from rostam_py.plan.table_groups import REPLICATED, TABLE_PLACES
 from rostam_py.plan.table_ids import ID_PROFILES, UNIFORM
 from rostam_py.registry import Registry
@@ -115,6 +123,7 @@ class Strategy:
         read and written again.
     gradient_buffer: what is done to gradients besides: nothing, zeroed once an iteration, also scaled before they are
         reduced, or also checked before that.
+    optimizer_kernels: fused, one for all of its step, or foreach, one for each part of it, as torch.optim's default.
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
         products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
@@ -140,6 +149,8 @@ class Strategy:
     overlap_param_gather: gather the updated weights during the next iteration's forward (shard 1 and 2).
     reduce_every_microbatch: reduce-scatter gradients behind every micro-batch (shard 2 and 3); False adds up whole ones
         and reduces them behind the last, as PyTorch's pipelines have FSDP do.
+    shard_layout: how a unit's shares lie (shard 3): buffers, which are gathered and reduced as they lie, or parameters,
+        each cut by itself and copied, as PyTorch's fully_shard does.
     placer: megatron, or sip_ml (Algorithm 1). rank_order: the axes, fastest first, as "tp,cp,pp,dp" or a list; mp takes
         the place of pp, and cp may be left out where it is 1.
     quantum: length of a sub-op that sip_ml aims at; 10 us in SiP-ML's evaluation (3.2).
@@ -187,6 +198,7 @@ class Strategy:
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
     clip_gradients: bool = False
     gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
+    optimizer_kernels: str = field(default=FUSED_STEP, metadata={"choices": OPTIMIZER_KERNELS})
     narrow_weights: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
@@ -202,6 +214,7 @@ class Strategy:
     reshard_after_forward: bool = True
     overlap_param_gather: bool = False
     reduce_every_microbatch: bool = True
+    shard_layout: str = field(default=BUFFERS, metadata={"choices": SHARD_LAYOUTS})
     placer: str = field(default="megatron", metadata={"choices": PLACERS})
     quantum: Any = field(default="10 us", metadata={"unit": "time"})
     weight_splits: str = field(default="least_sent", metadata={"choices": WEIGHT_SPLITS})
@@ -252,6 +265,7 @@ class Strategy:
         self._check_experts()
         self._check_tables()
         self._check_order()
+        _check_choice("optimizer_kernels", self.optimizer_kernels, tuple(OPTIMIZER_KERNELS))
         _check_choice("gradient_precision", self.gradient_precision, GRADIENT_PRECISIONS)
         if self.precision is not None:
             gradient_bytes(self.precision, self.gradient_precision)
@@ -385,6 +399,7 @@ class Strategy:
         check_sharding(
             self.shard, self.shard_group, self.prefetch, is_resharded=self.reshard_after_forward,
             is_gather_overlapped=self.overlap_param_gather, is_reduced_often=self.reduce_every_microbatch,
+            layout=self.shard_layout,
         )  # fmt: skip
         if self.shard and not PLACERS.get(self.placer).shards_state:
             raise ConfigError(
@@ -659,6 +674,7 @@ class Strategy:
             self.reshard_after_forward,
             self.overlap_param_gather,
             self.reduce_every_microbatch,
+            self.shard_layout,
         )
 
     @property
@@ -675,7 +691,8 @@ class Strategy:
         """
         found = Numerics(
             self.precision or graph.default_precision, self.optimizer or graph.default_optimizer,
-            self.gradient_precision, self.clip_gradients,
+            self.gradient_precision, self.clip_gradients, self.optimizer_kernels,
+            holds_copy=self.shard < 3 or self.shard_layout == BUFFERS,
         )  # fmt: skip
         gradient_bytes(found.precision, found.gradient_precision)
         return found

@@ -94,7 +94,7 @@ class MemoryBytes:
     parameters: trained and frozen weights, and buffers; gradients and optimizer_state are of the trained ones alone.
     activations: what is kept for backward, the model's inputs included.
     gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3): what
-        they add to the peak.
+        they add to the peak. staying: such weights that are whole all the time.
     """
 
     parameters: int = 0
@@ -102,6 +102,7 @@ class MemoryBytes:
     optimizer_state: int = 0
     activations: int = 0
     gathered: int = 0
+    staying: int = 0
 
     @property
     def total(self) -> int:
@@ -112,8 +113,9 @@ class MemoryBytes:
 # Part of MemoryBytes -> its name for readers.
 MEMORY_PARTS = {
     "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
-    "activations": "activations", "gathered": "gathered weights",
+    "activations": "activations", "gathered": "gathered weights", "staying": "weights that stay gathered",
 }  # fmt: skip
+SHARED_PARTS = ("gathered", "staying")  # of those what ZeRO 3 alone has
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
         "asynchronous_tp": (strategy.tp > 1, "strategy.tp > 1"),
         "schedule": (strategy.pp > 1, "strategy.pp > 1"),
         "mapping_seed": (strategy.mapping == "random", "strategy.mapping=random"),
+        "shard_layout": (strategy.shard == 3, "strategy.shard=3"),
         "bucket_size": (strategy.shard < 3, "strategy.shard below 3, whose units are its buckets"),
     }
     default = Strategy()

@@ -7,11 +7,12 @@ reduces: sums over other groups come with the last one.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from rostam_py.placement.megatron.gradient_passes import reduction_passes
 from rostam_py.placement.megatron.gradients import Gradient
+from rostam_py.placement.megatron.shard_copies import copied_in
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 
 _Key = tuple[str, int]  # data group, unit
@@ -67,6 +68,7 @@ class Buckets:
         self.unit_sizes = Counter((g.data_group, g.unit) for g in gradients)
         self.started: list[list[Gradient]] = []
         self.reduced_by: dict[str, int] = {}
+        self.last_reduced: int | None = None  # the task that reduced the bucket before
         for g in gradients:
             if not self.waiting[g.name]:
                 self._ready(g)
@@ -113,19 +115,31 @@ class Buckets:
 
     def _start(self, bucket: list[Gradient]) -> None:
         state, writer = self.context.states[bucket[0].data_group], self.writer
-        deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
+        if state.copies_units:
+            self._copy_in(bucket, name, size)
+            deps = writer.behind_compute()
+        else:
+            deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))
         deps = self._behind_passes(size, deps)
         task = writer.collective(name, *state.gradient_collective, size, deps)
         if state.copies_group and self.is_last:
             task = writer.collective(f"{name} of copies", state.copies_group, "all_reduce", state.share(size), (task,))
         # Buckets of a group end in the order in which they begin: this one after those of templates before.
+        self.last_reduced = task
         before = [name for name, data in self.reduced_before.items() if data == bucket[0].data_group]
         for name in before:
             self.reduced_by[name] = task
             del self.reduced_before[name]
         self.reduced_by.update({g.name: task for g in bucket})
         self.started.append(bucket)
+
+    def _copy_in(self, bucket: Sequence[Gradient], name: str, size: int) -> None:
+        """Copy a unit's gradients into what is reduced, once the unit before has been."""
+        if self.last_reduced is not None:
+            self.writer.await_tasks([self.last_reduced])
+        count, is_summed = sum(g.num_parameters for g in bucket), not self.context.state.reduces_every_microbatch
+        self.writer.wait(copied_in(self.context.builder, name, count, size, is_summed))
 
     def _behind_passes(self, num_bytes: int, deps: tuple[int, ...]) -> tuple[int, ...]:
         """Check and scale a bucket where that is done; return what its reduction waits for."""

@@ -78,8 +78,9 @@ def _of_stage(context: TemplateContext, stage: int, gradient_bytes: int) -> tupl
     """Return the most bytes of weights in forward and in backward, and those of a unit's gradients."""
     units, state = context.units[stage], context.state
     sizes = [sum(size for _, size in gathers) for gathers in unit_gathers(context, units)]
+    sizes = [0 if unit in units.staying else size for unit, size in enumerate(sizes)]
     uses = {
-        phase: [units.used_by(kernel) for kernel, _ in template_steps(context, stage, phase)]
+        phase: units.used_in(phase, [kernel for kernel, _ in template_steps(context, stage, phase)])
         for phase in (FORWARD, BACKWARD)
     }
     counts = (sum(n for replicas, n in parts.items() if context.shares_state(replicas)) for parts in units.parts)

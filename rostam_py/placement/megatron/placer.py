@@ -45,6 +45,7 @@ from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.turn_memory import turn_bytes
 from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
+from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
 from rostam_py.placement.memory import check_capacity, full_recompute_bytes, stage_memory, stored_bytes
 from rostam_py.placement.placer import Placer
@@ -378,7 +379,8 @@ class _Job:
             name: (self._data_group(name), count, self._weight_bytes(name))
             for name, count in self.local_parameters.items()
         }
-        return {s: block_units(graph, stages, s, held) for s in range(stages.num_stages)}
+        has_root, is_kept = self.state.copies_units, self.state.gathers_once
+        return {s: block_units(graph, stages, s, held, has_root, is_kept) for s in range(stages.num_stages)}
 
     def _recomputation(self) -> Recomputation:
         """Return what is replayed, and what is kept, or not, for it."""
@@ -573,8 +575,22 @@ class _Job:
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
-            result.append(stage_memory(held, most, self.numerics, untrained, gathered, self._added_bytes(s)))
+            result.append(
+                stage_memory(
+                    held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s)
+                )
+            )
         return result
+
+    def _staying(self, context: TemplateContext, stage: int) -> int:
+        """Return the bytes of a device's units of weights that stay whole from forward to backward."""
+        if not self.state.shares_weights:
+            return 0
+        found = [
+            (context.units[chunk], unit_gathers(context, context.units[chunk]))
+            for chunk in self.assignment.chunks(stage)
+        ]
+        return sum(size for units, gathers in found for unit in units.staying for _, size in gathers[unit])
 
     def _kept_order(self, program: Program) -> Program:
         """Return a program as activations come and go: of two that take turns the forward's as the backward's go."""
@@ -599,6 +615,8 @@ class _Job:
         """
         here = [name for name, devices in self.holders.items() if stage in devices]
         wide = self.numerics.parameter_bytes
+        if not self.numerics.held_weight_bytes:
+            return 0
         if self.state.shares_weights:
             return (
                 sum(self._weight_bytes(name) - self.local_parameters[name] * wide for name in here) // self.state.degree

@@ -67,7 +67,7 @@ def write_stage(
             is_reduced = phase == phases[-1] and context.state.reduces_every_microbatch
             writer = _writer(context, phase, adds_gradients=not context.state.reduces_every_microbatch)
             filled = Buckets(context, writer, gradients[number or 0], is_last=False) if is_reduced else None
-            gathered = _fill(writer, chunks[number or 0], filled)
+            gathered = _fill(writer, chunks[number or 0], filled, is_gathered=not context.state.gathers_once)
             if filled is not None:
                 filled.flush()
             writer.close()
@@ -78,6 +78,8 @@ def write_stage(
     buckets = _write_finals(context, chunks, finals, gradients, optimizer, result)
     if buckets and context.state.is_gather_overlapped:
         _write_first(context, chunks, numbers, buckets, result)
+    if context.state.gathers_once:
+        _write_first(context, chunks, numbers, [], result)
     return result
 
 
@@ -132,14 +134,17 @@ def _write_first(
     context: TemplateContext, chunks: Sequence[int], numbers: Sequence[int | None],
     buckets: Sequence[list[Gradient]], result: StageTemplates,
 ) -> None:  # fmt: skip
-    """Write the first micro-batch's forwards, which gather updated weights; each bucket in its first chunk's."""
+    """Write the first micro-batch's forwards, which gather weights: units that stay, or what was updated.
+
+    Args: buckets: of updated weights; each is gathered in its first chunk's.
+    """
     stages, left = context.stages.parameter_stages, list(buckets)
     for number in numbers:
         stage = chunks[number or 0]
         own = [bucket for bucket in left if any(stage in stages[g.name] for g in bucket)]
         left = [bucket for bucket in left if bucket not in own]
         writer = _writer(context, FORWARD)
-        _fill(writer, stage, None, bucket_units(context.graph, own))
+        _fill(writer, stage, None, bucket_units(context.graph, own) if own else None)
         writer.close()
         often, first = (template_name(FORWARD, number, is_first=is_first) for is_first in (False, True))
         result.tasks[first] = tuple(writer.tasks)
@@ -152,11 +157,12 @@ def _writer(context: TemplateContext, phase: str, adds_gradients: bool = False) 
 
 
 def _fill(
-    writer: TemplateWriter, stage: int, filled: Buckets | None, updated: WeightUnits | None = None
-) -> list[tuple[int, int]]:
+    writer: TemplateWriter, stage: int, filled: Buckets | None, updated: WeightUnits | None = None,
+    *, is_gathered: bool = True,
+) -> list[tuple[int, int]]:  # fmt: skip
     """Write the messages and kernels of a phase of a stage, and return when weights that ranks share come and go.
 
-    Args: filled: buckets of its gradients. updated: units that are gathered first.
+    Args: filled: buckets of its gradients. updated: units that are gathered first. is_gathered: weights are, too.
     """
     context, phase = writer.context, writer.phase
     crossing = _Crossing(context, stage, phase)
@@ -171,7 +177,7 @@ def _fill(
         for t in late:
             writer.make_whole(t)
     steps = template_steps(context, stage, phase)
-    gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated)
+    gathers = _gathers(context, writer, stage, [kernel for kernel, _ in steps], updated) if is_gathered else None
     waits = context.offload.waits(context.graph, [kernel for kernel, _ in steps])
     for position, (kernel, is_replay) in enumerate(steps):
         if gathers is not None:
@@ -247,9 +253,9 @@ def _gathers(
         units = context.units[stage]
     if units is None:
         return None
-    uses = [units.used_by(kernel) for kernel in kernels]
+    uses = units.used_in(writer.phase, kernels)
     order = gather_order(uses, units.lasting, None if updated is not None else state.prefetch)
-    return UnitGathers(writer, uses, order, unit_gathers(context, units))
+    return UnitGathers(writer, uses, order, unit_gathers(context, units), units.staying)
 
 
 def _message_bytes(context: TemplateContext, tensor: int) -> int:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from rostam_py.placement.megatron.shard_copies import copied_out
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
 from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.plan.tasks import Task
@@ -73,13 +74,18 @@ def gather_order(uses: Sequence[tuple[int, ...]], lasting: frozenset[int], ahead
 class UnitGathers:
     """Write the gathers of one template, and let kernels wait for them.
 
-    Args: uses: the units that are used at each position. gathers: of each unit (group, bytes), in turn.
+    Args:
+        uses: the units that are used at each position.
+        gathers: of each unit (group, bytes), in turn.
+        staying: units whose memory is counted as there all the time.
     """
 
     def __init__(
-        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, gathers: Sequence[Gathers]
-    ) -> None:
-        self.writer, self.uses, self.order, self.gathers = writer, uses, order, gathers
+        self, writer: TemplateWriter, uses: Sequence[tuple[int, ...]], order: GatherOrder, gathers: Sequence[Gathers],
+        staying: frozenset[int] = frozenset(),
+    ) -> None:  # fmt: skip
+        self.writer, self.uses, self.order, self.gathers, self.staying = writer, uses, order, gathers, staying
+        self.copied = set[int]()
         self.tasks: dict[int, list[int]] = {}
         self.changes: list[tuple[int, int]] = []  # (kernels that have run, bytes that are whole from then on)
         if any(uses):
@@ -89,6 +95,9 @@ class UnitGathers:
         """Start gathers that begin before a position, whose kernel then waits for the units that it uses."""
         self._gather(self.order.before.get(position, ()))
         self.writer.await_tasks([task for unit in self.uses[position] for task in self.tasks[unit]])
+        if self.writer.context.state.copies_units:
+            for unit in self.uses[position]:
+                self._copy_out(unit)
 
     def behind(self, position: int) -> None:
         """Drop units that end with the kernel of a position, and start gathers that its end lets begin."""
@@ -106,7 +115,16 @@ class UnitGathers:
                 self.writer.collective(name, group, "all_gather", size, deps) for group, size in self.gathers[unit]
             ]
 
+    def _copy_out(self, unit: int) -> None:
+        """Copy the weights of a unit out of what was gathered, in front of their first use."""
+        size = sum(size for _, size in self.gathers[unit])
+        if size and unit not in self.copied:
+            self.copied.add(unit)
+            self.writer.wait(copied_out(self.writer.context.builder, f"weights.{unit}", self.writer.phase, size))
+
     def _note(self, unit: int, sign: int) -> None:
+        if unit in self.staying:
+            return
         self.changes.append((self.writer.num_kernels, sign * sum(size for _, size in self.gathers[unit])))
 
 

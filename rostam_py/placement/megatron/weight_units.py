@@ -1,8 +1,9 @@
 """WeightUnits: which weights are gathered together where ranks share them (ZeRO, FSDP).
 
 Model: under ZeRO 3 a unit is what a repeated block reads, or what the ops before, between or behind the blocks read;
-weights that several of these read (tied ones within a stage, a recurrent block's) are one unit that lasts. Under ZeRO
-1 and 2 it is a gradient bucket. A view of a weight counts as the weight.
+weights that several of these read (tied ones within a stage, a recurrent block's) are one unit that lasts. Where each
+parameter is cut by itself all that blocks do not read is one unit, FSDP2's root, which stays from forward to backward.
+Under ZeRO 1 and 2 it is a gradient bucket. A view of a weight counts as the weight.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from rostam_py.graph import OperatorGraph
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.pipeline import StageAssignment
+from rostam_py.plan.phases import BACKWARD
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class WeightUnits:
 
     of_parameter: name -> unit. parts: of each unit, by the replicas that share them, local parameters; sizes: their
     bytes, as they are gathered. lasting: units that several others' work reads, which therefore stay whole from their
-    first use to their last.
+    first use to their last. staying: units that stay whole from forward to backward, whatever
+    others do.
     """
 
     graph: OperatorGraph
@@ -30,6 +33,7 @@ class WeightUnits:
     parts: Sequence[Mapping[str, int]]
     sizes: Sequence[Mapping[str, int]]
     lasting: frozenset[int] = frozenset()
+    staying: frozenset[int] = frozenset()
 
     def used_by(self, kernel: Kernel) -> tuple[int, ...]:
         """Return the units whose weights a kernel reads, or whose gradients it makes; views use none."""
@@ -39,6 +43,11 @@ class WeightUnits:
         read = (weights[t] for t in kernel.inputs if t in weights)
         made = (gradients[t] for t in kernel.outputs if t in gradients)
         return tuple(dict.fromkeys((*read, *made)))
+
+    def used_in(self, phase: str, kernels: Sequence[Kernel]) -> list[tuple[int, ...]]:
+        """Return the units that each kernel of a phase needs gathered for it: in backward none of those that stay."""
+        there = self.staying if phase == BACKWARD else frozenset[int]()
+        return [tuple(unit for unit in self.used_by(kernel) if unit not in there) for kernel in kernels]
 
     @cached_property
     def _tensors(self) -> tuple[dict[int, int], dict[int, int]]:
@@ -51,11 +60,14 @@ class WeightUnits:
 
 
 def block_units(
-    graph: OperatorGraph, stages: StageAssignment, stage: int, held: Mapping[str, tuple[str, int, int]]
-) -> WeightUnits:
+    graph: OperatorGraph, stages: StageAssignment, stage: int, held: Mapping[str, tuple[str, int, int]],
+    has_root: bool = False, is_kept: bool = False,
+) -> WeightUnits:  # fmt: skip
     """Return the units of ZeRO 3 on a stage.
 
-    Args: held: of each parameter the replicas that hold it, its elements on a device and their bytes.
+    Args:
+        held: of each parameter the replicas that hold it, its elements on a device and their bytes.
+        has_root: all that blocks do not read is one unit, which stays. is_kept: all of them stay.
     """
     names = {t.id: t.name for t in graph.parameters if stage in stages.parameter_stages[t.name]}
     readers: dict[str, dict[tuple[str, int], None]] = {name: {} for name in names.values()}
@@ -65,12 +77,12 @@ def block_units(
             continue
         if op.block >= 0:
             blocks[op.block] = None
-        reader = ("block", op.block) if op.block >= 0 else ("outside", len(blocks))
+        reader = ("block", op.block) if op.block >= 0 else ("outside", 0 if has_root else len(blocks))
         for t in op.inputs:
             if roots[t] in names:
                 readers[names[roots[t]]][reader] = None
     units: dict[tuple[tuple[str, int], ...], int] = {}
-    of_parameter, lasting = dict[str, int](), set[int]()
+    of_parameter, lasting, staying = dict[str, int](), set[int](), set[int]()
     parts, sizes = list[Counter[str]](), list[Counter[str]]()
     for name, found in readers.items():
         key = tuple(found) if len(found) == 1 else (("lasting", 0),) if found else (("unread", 0),)
@@ -78,13 +90,16 @@ def block_units(
         if unit == len(parts):
             parts.append(Counter())
             sizes.append(Counter())
-        if len(found) > 1:
+        is_root = has_root and any(kind == "outside" for kind, _ in found)
+        if len(found) > 1 or is_root:
             lasting.add(unit)
+        if is_kept or is_root:
+            staying.add(unit)
         of_parameter[name] = unit
         replicas, count, size = held[name]
         parts[unit][replicas] += count
         sizes[unit][replicas] += size
-    return WeightUnits(graph, of_parameter, parts, sizes, frozenset(lasting))
+    return WeightUnits(graph, of_parameter, parts, sizes, frozenset(lasting), frozenset(staying))
 
 
 def bucket_units(graph: OperatorGraph, buckets: Sequence[Sequence[Gradient]]) -> WeightUnits:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from rostam_py.simulation.result import RunResult
 
-_MEMORY_COLOURS = {"parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1}
+_MEMORY_COLOURS = {"parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1, "staying": 5}
 _MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
