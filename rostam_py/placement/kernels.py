@@ -28,8 +28,15 @@ from rostam_py.graph.fusion import APART, REDUCTION, ROWS
 from rostam_py.graph.vocabulary import DTYPE_BYTES, ROW_PLACES
 from rostam_py.placement.context import SequencePart
 from rostam_py.placement.experts import SpreadExperts
-from rostam_py.placement.product_inputs import CastInput, cast_inputs, is_narrow, kept_widths, memory_of
-from rostam_py.placement.sharding import Sharding
+from rostam_py.placement.product_inputs import (
+    CastInput,
+    cast_inputs,
+    gathered_width,
+    is_narrow,
+    kept_widths,
+    memory_of,
+)
+from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
 from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
 from rostam_py.plan.machine import Machine
@@ -238,6 +245,23 @@ class KernelBuilder:
         )
         return round(num_groups(call, op, self.graph))
 
+    def gathered_bytes(self, gather: Gather, share: float) -> float:
+        """Return the bytes of a share of what is gathered, as wide as it is gathered."""
+        return self.part_bytes(gather.tensor, share) * self._gathered_widths[gather.tensor]
+
+    @cached_property
+    def _gathered_widths(self) -> dict[int, float]:
+        """Of every tensor that is gathered over tp how wide that is, over an activation."""
+        readers: dict[int, list[int]] = {}
+        for op, gathers in self.sharding.gathers.items():
+            for gather in gathers:
+                readers.setdefault(gather.tensor, []).append(op)
+        return {t: gathered_width(self.graph, self.precision, ops) for t, ops in readers.items()}
+
+    def moved(self, op: Op, what: str, read: float, written: float) -> KernelTime:
+        """Return a kernel beside an op's that moves, or adds up, what it reads or makes. Args: what: for its name."""
+        return self._apart(op, what, MAP, read, written)
+
     def _apart(self, op: Op, what: str, op_type: str, read: float, written: float, launches: int = 1) -> KernelTime:
         """Return a kernel beside an op's, which moves so many bytes.
 
@@ -285,7 +309,7 @@ class KernelBuilder:
         """Ops that compute in 32 bits: nothing of it with ``producer`` fusion, nor where all is as wide."""
         eager: Iterable[Op] = ()
         if self.eager_norm and self.eager_norm != FUSED_NORM:
-            eager = (op for op in self.graph.ops if self.fusion == UNFUSED or op.block < 0)
+            eager = (op for op in self.graph.ops if not self.is_fused(op))
         return wide_ops(self.graph, {op.id for op in eager})
 
     @cached_property
@@ -306,6 +330,10 @@ class KernelBuilder:
                 wide = self.tensor_bytes(t) * (1.0 if self.graph.tensors[t].dtype == COMPLEX else self._wide_factor)
                 moved.append((wide * narrow, wide) if is_before else (wide, wide * narrow))
         return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
+
+    def is_fused(self, op: Op) -> bool:
+        """Tell whether an op may share a kernel with others."""
+        return self.fusion != UNFUSED and not (self.eager_loss and op.block < 0)
 
     def _norm_sums(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the sums of what the backward of a norm in one kernel makes and of another gradient."""

@@ -9,6 +9,7 @@ Weights are cast once an iteration (Transformer Engine's is_first_microbatch), a
 have been gathered.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rostam_py.costs.precision import Casts, Precision, get_precision
@@ -39,6 +40,16 @@ def sent_width(precision: str) -> float:
     """Return the bytes of an element that is sent for products over those of an activation."""
     chosen = get_precision(precision)
     return chosen.sent_bytes / chosen.tensor_bytes
+
+
+def gathered_width(graph: OperatorGraph, precision: str, readers: Iterable[int]) -> float:
+    """Return the bytes of an element that is gathered for some ops over those of an activation.
+
+    Model: those that hold its parts cast them, where narrow products alone read it.
+    """
+    chosen = get_precision(precision)
+    is_cast = chosen.casts is not None and all(is_narrow(graph, graph.ops[op]) for op in readers)
+    return chosen.product_bytes / chosen.tensor_bytes if is_cast else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,14 @@ RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a 
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
 MAPPINGS = ("linear", "random")
+MCORE, DTENSOR = "mcore", "dtensor"
+TP_STYLES = {
+    MCORE: "Megatron-Core's: sequences are the outer dimension, so that gathers and reduce-scatters need no copy;"
+    " inputs of products are kept in parts and gathered again in backward, beside other products",
+    DTENSOR: "PyTorch's: sequences lie inside the batch, so that what is gathered is copied together and what is"
+    " reduce-scattered copied apart; inputs of products are kept whole, or gathered by their replay; kernels wait for"
+    " every collective",
+}
 ACCUMULATIONS = ("fused", "separate", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
 PLACERS = Registry("placer")
@@ -131,6 +139,8 @@ class Strategy:
     recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
     recompute_blocks: full recomputation of the first so many blocks of each stage, or chunk of one; None takes all.
+    recompute_stops_early: full recomputation runs no more of a block than its backward reads, as torch.utils.checkpoint
+        and compiled code do; Megatron's own checkpoints run all of it.
     offload_blocks: the first so many blocks keep what backward needs in the host's memory (pp = 1, no recomputation).
     asynchronous_tp: the all-reduce of an input gradient over tp, and the halo of a convolution's output gradient, run
         while the weight gradient's kernels do, as in Megatron; False lets kernels wait for every collective of their
@@ -138,6 +148,8 @@ class Strategy:
     sequence_parallel: what lies between tensor-parallel regions (norms, dropout, residual sums) is split along the
         sequence, which tp must divide: an all-reduce becomes a reduce-scatter and an all-gather of the same bytes,
         activations are kept in parts, and backward gathers the inputs of the regions again.
+    tp_style: whose code splits over tp: mcore, Megatron-Core's, or dtensor, PyTorch's, which copies what it gathers and
+        scatters along sequences and lets kernels wait for every collective, as if asynchronous_tp were false.
     tp_overlap: products run in tp parts, each as soon as its part of a gathered input has come, or while the sums of
         the part before go round the ring (with sequence_parallel).
     shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
@@ -203,11 +215,13 @@ class Strategy:
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
     recompute_blocks: int | None = None
+    recompute_stops_early: bool = False
     offload_blocks: int = 0
     cp_algorithm: str = field(default="ring", metadata={"choices": CP_ALGORITHMS})
     asynchronous_tp: bool = True
     sequence_parallel: bool = False
     tp_overlap: bool = False
+    tp_style: str = field(default=MCORE, metadata={"choices": TP_STYLES})
     shard: int = 0
     shard_group: int | None = None
     prefetch: int = 1
@@ -329,8 +343,11 @@ class Strategy:
 
     def _check_recompute(self) -> None:
         _check_choice("recompute", self.recompute, RECOMPUTE)
-        for key, level in (("recompute_modules", "selective"), ("recompute_blocks", "full")):
-            if getattr(self, key) is not None and self.recompute != level:
+        for key, unset, level in (
+            ("recompute_modules", None, "selective"), ("recompute_blocks", None, "full"),
+            ("recompute_stops_early", False, "full"),
+        ):  # fmt: skip
+            if getattr(self, key) != unset and self.recompute != level:
                 raise ConfigError(
                     f"strategy.{key} is {getattr(self, key)!r}, but strategy.recompute is {self.recompute!r}; set"
                     f" strategy.recompute={level}, or leave strategy.{key} out"
@@ -369,7 +386,9 @@ class Strategy:
 
     def recomputing(self, level: str) -> "Strategy":
         """Return this strategy at another level of recomputation, all of it."""
-        return replace(self, recompute=level, recompute_modules=None, recompute_blocks=None)
+        return replace(
+            self, recompute=level, recompute_modules=None, recompute_blocks=None, recompute_stops_early=False
+        )
 
     def _check_axes(self) -> None:
         """Raise DegreeError for degrees that the placer does not know."""
@@ -481,6 +500,7 @@ class Strategy:
             )
 
     def _check_sequence_parallel(self) -> None:
+        _check_choice("tp_style", self.tp_style, tuple(TP_STYLES))
         if self.tp_overlap and not (self.sequence_parallel and self.asynchronous_tp):
             needed = "sequence_parallel" if not self.sequence_parallel else "asynchronous_tp"
             raise ConfigError(
@@ -571,6 +591,11 @@ class Strategy:
         if parse_time(self.quantum, "strategy.quantum") <= 0:
             raise UnitError(f"strategy.quantum is {self.quantum!r}; it must be > 0")
         check_simulated(parse_time(self.quantum, "strategy.quantum"), "strategy.quantum")
+
+    @property
+    def is_tp_asynchronous(self) -> bool:
+        """Whether kernels that need no result of a tp group's collective run beside it."""
+        return self.asynchronous_tp and self.tp_style == MCORE
 
     @property
     def num_ranks(self) -> int:

@@ -15,7 +15,8 @@ from rostam_py.errors import ConfigError
 from rostam_py.models import deepseek, dlrm, gpt, llama, mixtral
 from rostam_py.plan import Strategy
 from rostam_py.plan.phases import chunk_of, phase_of
-from rostam_py.plan.strategy import CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES
+from rostam_py.plan.state_sharding import SHARD_LAYOUTS
+from rostam_py.plan.strategy import CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES, TP_STYLES
 from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
@@ -82,6 +83,8 @@ def random_strategy(rng, has_tables):
         "schedule": one_of(*SCHEDULES), "asynchronous_tp": bool(rng.integers(2)), "precision": one_of(*BYTES),
         "bucket_size": one_of("1 kB", "100 kB", "1 GB"), "virtual_stages": one_of(1, 1, 2, 3),
         "tp_overlap": bool(rng.integers(4) == 0), "reduce_every_microbatch": bool(rng.integers(4)),
+        "tp_style": one_of(*TP_STYLES), "shard_layout": one_of(*SHARD_LAYOUTS),
+        "recompute_stops_early": bool(rng.integers(2)), "optimizer_kernels": one_of("fused", "foreach"),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}
@@ -91,6 +94,7 @@ def random_strategy(rng, has_tables):
     # Most of what excludes each other is drawn again, so that most strategies run.
     keys["sequence_parallel"] &= keys["tp"] > 1 and keys["schedule"] != "zb_h1"
     keys["tp_overlap"] &= keys["sequence_parallel"] and keys["asynchronous_tp"]
+    keys["recompute_stops_early"] &= keys["recompute"] == "full"
     if keys["pp"] == 1 or keys["schedule"] != "1f1b":
         del keys["virtual_stages"]
     for key, least in (

@@ -68,7 +68,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import SCHEDULES, Strategy
+from rostam_py.plan.strategy import MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -343,9 +343,26 @@ class _Job:
         late -= set(self.builder.experts.exchanged)
         return TemplateContext(
             self.graph, self.sharding, self.assignment, kernels, self.builder, replays, bucket,
-            self.strategy.asynchronous_tp, self.machine.min_kernel_s, self.states,
-            self._units(), self.exchange, self.strategy.tp_overlap, self.weight_ops, frozenset(late),
-            self.hops, gradient_buffer=self.gradient_buffer,
+            self.strategy.is_tp_asynchronous, self.machine.min_kernel_s, self.states,
+            self._units(), self.exchange, self.strategy.tp_style, self._kept_whole(),
+            self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
+            gradient_buffer=self.gradient_buffer,
+        )  # fmt: skip
+
+    def _kept_whole(self) -> frozenset[int]:
+        """Return the forward tensors that backward reads as they were gathered, where they are kept so."""
+        if self.strategy.tp_style == MCORE:
+            return frozenset()
+        ops, tensors = self.graph.ops, self.graph.tensors
+        read = {
+            gather.tensor
+            for op, found in self.sharding.gathers.items() if ops[op].phase == "backward"
+            for gather in found
+        }  # fmt: skip
+        replayed = self.recomputation.replayed
+        return frozenset(
+            t for t in read
+            if (maker := tensors[t].producer) is not None and ops[maker].phase == "forward" and maker not in replayed
         )  # fmt: skip
 
     @property
@@ -389,8 +406,9 @@ class _Job:
             return Recomputation()
         if strategy.recompute == "full":
             blocks = first_blocks(self.graph, stages, strategy.recompute_blocks)
-            return Recomputation(replay_blocks(self.graph, stages, blocks, self.weight_ops))
-        sent = self._sent() | self.sharding.collected | set(self.builder.experts.exchanged)
+            derived = self.derived if strategy.recompute_stops_early else None
+            return Recomputation(replay_blocks(self.graph, stages, blocks, self.weight_ops, derived))
+        sent = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
         selection = select(self.graph, strategy.replayed_modules, self.derived, sent)
         return recompute_selected(
             self.graph, selection, stages, self.assignment.is_local, self.derived, self.weight_ops
@@ -550,6 +568,7 @@ class _Job:
     def _memory(self, context: TemplateContext) -> list[MemoryBytes]:
         """Return what every device needs; activations at their most while its program runs."""
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
+        self.builder.kept_times.update(dict.fromkeys(context.kept_whole, self.sharding.degree))
         is_full = self.strategy.recompute == "full"
         wide = self.numerics.parameter_bytes
         width = (self.copied_bytes + (0 if self.strategy.narrow_weights else wide)) / wide

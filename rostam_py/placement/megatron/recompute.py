@@ -1,7 +1,8 @@
 """Recomputation: which forward ops are replayed in backward, when, and what is kept for it.
 
 Model: "full" replays the whole forward of a repeated block, collectives included, just before the block's first
-backward op; activations are kept at block inputs only. "selective" replays what ``recompute_modules`` selects
+backward op, or no more of it than backward reads (early_stop of torch.utils.checkpoint); activations are kept at block
+inputs only. "selective" replays what ``recompute_modules`` selects
 (recompute_modules.py): just before the first backward op that reads a result of it, as far as that needs it. Of an
 attention core the results that it alone reads are dropped and all of it runs again (Korthikanti et al. 2022); of all
 else every result that its own block alone reads, as Megatron-Core's output-discarding checkpoints do. What it is
@@ -34,16 +35,19 @@ class Recomputation:
 
 
 def replay_blocks(
-    graph: OperatorGraph, op_stages: Sequence[int], blocks: Collection[int], weight_ops: Collection[int] = frozenset()
-) -> dict[int, list[int]]:
+    graph: OperatorGraph, op_stages: Sequence[int], blocks: Collection[int], weight_ops: Collection[int] = frozenset(),
+    derived: Derived | None = None,
+) -> dict[int, list[int]]:  # fmt: skip
     """Return backward op -> forward ops replayed just before it: blocks in full, those that span stages in parts.
 
     Args: blocks: those that are replayed. weight_ops: backward ops that run apart, and find what the others have had
         replayed.
+        derived: what kernels compute again themselves, where replays stop early; None where they do not.
     """
+    needed = None if derived is None else _needed(graph, derived)
     group_of: dict[tuple[int, int], list[int]] = {}
     for op in graph.ops:
-        if op.phase == "forward" and op.block in blocks:
+        if op.phase == "forward" and op.block in blocks and (needed is None or op.id in needed):
             group_of.setdefault((op.block, op_stages[op.id]), []).append(op.id)
     points: dict[int, list[int]] = {}
     for op in graph.ops:
@@ -53,6 +57,27 @@ def replay_blocks(
         if group:
             points[op.id] = group
     return points
+
+
+def _needed(graph: OperatorGraph, derived: Derived) -> set[int]:
+    """Return the forward ops that make what the backward of their own block reads; blocks' inputs are kept."""
+    found: set[int] = set()
+    pending = [
+        (op.block, source)
+        for op in graph.ops if op.phase == "backward"
+        for t in op.inputs
+        for source in derived.get(graph.view_roots[t], (t,))
+    ]  # fmt: skip
+    while pending:
+        block, tensor = pending.pop()
+        producer = graph.tensors[tensor].producer
+        if producer is None or producer in found:
+            continue
+        op = graph.ops[producer]
+        if op.phase == "forward" and op.block == block:
+            found.add(producer)
+            pending += [(block, t) for t in op.inputs]
+    return found
 
 
 def first_blocks(graph: OperatorGraph, op_stages: Sequence[int], count: int | None) -> frozenset[int]:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from rostam_py.costs.precision import get_precision
 from rostam_py.placement.kernels import Kernel
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter, portion
+from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime
 
 
@@ -39,33 +40,39 @@ class RingWriter(TemplateWriter):
         super().run(kernel, is_replay)
 
     def _is_cut(self, kernel: Kernel) -> bool:
-        """Tell whether a kernel is a product, with what is fused to it, that is long enough."""
+        """Tell whether a kernel is a product, with what is fused to it, that is long enough.
+
+        PyTorch's compiler cuts those of what it compiles.
+        """
         context = self.context
         main = context.graph.ops[kernel.ops[0]]
+        if context.tp_style == DTENSOR and not context.builder.is_fused(main):
+            return False
         part_s = kernel.time.duration_s / context.sharding.degree
         return not kernel.is_view and main.role == "product" and part_s >= context.min_kernel_s
 
     def _copied_in(self, kernel: Kernel, is_replay: bool) -> list[int]:
         """Start the copies that bring a product's input and return them; none where it is there, or comes otherwise."""
         sharding = self.context.sharding
-        read = sharding.gathers.get(kernel.ops[0], ())
-        pending = [gather for gather in read if (gather, is_replay) not in self._gathers]
+        read = [gather for gather in sharding.gathers.get(kernel.ops[0], ()) if not self._is_kept(gather)]
+        pending = [gather for gather in read if self._key(gather, is_replay) not in self._gathers]
         if len(pending) != 1 or not self._is_cut(kernel) or len(pending[0].levels) != len(sharding.levels):
             return []
-        if pending[0] in sharding.gathers_again.get(kernel.ops[0], ()):
+        is_again = pending[0] in sharding.gathers_again.get(kernel.ops[0], ())
+        if is_again and (self.context.tp_style == MCORE or not self._is_forward):
             return []
         tensor = pending[0].tensor
         deps = self._deps_on([tensor])
-        size = math.ceil(self.context.builder.part_bytes(tensor, 1 / sharding.degree))
+        size = math.ceil(self.context.builder.gathered_bytes(pending[0], 1 / sharding.degree))
         name = f"all_gather {self._origin(tensor)} {self.phase}"
         steps = [self._copy(name, size, deps, step) for step in range(1, sharding.degree)]
-        self._gathers[pending[0], is_replay] = steps[-1]
+        self._gathers[self._key(pending[0], is_replay)] = steps[-1]
         return steps
 
     def _copy(self, name: str, size: int, deps: tuple[int, ...], step: int) -> int:
         """Append one step round the ring; the stream keeps it behind the steps before."""
         label = f"{name} (part {step} of {self.context.sharding.degree - 1})"
-        return self.collective(label, "tp", "copy", size, deps)
+        return self.message(label, "tp", "copy", size, deps)
 
     def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
         scattered = self._scatters(kernel)
@@ -122,3 +129,7 @@ class RingWriter(TemplateWriter):
             return
         self.close()
         self._provider[tensor] = self._scattered.pop(tensor)
+        if self.context.tp_style == DTENSOR:  # all parts of the sums have come, and a kernel adds them up
+            whole = self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor))
+            self._await((tensor,), [])
+            self._provider[tensor] = self._move(tensor, "parts added", whole, whole / self.context.sharding.degree)

@@ -22,8 +22,9 @@ from rostam_py.placement.megatron.weight_units import WeightUnits
 from rostam_py.placement.product_inputs import sent_width
 from rostam_py.placement.sharding import Gather, HaloExchange, Sharding
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, NO_BUFFER, GradientBuffer
-from rostam_py.plan.phases import WEIGHT
+from rostam_py.plan.phases import FORWARD, WEIGHT
 from rostam_py.plan.state_sharding import StateSharding
+from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 
 # Of a tp collective beside a whole product, with overlapped tp communication, the means of: Transformer Engine's user
@@ -53,6 +54,8 @@ class TemplateContext:
     states: dict[str, StateSharding] = field(default_factory=lambda: {ALL_DATA: StateSharding()})  # by replicas
     units: dict[int, WeightUnits] = field(default_factory=dict)  # stage -> what is gathered together (ZeRO 3)
     exchange: ContextExchange | None = None  # of ranks that share a sequence
+    tp_style: str = MCORE
+    kept_whole: frozenset[int] = frozenset()  # forward tensors that are kept as they were gathered
     is_tp_overlapped: bool = False  # products run in parts beside what goes round their tp group (ring_writer)
     weight_ops: frozenset[int] = frozenset()  # backward ops that run in templates of their own
     late: frozenset[int] = frozenset()  # tensors of the backward that are made whole there
@@ -119,27 +122,33 @@ class TemplateWriter:
         hops = self.context.hops.hops
         if any(hop.group == group for hop in hops):
             return _EXCHANGE_MULTIPROCESSORS // len(hops)
-        if self.context.is_tp_overlapped and group in self.context.sharding.groups:
+        if self.context.is_tp_overlapped and self.context.tp_style == MCORE and group in self.context.sharding.groups:
             return _BULK_MULTIPROCESSORS.get(kind, 0)
         return 0
 
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
         """Append a collective and return its index."""
-        held = self._multiprocessors(group, kind)
-        task = self._append(
-            Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes, multiprocessors=held)
-        )
+        task = self.message(name, group, kind, num_bytes, deps)
         if group in self.context.sharding.groups and not self.context.is_tp_asynchronous:
             self._segment_deps.add(task)
             self._awaited.add(task)
         return task
 
+    def message(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
+        """Append a collective that kernels wait for where they read what it brings alone, and return its index."""
+        held = self._multiprocessors(group, kind)
+        return self._append(
+            Task("collective", name, deps, group, collective=kind, num_bytes=num_bytes, multiprocessors=held)
+        )
+
     def run(self, kernel: Kernel, is_replay: bool = False) -> None:
         """Run a kernel, then the collectives its outputs ask for."""
         graph, sharding = self.context.graph, self.context.sharding
-        for gather in _listed(sharding.gathers_again, kernel):
-            self._gather(gather, (gather.tensor, *kernel.inputs), is_replay)
-        gathered = [self._gather(gather, (gather.tensor,), is_replay) for gather in _listed(sharding.gathers, kernel)]
+        if self.context.tp_style == MCORE:
+            for gather in _listed(sharding.gathers_again, kernel):
+                self._gather(gather, (gather.tensor, *kernel.inputs), is_replay)
+        missing = (gather for gather in _listed(sharding.gathers, kernel) if not self._is_kept(gather))
+        gathered = [self._gather(gather, (gather.tensor,), is_replay) for gather in missing]
         steps = [] if self.context.exchange is None else self.context.exchange.steps(kernel)
         if kernel.is_view:
             known = gathered + [self._provider[t] for t in kernel.inputs if t in self._provider]
@@ -181,14 +190,32 @@ class TemplateWriter:
 
     def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
         """Gather a tensor behind others unless that is done, and return the task that brings it."""
-        key = (gather, is_replay)
+        key = self._key(gather, is_replay)
         if key not in self._gathers:
             context = self.context
-            size = math.ceil(context.builder.part_bytes(gather.tensor, context.sharding.gathered_fraction(gather)))
+            size = math.ceil(context.builder.gathered_bytes(gather, context.sharding.gathered_fraction(gather)))
             name = f"all_gather {self._origin(gather.tensor)} {self.phase}"
             group = context.sharding.group(gather.levels)
             self._gathers[key] = self.collective(name, group, "all_gather", size, self._deps_on(behind))
+            if context.tp_style == DTENSOR:
+                self._await((), [self._gathers[key]])
+                self._gathers[key] = self._move(gather.tensor, "copied together", size, size)
         return self._gathers[key]
+
+    def _key(self, gather: Gather, is_replay: bool) -> tuple[Gather, bool]:
+        """Return what tells gathers apart: what a replay has gathered serves weight gradients as well in PyTorch."""
+        return gather, is_replay and self.context.tp_style == MCORE
+
+    def _is_kept(self, gather: Gather) -> bool:
+        """Tell whether what is gathered lies there since forward."""
+        return self.phase != FORWARD and gather.tensor in self.context.kept_whole
+
+    def _move(self, tensor: int, what: str, read: float, written: float) -> int:
+        """Append a kernel that moves a tensor; return the task that it will be part of."""
+        producer = self.context.graph.tensors[tensor].producer
+        op = self.context.graph.ops[0 if producer is None else producer]
+        self._segment.append(self.context.builder.moved(op, what, read, written))
+        return len(self.tasks)
 
     def _run_steps(self, kernel: Kernel, steps: list[OpStep]) -> None:
         """Append the steps of an op in their order."""
@@ -268,9 +295,23 @@ class TemplateWriter:
         whole = self.context.builder.part_bytes(tensor, self.context.sharding.collective_fraction(tensor))
         size = math.ceil(whole * self._rows_sent(tensor) - 1e-6)
         for comm in self.context.sharding.comms[tensor]:
+            if comm.kind == "reduce_scatter" and self._is_copied_apart(tensor):
+                self._await((tensor,), [])
+                self._provider[tensor] = self._move(tensor, "copied apart", size, size)
             deps = self._deps_on([tensor])
             name = f"{comm.kind} {self._origin(tensor)} {self.phase}"
             self._provider[tensor] = self.collective(name, comm.group, comm.kind, size, deps)
+
+    def _is_copied_apart(self, tensor: int) -> bool:
+        """Tell whether a kernel of its own copies what is reduce-scattered along sequences inside the batch.
+
+        Model: where kernels are fused, one that makes it element by element writes it so.
+        """
+        if self.context.tp_style != DTENSOR:
+            return False
+        producer = self.context.graph.tensors[tensor].producer
+        op = None if producer is None else self.context.graph.ops[producer]
+        return op is None or not (op.is_elementwise and self.context.builder.is_fused(op))
 
     def _exchange_rows(self, tensor: int) -> None:
         """Send rows to the ranks of their experts, or back; vectors of tables once all of them are there."""
