@@ -56,7 +56,7 @@ UNNAMED_AT_1 = ("cp",)  # axes that words leave out where they are not used
 INNER_AXES = ("ep",)  # degrees that add no devices
 WINDOWS = ("symmetric", "paper")
 WEIGHT_SPLITS = ("least_sent", "sliced")
-CP_ALGORITHMS = ("ring", "all_gather", "ulysses")
+CP_ALGORITHMS = ("ring", "all_gather", "ulysses", "torch")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
 RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
@@ -100,7 +100,7 @@ class Strategy:
 
     dp, tp, pp: data-, tensor- and pipeline-parallel degrees (placer megatron). dp=None fills the machine.
     cp: context-parallel degree, the accelerators that share one sequence (placer megatron). cp_algorithm: how they
-        exchange keys and values: ring, all_gather or ulysses.
+        exchange keys and values: ring, all_gather, ulysses, or torch, PyTorch's context_parallel.
     ep: expert-parallel degree (placer megatron). It adds no devices: each ep consecutive ranks of dp x cp spread the
         experts of every layer over themselves and exchange rows; the other ranks hold the same experts.
     expert_tp: ranks of a tp group that split every expert: None, or tp, takes all of them; with 1 experts are whole on

@@ -20,7 +20,7 @@ def test_every_axis_and_key_of_a_strategy_is_explained_in_a_line(capsys):
     assert set(rows) == {f"strategy.{entry.name}" for entry in dataclasses.fields(Strategy)}
     assert rows["strategy.cp"]["placer"] == rows["strategy.ep"]["placer"] == "megatron"
     assert rows["strategy.dp"]["placer"] == "megatron, sip_ml"
-    assert rows["strategy.cp_algorithm"]["values"] == "ring, all_gather, ulysses"
+    assert rows["strategy.cp_algorithm"]["values"] == "ring, all_gather, ulysses, torch"
     assert rows["strategy.schedule"]["values"].split(", ") == list(SCHEDULES)
     assert rows["strategy.tables"]["values"] == "replicated, sharded, columns, balanced"
     assert all(row["what"] for row in rows.values()), [key for key, row in rows.items() if not row["what"]]

@@ -34,7 +34,7 @@ def drawn(seed):
     order = rng.sample(["tp", "cp", "pp", "dp"], 4)
     return rng.choice(list(FABRICS)), {
         "cp": cp, "tp": tp, "pp": pp, "dp": 16 // (cp * tp * pp), "rank_order": ",".join(order),
-        "cp_algorithm": rng.choice(["ring", "all_gather", "ulysses"]), "micro_batch": rng.choice([1, 2]),
+        "cp_algorithm": rng.choice(["ring", "all_gather", "ulysses", "torch"]), "micro_batch": rng.choice([1, 2]),
         "sequence_parallel": tp > 1 and rng.random() < 0.5, "asynchronous_tp": rng.random() < 0.7,
         "shard": rng.choice([0, 0, 1, 2, 3]), "recompute": rng.choice(["none", "selective", "full"]),
         "schedule": rng.choice(["1f1b", "gpipe"]), "precision": "bf16_mixed",

@@ -57,7 +57,7 @@ def test_batch_that_does_not_divide_names_the_numbers(settings, batch, words):
         ({"rank_order": "tp,tp,cp,pp,dp"}, ConfigError, ["once each"]),
         ({"cp": 0}, DegreeError, ["strategy.cp is 0"]),
         ({"cp": 2, "mp": 2, "placer": "sip_ml"}, DegreeError, ["strategy.cp is 2", "strategy.placer=megatron"]),
-        ({"cp_algorithm": "rings"}, ConfigError, ["strategy.cp_algorithm is 'rings'", "ring, all_gather, ulysses"]),
+        ({"cp_algorithm": "rings"}, ConfigError, ["strategy.cp_algorithm is 'rings'", "all_gather, ulysses, torch"]),
         ({"precision": "fp8"}, UnknownNameError, ["fp8", "bf16_mixed"]),
         (
             {"gradient_precision": "int8"},

@@ -1,4 +1,4 @@
-"""What the ranks that share a sequence exchange for attention, and the kernels in between: ring, all_gather, ulysses.
+"""What the ranks that share a sequence exchange for attention, and the kernels in between.
 
 Legend: c ranks; K, V local keys and values and dK, dV their gradients, of one tp rank; L = bytes of K and V together.
 
@@ -10,6 +10,8 @@ all_gather (Llama 3, 3.3.2): K and V gathered once, c L, and kept until backward
 reduce-scattered. ulysses (Jacobs et al. 2023): all-to-alls of queries, K, V and the output, L / c to each rank, after
 which a rank has all rows of 1/c of the heads; gradients go the same ways back. With fewer key heads than c each is sent
 to c / heads ranks.
+
+torch: PyTorch's context_parallel (torch_context.py).
 
 A causal mask leaves every rank the same work, as it takes blocks i and 2c - 1 - i; FLOPs of attention are counted in
 full, as everywhere. Ignores the reordering of a sequence into those blocks, and working buffers.
@@ -23,12 +25,14 @@ from rostam_py.placement.context import SequencePart
 from rostam_py.placement.context.attention import Attention
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.op_steps import OpStep
+from rostam_py.placement.megatron.torch_context import TorchSteps
 from rostam_py.plan.strategy import CP_ALGORITHMS
 from rostam_py.plan.tasks import KernelTime
 
 GROUP = "cp"
 _HEADS = -3  # of query, key and value: (..., heads, rows, size)
-BLOCKS = {"ring": 2, "all_gather": 2, "ulysses": 1}  # of a sequence that each rank takes, so that causal work is even
+# Of a sequence that each rank takes, so that causal work is even.
+BLOCKS = {"ring": 2, "all_gather": 2, "ulysses": 1, "torch": 2}
 
 
 class ContextExchange:
@@ -37,11 +41,16 @@ class ContextExchange:
     def __init__(self, part: SequencePart, algorithm: str, builder: KernelBuilder, is_kept: bool) -> None:
         self.part, self.algorithm, self.builder, self.is_kept = part, algorithm, builder, is_kept
         self._steps: dict[str, Callable[[Kernel, Attention], list[OpStep]]] = dict(
-            zip(CP_ALGORITHMS, (self._ring, self._all_gather, self._ulysses), strict=True)
+            zip(CP_ALGORITHMS, (self._ring, self._all_gather, self._ulysses, self._torch), strict=True)
         )
         if algorithm == "ulysses":
             for attention in part.attentions.values():
                 self._check_heads(attention)
+        elif algorithm == "torch" and any(attention.mask is not None for attention in part.attentions.values()):
+            raise ConfigError(
+                f"strategy.cp_algorithm is 'torch', but attention of {part.graph.name} reads a mask, which PyTorch's"
+                " context_parallel does not take; it must be 'ring' or 'all_gather'"
+            )
 
     def barriers(self) -> set[int]:
         """Return the tensors that attention reads and makes, which no kernel may fuse across."""
@@ -72,7 +81,7 @@ class ContextExchange:
             found.append(f"run whole on every member of a cp group: {whole}")
         return found
 
-    # The three algorithms
+    # The algorithms
 
     def _ring(self, kernel: Kernel, attention: Attention) -> list[OpStep]:
         c, op = self.part.degree, self.part.graph.ops[attention.op]
@@ -144,6 +153,14 @@ class ContextExchange:
         for t, n, name in made:
             steps.append(self._collective(f"exchange {name}", "all_to_all", self._bytes(t) * n, (), (work,), (t,)))
         return steps
+
+    def _torch(self, kernel: Kernel, attention: Attention) -> list[OpStep]:
+        steps = TorchSteps(self.builder, kernel, self.part.graph.ops[attention.op], self.part.degree, GROUP)
+        keys = (attention.key.tensor, attention.value.tensor)
+        if not attention.is_backward:
+            return steps.forward(keys)
+        query, *summed = (rows.tensor for rows in attention.made)
+        return steps.backward(keys, query, tuple(summed))
 
     # Sizes and times
 
