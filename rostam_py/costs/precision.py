@@ -196,11 +196,21 @@ def loss_bytes_factor(precision: str, op_type: str) -> float:
     Source: torch's autocast list of ops that run in float32 (torch/amp documentation: log_softmax, nll_loss,
         cross_entropy); Megatron-LM and torchtitan cast logits to fp32 for the loss.
     """
-    is_loss = any(name in op_type for name in _LOSS_OPS)
-    return 4 / get_precision(precision).tensor_bytes if is_loss else 1.0
+    return 4 / get_precision(precision).tensor_bytes if is_of_loss(op_type) else 1.0
 
 
-_LOSS_OPS = ("log_softmax", "nll_loss")  # and their backward ops
+def is_of_loss(op_type: str) -> bool:
+    """Tell whether an op is of a cross entropy over classes, forward or backward."""
+    return any(name in op_type for name in _LOSS_OPS)
+
+
+def is_of_log_softmax(op_type: str) -> bool:
+    """Tell whether an op makes log-probabilities of logits, or gradients of logits of theirs."""
+    return _LOG_SOFTMAX in op_type
+
+
+_LOG_SOFTMAX = "log_softmax"
+_LOSS_OPS = (_LOG_SOFTMAX, "nll_loss")  # and their backward ops
 
 
 def op_precision(precision: str, dtypes: Iterable[str], role: str = "product", *, is_wide: bool = False) -> str:

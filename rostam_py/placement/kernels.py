@@ -9,7 +9,14 @@ from rostam_py.costs import COST_MODELS, make_cost_model
 from rostam_py.costs.families import ADD, CAST, CONVERT, MAP, REDUCE, fused_kind
 from rostam_py.costs.kernel_shapes import num_groups
 from rostam_py.costs.model import CostModel, KernelCall
-from rostam_py.costs.precision import get_precision, loss_bytes_factor, op_precision, tensor_bytes_factor
+from rostam_py.costs.precision import (
+    get_precision,
+    is_of_log_softmax,
+    is_of_loss,
+    loss_bytes_factor,
+    op_precision,
+    tensor_bytes_factor,
+)
 from rostam_py.graph import (
     Affine,
     Derived,
@@ -38,7 +45,18 @@ from rostam_py.placement.product_inputs import (
 )
 from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
-from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, UNFUSED, VOCAB_PARALLEL
+from rostam_py.plan.fusion import (
+    BLOCKS_AND_LOSS,
+    EPILOGUE,
+    EVERYWHERE,
+    FUSED_NORM,
+    LOSS_PARALLEL,
+    MODULES,
+    POINTWISE,
+    PRODUCER,
+    UNFUSED,
+    VOCAB_PARALLEL,
+)
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.tasks import KernelTime
 
@@ -88,6 +106,7 @@ class KernelBuilder:
             others.
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
+        fused_part: what fusion reaches (plan.fusion.FUSED_PARTS).
     """
 
     def __init__(
@@ -107,9 +126,10 @@ class KernelBuilder:
         transposes_fp8: bool = False,
         casts_weights: bool = False,
         eager_norm: str = "",
+        fused_part: str = EVERYWHERE,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
-        self.eager_norm = eager_norm
+        self.eager_norm, self.fused_part = eager_norm, fused_part
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -150,7 +170,24 @@ class KernelBuilder:
 
     def passing_bytes(self, tensor: int) -> float:
         """Return one member's bytes of a tensor that is not kept, while it is there."""
-        return 0.0 if self._is_in_place(tensor) else self.tensor_bytes(tensor) * self._loss_factor(tensor)
+        if self._is_in_place(tensor):
+            return 0.0
+        width = self._loss_factor(tensor) if self.fusion == PRODUCER else self._written_width(tensor)
+        return self.tensor_bytes(tensor) * width
+
+    @cached_property
+    def widened(self) -> frozenset[int]:
+        """Tensors that an eager loss reads in fp32 and others made in fewer bits: the logits."""
+        found = (op for op in self.graph.ops if self.eager_loss and self._is_loss(op))
+        return frozenset(
+            self.graph.view_roots[t] for op in found if op.phase == "forward" for t in op.inputs
+            if self._is_widened((op,), t)
+        )  # fmt: skip
+
+    def bytes_inside(self, op: Op) -> float:
+        """Return one member's bytes that kernels of an eager loss hand on inside an op, at most."""
+        is_summed = self.eager_loss == LOSS_PARALLEL and _makes_gradients_of_logits(op)
+        return self.passing_bytes(op.outputs[0]) if is_summed else 0.0  # exponentials, then the sum with them
 
     def _loss_factor(self, tensor: int) -> float:
         t = self.graph.tensors[self.graph.view_roots[tensor]]
@@ -333,7 +370,13 @@ class KernelBuilder:
 
     def is_fused(self, op: Op) -> bool:
         """Tell whether an op may share a kernel with others."""
-        return self.fusion != UNFUSED and not (self.eager_loss and op.block < 0)
+        if self.fusion == UNFUSED:
+            return False
+        return (
+            op.block >= 0
+            or self.fused_part == EVERYWHERE
+            or (self.fused_part == BLOCKS_AND_LOSS and is_of_loss(op.op_type))
+        )
 
     def _norm_sums(self, ops: tuple[Op, ...]) -> list[KernelTime]:
         """Return the sums of what the backward of a norm in one kernel makes and of another gradient."""
@@ -551,15 +594,21 @@ class KernelBuilder:
         return [self._apart(ops[0], "convert", CONVERT, *sizes) for sizes in moved]
 
     def _loss_passes(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of Megatron's cross entropy beyond those of PyTorch's, whose log_softmax counts as its
-        exponentials: the largest logit, logits less it, the sum, and the quotients by it.
+        """Return the kernels of a split cross entropy beyond those of PyTorch's whole one.
 
-        Source: Megatron-LM's core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy.
+        Model: what log_softmax is counts as the exponentials of Megatron's and as the logarithms of DTensor's; its
+            backward as the sum of DTensor's.
+        Source: Megatron-LM's core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy; _log_softmax and
+            _nll_loss_and_log_softmax_backward of pytorch/pytorch, torch/distributed/tensor/parallel/loss.py.
         """
-        if self.eager_loss != VOCAB_PARALLEL or self._picked.isdisjoint(ops[0].outputs):
+        passes: tuple[tuple[str, str, int], ...] = ()
+        if not self._picked.isdisjoint(ops[0].outputs):
+            passes = _PASSES.get(self.eager_loss, ())
+        elif _makes_gradients_of_logits(ops[0]):
+            passes = _BACKWARD_PASSES.get(self.eager_loss, ())
+        if not passes:
             return []
         size = self._read_bytes(ops, ops[0].inputs[0])
-        passes = (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1))
         return [self._apart(ops[0], what, op_type, size, size * writes) for what, op_type, writes in passes]
 
     @cached_property
@@ -618,6 +667,18 @@ class KernelBuilder:
         if t.dtype not in self._factors:
             self._factors[t.dtype] = tensor_bytes_factor(self.precision, t.dtype)
         return self._factors[t.dtype]
+
+
+# Of eager losses, (what, kind of op, tensors written) for each tensor read.
+_PASSES = {
+    VOCAB_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("sum", REDUCE, 0), ("quotient", MAP, 1)),
+    LOSS_PARALLEL: (("largest", REDUCE, 0), ("less", MAP, 1), ("exponential", MAP, 1), ("sum", REDUCE, 0)),
+}
+_BACKWARD_PASSES = {LOSS_PARALLEL: (("exponential", MAP, 1), ("times", MAP, 1))}
+
+
+def _makes_gradients_of_logits(op: Op) -> bool:
+    return op.phase == "backward" and is_of_log_softmax(op.op_type)
 
 
 def _view(op: Op) -> Kernel:

@@ -12,16 +12,19 @@ FUSIONS = {
     UNFUSED: "every op is a kernel (eager code)",
     PRODUCER: "element-wise ops join whatever makes their inputs, products among them, for nothing",
 }
-EVERYWHERE, BLOCKS = "everything", "blocks"
+EVERYWHERE, BLOCKS, BLOCKS_AND_LOSS = "everything", "blocks", "blocks_and_loss"
 FUSED_PARTS = {
     EVERYWHERE: "all of the model, its loss too",
     BLOCKS: "repeated blocks alone, as where each of them is compiled by itself; the head and the loss are eager code",
+    BLOCKS_AND_LOSS: "repeated blocks, each by itself, and the loss by itself; the head is eager code",
 }
-TORCH, VOCAB_PARALLEL = "torch", "vocab_parallel"
+TORCH, VOCAB_PARALLEL, LOSS_PARALLEL = "torch", "vocab_parallel", "loss_parallel"
 EAGER_LOSSES = {
     TORCH: "cross_entropy of PyTorch: log_softmax, nll_loss and their backward",
     VOCAB_PARALLEL: "the vocab-parallel cross entropy of Megatron-LM: the largest logit, logits less it, their"
     " exponentials, the sum and the quotients by it one by one, and a gradient made in place",
+    LOSS_PARALLEL: "the loss_parallel of PyTorch's DTensor: the largest logit, logits less it, their exponentials, the"
+    " sum and logits less its logarithm one by one; exponentials, a sum and a product for their gradient",
 }
 FUSED_NORM = "fused"
 EAGER_NORMS = {

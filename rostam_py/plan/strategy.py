@@ -25,6 +25,7 @@ from rostam_py.plan.expert_groups import EXPERT_DATA
 from rostam_py.plan.fusion import AUTO as FUSION_AUTO
 from rostam_py.plan.fusion import (
     BLOCKS,
+    BLOCKS_AND_LOSS,
     EAGER_LOSSES,
     EAGER_NORMS,
     EPILOGUE,
@@ -179,10 +180,12 @@ class Strategy:
         for their ranks and bytes (auto), a ring on fabrics whose circuits are set once.
     fusion: which ops share a kernel (MODEL B7): pointwise (the default of the megatron placer), epilogue, none (eager
         code), or producer, in which element-wise ops cost products nothing (the default of sip_ml).
-    fused_part: what fusion reaches: everything, or blocks: each repeated block by itself; the head and loss are eager.
-    eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's or
-        Megatron-LM's (vocab_parallel). eager_norm: where norms that a model writes out share no kernel, whose kernels
-        make them: torch's, op by op in fp32, or fused ones.
+    fused_part: what fusion reaches: everything; blocks, each repeated one by itself, so that the head and the loss are
+        eager; or blocks_and_loss, which leaves the head alone eager.
+    eager_loss: where the loss shares no kernel (fusion=none, fused_part=blocks), whose kernels make it: torch's,
+        Megatron-LM's (vocab_parallel) or DTensor's (loss_parallel).
+    eager_norm: where norms that a model writes out share no kernel, whose kernels make them: torch's, op by op in fp32,
+        or fused ones.
     accumulation: what adding a micro-batch's weight gradients to those before costs: fused (the default) reads them in
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
@@ -312,15 +315,16 @@ class Strategy:
                 f"strategy.fused_part is {self.fused_part!r}, which needs strategy.fusion to be one of: {POINTWISE},"
                 f" {EPILOGUE}, {MODULES}; it is {self.fused_as!r}"
             )
-        for key, known, what in (
-            ("eager_loss", EAGER_LOSSES, "a loss that shares"), ("eager_norm", EAGER_NORMS, "norms that share"),
-        ):  # fmt: skip
+        for key, known, what, need, parts in (  # a need that is unread does not load the placer
+            ("eager_loss", EAGER_LOSSES, "a loss that shares", "has_eager_loss", BLOCKS),
+            ("eager_norm", EAGER_NORMS, "norms that share", "has_eager_head", f"{BLOCKS} or {BLOCKS_AND_LOSS}"),
+        ):
             value = getattr(self, key)
             _check_choice(key, value, tuple(known))
-            if value != TORCH and not self.has_eager_loss:
+            if value != TORCH and not getattr(self, need):
                 raise ConfigError(
                     f"strategy.{key} is {value!r}, which needs {what} no kernel: strategy.fusion={UNFUSED} or"
-                    f" strategy.fused_part={BLOCKS}"
+                    f" strategy.fused_part={parts}"
                 )
         if self.fusion == FUSION_AUTO:  # placers are not loaded for it
             return
@@ -340,6 +344,11 @@ class Strategy:
     def has_eager_loss(self) -> bool:
         """The loss shares no kernel."""
         return self.fused_as == UNFUSED or self.fused_part == BLOCKS
+
+    @property
+    def has_eager_head(self) -> bool:
+        """What lies outside repeated blocks, the loss aside, shares no kernel."""
+        return self.fused_as == UNFUSED or self.fused_part != EVERYWHERE
 
     def _check_recompute(self) -> None:
         _check_choice("recompute", self.recompute, RECOMPUTE)

@@ -77,6 +77,34 @@ def test_kernels_of_megatrons_cross_entropy_are_counted_one_by_one(graph, option
     assert sum(moved.values()) == pytest.approx(52, abs=0.1)
 
 
+@pytest.mark.parametrize("options", [{"fusion": "none"}, {"fused_part": "blocks"}])
+def test_kernels_of_dtensors_loss_are_counted_one_by_one(graph, options):
+    # _log_softmax: to fp32 6; largest 4, less it 8, exponentials 8, sum 4, less its logarithm 8. Backward: zeros but
+    # for one of a row 4, exponentials 8, their sum with those 12, times the gradient 8, back 6: 76 bytes a logit.
+    moved = bytes_of_a_logit(graph, precision="bf16_mixed", eager_loss="loss_parallel", **options)
+    assert sorted(moved.values()) == pytest.approx([0, 4, 4, 4, 6, 6, 8, 8, 8, 8, 8, 12], abs=0.02)
+    assert sum(moved.values()) == pytest.approx(76, abs=0.1)
+
+
+def test_dtensors_loss_has_exponentials_at_its_peak_as_well(graph):
+    # log-probabilities, their gradient, exponentials and the sum: 16 bytes where PyTorch's own has 12.
+    more = peak(graph, "loss_parallel") - peak(graph, "torch")
+    assert more == 4 * 2 * TOKENS * VOCABULARY
+
+
+def test_a_loss_compiled_by_itself_keeps_logits_and_computes_their_probabilities_again(graph):
+    # Forward reads 2 bytes of a logit, backward 2 and writes 2; nothing of 4 bytes is kept.
+    options = {"precision": "bf16_mixed", "fused_part": "blocks_and_loss"}
+    moved = bytes_of_a_logit(graph, **options)
+    assert sorted(moved.values()) == pytest.approx([2, 4], abs=0.02)
+    kept = placed(graph, **options).stages[0].activation_changes["forward"][0]
+    of_everything = placed(graph, precision="bf16_mixed").stages[0].activation_changes["forward"][0]
+    assert of_everything - kept == pytest.approx((4 - 2) * 2 * TOKENS * VOCABULARY, rel=0.01)
+    for part in ("blocks_and_loss", "everything"):
+        turn = placed(graph, **options | {"fused_part": part}).stages[0].activation_changes["backward_last"][0]
+        assert turn == 2 * 2 * TOKENS * VOCABULARY  # the logits' gradient
+
+
 def test_megatrons_loss_makes_its_gradient_in_place(graph):
     # 4 bytes of 12 for each token and word where backward begins.
     saved = peak(graph, "torch") - peak(graph, "vocab_parallel")
@@ -86,7 +114,9 @@ def test_megatrons_loss_makes_its_gradient_in_place(graph):
 def test_a_loss_that_shares_kernels_or_is_no_cross_entropy_has_none_of_megatrons(graph):
     with pytest.raises(ConfigError, match=r"eager_loss is 'vocab_parallel'.*fusion=none or strategy.fused_part=blocks"):
         rostam.Strategy(eager_loss="vocab_parallel")
-    with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, vocab_parallel"):
+    with pytest.raises(ConfigError, match=r"eager_loss is 'loss_parallel'.*fusion=none or strategy.fused_part=blocks"):
+        rostam.Strategy(eager_loss="loss_parallel", fused_part="blocks_and_loss")
+    with pytest.raises(ConfigError, match=r"eager_loss is 'apex'.*torch, vocab_parallel, loss_parallel"):
         rostam.Strategy(eager_loss="apex")
     sums = rostam.trace(nn.Linear(8, 8), torch.zeros(2, 8), loss_fn=torch.sum, name="sums")
     with pytest.raises(ConfigError, match="loss of sums is no cross entropy"):

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 
+from rostam_py.costs.precision import is_of_log_softmax, is_of_loss
 from rostam_py.graph import WEIGHT_KINDS, Derived, OperatorGraph, derived_tensors
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
+from rostam_py.plan.fusion import BLOCKS_AND_LOSS
 
 
 def derived_in_kernels(
@@ -24,6 +26,27 @@ def derived_in_kernels(
         return found
     where = {root: _backward_stages(graph, stages, root) for root in graph.readers}
     return {t: sources for t, sources in found.items() if _is_at_home(graph, stages, t, sources, where)}
+
+
+def losses_in_kernels(graph: OperatorGraph, builder: KernelBuilder) -> Derived:
+    """Return the log-probabilities that a loss compiled by itself computes again in backward, and the logits, which are
+    kept for it.
+
+    Model: of each row the largest logit and the sum of exponentials are kept besides, and not counted. Other fused
+        losses keep what is as wide in fp32 (exp_logits of Megatron-Core's core/fusions/fused_cross_entropy.py).
+    Source: torch's min-cut partitioner, which saves a compiled loss's input and what is small of each row.
+    """
+    found: Derived = {}
+    if builder.fused_part != BLOCKS_AND_LOSS:
+        return found
+    for op in graph.ops:
+        if op.phase != "forward" or not is_of_log_softmax(op.op_type) or not builder.is_fused(op):
+            continue
+        made = graph.view_roots[op.outputs[0]]
+        readers = [graph.ops[u] for u in graph.readers.get(made, ())]
+        if all(is_of_loss(u.op_type) for u in readers):
+            found[made] = (op.inputs[0],)
+    return found
 
 
 def _backward_stages(graph: OperatorGraph, stages: StageAssignment, root: int) -> set[int]:

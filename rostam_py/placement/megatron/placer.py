@@ -29,7 +29,7 @@ from rostam_py.placement.megatron.estimate import MegatronEstimator
 from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
-from rostam_py.placement.megatron.kept import derived_in_kernels
+from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels
 from rostam_py.placement.megatron.offload import Offload, offload
 from rostam_py.placement.megatron.pipeline import StageAssignment, assign_stages
 from rostam_py.placement.megatron.planner import Planner
@@ -56,8 +56,7 @@ from rostam_py.placement.sharding import OwnRows, Sharding, propagate
 from rostam_py.placement.tables import spread_tables
 from rostam_py.plan.data import Batches
 from rostam_py.plan.expert_groups import EXPERT_DATA, expert_groups
-from rostam_py.plan.fusion import BLOCKS as FUSED_BLOCKS
-from rostam_py.plan.fusion import EPILOGUE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
+from rostam_py.plan.fusion import EPILOGUE, EVERYWHERE, FUSED_NORM, MODULES, POINTWISE, PRODUCER, TORCH, UNFUSED
 from rostam_py.plan.gradient_buffers import GRADIENT_BUFFERS, GradientBuffer
 from rostam_py.plan.groups import GroupSet, grid_groups, sharding_groups
 from rostam_py.plan.machine import Machine
@@ -202,7 +201,8 @@ class MegatronPlacer(Placer):
                 local, sharding, cost, micro_batch, numerics.precision, numerics.gradient_bytes, fusions, experts, part,
                 strategy.fused_as, strategy.accumulation,
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
-                casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_loss else "",
+                casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
+                strategy.fused_part,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
@@ -301,6 +301,8 @@ class _Job:
             for t, sources in derived_in_kernels(graph, builder, self.assignment, self._sent()).items()
             if self._is_fused(t)
         }
+        self.derived_losses = losses_in_kernels(graph, builder)
+        self.derived |= self.derived_losses
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
@@ -381,8 +383,9 @@ class _Job:
         if self.strategy.fused_as == UNFUSED:
             is_fused = self.strategy.eager_norm == FUSED_NORM
             return is_fused and producer is not None and self.builder.norm_numbers[producer] >= 0
-        is_part = self.strategy.fused_part == FUSED_BLOCKS
-        return not is_part or (producer is not None and self.graph.ops[producer].block >= 0)
+        return self.strategy.fused_part == EVERYWHERE or (
+            producer is not None and self.builder.is_fused(self.graph.ops[producer])
+        )
 
     def _is_derived(self, tensor: int) -> bool:
         return self.graph.view_roots[tensor] in self.derived
@@ -424,7 +427,7 @@ class _Job:
             if op.is_elementwise or self.strategy.fused_as != PRODUCER:  # others start a kernel of their own
                 barriers.update(gather.tensor for gather in self.sharding.gathers.get(op.id, ()))
             if self.sharding.inner_comms(op.id) or op.id in self.assignment.skipped:
-                barriers.update(op.outputs)
+                barriers.update(t for t in op.outputs if t not in self.derived_losses)
             if op.id in replayed and op.id in cores:
                 barriers.update(op.outputs)
                 barriers.update(op.inputs)
@@ -438,9 +441,9 @@ class _Job:
     def _classes(self) -> dict[int, tuple[int, ...]] | None:
         """Return what tells ops apart that cannot share a kernel, None for nothing.
 
-        Model: stages, templates and replays; where blocks alone are fused, blocks and each op outside them.
+        Model: stages, templates and replays; where parts of the model are fused, those and each op outside them.
         """
-        is_apart = self.strategy.fused_part == FUSED_BLOCKS
+        is_apart = self.strategy.fused_part != EVERYWHERE
         replayed = self.recomputation.replayed if self.strategy.recompute == "selective" else set()
         if self.strategy.fused_as == PRODUCER or not (replayed or self.weight_ops or self.strategy.pp > 1 or is_apart):
             return None
@@ -451,10 +454,10 @@ class _Job:
         }
 
     def _own_part(self, op: Op) -> tuple[int, ...]:
-        """Return the part of the model by itself that an op's kernel lies in: its block, else the op alone."""
-        if self.strategy.fused_part != FUSED_BLOCKS:
+        """Return the part of the model by itself that an op's kernel lies in: its block, the loss or the op alone."""
+        if self.strategy.fused_part == EVERYWHERE:
             return ()
-        return (op.block, op.id if op.block < 0 else -1)
+        return (op.block, -1 if self.builder.is_fused(op) else op.id)
 
     def _maker(self, tensor: int) -> int | None:
         return self.graph.tensors[self.graph.view_roots[tensor]].producer
@@ -575,7 +578,7 @@ class _Job:
         widths = dict.fromkeys(self.products_weights, width)
         residents = resident_memory(self.graph, self.builder, self.assignment, is_full, widths)
         saved = self._saved_by_stage()
-        turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved)
+        turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved, self.derived)
         context.offload = self._offload(saved)
         changes = self._activation_changes(residents, saved, turns, context.offload.freed_bytes)
         made_bytes = self.numerics.gradient_bytes
@@ -715,6 +718,10 @@ class _Job:
                 where = {stages.op_stages[t.producer]}
             for s in where:
                 saved[s].add(t.id)
+        for made, sources in self.derived_losses.items():
+            producer = self.graph.tensors[made].producer
+            if producer is not None:
+                saved[stages.op_stages[producer]].update(sources)
         return saved
 
     def _block_inputs(self, stage: int) -> dict[int, set[int]]:

@@ -10,7 +10,7 @@ once, in fp32 (Korthikanti et al. 2022, section 4.3, keep logits in 4 bytes, too
 
 from collections.abc import Collection, Sequence
 
-from rostam_py.graph import OperatorGraph
+from rostam_py.graph import Derived, OperatorGraph
 from rostam_py.placement.kernels import Kernel, KernelBuilder
 from rostam_py.placement.megatron.pipeline import StageAssignment
 
@@ -21,10 +21,13 @@ def turn_bytes(
     builder: KernelBuilder,
     assignment: StageAssignment,
     kept: Sequence[Collection[int]],
+    derived: Derived,
 ) -> list[float]:
     """Return the most passing bytes of every stage's turn from forward to backward.
 
-    Args: kept: of every stage, what it keeps for backward.
+    Args:
+        kept: of every stage, what it keeps for backward.
+        derived: what kernels compute again, and out of what.
     Cost: linear in kernels.
     """
     by_stage: list[list[Kernel]] = [[] for _ in range(assignment.num_stages)]
@@ -32,15 +35,25 @@ def turn_bytes(
         first = kernel.ops[0]
         if graph.ops[first].phase == "backward" and not kernel.is_view:
             by_stage[assignment.op_stages[first]].append(kernel)
-    return [_Turn(graph, builder, found, own).most() for found, own in zip(by_stage, kept, strict=True)]
+    return [_Turn(graph, builder, found, own, derived).most() for found, own in zip(by_stage, kept, strict=True)]
 
 
 class _Turn:
     def __init__(
-        self, graph: OperatorGraph, builder: KernelBuilder, kernels: list[Kernel], kept: Collection[int]
+        self,
+        graph: OperatorGraph,
+        builder: KernelBuilder,
+        kernels: list[Kernel],
+        kept: Collection[int],
+        derived: Derived,
     ) -> None:
         self.graph, self.builder, self.kernels = graph, builder, kernels
-        self.last_read = {self._memory(t): place for place, kernel in enumerate(kernels) for t in kernel.inputs}
+        self.last_read = {
+            self._memory(source): place
+            for place, kernel in enumerate(kernels)
+            for t in kernel.inputs
+            for source in derived.get(graph.view_roots[t], (t,))
+        }
         self.kept: dict[int, float] = {}
         for t in kept:
             memory = self._memory(t)
@@ -58,7 +71,8 @@ class _Turn:
             if self.graph.ops[kernel.ops[0]].block >= 0:
                 break
             passing.update(self._made(kernel))
-            most = max(most, sum(passing.values()) - freed)
+            inside = max(self.builder.bytes_inside(self.graph.ops[op]) for op in kernel.ops)
+            most = max(most, sum(passing.values()) + inside - freed)
             freed += self.freed.get(place, 0.0)
             passing = {memory: size for memory, size in passing.items() if self.last_read[memory] > place}
         return most
