@@ -20,7 +20,7 @@ from rostam_py.errors import MemoryCapacityError
 from rostam_py.graph import WEIGHT_KINDS, OperatorGraph
 from rostam_py.placement.kernels import KernelBuilder
 from rostam_py.plan.machine import Machine
-from rostam_py.plan.tasks import MEMORY_PARTS, SHARED_PARTS, MemoryBytes
+from rostam_py.plan.tasks import MEMORY_PARTS, RARE_PARTS, MemoryBytes
 from rostam_py.units import format_size
 
 
@@ -32,6 +32,7 @@ def stage_memory(
     gathered_bytes: int = 0,
     added_bytes: int = 0,
     staying_bytes: int = 0,
+    reserved_bytes: int = 0,
 ) -> MemoryBytes:
     """Return the memory of one device.
 
@@ -40,7 +41,7 @@ def stage_memory(
         activation_bytes: at their most, of all micro-batches in flight, kept inputs included.
         untrained_bytes: of frozen weights and buffers.
         gathered_bytes: the most that units which share their state hold whole at once.
-        staying_bytes: of units that stay whole.
+        staying_bytes: of units that stay whole. reserved_bytes: that an allocator holds besides.
         added_bytes: by which trained weights are more, or less, for what of them is in the products' width.
     """
     weights, gradients, state = held
@@ -51,6 +52,7 @@ def stage_memory(
         activations=round(activation_bytes),
         gathered=gathered_bytes,
         staying=staying_bytes,
+        reserved=reserved_bytes,
     )
 
 
@@ -113,7 +115,7 @@ def check_capacity(machine: Machine, stages: list[MemoryBytes], in_flight: list[
     parts = [
         f"{format_size(getattr(need, part))} of {name}"
         for part, name in MEMORY_PARTS.items()
-        if part not in SHARED_PARTS or getattr(need, part)
+        if part not in RARE_PARTS or getattr(need, part)
     ]
     raise MemoryCapacityError(
         f"stage {worst} of {len(stages)} needs {format_size(need.total)} on each device, but {machine.device.name}"

@@ -60,7 +60,8 @@ WEIGHT_SPLITS = ("least_sent", "sliced")
 CP_ALGORITHMS = ("ring", "all_gather", "ulysses", "torch")
 RECOMPUTE = ("none", "selective", "full")  # from least memory saved to most: a search tries them in turn
 # What selective recomputation names, beside paths of modules (placement/megatron/recompute_modules.py).
-RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", "every_other_product")
+EVERY_OTHER_PRODUCT = "every_other_product"
+RECOMPUTE_MODULES = ("core_attn", "layernorm", "activation", "mla_up_proj", EVERY_OTHER_PRODUCT)
 MAPPINGS = ("linear", "random")
 MCORE, DTENSOR = "mcore", "dtensor"
 TP_STYLES = {
@@ -69,6 +70,12 @@ TP_STYLES = {
     DTENSOR: "PyTorch's: sequences lie inside the batch, so that what is gathered is copied together and what is"
     " reduce-scattered copied apart; inputs of products are kept whole, or gathered by their replay; kernels wait for"
     " every collective",
+}
+EXACT, TORCH_ALLOCATOR = "exact", "torch"
+ALLOCATORS = {
+    EXACT: "memory is the most that lives at once",
+    TORCH_ALLOCATOR: "memory is what PyTorch's caching allocator holds for it: the most of each stream, and places of"
+    " 16-bit logits that no fp32 tensor fits",
 }
 ACCUMULATIONS = ("fused", "separate", "free")
 MOVED = {key: f"machine.{key}" for key in PHYSICS}  # what used to be a strategy's -> its key now
@@ -190,6 +197,7 @@ class Strategy:
         the kernel that makes the new ones, as Megatron's gradient_accumulation_fusion; separate adds each parameter's
         in a kernel of its own, as PyTorch's autograd; free costs nothing. The sip_ml placer reads none of it: its
         groups run their whole batch at once, so that there is one micro-batch.
+    allocator: memory is what lives at once (exact), or what PyTorch's allocator holds for it (torch).
     check_memory: refuse a plan that does not fit (MODEL D15).
     """
 
@@ -248,6 +256,7 @@ class Strategy:
     eager_loss: str = field(default=TORCH, metadata={"choices": EAGER_LOSSES})
     eager_norm: str = field(default=TORCH, metadata={"choices": EAGER_NORMS})
     accumulation: str = field(default=ACCUMULATIONS[0], metadata={"choices": ACCUMULATIONS})
+    allocator: str = field(default=EXACT, metadata={"choices": ALLOCATORS})
     check_memory: bool = True
 
     def __new__(cls, *_: Any, **given: Any) -> "Strategy":
@@ -352,6 +361,7 @@ class Strategy:
 
     def _check_recompute(self) -> None:
         _check_choice("recompute", self.recompute, RECOMPUTE)
+        _check_choice("allocator", self.allocator, tuple(ALLOCATORS))
         for key, unset, level in (
             ("recompute_modules", None, "selective"), ("recompute_blocks", None, "full"),
             ("recompute_stops_early", False, "full"),

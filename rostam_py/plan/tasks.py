@@ -95,6 +95,7 @@ class MemoryBytes:
     activations: what is kept for backward, the model's inputs included.
     gathered: whole weights, and the whole gradients not yet reduced, of units that share them otherwise (ZeRO 3): what
         they add to the peak. staying: such weights that are whole all the time.
+    reserved: what an allocator holds besides all that (strategy.allocator).
     """
 
     parameters: int = 0
@@ -103,6 +104,7 @@ class MemoryBytes:
     activations: int = 0
     gathered: int = 0
     staying: int = 0
+    reserved: int = 0
 
     @property
     def total(self) -> int:
@@ -114,8 +116,9 @@ class MemoryBytes:
 MEMORY_PARTS = {
     "parameters": "parameters", "gradients": "gradients", "optimizer_state": "optimizer state",
     "activations": "activations", "gathered": "gathered weights", "staying": "weights that stay gathered",
+    "reserved": "what the allocator holds besides",
 }  # fmt: skip
-SHARED_PARTS = ("gathered", "staying")  # of those what ZeRO 3 alone has
+RARE_PARTS = ("gathered", "staying", "reserved")  # of those what few strategies have
 
 
 @dataclass(frozen=True, slots=True)

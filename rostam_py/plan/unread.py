@@ -14,6 +14,7 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
     by_sub_ops = ("mp" in own, "strategy.placer=sip_ml")
     needs = {
         "accumulation": ("tp" in own, "strategy.placer=megatron; sip_ml runs a batch at once and adds up none"),
+        "allocator": ("tp" in own, "strategy.placer=megatron"),
         "quantum": by_sub_ops,
         "weight_splits": by_sub_ops,
         "window": by_sub_ops,

@@ -122,6 +122,15 @@ def test_whole_inputs_are_kept(graph, placed):
     assert kept(tp_style="dtensor") - kept() == more
     # Where they are replayed alone the head's is.
     assert kept(tp_style="dtensor", recompute="full") - kept(recompute="full") == A - A // TP
+    # A block that runs again has those of both its regions whole.
+    block = {"recompute": "full", "pp": 2, "precision": "bf16_mixed", "micro_batch": 1, "tp": TP}
+    at_work = [
+        placed(graph, Strategy(sequence_parallel=True, tp_style=style, **block), 2).stages[0].activation_changes
+        for style in ("dtensor", "mcore")
+    ]
+    dtensor, mcore = (changes["backward"][0] for changes in at_work)
+    assert dtensor - mcore == 2 * (A - A // TP)
+    assert at_work[0]["forward"] == at_work[1]["forward"]  # what enters it is kept in parts
 
 
 def test_unknown_styles_and_early_stops_of_nothing_are_refused():

@@ -10,8 +10,11 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.models import gpt as models
+from rostam_py.placement.megatron.reserved_memory import reserved_in_turn
 from rostam_py.plan import Strategy
 from rostam_py.plan.unread import unread_keys
+from rostam_py.tracing import trace
 
 S, H, V, L = 2048, 768, 50257, 4
 WORDS, POSITIONS, LAYER, NORM = V * H, S * H, 12 * H * H + 13 * H, 2 * H
@@ -76,16 +79,98 @@ def test_ranks_hold_no_16_bit_shares_and_the_root_stays(gpt, placed):
         shares = -(-ROOT // d) + L * -(-LAYER // d)
         assert (memory.parameters, memory.gradients, memory.optimizer_state) == (0, 4 * shares, 12 * shares)
         assert memory.staying == 2 * ROOT
-        assert memory.gathered == 2 * 2 * LAYER + 4 * ROOT  # two layers whole, and the root's gradients
+        assert memory.gathered == 2 * 2 * LAYER  # two layers whole; the loss takes more than gradients
     kept = placed(gpt, Strategy(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
     assert kept.staying == 2 * P
     in_fp32 = placed(gpt, Strategy(dp=8, **FSDP2 | {"precision": "fp32"}), 8).stages[0].memory
     assert in_fp32.parameters == 4 * P // 8  # the only copy
 
 
+SHORT = 128
+SHORT_ROOT = ROOT - POSITIONS + SHORT * H
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Sequences so short that gradients take more than the loss."""
+    return trace(models.build("short", models.Config(num_layers=L, width=H, num_heads=12, sequence_length=SHORT)))
+
+
+def test_a_layers_gradients_are_there_twice_and_the_roots_as_they_are_made(short, placed):
+    # A layer's in 2 bytes as they are made, those of the one before in 4 as they are reduced; the head's in 2 until the
+    # embedding has its own. The logits' gradient, 2 bytes for each token and word, comes before all of them.
+    memory = placed(short, Strategy(dp=8, **FSDP2), 8).stages[0].memory
+    assert memory.gathered == 2 * 2 * LAYER + (2 + 4) * LAYER + 2 * SHORT_ROOT - 2 * SHORT * V
+    # whole gradients that are added up lie elsewhere: a layer's new ones and what is reduced of the one before
+    kept = placed(short, Strategy(dp=8, **FSDP2, **PYTORCH_PIPELINE), 16).stages[0].memory
+    assert kept.gathered == (2 + 4) * LAYER + 2 * SHORT_ROOT - 2 * SHORT * V
+    # the loss's stage has slack, one without a loss none
+    first, _ = placed(short, Strategy(dp=8, pp=2, **FSDP2, **PYTORCH_PIPELINE), 16).stages
+    assert first.memory.gathered == (2 + 4) * LAYER + 2 * (WORDS + SHORT * H)
+    full = Strategy(dp=8, pp=2, recompute="full", **FSDP2, **PYTORCH_PIPELINE)  # a block's activations are no credit
+    assert placed(short, full, 16).stages[0].memory.gathered == first.memory.gathered
+
+
+def most_in_gathers(units):
+    """Return the most bytes that gathers fill at once in a forward, step by step: each unit's are freed when the next
+    unit's are there.
+    """
+    most = live = 0
+    for k, size in enumerate(units):
+        live += size
+        most = max(most, live)
+        live -= units[k - 1] if k else 0
+    return most
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 2])
+def test_an_allocator_holds_the_gathers_of_two_units_beside_the_weights(prefetch, short, placed):
+    def memory(**settings):
+        strategy = Strategy(dp=8, prefetch=prefetch, **FSDP2 | settings)
+        return placed(short, strategy, 8).stages[0].memory
+
+    held = most_in_gathers([2 * SHORT_ROOT, *[2 * LAYER] * L])
+    assert held == 2 * (SHORT_ROOT + LAYER)
+    exact, real = memory(), memory(allocator="torch")
+    assert (exact.reserved, real.reserved) == (0, max(0, held - prefetch * 2 * LAYER))  # those ahead count as gathered
+    assert real.total - exact.total == real.reserved
+    buffers = memory(allocator="torch", shard_layout="buffers")
+    assert buffers.reserved == 0  # weights are used where they were gathered
+    # shares of summed gradients come on their stream while whole ones go
+    kept = memory(allocator="torch", **PYTORCH_PIPELINE)
+    assert kept.reserved == held + 4 * (-(-SHORT_ROOT // 8) + L * -(-LAYER // 8))
+
+
+def test_16_bit_logits_leave_a_place_that_fp32_ones_do_not_fit(gpt, short, placed):
+    def reserved(graph, **settings):
+        return placed(graph, Strategy(dp=8, **FSDP2 | {"allocator": "torch"} | settings), 8).stages[0].memory.reserved
+
+    gathers = 2 * ROOT
+    assert reserved(gpt) == gathers
+    assert reserved(gpt, fusion="none") == gathers + 2 * S * V
+    assert reserved(gpt, fusion="none", precision="fp32") == 2 * gathers  # nothing is widened
+    tp = {"tp": 2, "sequence_parallel": True, "shard": 0, "shard_layout": "buffers"}
+    assert reserved(gpt, fusion="none", **tp) == pytest.approx(2 * S * V / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("before", [0, 3, 10])
+@pytest.mark.parametrize("behind", [0, 4, 12])
+@pytest.mark.parametrize("gradients", [0, 2, 9])
+def test_the_place_of_logits_counts_where_the_loss_takes_most(before, behind, gradients):
+    for logits in (0, 1, 7):
+        exact = max(before, behind + gradients)
+        more = max(before + logits, behind + gradients)  # what follows finds room in the place
+        slack = before - behind
+        excess = max(0, gradients - max(0, slack))
+        assert reserved_in_turn(logits, slack, excess) == more - exact
+
+
 @pytest.mark.parametrize(
-    "settings", [{}, PYTORCH_PIPELINE, {"pp": 2, **PYTORCH_PIPELINE}, {"reshard_after_forward": False}]
-)
+    "settings",
+    [
+        {}, {"allocator": "torch"}, PYTORCH_PIPELINE, {"pp": 2, **PYTORCH_PIPELINE}, {"reshard_after_forward": False},
+    ],
+)  # fmt: skip
 def test_memory_over_time_has_the_peak_of_the_plan(settings, gpt):
     fabric = rostam.fabric("electrical_flat", num_accelerators=4 * settings.get("pp", 1), link_bandwidth="400 Gb/s")
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
@@ -125,5 +210,7 @@ def test_what_is_unknown_or_unread_is_said():
         Strategy(shard=3, shard_layout="flat")
     with pytest.raises(ConfigError, match=r"optimizer_kernels is 'apex'.*fused, foreach"):
         Strategy(optimizer_kernels="apex")
+    with pytest.raises(ConfigError, match=r"allocator is 'jemalloc'.*exact, torch"):
+        Strategy(allocator="jemalloc")
     (note,) = unread_keys(Strategy(shard_layout="parameters"))
     assert "strategy.shard_layout is 'parameters', which nothing reads: it needs strategy.shard=3" in note

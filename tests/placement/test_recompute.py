@@ -6,6 +6,7 @@ from torch import nn
 
 from rostam_py.errors import ConfigError, RostamWarning
 from rostam_py.graph import derived_tensors
+from rostam_py.placement.megatron import recompute_modules
 from rostam_py.placement.megatron.recompute import recompute_selected
 from rostam_py.placement.megatron.recompute_modules import attention_core, select
 from rostam_py.plan import Strategy
@@ -117,6 +118,19 @@ def test_every_other_product_and_attention_are_kept_by_op_wise_checkpointing(sta
     # of a product backward runs two, and the forward one again where it is not kept: up, the sixth, not gate, the fifth
     assert flops["blocks.0.mlp.up"] == pytest.approx(1.5 * flops["blocks.0.mlp.gate"], rel=1e-3)
     assert not any("attention.default" in k.op_type and "backward" not in k.op_type for k in kernels)
+
+
+def test_eager_op_wise_checkpointing_keeps_results_of_products_that_nothing_reads(stage, llama, monkeypatch):
+    chosen = {"recompute": "selective", "recompute_modules": ["every_other_product"]}
+    cached = select(llama, ["every_other_product"], derived_tensors(llama), ()).cached
+    makers = [llama.ops[llama.tensors[t].producer].module for t in sorted(cached)]
+    # the first, third, fifth and seventh product of a layer
+    assert [m.split(".")[-1] for m in makers] == ["query", "value", "gate", "down"] * LAYERS
+    eager, compiled = stage(fusion="none", **chosen), stage(**chosen)
+    monkeypatch.setattr(recompute_modules._Finder, "results_of_products", lambda *_: set())
+    # down's lies in parts of the sequence behind its reduce-scatter; backward reads the others
+    assert eager.memory.activations - stage(fusion="none", **chosen).memory.activations == LAYERS * UNIT * WIDTH
+    assert compiled.memory == stage(**chosen).memory  # a partitioner keeps what is read
 
 
 def test_first_blocks_of_a_stage_are_recomputed_in_full(stage):

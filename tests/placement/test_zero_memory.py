@@ -9,14 +9,24 @@ import math
 import pytest
 
 from rostam_py.errors import MemoryCapacityError
+from rostam_py.models import gpt as models
 from rostam_py.plan import Plan, Strategy
 from rostam_py.simulation.detail import run_detail
+from rostam_py.tracing import trace
 
-H, S, V, L = 768, 2048, 50257, 4
+H, S, V, L, SHORT = 768, 2048, 50257, 4, 128
 WORDS, POSITIONS, LAYER, NORM = V * H, S * H, 12 * H * H + 13 * H, 2 * H
 UNITS = [WORDS, POSITIONS, *[LAYER] * L, NORM]
 P = sum(UNITS)
+SHORT_POSITIONS = SHORT * H
+LOSS = 2 * SHORT * V  # bytes of the logits' gradient for a short sequence, there before any weight's
 MIXED, HALVES, FULL = (2, 4, 12), (2, 2, 12), (4, 4, 8)  # bytes of weight, gradient and Adam's state
+
+
+@pytest.fixture(scope="module")
+def short():
+    """Four layers as gpt's, of sequences so short that gradients take more than the loss."""
+    return trace(models.build("short", models.Config(num_layers=L, width=H, num_heads=12, sequence_length=SHORT)))
 
 
 def held(plan):
@@ -75,30 +85,34 @@ def test_the_optimizer_updates_a_ranks_share_alone(gpt, placed):
         assert step_s(dp=8, shard=level) == pytest.approx(step_s(dp=8) / 8, rel=1e-3)
 
 
-def test_whole_weights_are_those_of_the_window_and_whole_gradients_those_of_the_largest_unit(gpt, placed):
-    def gathered(**settings):
-        plan = placed(gpt, Strategy(dp=8, shard=3, precision="bf16_mixed", **settings), 8)
+def test_whole_weights_are_those_of_the_window_and_whole_gradients_those_of_the_largest_unit(gpt, short, placed):
+    def gathered(graph=short, **settings):
+        plan = placed(graph, Strategy(dp=8, shard=3, precision="bf16_mixed", **settings), 8)
         return plan.stages[0].memory.gathered
 
     # in backward the words, which the head reads first and the embedding last, and as many layers as the window has
     for prefetch, layers in ((0, 1), (1, 2), (2, 3), (100, 4)):
-        others = POSITIONS + NORM if prefetch == 100 else 0
-        assert gathered(prefetch=prefetch) == 2 * (WORDS + layers * LAYER + others) + 4 * WORDS, prefetch
-    assert gathered(reshard_after_forward=False) == 2 * P + 4 * WORDS
+        others = SHORT_POSITIONS + NORM if prefetch == 100 else 0
+        assert gathered(prefetch=prefetch) == 2 * (WORDS + layers * LAYER + others) + 4 * WORDS - LOSS, prefetch
+    assert gathered(reshard_after_forward=False) == 2 * (P - POSITIONS + SHORT_POSITIONS) + 4 * WORDS - LOSS
+    assert 2 * S * V > 4 * WORDS  # of long sequences the loss takes more
+    assert gathered(gpt) == 2 * (WORDS + 2 * LAYER)
     for level in (0, 1, 2):
         plan = placed(gpt, Strategy(dp=8, shard=level, precision="bf16_mixed"), 8)
         assert plan.stages[0].memory.gathered == 0
 
 
 @pytest.mark.parametrize("level", [2, 3])
-def test_gradients_that_are_reduced_behind_the_last_micro_batch_alone_are_added_up_whole(gpt, placed, level):
+def test_gradients_that_are_reduced_behind_the_last_micro_batch_alone_are_added_up_whole(short, placed, level):
     def memory(is_often):
         strategy = Strategy(dp=8, shard=level, precision="bf16_mixed", micro_batch=1, reduce_every_microbatch=is_often)
-        return placed(gpt, strategy, 16).stages[0].memory
+        return placed(short, strategy, 16).stages[0].memory
 
+    units = [WORDS, SHORT_POSITIONS, *[LAYER] * L, NORM]
     often, last = memory(True), memory(False)
-    assert last.gradients == 4 * P
-    assert often.gradients == 4 * (math.ceil(P / 8) if level == 2 else sum(math.ceil(unit / 8) for unit in UNITS))
+    assert last.gradients == 4 * sum(units)
+    parts = math.ceil(sum(units) / 8) if level == 2 else sum(math.ceil(unit / 8) for unit in units)
+    assert often.gradients == 4 * parts
     assert (last.parameters, last.optimizer_state) == (often.parameters, often.optimizer_state)
     # the largest unit's are made in 2 bytes before they are added, not in 4 for a message
     assert often.gathered - last.gathered == (2 * WORDS if level == 3 else 0)
@@ -108,8 +122,8 @@ def test_gathered_weights_count_towards_capacity_and_are_named(gpt, placed):
     plan = placed(gpt, Strategy(dp=8, shard=3, precision="bf16_mixed"), 8)
     memory = plan.stages[0].memory
     assert plan.memory_bytes == sum((*held(plan), memory.activations, memory.gathered))
-    # weights of the words and two layers, gradients of the words: 2 (38,597,376 + 2 x 7,087,872) + 4 x 38,597,376
-    with pytest.raises(MemoryCapacityError, match=r"of activations and 259\.9 MB of gathered weights \(micro-batches"):
+    # weights of the words and two layers: 2 (38,597,376 + 2 x 7,087,872)
+    with pytest.raises(MemoryCapacityError, match=r"of activations and 105\.5 MB of gathered weights \(micro-batches"):
         placed(gpt, Strategy(dp=2, shard=3, precision="bf16_mixed", micro_batch=512), 1024)
 
 

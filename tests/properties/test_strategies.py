@@ -14,9 +14,10 @@ import rostam_py as rostam
 from rostam_py.errors import ConfigError
 from rostam_py.models import deepseek, dlrm, gpt, llama, mixtral
 from rostam_py.plan import Strategy
+from rostam_py.plan.fusion import BLOCKS, EVERYWHERE, FUSED_PARTS
 from rostam_py.plan.phases import chunk_of, phase_of
 from rostam_py.plan.state_sharding import SHARD_LAYOUTS
-from rostam_py.plan.strategy import CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES, TP_STYLES
+from rostam_py.plan.strategy import ALLOCATORS, CP_ALGORITHMS, RECOMPUTE, SCHEDULES, TABLE_PLACES, TP_STYLES
 from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
@@ -85,6 +86,8 @@ def random_strategy(rng, has_tables):
         "tp_overlap": bool(rng.integers(4) == 0), "reduce_every_microbatch": bool(rng.integers(4)),
         "tp_style": one_of(*TP_STYLES), "shard_layout": one_of(*SHARD_LAYOUTS),
         "recompute_stops_early": bool(rng.integers(2)), "optimizer_kernels": one_of("fused", "foreach"),
+        "fused_part": one_of(EVERYWHERE, *FUSED_PARTS), "eager_loss": one_of("torch", "loss_parallel"),
+        "allocator": one_of(*ALLOCATORS),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}
@@ -95,6 +98,8 @@ def random_strategy(rng, has_tables):
     keys["sequence_parallel"] &= keys["tp"] > 1 and keys["schedule"] != "zb_h1"
     keys["tp_overlap"] &= keys["sequence_parallel"] and keys["asynchronous_tp"]
     keys["recompute_stops_early"] &= keys["recompute"] == "full"
+    if keys["fused_part"] != BLOCKS or has_tables:
+        del keys["eager_loss"]
     if keys["pp"] == 1 or keys["schedule"] != "1f1b":
         del keys["virtual_stages"]
     for key, least in (

@@ -8,6 +8,7 @@ from rostam_py.placement.megatron.templates import template_steps
 from rostam_py.placement.megatron.weight_gathers import gather_order, unit_gathers
 from rostam_py.plan.phases import BACKWARD, FORWARD, chunk_of, phase_of
 from rostam_py.plan.program import Program
+from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.tasks import Task
 
 
@@ -53,28 +54,47 @@ class GatheredMemory:
         return found
 
 
-def gathered_memory(context: TemplateContext, chunks: Sequence[int], gradient_bytes: int) -> GatheredMemory:
+def gathered_memory(
+    context: TemplateContext, chunks: Sequence[int], gradient_bytes: tuple[int, int], slack: Sequence[float]
+) -> GatheredMemory:
     """Return the most bytes of whole weights, and of gradients to be reduced, on a device at once.
 
     Model: weights from the start of their gather to their last use in forward or backward, of one chunk at a time; all
         of them from forward to backward where none is dropped in between; in backward the gradients of the largest
-        unit as well.
+        unit as well, but for what the loss took before there were any.
     Args:
         chunks: stages that the device holds.
-        gradient_bytes: of one parameter: as it is reduced, or as it is made where whole gradients are added up.
+        gradient_bytes: of one parameter, of the largest unit (unit_gradient_bytes) and of those that outlast it.
+        slack: of every stage, bytes by which the turn from forward to backward takes more before there are gradients
+            than what follows.
     Cost: kernels of the stages.
     """
     if not context.state.shares_weights:
         return GatheredMemory()
     each = [_of_stage(context, stage, gradient_bytes) for stage in chunks]
-    gradients = [size for _, _, size in each]
+    gradients = [max(0, size - max(0, int(slack[stage]))) for (_, _, size), stage in zip(each, chunks, strict=True)]
     if context.state.is_resharded:
-        phases = [{FORWARD: forward, BACKWARD: backward + size} for forward, backward, size in each]
+        phases = [
+            {FORWARD: forward, BACKWARD: backward + size}
+            for (forward, backward, _), size in zip(each, gradients, strict=True)
+        ]
         return GatheredMemory(0, phases, gradients)
     return GatheredMemory(sum(forward for forward, _, _ in each), [{BACKWARD: size} for size in gradients], gradients)
 
 
-def _of_stage(context: TemplateContext, stage: int, gradient_bytes: int) -> tuple[int, int, int]:
+def unit_gradient_bytes(state: StateSharding, made: int, reduced: int) -> tuple[int, int]:
+    """Return the bytes of a gradient in the largest unit, and in units that outlast a block's backward.
+
+    Model: as wide as it is reduced, or as it is made where whole ones are added up. Of units that are copied into what
+        is reduced those of one are there as they are made, and what is reduced of the one before; the root's as made.
+    Source: foreach_reduce and post_backward in pytorch/pytorch, torch/distributed/_composable/fsdp.
+    """
+    if state.copies_units:
+        return made + reduced, made
+    return (reduced if state.reduces_every_microbatch else made), 0
+
+
+def _of_stage(context: TemplateContext, stage: int, gradient_bytes: tuple[int, int]) -> tuple[int, int, int]:
     """Return the most bytes of weights in forward and in backward, and those of a unit's gradients."""
     units, state = context.units[stage], context.state
     sizes = [sum(size for _, size in gathers) for gathers in unit_gathers(context, units)]
@@ -83,8 +103,10 @@ def _of_stage(context: TemplateContext, stage: int, gradient_bytes: int) -> tupl
         phase: units.used_in(phase, [kernel for kernel, _ in template_steps(context, stage, phase)])
         for phase in (FORWARD, BACKWARD)
     }
-    counts = (sum(n for replicas, n in parts.items() if context.shares_state(replicas)) for parts in units.parts)
-    gradients = max(counts, default=0) * gradient_bytes
+    counts = [sum(n for replicas, n in parts.items() if context.shares_state(replicas)) for parts in units.parts]
+    in_turn = [n for unit, n in enumerate(counts) if not state.copies_units or unit not in units.lasting]
+    gradients = max(in_turn, default=0) * gradient_bytes[0]
+    gradients += sum(counts[unit] for unit in units.lasting) * gradient_bytes[1]
     if not state.is_resharded:
         whole = sum(sizes[unit] for unit in {u for found in uses[FORWARD] for u in found})
         return whole, whole, gradients

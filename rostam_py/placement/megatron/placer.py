@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from rostam_py.placement.megatron.backward_split import (
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
-from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory
+from rostam_py.placement.megatron.gathered_memory import GatheredMemory, gathered_memory, unit_gradient_bytes
 from rostam_py.placement.megatron.gradient_passes import reduction_passes, zero_pass
 from rostam_py.placement.megatron.gradients import ALL_DATA, Gradient
 from rostam_py.placement.megatron.kept import derived_in_kernels, losses_in_kernels
@@ -40,6 +42,7 @@ from rostam_py.placement.megatron.recompute import (
     replay_blocks,
 )
 from rostam_py.placement.megatron.recompute_modules import attention_core, is_attention_fused, replays_attention, select
+from rostam_py.placement.megatron.reserved_memory import reserved_for_gathers, reserved_in_turn
 from rostam_py.placement.megatron.resident_memory import Resident, resident_memory
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
@@ -67,7 +70,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import EXACT, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -306,6 +309,7 @@ class _Job:
         self.recomputation = self._recomputation()
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
+        self.slack: list[float] = []  # of every stage, bytes by which it takes more before than with gradients
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -353,6 +357,14 @@ class _Job:
 
     def _kept_whole(self) -> frozenset[int]:
         """Return the forward tensors that backward reads as they were gathered, where they are kept so."""
+        replayed, tensors = self.recomputation.replayed, self.graph.tensors
+        return frozenset(t for t in self._gathered_for_backward() if tensors[t].producer not in replayed)
+
+    def _gathered_for_backward(self, is_full: bool = False) -> frozenset[int]:
+        """Return the forward tensors that backward reads as forward, or their replay, has gathered them.
+
+        Args: is_full: but for what blocks read, which is kept in parts until they are replayed.
+        """
         if self.strategy.tp_style == MCORE:
             return frozenset()
         ops, tensors = self.graph.ops, self.graph.tensors
@@ -361,11 +373,12 @@ class _Job:
             for op, found in self.sharding.gathers.items() if ops[op].phase == "backward"
             for gather in found
         }  # fmt: skip
-        replayed = self.recomputation.replayed
+        if is_full:
+            inputs = (self._block_inputs(s).values() for s in range(self.assignment.num_stages))
+            read = read.difference(*(t for found in inputs for t in found))
         return frozenset(
-            t for t in read
-            if (maker := tensors[t].producer) is not None and ops[maker].phase == "forward" and maker not in replayed
-        )  # fmt: skip
+            t for t in read if (maker := tensors[t].producer) is not None and ops[maker].phase == "forward"
+        )
 
     @property
     def gradient_buffer(self) -> GradientBuffer:
@@ -413,9 +426,12 @@ class _Job:
             return Recomputation(replay_blocks(self.graph, stages, blocks, self.weight_ops, derived))
         sent = self._sent() | set(self.sharding.comms) | set(self.builder.experts.exchanged)
         selection = select(self.graph, strategy.replayed_modules, self.derived, sent)
-        return recompute_selected(
+        found = recompute_selected(
             self.graph, selection, stages, self.assignment.is_local, self.derived, self.weight_ops
         )  # fmt: skip
+        if strategy.fused_as == UNFUSED:
+            found = replace(found, kept=found.kept | selection.cached)
+        return found
 
     def _barriers(self) -> set[int]:
         """Return the tensors no kernel may fuse across: communicated, summed later, or replayed apart."""
@@ -571,8 +587,8 @@ class _Job:
     def _memory(self, context: TemplateContext) -> list[MemoryBytes]:
         """Return what every device needs; activations at their most while its program runs."""
         self.builder.kept_times = {} if self.exchange is None else self.exchange.kept_times()
-        self.builder.kept_times.update(dict.fromkeys(context.kept_whole, self.sharding.degree))
         is_full = self.strategy.recompute == "full"
+        self.builder.kept_times.update(dict.fromkeys(self._gathered_for_backward(is_full), self.sharding.degree))
         wide = self.numerics.parameter_bytes
         width = (self.copied_bytes + (0 if self.strategy.narrow_weights else wide)) / wide
         widths = dict.fromkeys(self.products_weights, width)
@@ -581,9 +597,9 @@ class _Job:
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved, self.derived)
         context.offload = self._offload(saved)
         changes = self._activation_changes(residents, saved, turns, context.offload.freed_bytes)
-        made_bytes = self.numerics.gradient_bytes
-        if not self.state.reduces_every_microbatch:
-            made_bytes = get_precision(self.numerics.precision).tensor_bytes
+        gradient_bytes = unit_gradient_bytes(
+            self.state, get_precision(self.numerics.precision).tensor_bytes, self.numerics.gradient_bytes
+        )
         result = []
         for s, program in enumerate(map(self._kept_order, self.programs)):
             chunks = self.assignment.chunks(s)
@@ -593,16 +609,42 @@ class _Job:
             held = self.state.held(count, shared)
             if not self.state.level:  # of tables all rows are held, gradients are of those that were looked up
                 held = count, shared, count
-            self.gathered.append(gathered_memory(context, chunks, made_bytes))
+            self.gathered.append(gathered_memory(context, chunks, gradient_bytes, self.slack))
             self.activation_changes.append(by_template)
             most = program.peak(by_template)
             gathered = math.ceil(self.gathered[-1].peak(program, by_template) - most - 1e-6)
             result.append(
                 stage_memory(
-                    held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s)
+                    held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
+                    self._reserved(context, s, shared),
                 )
-            )
+            )  # fmt: skip
         return result
+
+    def _reserved(self, context: TemplateContext, device: int, num_shared: int) -> int:
+        """Return the bytes that an allocator holds besides what lives at once.
+
+        Args: num_shared: a device's share of the parameters.
+        """
+        if self.strategy.allocator == EXACT:
+            return 0
+        chunks = self.assignment.chunks(device)
+        found = sum(
+            reserved_in_turn(self._logits_bytes(chunk), self.slack[chunk], gradients)
+            for chunk, gradients in zip_longest(chunks, self.gathered[-1].gradients, fillvalue=0)
+        )
+        if self.state.shares_weights:
+            ahead = self.state.prefetch if self.state.is_resharded else 0
+            found += reserved_for_gathers(context, chunks, ahead)
+            found += 0 if self.state.reduces_every_microbatch else num_shared * self.numerics.gradient_bytes
+        return math.ceil(found)
+
+    def _logits_bytes(self, stage: int) -> float:
+        """Return the bytes of what an eager loss makes fp32 copies of."""
+        widened = self.builder.widened
+        made = (t for t in widened if (op := self.graph.tensors[t].producer) is not None
+                and self.assignment.op_stages[op] == stage)  # fmt: skip
+        return sum(self.builder.tensor_bytes(t) for t in made)
 
     def _staying(self, context: TemplateContext, stage: int) -> int:
         """Return the bytes of a device's units of weights that stay whole from forward to backward."""
@@ -647,7 +689,7 @@ class _Job:
         return math.ceil(self._num_cast(stage) * held - 1e-6)
 
     def _activation_changes(
-        self, residents: list[Resident], saved: list[set[int]], turns: list[float], offloaded: float
+        self, residents: list[Resident], saved: list[set[int]], turns: list[tuple[float, float]], offloaded: float
     ) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
@@ -655,11 +697,12 @@ class _Job:
             what is replayed at once of less than blocks; before the first block's backward, what the loss hands on.
         Args:
             saved: what every stage keeps.
-            turns: passing bytes of every stage between forward and backward.
+            turns: passing bytes of every stage between forward and backward, before and with weights' gradients.
             offloaded: bytes that lie in the host's memory.
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
+        self.slack = []
         roots = self.graph.view_roots
         for s, tensors in enumerate(saved):
             if self.strategy.recompute == "full":
@@ -667,7 +710,9 @@ class _Job:
             else:
                 kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
             kept += residents[s].inputs - offloaded
-            extra = max(extra, turns[s])
+            extra = max(extra, turns[s][1])
+            self.slack.append(turns[s][0] - extra)
+            extra = max(extra, turns[s][0])
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})

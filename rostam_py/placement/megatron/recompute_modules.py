@@ -18,15 +18,20 @@ from fnmatch import fnmatchcase
 from rostam_py.errors import ConfigError
 from rostam_py.graph import Derived, Op, OperatorGraph
 from rostam_py.placement.norms import WORKING, extent, is_weight, maker_of, written_norms
-from rostam_py.plan.strategy import RECOMPUTE_MODULES
+from rostam_py.plan.strategy import EVERY_OTHER_PRODUCT, RECOMPUTE_MODULES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Selection:
-    """What is replayed: attention cores, each as a whole, and other forward ops, where a result of theirs is needed."""
+    """What is replayed: attention cores, each as a whole, and other forward ops, where a result of theirs is needed.
+
+    cached: what eager code keeps of ops that are not, whether backward reads it or not (the cache of torch's
+        create_selective_checkpoint_contexts; its compiler keeps what is read).
+    """
 
     cores: list[set[int]] = field(default_factory=list)
     ops: set[int] = field(default_factory=set)
+    cached: set[int] = field(default_factory=set)
 
 
 def select(graph: OperatorGraph, modules: Sequence[str], derived: Derived, sent: Collection[int]) -> Selection:
@@ -49,6 +54,8 @@ def select(graph: OperatorGraph, modules: Sequence[str], derived: Derived, sent:
             )
         found.cores.extend(cores)
         found.ops.update(ops)
+        if name == EVERY_OTHER_PRODUCT:
+            found.cached = finder.results_of_products(found.ops)
     return found
 
 
@@ -192,6 +199,11 @@ class _Finder:
         return True
 
     # Blocks in part
+
+    def results_of_products(self, replayed: Collection[int]) -> set[int]:
+        """Return what blocks' products make that do not run again."""
+        products = (op for op in self._forward() if op.block >= 0 and op.role == "product" and op.id not in replayed)
+        return {t for op in products for t in op.outputs}
 
     def _between_products(self) -> set[int]:
         found: set[int] = set()

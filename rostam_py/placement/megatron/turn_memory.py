@@ -22,8 +22,9 @@ def turn_bytes(
     assignment: StageAssignment,
     kept: Sequence[Collection[int]],
     derived: Derived,
-) -> list[float]:
-    """Return the most passing bytes of every stage's turn from forward to backward.
+) -> list[tuple[float, float]]:
+    """Return the most passing bytes of every stage's turn from forward to backward, before and from the first kernel
+    on that makes a gradient of a weight.
 
     Args:
         kept: of every stage, what it keeps for backward.
@@ -63,19 +64,24 @@ class _Turn:
             place = self.last_read.get(memory, len(kernels))
             self.freed[place] = self.freed.get(place, 0.0) + size
 
-    def most(self) -> float:
-        """Return the most bytes that are there and were not when the backward began."""
+    def most(self) -> tuple[float, float]:
+        """Return the most bytes that are there and were not when the backward began, before weights' gradients and
+        with them.
+        """
         passing: dict[int, float] = {}
-        most = freed = 0.0
+        most = [0.0, 0.0]
+        freed = 0.0
+        is_behind = False
         for place, kernel in enumerate(self.kernels):
             if self.graph.ops[kernel.ops[0]].block >= 0:
                 break
             passing.update(self._made(kernel))
             inside = max(self.builder.bytes_inside(self.graph.ops[op]) for op in kernel.ops)
-            most = max(most, sum(passing.values()) + inside - freed)
+            is_behind = is_behind or any(t in self.graph.gradient_tensors for t in kernel.outputs)
+            most[is_behind] = max(most[is_behind], sum(passing.values()) + inside - freed)
             freed += self.freed.get(place, 0.0)
             passing = {memory: size for memory, size in passing.items() if self.last_read[memory] > place}
-        return most
+        return most[0], most[1]
 
     def _made(self, kernel: Kernel) -> dict[int, float]:
         """Return what other kernels read of a kernel's results."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rostam_py.extras import Need, require
-from rostam_py.plan.tasks import MEMORY_PARTS
+from rostam_py.plan.tasks import MEMORY_PARTS, RARE_PARTS
 from rostam_py.report.drawing.drawing import file_safe, new_plot, quiet_axis
 from rostam_py.report.drawing.figure import Figure
 from rostam_py.report.drawing.scales import (
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
     from rostam_py.simulation.result import RunResult
 
-_MEMORY_COLOURS = {"parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1, "staying": 5}
+_MEMORY_COLOURS = {
+    "parameters": 0, "gradients": 4, "optimizer_state": 2, "activations": 3, "gathered": 1, "staying": 5, "reserved": 6,
+}  # fmt: skip
 _MEMORY = {part: (name, COLOURS[_MEMORY_COLOURS[part]]) for part, name in MEMORY_PARTS.items()}
 _JOBS = {
     "ideal_s": ("alone, sprayed", COLOURS[5]), "alone_s": ("alone", COLOURS[0]),
@@ -107,7 +109,8 @@ def _memory_figure(detail: Mapping[str, Any], head: str) -> Figure:
     import polars as pl
 
     rows = detail["memory"]
-    parts = {part: look for part, look in _MEMORY.items() if part != "gathered" or any(row.get(part) for row in rows)}
+    absent = {part for part in RARE_PARTS if not any(row.get(part) for row in rows)}
+    parts = {part: look for part, look in _MEMORY.items() if part not in absent}
     bars = _Bars.of(detail, rows, parts, "memory per device")
     capacity, most = max(row["capacity"] for row in rows), max(bars.totals)
     is_line = most > SMALL_MEMORY * capacity
