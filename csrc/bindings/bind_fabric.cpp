@@ -61,7 +61,7 @@ py::array_t<int32_t> distances(const Fabric& self, int32_t accelerator) {
   const std::vector<int32_t> hops = self.search_distances(accelerator);
   py::array_t<int32_t> of_vertex(self.num_vertices());
   for (int32_t v = 0; v < self.num_vertices(); ++v) {
-    of_vertex.mutable_data()[v] = hops[static_cast<size_t>(v * self.num_phases())];
+    of_vertex.mutable_data()[v] = self.distance_from(v, hops);
   }
   return of_vertex;
 }

@@ -2,7 +2,8 @@
 // they come. A switch holds routers_per_switch virtual routers, which need no cable between them.
 // Global port i of a group (router i / h) goes to the group 1 + i mod (g - 1) further on, in as many rounds as all
 // groups have ports for; ports left over go 1, -1, 2, -2, ... groups on, the last one, if odd, to the opposite group.
-// Paths: at most one global cable; phase 0 before it, 1 behind it. Numbering: switches group by group.
+// Paths: at most one global cable; phase 0 before it, 1 behind it. Pairs that failures leave without such a path take
+// the shortest ones there are, over two global cables or more. Numbering: switches group by group.
 // Source: Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA 2008, section 3;
 // two virtual routers in a switch: HammingMesh, appendix C.
 #include "fabric/registry.h"
@@ -23,6 +24,22 @@ class OneGlobal : public PathRule {
   }
 
  private:
+  int32_t first_switch_, group_size_;
+};
+
+// Any walk: phase k is behind k global cables, kMost behind as many or more.
+class AnyGlobals : public PathRule {
+ public:
+  AnyGlobals(int32_t first_switch, int32_t group_size) : first_switch_(first_switch), group_size_(group_size) {}
+  int32_t num_phases() const override { return kMost + 1; }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    if (link.src < first_switch_ || link.dst < first_switch_) return phase;
+    if ((link.src - first_switch_) / group_size_ == (link.dst - first_switch_) / group_size_) return phase;
+    return phase < kMost ? phase + 1 : kMost;
+  }
+
+ private:
+  static constexpr int32_t kMost = 2;
   int32_t first_switch_, group_size_;
 };
 
@@ -104,6 +121,7 @@ Blueprint design_dragonfly(const Params& params) {
   });
   plan.turn_rule = std::make_shared<LocalGlobalLocal>(first, per_group);
   plan.path_rule = std::make_shared<OneGlobal>(first, per_group);
+  plan.detour_rule = std::make_shared<AnyGlobals>(first, per_group);
   return plan;
 }
 

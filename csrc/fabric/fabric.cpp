@@ -5,6 +5,32 @@
 
 namespace rostam::fabric {
 
+namespace {
+
+class RuleWithDetours : public PathRule {
+ public:
+  RuleWithDetours(std::shared_ptr<const PathRule> rule, std::shared_ptr<const PathRule> detours)
+      : rule_(std::move(rule)), detours_(std::move(detours)), first_(rule_->num_phases()) {}
+  int32_t num_phases() const override { return first_ + detours_->num_phases(); }
+  int32_t next_phase(int32_t phase, const Link& link) const override {
+    if (phase < first_) return rule_->next_phase(phase, link);
+    const int32_t next = detours_->next_phase(phase - first_, link);
+    return next < 0 ? -1 : first_ + next;
+  }
+  int32_t detour_phase() const override { return first_; }
+
+ private:
+  std::shared_ptr<const PathRule> rule_, detours_;
+  int32_t first_;
+};
+
+}  // namespace
+
+std::shared_ptr<const PathRule> make_rule_with_detours(std::shared_ptr<const PathRule> rule,
+                                                       std::shared_ptr<const PathRule> detours) {
+  return std::make_shared<RuleWithDetours>(std::move(rule), std::move(detours));
+}
+
 void Blueprint::add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth,
                           int32_t back) {
   links.push_back({a, b, capacity_bytes_per_s, latency, forth, num_cables_});
@@ -100,10 +126,31 @@ std::vector<int32_t> Fabric::healthy_accelerators() const {
 
 std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* rule) const {
   const int32_t phases = rule == nullptr ? 1 : rule->num_phases();
+  const int32_t detour = rule == nullptr ? -1 : rule->detour_phase();
   std::vector<int32_t> hops(static_cast<size_t>(num_vertices()) * static_cast<size_t>(phases), kUnreachable);
   if (is_vertex_failed(target)) return hops;
+  search_phases(target, rule, 0, detour < 0 ? phases : detour, hops);
+  if (detour < 0) return hops;
+  for (int32_t v = 0; v < num_vertices(); ++v) {
+    if (is_vertex_failed(v) || hops[static_cast<size_t>(v * phases)] != kUnreachable) continue;
+    search_phases(target, rule, detour, phases, hops);
+    break;
+  }
+  return hops;
+}
+
+int32_t Fabric::distance_from(int32_t vertex, const std::vector<int32_t>& distances) const {
+  const int32_t direct = distances[static_cast<size_t>(vertex * num_phases())];
+  const int32_t detour = path_rule() == nullptr ? -1 : path_rule()->detour_phase();
+  if (direct != kUnreachable || detour < 0) return direct;
+  return distances[static_cast<size_t>(vertex * num_phases() + detour)];
+}
+
+void Fabric::search_phases(int32_t target, const PathRule* rule, int32_t first, int32_t end,
+                           std::vector<int32_t>& hops) const {
+  const int32_t phases = rule == nullptr ? 1 : rule->num_phases();
   std::vector<int32_t> queue;
-  for (int32_t phase = 0; phase < phases; ++phase) {
+  for (int32_t phase = first; phase < end; ++phase) {
     queue.push_back(target * phases + phase);
     hops[static_cast<size_t>(queue.back())] = 0;
   }
@@ -111,7 +158,7 @@ std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* ru
     const int32_t vertex = queue[next] / phases, phase = queue[next] % phases;
     if (vertex != target && !can_forward(vertex)) continue;
     for (const Hop& hop : in(vertex)) {
-      for (int32_t before = 0; before < phases; ++before) {
+      for (int32_t before = first; before < end; ++before) {
         int32_t& there = hops[static_cast<size_t>(hop.neighbour * phases + before)];
         if (there != kUnreachable) continue;
         if (rule != nullptr && rule->next_phase(before, links()[static_cast<size_t>(hop.link)]) != phase) continue;
@@ -120,7 +167,6 @@ std::vector<int32_t> Fabric::search_distances(int32_t target, const PathRule* ru
       }
     }
   }
-  return hops;
 }
 
 int32_t Fabric::diameter() const {
@@ -130,7 +176,7 @@ int32_t Fabric::diameter() const {
   for (const int32_t dst : healthy) {
     const std::vector<int32_t> hops = search_distances(dst);
     for (const int32_t src : healthy) {
-      const int32_t here = hops[static_cast<size_t>(src * num_phases())];
+      const int32_t here = distance_from(src, hops);
       if (here == kUnreachable) {
         ROSTAM_THROW(NoRouteError, "no path is left from accelerator " << src << " to accelerator " << dst
                                                                        << " of fabric " << name());

@@ -56,7 +56,14 @@ class PathRule {
   virtual int32_t num_phases() const = 0;
   // The phase behind `link`, or -1 if a walk in `phase` may not take it.
   virtual int32_t next_phase(int32_t phase, const Link& link) const = 0;
+  // Where walks start that from phase 0 reach their destination nowhere; -1 if there are none. No link leads from the
+  // phases before it to those from it on, or back.
+  virtual int32_t detour_phase() const { return -1; }
 };
+
+// Walks by `rule`, and where it leaves none those by `detours`, in phases of their own behind the rule's.
+std::shared_ptr<const PathRule> make_rule_with_detours(std::shared_ptr<const PathRule> rule,
+                                                       std::shared_ptr<const PathRule> detours);
 
 // What one fabric's file fills in. `forward_latency` is paid at every vertex that a path goes through, its ends
 // excluded. `bundles_collapse` says that wherever all minimal links out of a vertex are one bundle, the far
@@ -75,6 +82,7 @@ struct Blueprint {
   SimTime forward_latency;
   std::shared_ptr<const DistanceFunction> distance;  // none: breadth-first search
   std::shared_ptr<const PathRule> path_rule;         // none: all shortest paths; with one, distances are searched
+  std::shared_ptr<const PathRule> detour_rule;       // of pairs that failures leave without such a path; none: no path
   std::shared_ptr<const PathRule> turn_rule;         // its turn model, phases are virtual channels; none: not stated
   // Maps of all vertices, each by the image of every vertex, that take the fabric onto itself while nothing has failed.
   // Whoever relies on one checks it.
@@ -151,16 +159,19 @@ class Fabric {
 
   // Phases of a walk; 1 where the fabric has no path rule.
   int32_t num_phases() const { return blueprint_.path_rule ? blueprint_.path_rule->num_phases() : 1; }
-  // Which paths it allows, null for all shortest ones.
+  // Which paths it allows, null for all shortest ones; with detours once parts have failed.
   const PathRule* path_rule() const { return blueprint_.path_rule.get(); }
   // What keeps packets free of deadlock, null where it states nothing. Walks by it are in their virtual channels.
   const std::shared_ptr<const PathRule>& turn_rule() const { return blueprint_.turn_rule; }
 
   // Hops to `target`, an accelerator or another vertex, over working parts, kUnreachable where there is no path, at
-  // vertex x num_phases() + phase. Cost: O(links x phases).
+  // vertex x num_phases() + phase. From the detour phase on they are searched only where a working vertex is out of
+  // reach from phase 0. Cost: O(links x phases).
   std::vector<int32_t> search_distances(int32_t target) const { return search_distances(target, path_rule()); }
   // The same over walks by another rule, or by none: all shortest ones.
   std::vector<int32_t> search_distances(int32_t target, const PathRule* rule) const;
+  // Of such distances by path_rule() those of walks that start at a vertex.
+  int32_t distance_from(int32_t vertex, const std::vector<int32_t>& distances) const;
 
   // Longest shortest path between working accelerators [links].
   // Throws: NoRouteError if two of them are cut apart. Cost: O(1), or O(accelerators x links) after failures.
@@ -206,6 +217,9 @@ class Fabric {
   void validate() const;
   bool is_inside_server(const Link& link) const;
   void index_links();
+  // The same over phases first..end-1 of a rule, which no link leads out of or into.
+  void search_phases(int32_t target, const PathRule* rule, int32_t first, int32_t end,
+                     std::vector<int32_t>& hops) const;
   void fail_parts();
   void split_bundles();
 

@@ -1,6 +1,7 @@
 // Failed parts: a fabric derived from another by taking parts away.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "fabric/fabric.h"
 #include "sim/random.h"
@@ -68,6 +69,8 @@ void Fabric::fail_parts() {
   const bool are_paths_whole = failures_.switches.empty() && failures_.cables.empty() &&
                                (failures_.accelerators.empty() || !blueprint_.accelerators_forward);
   is_closed_form_valid_ = is_closed_form_valid_ && are_paths_whole;
+  if (blueprint_.detour_rule == nullptr) return;
+  blueprint_.path_rule = make_rule_with_detours(blueprint_.path_rule, std::exchange(blueprint_.detour_rule, nullptr));
 }
 
 void Fabric::split_bundles() {

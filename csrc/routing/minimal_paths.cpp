@@ -26,7 +26,8 @@ MinimalPaths::MinimalPaths(std::shared_ptr<const fabric::Fabric> fabric, std::sh
     : fabric_(std::move(fabric)),
       rule_(std::move(rule)),
       function_(rule_ == nullptr ? fabric_->closed_form() : nullptr),
-      num_phases_(this->rule() == nullptr ? 1 : this->rule()->num_phases()) {
+      num_phases_(this->rule() == nullptr ? 1 : this->rule()->num_phases()),
+      detour_phase_(this->rule() == nullptr ? -1 : this->rule()->detour_phase()) {
   const size_t row_bytes = sizeof(int32_t) * static_cast<size_t>(num_places());
   max_rows_ = std::max<size_t>(1, kMaxCacheBytes / row_bytes);
 }

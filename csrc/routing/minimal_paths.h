@@ -30,7 +30,11 @@ class MinimalPaths {
   void aim_at_vertex(int32_t vertex);
 
   int32_t num_places() const { return fabric_->num_vertices() * num_phases_; }
-  int32_t start(int32_t src) const { return src * num_phases_; }
+  // Where walks from a vertex start: in the rule's detour phase if there is no other.
+  int32_t start(int32_t src) const { return src * num_phases_ + (is_detour(src) ? detour_phase_ : 0); }
+  bool is_detour(int32_t src) const {
+    return detour_phase_ >= 0 && distance(src * num_phases_) >= fabric::kUnreachable;
+  }
   int32_t end() const { return dst_ * num_phases_; }  // in whatever phase a walk ends
   int32_t vertex_of(int32_t place) const { return num_phases_ == 1 ? place : place / num_phases_; }
   int32_t phase_of(int32_t place) const { return num_phases_ == 1 ? 0 : place % num_phases_; }
@@ -63,7 +67,7 @@ class MinimalPaths {
   std::shared_ptr<const fabric::Fabric> fabric_;
   std::shared_ptr<const fabric::PathRule> rule_;  // null: the fabric's own
   const fabric::DistanceFunction* function_;      // null: search
-  int32_t num_phases_;
+  int32_t num_phases_, detour_phase_;
   int32_t dst_ = -1;
   const Row* row_ = nullptr;  // of dst_, when searched
   size_t max_rows_ = 1;

@@ -119,9 +119,10 @@ class SprayPolicy : public SprayPaths {
     return walk(from, to, wants_steps);
   }
 
-  bool reaches(int32_t from, int32_t to) const override {
+  bool reaches(int32_t from, int32_t to, bool by_detours) const override {
     if (from == to) return true;
     aim_at(to);
+    if (!by_detours && paths_.is_detour(from)) return false;
     return paths_.distance(paths_.start(from)) < fabric::kUnreachable;
   }
 

@@ -17,7 +17,8 @@ class SprayPaths : public RoutePolicy {
   // Throws: NoRouteError if no path is left.
   virtual Route between(int32_t from, int32_t to, bool wants_steps) const = 0;
 
-  virtual bool reaches(int32_t from, int32_t to) const = 0;
+  // by_detours: also over walks that are there for want of others (fabric::PathRule).
+  virtual bool reaches(int32_t from, int32_t to, bool by_detours) const = 0;
 
   // Adds the loads of what every vertex holds on its way to `to`. Units: held [bytes], over vertices.
   virtual void add_loads_to(int32_t to, const std::vector<double>& held, std::vector<double>& loads) const = 0;

@@ -1,7 +1,8 @@
 // valiant routing: every message is spread equally over all intermediate vertices, with minimal paths sprayed to each
 // of them and on from it, which evens out any pattern at the price of longer ways. Intermediate are all switches with
 // accelerators of their own, or all accelerators where they forward; by way of an end's own one the way is minimal, as
-// it is between accelerators of one server.
+// it is between accelerators of one server. After failures a message goes by way of those from which both its ends are
+// reached without detours (fabric::PathRule), if there are such.
 // It is the mean of packets that draw an intermediate vertex each. Steps: one graph for each intermediate vertex;
 // phases (virtual channels) behind it are others than before it. Source: Valiant, "A Scheme for Fast Parallel
 // Communication", SIAM J. Computing 1982; on Dragonflies by way of a router, where Kim et al. (ISCA 2008, section 4.1)
@@ -105,11 +106,11 @@ class ValiantPolicy : public RoutePolicy {
       is_uniform_ = !intermediate_.empty() && !has_servers;
       for (const int32_t vertex : intermediate_) {
         for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
-          is_uniform_ = spray_->reaches(a, vertex);
+          is_uniform_ = spray_->reaches(a, vertex, false);
         }
       }
       for (int32_t a = 0; is_uniform_ && a < fabric().num_accelerators(); ++a) {
-        for (const int32_t vertex : intermediate_) is_uniform_ = is_uniform_ && spray_->reaches(vertex, a);
+        for (const int32_t vertex : intermediate_) is_uniform_ = is_uniform_ && spray_->reaches(vertex, a, false);
       }
     }
     return is_uniform_;
@@ -129,8 +130,13 @@ class ValiantPolicy : public RoutePolicy {
   std::vector<int32_t> on_the_way(int32_t src, int32_t dst) const {
     if (is_uniform()) return intermediate_;
     std::vector<int32_t> found;
-    for (const int32_t vertex : intermediate_) {
-      if (spray_->reaches(vertex, dst) && spray_->reaches(src, vertex)) found.push_back(vertex);
+    for (const bool by_detours : {false, true}) {
+      for (const int32_t vertex : intermediate_) {
+        if (spray_->reaches(vertex, dst, by_detours) && spray_->reaches(src, vertex, by_detours)) {
+          found.push_back(vertex);
+        }
+      }
+      if (!found.empty()) break;
     }
     return found;
   }

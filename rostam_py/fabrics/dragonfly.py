@@ -18,7 +18,8 @@ class DragonflyConfig(RouterFabricConfig):
         other at full speed; switches of a group are so joined by its square of cables. All a h global ports of a group
         go round-robin over the other groups; ports left over go 1, -1, 2, -2, ... groups on, and one that is still
         left to the opposite group, or stays empty where the groups are odd. Shortest paths take one global cable at
-        most (local, global, local); packets change to a second virtual channel behind it.
+        most (local, global, local); packets change to a second virtual channel behind it. Pairs that failures leave
+        without such a path take the shortest of all that works.
         Accelerators are numbered consecutively on switches, switches group by group.
     Args:
         routers_per_group: a, >= 1.

@@ -178,15 +178,23 @@ def test_dragonfly_paths_take_one_global_cable_at_most():
     assert fabric.diameter() == 5  # local, global, local and an accelerator's cable at each end
 
 
-def test_a_dragonfly_pair_whose_groups_lost_their_cables_has_no_route():
+def test_a_dragonfly_pair_whose_groups_lost_their_cables_goes_by_way_of_a_third_group():
     fabric = build_fabric(
         "dragonfly", routers_per_group=4, terminals_per_router=1, global_links_per_router=1, num_groups=5
     )
     links, first = fabric.links, fabric.num_accelerators
     groups = (links["src"].astype(int) - first) // 4, (links["dst"].astype(int) - first) // 4
     cable = links["cable"][(groups[0] == 0) & (groups[1] == 1) & (links["src"] >= first)]
+    broken = fabric.with_failures(links=np.unique(cable))
+    route = broken.router(enable_bundling=False).route(0, 4)[0]
+    ends = [(int(links["src"][k]) - first, int(links["dst"][k]) - first) for k in route]
+    assert sum(min(s, d) >= 0 and s // 4 != d // 4 for s, d in ends) == 2
+    # Local, global, local, global, local and an accelerator's cable at each end, where no switch has two of the cables.
+    assert broken.diameter() == 7
+    # Without any cable of group 0 there is no path.
+    lost = links["cable"][(groups[0] == 0) & (groups[1] != 0) & (np.minimum(links["src"], links["dst"]) >= first)]
     with pytest.raises(NoRouteError, match="from accelerator 0 to accelerator 4"):
-        fabric.with_failures(links=np.unique(cable)).router().route(0, 4)
+        fabric.with_failures(links=np.unique(lost)).router().route(0, 4)
 
 
 @pytest.mark.parametrize(("dims", "terminals"), [((4,), 1), ((2, 4), 2), ((3, 1, 5), 1), ((3, 3, 3), 2), ((1,), 3)])

@@ -1,7 +1,7 @@
 """Random small fabrics with 1 to 10% of their links or switches failed, under every routing, on both tiers.
 
 Never a wrong path, never above capacity, bytes conserved at every vertex, no circle of channel dependencies where the
-routing promises none; a pair without a path is a NoRouteError, and only where there is none.
+routing promises none; a pair without a path is a NoRouteError, and only where there is none, under every routing.
 """
 
 import networkx as nx
@@ -16,7 +16,6 @@ from rostam_py.fabrics.dependencies import check_dependencies
 from rostam_py.fabrics.throughput import link_loads
 
 SAFE = ("turns", "up_down", "dfsssp")  # free of deadlock on any fabric, whatever has failed
-ANY_WAY = ("up_down", "dfsssp", "layers")  # take any way that there is
 SHARES = (0.01, 0.05, 0.1)
 NUM_FLOWS = 12
 CHECKED = 5  # one of so many cases has its dependencies checked
@@ -145,7 +144,7 @@ def run_case(seed):
         try:
             links, shares, _ = routes.route(one, other, number)
         except NoRouteError:
-            assert graph is None or routing not in ANY_WAY or not is_joined(fabric, graph, one, other)
+            assert graph is None or not is_joined(fabric, graph, one, other)
             continue
         assert graph is None or is_joined(fabric, graph, one, other)
         if len(fabric.plane_classes) == 1:

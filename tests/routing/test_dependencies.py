@@ -168,8 +168,7 @@ def test_after_failures_a_path_is_right_and_free_of_deadlock_or_there_is_none(na
                 try:
                     route, shares, _ = router.route(src, dst)
                 except NoRouteError:
-                    # Only rules of their own may miss a way that there is; up*/down* never does.
-                    assert routing != "up_down" or not nx.has_path(connected, src, dst)
+                    assert not nx.has_path(connected, src, dst)
                     continue
                 assert not links["is_failed"][route].any()
                 net = np.zeros(links["src"].max() + 1)
@@ -178,6 +177,55 @@ def test_after_failures_a_path_is_right_and_free_of_deadlock_or_there_is_none(na
                 assert net[src] == pytest.approx(1)
                 assert net[dst] == pytest.approx(-1)
                 assert np.abs(np.delete(net, [src, dst])).max() < 1e-9
+
+
+def in_order(link_between, shape):
+    """Ordered pairs of a HyperX that a walk of rising dimensions joins, by trying all orders of all dimensions."""
+    cells = list(itertools.product(*map(range, shape)))
+    reached = set()
+    for start in cells:
+        front = {start}
+        for dim in range(len(shape)):
+            front |= {
+                (*cell[:dim], value, *cell[dim + 1 :])
+                for cell in front
+                for value in range(shape[dim])
+                if link_between(cell, (*cell[:dim], value, *cell[dim + 1 :]))
+            }
+        reached |= {(cells.index(start), cells.index(end)) for end in front}
+    return {(a, b) for a, b in reached if a != b}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pairs_that_a_turn_model_leaves_without_a_path_take_up_down_ones_on_the_escape_channel(seed):
+    shape = (3, 4)
+    intact = build_fabric("hyperx", dims=shape)
+    fabric = intact.with_random_failures("links", 1 + seed, seed)
+    links, count = fabric.links, fabric.num_accelerators
+    works = {(int(s) - count, int(d) - count) for s, d, bad in
+             zip(links["src"], links["dst"], links["is_failed"], strict=True) if not bad}  # fmt: skip
+    cells = list(itertools.product(*map(range, shape)))
+    by_turns = in_order(lambda a, b: (cells.index(a), cells.index(b)) in works, shape)
+    turns, tree = (fabric.router(routing, enable_bundling=False) for routing in ("turns", "up_down"))
+    before = intact.router("turns", enable_bundling=False)
+    escape = len(shape) + 1  # phases of dimension order: one a dimension left, and none
+    num_escaped = 0
+    for src, dst in itertools.permutations(range(count), 2):
+        channels = {channel for _, _, channel in turns.steps(src, dst)[1]}
+        if (src, dst) in by_turns:
+            assert max(channels) < escape
+            if not links["is_failed"][before.route(src, dst)[0]].any():
+                assert turns.route(src, dst)[0].tolist() == before.route(src, dst)[0].tolist()
+            continue
+        num_escaped += 1
+        assert min(channels) >= escape
+        for own, other in zip(turns.route(src, dst), tree.route(src, dst), strict=True):
+            assert np.array_equal(own, other)
+    assert num_escaped > 0
+    found = check_dependencies(fabric)
+    assert found.is_deadlock_free
+    assert found.num_unrouted == 0
+    assert found.num_virtual_channels <= check_dependencies(intact).num_virtual_channels + 1
 
 
 def test_turns_take_dimensions_in_order():
