@@ -38,6 +38,7 @@ class AdaptiveNetwork : public network::Network, private network::NetworkClient 
   SimTime stands_since(network::TransferId transfer) const override;
   double backlog(int32_t src, int32_t dst) const override { return inner_.backlog(src, dst); }
   double bytes_waiting(int32_t link) const override { return inner_.bytes_waiting(link); }
+  double bytes_beside(int32_t link, double alone_s) const override { return inner_.bytes_beside(link, alone_s); }
   network::NetworkStats stats() const override;
   int32_t num_links() const override { return inner_.num_links(); }
 

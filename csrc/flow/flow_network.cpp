@@ -420,6 +420,10 @@ double FlowNetwork::bytes_waiting(int32_t link) const {
   return bytes;
 }
 
+double FlowNetwork::bytes_beside(int32_t link, double alone_s) const {
+  return crowds_[link].members.empty() ? 0 : links_[link].peak_load * alone_s;
+}
+
 double FlowNetwork::backlog(int32_t src, int32_t dst) const {
   double bytes = 0;
   for (uint32_t id = 0; id < flows_.size(); ++id) {

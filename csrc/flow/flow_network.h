@@ -40,6 +40,7 @@ class FlowNetwork : public network::Network {
   SimTime stands_since(network::TransferId flow) const override;
   double backlog(int32_t src, int32_t dst) const override;
   double bytes_waiting(int32_t link) const override;
+  double bytes_beside(int32_t link, double alone_s) const override;
   network::NetworkStats stats() const override;
   int32_t num_links() const override { return static_cast<int32_t>(links_.size()); }
 

@@ -33,6 +33,7 @@ class StripedNetwork : public Network, private NetworkClient {
   double backlog(TransferId transfer) const override;
   double backlog(int32_t src, int32_t dst) const override;
   double bytes_waiting(int32_t link) const override { return engine_->bytes_waiting(link); }
+  double bytes_beside(int32_t link, double alone_s) const override { return engine_->bytes_beside(link, alone_s); }
   bool is_endless(TransferId transfer) const override;
   SimTime stands_since(TransferId transfer) const override;
   NetworkStats stats() const override;

@@ -17,12 +17,17 @@ class LinkBacklog {
   virtual ~LinkBacklog() = default;
   // Bytes that have still to cross an engine link, of all that is under way.
   virtual double bytes_waiting(int32_t link) const = 0;
+  // Bytes that cross it beside a message that starts now and would by itself be through in `alone_s`: what waits, where
+  // links serve one message after another; where messages share them, what those under way would send in that time if
+  // each were held up by nobody.
+  virtual double bytes_beside(int32_t link, double /*alone_s*/) const { return bytes_waiting(link); }
 };
 
 struct RouteQuery {
   uint64_t hash = 0;                     // of the message or channel; ignored by policies that take all paths
   bool wants_steps = false;              // fill Route::steps. REQUIRES: a policy without bundles
   const LinkBacklog* backlog = nullptr;  // for policies that read it; null: nothing waits anywhere
+  double num_bytes = 0;                  // of the message, on one plane; for the same policies
 };
 
 // Flow i carries num_bytes[i] from accelerator src[i] to dst[i].

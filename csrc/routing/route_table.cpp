@@ -23,6 +23,9 @@ class PlaneBacklog : public LinkBacklog {
   double bytes_waiting(int32_t link) const override {
     return all_ == nullptr ? 0 : all_->bytes_waiting(first_link_ + link);
   }
+  double bytes_beside(int32_t link, double alone_s) const override {
+    return all_ == nullptr ? 0 : all_->bytes_beside(first_link_ + link, alone_s);
+  }
 
  private:
   const LinkBacklog* all_;
@@ -93,10 +96,10 @@ const Route* RouteTable::find_set(const Channel& channel) const {
   return found != set_of_pairs_.end() ? &found->second : nullptr;
 }
 
-std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps) const {
+std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps, int64_t num_bytes) const {
   try {
     const Route* set = find_set(channel);
-    if (set == nullptr) return policy_route(channel, wants_steps);
+    if (set == nullptr) return policy_route(channel, wants_steps, num_bytes);
     check_not_removed(*set);
     return *set;
   } catch (const NoRouteError&) {
@@ -117,8 +120,8 @@ void RouteTable::check_not_removed(const Route& route) const {
 }
 
 // Throws: NoRouteError if no plane connects the pair.
-Route RouteTable::policy_route(const Channel& channel, bool wants_steps) const {
-  const RouteQuery query{channel.hash, wants_steps, backlog_};
+Route RouteTable::policy_route(const Channel& channel, bool wants_steps, int64_t num_bytes) const {
+  const RouteQuery query{channel.hash, wants_steps, backlog_, static_cast<double>(num_bytes) / num_planes()};
   if (planes_.size() == 1) {
     Route route = planes_.front().policy->route(channel.src, channel.dst, query);
     check_not_removed(route);
@@ -136,7 +139,7 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
     Route part;
     try {
       const PlaneBacklog own(query.backlog, first_link_[k]);
-      part = planes_[k].policy->route(channel.src, channel.dst, {query.hash, query.wants_steps, &own});
+      part = planes_[k].policy->route(channel.src, channel.dst, {query.hash, query.wants_steps, &own, query.num_bytes});
       for (LinkShare& hop : part.links) hop.link += first_link_[k];
       check_not_removed(part);
     } catch (const NoRouteError&) {

@@ -48,7 +48,8 @@ class RouteTable {
   // each class in which the pair is connected, split by what each offers: the least of capacity / share; equally where
   // none offers anything now.
   // Empty: no path, and such messages wait. Throws: NoRouteError for a pair without a path where they may not.
-  std::optional<Route> route_of(const Channel& channel, bool wants_steps = false) const;
+  // num_bytes: of the message, for policies that read what waits.
+  std::optional<Route> route_of(const Channel& channel, bool wants_steps = false, int64_t num_bytes = 0) const;
 
   // From now on messages of the channel take `route`, over whatever links. Throws: ConfigError for links that do not
   // exist or are removed, or a route that does not join the channel's ends.
@@ -98,7 +99,7 @@ class RouteTable {
   void check_route(const Route& route, int32_t src, int32_t dst) const;
   const Route* find_set(const Channel& channel) const;
   void check_not_removed(const Route& route) const;
-  Route policy_route(const Channel& channel, bool wants_steps) const;
+  Route policy_route(const Channel& channel, bool wants_steps, int64_t num_bytes) const;
   Route striped_route(const Channel& channel, const RouteQuery& query, bool wants_offer) const;
 
   std::vector<PlaneClass> planes_;

@@ -85,6 +85,72 @@ class SprayLoads {
   std::vector<fabric::Hop> hops_;
 };
 
+// What bytes meet on their ways to one destination: places in order of rising distance, each from those next to it.
+class SprayCosts {
+ public:
+  SprayCosts(MinimalPaths& paths, const EngineLinks& links, const std::vector<double>& prices)
+      : paths_(paths), links_(links), prices_(prices), cost_of_(static_cast<size_t>(paths.num_places()), kUnknown) {}
+
+  // REQUIRES: the paths aim at the destination.
+  void find(const std::vector<int32_t>& from, std::vector<double>& costs) {
+    cost_of_[static_cast<size_t>(paths_.end())] = 0;
+    for (const int32_t vertex : from) {
+      if (reaches(vertex)) visit(paths_.start(vertex));
+    }
+    for (size_t far = levels_.size(); far-- > 1;) {
+      for (Place& one : levels_[far]) {
+        one.first_hop = hops_.size();
+        for (const fabric::Hop& hop : paths_.next_hops(one.place, found_)) hops_.push_back(hop);
+        one.end_hop = hops_.size();
+        for (size_t h = one.first_hop; h < one.end_hop; ++h) visit(hops_[h].neighbour);
+      }
+    }
+    for (const std::vector<Place>& level : levels_) {
+      for (const Place& one : level) cost_of_[static_cast<size_t>(one.place)] = mean_of(one);
+    }
+    costs.assign(static_cast<size_t>(paths_.fabric().num_vertices()), 0.0);
+    for (const int32_t vertex : from) {
+      if (reaches(vertex)) costs[static_cast<size_t>(vertex)] = cost_of_[static_cast<size_t>(paths_.start(vertex))];
+    }
+  }
+
+ private:
+  static constexpr double kUnknown = -1, kSeen = -2;
+  struct Place {
+    int32_t place = 0;
+    size_t first_hop = 0, end_hop = 0;
+  };
+
+  bool reaches(int32_t vertex) const {
+    return vertex != paths_.vertex_of(paths_.end()) && paths_.distance(paths_.start(vertex)) < fabric::kUnreachable;
+  }
+
+  void visit(int32_t place) {
+    double& cost = cost_of_[static_cast<size_t>(place)];
+    if (cost != kUnknown) return;
+    cost = kSeen;
+    const auto far = static_cast<size_t>(paths_.distance(place));
+    if (levels_.size() <= far) levels_.resize(far + 1);
+    levels_[far].push_back({place, 0, 0});
+  }
+
+  double mean_of(const Place& one) const {
+    double sum = 0;
+    for (size_t h = one.first_hop; h < one.end_hop; ++h) {
+      const int32_t link = links_.of_link[static_cast<size_t>(hops_[h].link)];
+      sum += prices_[static_cast<size_t>(link)] + cost_of_[static_cast<size_t>(hops_[h].neighbour)];
+    }
+    return sum / static_cast<double>(one.end_hop - one.first_hop);
+  }
+
+  MinimalPaths& paths_;
+  const EngineLinks& links_;
+  const std::vector<double>& prices_;
+  std::vector<double> cost_of_;             // by place
+  std::vector<std::vector<Place>> levels_;  // by distance
+  std::vector<fabric::Hop> hops_, found_;
+};
+
 class SprayPolicy : public SprayPaths {
  public:
   SprayPolicy(std::shared_ptr<const fabric::Fabric> fabric, const PolicyOptions& options,
@@ -134,6 +200,12 @@ class SprayPolicy : public SprayPaths {
       sprayed.aim_at_vertex(to);
     for (size_t v = 0; v < held.size(); ++v) sprayed.inject_at_vertex(static_cast<int32_t>(v), held[v]);
     sprayed.deliver();
+  }
+
+  void find_costs_to(int32_t to, const std::vector<double>& prices, const std::vector<int32_t>& from,
+                     std::vector<double>& costs) const override {
+    aim_at(to);
+    SprayCosts(paths_, links_, prices).find(from, costs);
   }
 
   const fabric::Fabric& fabric() const override { return paths_.fabric(); }

@@ -22,6 +22,11 @@ class SprayPaths : public RoutePolicy {
 
   // Adds the loads of what every vertex holds on its way to `to`. Units: held [bytes], over vertices.
   virtual void add_loads_to(int32_t to, const std::vector<double>& held, std::vector<double>& loads) const = 0;
+
+  // What a byte on its way from each of the vertices `from` to `to` meets of prices per byte and link, in the mean over
+  // its paths: costs[v], 0 at `to` and where it is out of reach. `costs` is over all vertices.
+  virtual void find_costs_to(int32_t to, const std::vector<double>& prices, const std::vector<int32_t>& from,
+                             std::vector<double>& costs) const = 0;
 };
 
 // Spray of walks by `rule`, or by the fabric's own where it is null; no links are bundled. note: the policy's.

@@ -1,43 +1,48 @@
-// ugal routing (UGAL-L): every message takes, as it starts, either minimal paths (spray) or Valiant's (valiant), by
-// what is known where the two part: minimal ones if what waits there on their links, times their length, is no more
-// than on Valiant's. Both are means over shares: bytes waiting for a link, and links between vertices that forward.
-// Packets that decide one by one see the same queues; a message here decides once. Where no time passes (link loads),
-// what earlier flows have put on a link waits for it. Source: Singh, "Load-Balanced Routing in Interconnection
-// Networks", Stanford 2005, chapter 6 (queue times hops); Kim et al., "Technology-Driven, Highly-Scalable Dragonfly
-// Topology", ISCA 2008, section 4.2 (UGAL-L reads the source router's own queues); one decision for each message: own.
+// ugal routing: every message takes, as it starts, either minimal paths (spray) or Valiant's (valiant): those on which
+// it would wait less for others, links' latencies included, minimal ones where that is the same.
+// A message that would take t by itself waits on a link for (bytes that cross it beside the message + its own) /
+// capacity, less t. Where messages share links (flow tier) those beside it are what all others on the link would send
+// in t if nothing else held them up. Over a route it waits for the kNorm-norm of that, links weighted with their
+// shares: nearly the longest wait, less where few of its bytes meet it. The longest alone would compare Valiant's paths
+// by the cable that minimal ones overload, of which they take a small part; the mean would forget it. UGAL compares
+// queues times hops where the ways part. Queues at the source tell which paths are full only because full buffers hold
+// packets back, all the way from the link that is; the flow tier has no buffers, so the link is read itself, as UGAL-G
+// does, which bounds UGAL-L from above. Hops stand for what a packet meets on the way where only the first queue is
+// known: here what it meets is, and hops count by their latencies. Packets decide one by one; a message here decides
+// once. Where no time passes (link loads) flows divide their bytes as SettledLoads does. Source: Singh, "Load-Balanced
+// Routing in Interconnection Networks", Stanford 2005, chapter 6; Kim et al., "Technology-Driven, Highly-Scalable
+// Dragonfly Topology", ISCA 2008, section 4.2; the rule in a flow's terms: own, its throughput under a shift of groups
+// and under all-to-all in tests/routing/test_ugal.py.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "routing/registry.h"
+#include "routing/settled_loads.h"
+#include "routing/valiant.h"
 
 namespace rostam::routing {
 
 namespace {
 
 constexpr size_t kMaxKept = size_t{1} << 21;  // links of the routes that are kept: 32 MB
-
-// What flows that were summed up before have put on links.
-class SummedLoads : public LinkBacklog {
- public:
-  explicit SummedLoads(const std::vector<double>& loads) : loads_(loads) {}
-  double bytes_waiting(int32_t link) const override { return loads_[static_cast<size_t>(link)]; }
-
- private:
-  const std::vector<double>& loads_;
-};
+constexpr double kRounding = 1e-9;            // waits that differ by less, of what a message takes, are the same
+constexpr double kNorm = 16;                  // of 8, 16, 32 the best compromise of uniform and uneven traffic
 
 class UgalPolicy : public RoutePolicy {
  public:
   UgalPolicy(const std::shared_ptr<const fabric::Fabric>& fabric, const PolicyOptions& options)
       : minimal_(make_spray_policy(fabric, {options.message_overhead, false})),
-        valiant_(make_valiant_policy(fabric, options)) {}
+        valiant_(make_valiant_paths(fabric, options)) {}
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
-    const bool is_minimal = takes_minimal(src, dst, query.backlog);
-    if (query.wants_steps) return (is_minimal ? minimal_ : valiant_)->route(src, dst, query);
-    return is_minimal ? minimal_->route(src, dst, query) : pair(src, dst).valiant;
+    Route minimal = minimal_->route(src, dst, query);
+    if (query.backlog == nullptr) return minimal;
+    Route other;
+    if (takes_minimal(minimal, query, other)) return minimal;
+    return query.wants_steps ? valiant_->route(src, dst, query) : other;
   }
 
   Route every_path(int32_t src, int32_t dst) const override {
@@ -63,102 +68,71 @@ class UgalPolicy : public RoutePolicy {
   std::string note() const override { return valiant_->note(); }
 
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {
-    for (size_t i = 0; i < flows.src.size(); ++i) add(flows.src[i], flows.dst[i], flows.num_bytes[i], loads);
+    SettledLoads settled(*valiant_);
+    for (size_t i = 0; i < flows.src.size(); ++i) settled.add(flows.src[i], flows.dst[i], flows.num_bytes[i]);
+    add(settled.loads(), loads);
   }
 
-  // In rounds in which every member sends once, so that no member's flows are all decided before another's.
   void add_uniform_loads(const std::vector<int32_t>& members, double num_bytes,
                          std::vector<double>& loads) const override {
-    for (size_t shift = 1; shift < members.size(); ++shift) {
-      for (size_t k = 0; k < members.size(); ++k) {
-        add(members[k], members[(k + shift) % members.size()], num_bytes, loads);
-      }
-    }
+    SettledLoads settled(*valiant_);
+    settled.add_uniform(members, num_bytes);
+    add(settled.loads(), loads);
   }
 
  private:
-  struct Pair {
-    Route minimal, valiant;
-    std::vector<LinkShare> minimal_first, valiant_first;  // where the two part
-    double minimal_hops = 0, valiant_hops = 0;
-  };
-
-  void add(int32_t src, int32_t dst, double num_bytes, std::vector<double>& loads) const {
-    if (src == dst || num_bytes == 0) return;
-    const SummedLoads summed(loads);
-    const Route found = route(src, dst, {0, false, &summed});
-    for (const LinkShare& part : found.links) loads[static_cast<size_t>(part.link)] += part.share * num_bytes;
+  static void add(const std::vector<double>& more, std::vector<double>& loads) {
+    for (size_t l = 0; l < loads.size(); ++l) loads[l] += more[l];
   }
 
-  bool takes_minimal(int32_t src, int32_t dst, const LinkBacklog* backlog) const {
-    if (backlog == nullptr) return true;
-    const Pair& both = pair(src, dst);
-    const double minimal = waiting(both.minimal_first, *backlog) * both.minimal_hops;
-    return minimal == 0 || minimal <= waiting(both.valiant_first, *backlog) * both.valiant_hops;
+  double capacity(int32_t link) const { return links().capacities[static_cast<size_t>(link)]; }
+
+  // Seconds that a message takes over these links by itself.
+  double alone_s(const std::vector<LinkShare>& route, double num_bytes) const {
+    double slowest = 0;
+    for (const LinkShare& part : route) slowest = std::max(slowest, part.share / capacity(part.link));
+    return slowest * num_bytes;
   }
 
-  // The mean over the links' shares.
-  static double waiting(const std::vector<LinkShare>& first, const LinkBacklog& backlog) {
-    double bytes = 0, total = 0;
-    for (const LinkShare& one : first) {
-      bytes += one.share * backlog.bytes_waiting(one.link);
-      total += one.share;
+  // Seconds that it waits for others there, if it takes `alone` by itself. REQUIRES: alone > 0.
+  double waits_s(const std::vector<LinkShare>& route, double alone, const RouteQuery& query) const {
+    double sum = 0;
+    for (const LinkShare& part : route) {
+      const double bytes = query.backlog->bytes_beside(part.link, alone) + part.share * query.num_bytes;
+      const double excess = bytes / capacity(part.link) / alone - 1;
+      if (excess > 0) sum += part.share * std::pow(excess, kNorm);
     }
-    return total == 0 ? 0 : bytes / total;
+    return alone * std::pow(sum, 1 / kNorm);
   }
 
-  const Pair& pair(int32_t src, int32_t dst) const {
+  // Whether a message takes `minimal`; else `other` is Valiant's route.
+  bool takes_minimal(const Route& minimal, const RouteQuery& query, Route& other) const {
+    const double alone = alone_s(minimal.links, query.num_bytes);
+    if (alone <= 0) return true;
+    const double waits = waits_s(minimal.links, alone, query);
+    if (waits <= alone * kRounding) return true;
+    other = valiant_route(minimal.src, minimal.dst);
+    const double longer = (other.latency - minimal.latency).seconds();
+    const double waits_there = waits_s(other.links, alone_s(other.links, query.num_bytes), query);
+    return waits <= longer + waits_there + alone * kRounding;
+  }
+
+  Route valiant_route(int32_t src, int32_t dst) const {
+    if (valiant_->has_halves()) return valiant_->route_of(src, dst, valiant_->halves(src, dst));
     const auto found = pairs_.find({src, dst});
     if (found != pairs_.end()) return found->second;
-    Pair both;
-    both.minimal = minimal_->route(src, dst, {});
-    both.valiant = valiant_->route(src, dst, {});
-    both.minimal_hops = hops_of(both.minimal);
-    both.valiant_hops = hops_of(both.valiant);
-    find_parting(src, dst, both);
-    num_kept_ += both.minimal.links.size() + both.valiant.links.size();
+    Route route = valiant_->route(src, dst, {});
+    num_kept_ += route.links.size();
     if (num_kept_ > kMaxKept) {
       pairs_.clear();
-      num_kept_ = both.minimal.links.size() + both.valiant.links.size();
+      num_kept_ = route.links.size();
     }
-    return pairs_.emplace(std::make_pair(src, dst), std::move(both)).first->second;
+    return pairs_.emplace(std::make_pair(src, dst), std::move(route)).first->second;
   }
 
-  const fabric::Link& link_of(int32_t engine_link) const {
-    return fabric().links()[static_cast<size_t>(links().members[static_cast<size_t>(engine_link)].front())];
-  }
-
-  double hops_of(const Route& route) const {
-    double hops = 0;
-    for (const LinkShare& one : route.links) {
-      const fabric::Link& link = link_of(one.link);
-      if (fabric().can_forward(link.src) && fabric().can_forward(link.dst)) hops += one.share;
-    }
-    return hops;
-  }
-
-  std::vector<LinkShare> out_of(const Route& route, int32_t vertex) const {
-    std::vector<LinkShare> found;
-    for (const LinkShare& one : route.links) {
-      if (link_of(one.link).src == vertex) found.push_back(one);
-    }
-    return found;
-  }
-
-  // Both follow the only link out, the same, up to the first vertex with more of them.
-  void find_parting(int32_t src, int32_t dst, Pair& both) const {
-    for (int32_t at = src; at != dst;) {
-      both.minimal_first = out_of(both.minimal, at);
-      both.valiant_first = out_of(both.valiant, at);
-      const bool is_one = both.minimal_first.size() == 1 && both.valiant_first.size() == 1 &&
-                          both.minimal_first.front().link == both.valiant_first.front().link;
-      if (!is_one) return;
-      at = link_of(both.minimal_first.front().link).dst;
-    }
-  }
-
-  std::unique_ptr<RoutePolicy> minimal_, valiant_;
-  mutable std::map<std::pair<int32_t, int32_t>, Pair> pairs_;
+  std::unique_ptr<RoutePolicy> minimal_;
+  std::unique_ptr<ValiantPaths> valiant_;
+  mutable std::map<std::pair<int32_t, int32_t>, Route> pairs_;  // Valiant's, where they are not put together
   mutable size_t num_kept_ = 0;
 };
 

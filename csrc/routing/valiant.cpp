@@ -7,8 +7,11 @@
 // phases (virtual channels) behind it are others than before it. Source: Valiant, "A Scheme for Fast Parallel
 // Communication", SIAM J. Computing 1982; on Dragonflies by way of a router, where Kim et al. (ISCA 2008, section 4.1)
 // go by way of a group.
+#include "routing/valiant.h"
+
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "routing/registry.h"
@@ -18,9 +21,10 @@ namespace rostam::routing {
 
 namespace {
 
-constexpr double kRounding = 1e-12;  // sums of n-ths that should make 1 differ from it by rounding alone
+constexpr double kRounding = 1e-12;           // sums of n-ths that should make 1 differ from it by rounding alone
+constexpr size_t kMaxKept = size_t{1} << 22;  // links of the halves that are kept: 64 MB
 
-class ValiantPolicy : public RoutePolicy {
+class ValiantPolicy : public ValiantPaths {
  public:
   ValiantPolicy(const std::shared_ptr<const fabric::Fabric>& fabric, const PolicyOptions& options)
       : overhead_(options.message_overhead),
@@ -34,8 +38,8 @@ class ValiantPolicy : public RoutePolicy {
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
-    Route route = spray_->route(src, dst, {});  // names a pair without one
-    const std::vector<int32_t> by = stays_inside_server(route) ? std::vector<int32_t>() : on_the_way(src, dst);
+    Route route;
+    const std::vector<int32_t> by = vertices_between(src, dst, route);
     if (by.empty()) return finished(query.wants_steps ? spray_->route(src, dst, query) : std::move(route));
     route.links.clear();
     used_.clear();
@@ -50,9 +54,54 @@ class ValiantPolicy : public RoutePolicy {
       }
       route.latency = std::max(route.latency, latency);
     }
-    for (const int32_t link : used_) {
-      route.links.push_back({link, std::exchange(share_of_[static_cast<size_t>(link)], 0.0)});
+    take_shares(route.links);
+    return finished(std::move(route));
+  }
+
+  std::vector<int32_t> by_way_of(int32_t src, int32_t dst) const override {
+    Route minimal;
+    return vertices_between(src, dst, minimal);
+  }
+
+  int32_t site(int32_t accelerator, bool is_source, int32_t& link) const override {
+    const fabric::HopSpan hops = is_source ? fabric().out(accelerator) : fabric().in(accelerator);
+    if (fabric().can_forward(accelerator) || hops.size() != 1) return accelerator;
+    if (!fabric().can_forward(hops.first->neighbour)) return accelerator;
+    link = links().of_link[static_cast<size_t>(hops.first->link)];
+    return hops.first->neighbour;
+  }
+
+  const SprayPaths& paths() const override { return *spray_; }
+
+  bool has_halves() const override { return is_uniform(); }
+
+  Halves halves(int32_t src, int32_t dst) const override {
+    Halves found;
+    const int32_t from = site(src, true, found.first), to = site(dst, false, found.last);
+    found.towards = half(from, true);
+    found.onwards = half(to, false);
+    return found;
+  }
+
+  Route route_of(int32_t src, int32_t dst, const Halves& halves) const override {
+    Route route;
+    route.src = src;
+    route.dst = dst;
+    const SimTime forward = fabric().forward_latency();
+    for (size_t k = 0; k < intermediate_.size(); ++k) {
+      const SimTime latency = halves.towards->latencies[k] + forward + halves.onwards->latencies[k];
+      route.latency = k == 0 ? latency : std::max(route.latency, latency);
     }
+    for (const int32_t link : {halves.first, halves.last}) {
+      if (link < 0) continue;
+      route.links.push_back({link, 1.0});
+      route.latency += forward + latency_of(link);
+    }
+    used_.clear();
+    for (const Half* half : {halves.towards.get(), halves.onwards.get()}) {
+      for (const LinkShare& part : half->links) add_share(part.link, part.share);
+    }
+    take_shares(route.links);
     return finished(std::move(route));
   }
 
@@ -90,6 +139,57 @@ class ValiantPolicy : public RoutePolicy {
 
  private:
   size_t num_vertices() const { return static_cast<size_t>(fabric().num_vertices()); }
+
+  // minimal: found on the way.
+  std::vector<int32_t> vertices_between(int32_t src, int32_t dst, Route& minimal) const {
+    minimal = spray_->route(src, dst, {});  // names a pair without one
+    return stays_inside_server(minimal) ? std::vector<int32_t>() : on_the_way(src, dst);
+  }
+
+  SimTime latency_of(int32_t engine_link) const {
+    return fabric().links()[static_cast<size_t>(links().members[static_cast<size_t>(engine_link)].front())].latency;
+  }
+
+  std::shared_ptr<const Half> half(int32_t vertex, bool is_towards) const {
+    std::shared_ptr<const Half>& kept = halves_[2 * static_cast<int64_t>(vertex) + (is_towards ? 1 : 0)];
+    if (kept != nullptr) return kept;
+    auto found = std::make_shared<Half>();
+    used_.clear();
+    const double share = 1.0 / static_cast<double>(intermediate_.size());
+    for (const int32_t other : intermediate_) {
+      if (other == vertex) {  // nothing is forwarded twice there
+        found->latencies.push_back(SimTime::zero() - fabric().forward_latency());
+        continue;
+      }
+      const Route part = is_towards ? spray_->between(vertex, other, false) : spray_->between(other, vertex, false);
+      for (const LinkShare& hop : part.links) add_share(hop.link, share * hop.share);
+      found->latencies.push_back(part.latency);
+    }
+    take_shares(found->links);
+    num_kept_ += found->links.size();
+    std::shared_ptr<const Half> half = std::move(found);
+    if (num_kept_ > kMaxKept) {
+      halves_.clear();
+      num_kept_ = half->links.size();
+      halves_[2 * static_cast<int64_t>(vertex) + (is_towards ? 1 : 0)] = half;
+    } else {
+      kept = half;
+    }
+    return half;
+  }
+
+  void add_share(int32_t link, double share) const {
+    double& sum = share_of_[static_cast<size_t>(link)];
+    if (sum == 0) used_.push_back(link);
+    sum += share;
+  }
+
+  // Appends the shares that were added, which are 0 then.
+  void take_shares(std::vector<LinkShare>& taken) const {
+    taken.reserve(taken.size() + used_.size());
+    for (const int32_t link : used_) taken.push_back({link, std::exchange(share_of_[static_cast<size_t>(link)], 0.0)});
+  }
+
   bool stays_inside_server(const Route& route) const {
     return std::all_of(route.links.begin(), route.links.end(), [this](const LinkShare& hop) {
       return links().classes[static_cast<size_t>(hop.link)] == static_cast<int32_t>(fabric::LinkClass::kServer);
@@ -143,11 +243,7 @@ class ValiantPolicy : public RoutePolicy {
 
   // Adds a part of the way, taken by a share of the message; steps follow the ones before, or go on from their end.
   SimTime take(const Route& part, double share, int32_t first_phase, Route& route) const {
-    for (const LinkShare& hop : part.links) {
-      double& sum = share_of_[static_cast<size_t>(hop.link)];
-      if (sum == 0) used_.push_back(hop.link);
-      sum += share * hop.share;
-    }
+    for (const LinkShare& hop : part.links) add_share(hop.link, share * hop.share);
     std::vector<Steps::Node>& nodes = route.steps.nodes;
     const bool goes_on = first_phase > 0 && !nodes.empty();
     const auto num_hops = static_cast<uint32_t>(route.steps.hops.size());
@@ -199,9 +295,16 @@ class ValiantPolicy : public RoutePolicy {
   mutable bool is_known_ = false, is_uniform_ = false;
   mutable std::vector<double> share_of_;  // engine link -> share, zero between calls
   mutable std::vector<int32_t> used_;
+  mutable std::unordered_map<int64_t, std::shared_ptr<const Half>> halves_;  // by 2 vertex + (towards the others)
+  mutable size_t num_kept_ = 0;
 };
 
 }  // namespace
+
+std::unique_ptr<ValiantPaths> make_valiant_paths(const std::shared_ptr<const fabric::Fabric>& fabric,
+                                                 const PolicyOptions& options) {
+  return std::make_unique<ValiantPolicy>(fabric, options);
+}
 
 std::unique_ptr<RoutePolicy> make_valiant_policy(std::shared_ptr<const fabric::Fabric> fabric,
                                                  const PolicyOptions& options) {

@@ -21,27 +21,28 @@ ChannelRoutes::ChannelRoutes(const folding::WeightedSystem& system, const routin
   for (const workload::Device& device : system.devices) last_routes_.emplace_back(device.slots.size());
 }
 
-network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer) {
+network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer, int64_t num_bytes) {
   LastRoute& last = last_routes_[d][slot];
   if (last.peer == peer && last.route != kNoRoute) return last.route;
   const workload::ChannelId channel = system_.channels.find(d, slot, peer);
-  if (table_.reads_backlog()) return fresh_route(d, slot, peer, channel);
+  if (table_.reads_backlog()) return fresh_route(d, slot, peer, channel, num_bytes);
   if (routes_[channel] == kNoRoute) routes_[channel] = add_route(d, slot, peer, channel);
   last = {peer, routes_[channel]};
   return last.route;
 }
 
 network::RouteId ChannelRoutes::add_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
-  const std::optional<routing::Route> route = find_route(d, slot, peer);
+  const std::optional<routing::Route> route = find_route(d, slot, peer, 0);
   if (!route.has_value()) return kNoRoute;
   const network::RouteId id = network_.add_route(*route, channel);
   if (watcher_ != nullptr) watcher_->on_new_route(id, *route, d, slot);
   return id;
 }
 
-network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel) {
+network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t peer, workload::ChannelId channel,
+                                            int64_t num_bytes) {
   ROSTAM_CHECK(watcher_ == nullptr, "routes change from message to message where shortcuts rely on them");
-  const std::optional<routing::Route> route = find_route(d, slot, peer);
+  const std::optional<routing::Route> route = find_route(d, slot, peer, num_bytes);
   if (!route.has_value()) return kNoRoute;
   std::vector<Candidate>& known = candidates_[channel];
   for (const Candidate& one : known) {
@@ -52,18 +53,19 @@ network::RouteId ChannelRoutes::fresh_route(int32_t d, int32_t slot, int32_t pee
   return known.back().id;
 }
 
-std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot, int32_t peer) {
+std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot, int32_t peer, int64_t num_bytes) {
   if (system_.is_folded) return system_.routes[system_.channels.find(d, slot, peer)];
   const int32_t from = system_.devices[d].accelerator, to = system_.accelerator_of(peer);
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
   const auto rank = static_cast<uint64_t>(system_.channels.rank_in_pair(d, slot, peer));
-  std::optional<routing::Route> route = table_.route_of({from, to, mix(mix(seed_ + rank) + pack(from, to))});
+  std::optional<routing::Route> route =
+      table_.route_of({from, to, mix(mix(seed_ + rank) + pack(from, to))}, false, num_bytes);
   if (route.has_value()) end_points_.check_route(*route, from, to);
   return route;
 }
 
 routing::Route ChannelRoutes::make_route(int32_t d, int32_t slot, int32_t peer) {
-  std::optional<routing::Route> route = find_route(d, slot, peer);
+  std::optional<routing::Route> route = find_route(d, slot, peer, 0);
   if (!route.has_value()) {
     ROSTAM_THROW(NoRouteError, "no path from accelerator " << system_.devices[d].accelerator << " to "
                                                            << system_.accelerator_of(peer));

@@ -31,8 +31,8 @@ class ChannelRoutes {
 
   void watch(RouteWatcher& watcher) { watcher_ = &watcher; }
 
-  // Of messages that start now; kNoRoute where there is none and the table lets messages wait.
-  network::RouteId route_of(int32_t device, int32_t slot, int32_t peer);
+  // Of a message of num_bytes that starts now; kNoRoute where there is none and the table lets messages wait.
+  network::RouteId route_of(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
 
   // The same, not registered; hashed once for each channel as a connection's five-tuple is.
   // Throws: NoRouteError where there is none.
@@ -54,8 +54,9 @@ class ChannelRoutes {
     network::RouteId id;
   };
   // Of one message, where every message may take another route: registered once.
-  network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
-  std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer);
+  network::RouteId fresh_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel,
+                               int64_t num_bytes);
+  std::optional<routing::Route> find_route(int32_t device, int32_t slot, int32_t peer, int64_t num_bytes);
   network::RouteId add_route(int32_t device, int32_t slot, int32_t peer, workload::ChannelId channel);
   void forget_slot(int32_t device, int32_t slot, int32_t dst);
   void forget_channel(workload::ChannelId channel);

@@ -80,7 +80,8 @@ void FlowRun::on_event(uint64_t payload) {
 
 network::RouteId FlowRun::route_of(int32_t number) {
   const Flow& flow = flows_[number];
-  const std::optional<routing::Route> route = routes_.route_of({flow.source, flow.target, flow.hash});
+  const std::optional<routing::Route> route =
+      routes_.route_of({flow.source, flow.target, flow.hash}, false, flow.bytes);
   if (!route.has_value()) return network::kNoRoute;
   end_points_.check_route(*route, flow.source, flow.target);
   return carrier_.network().add_route(*route, static_cast<uint64_t>(number));

@@ -57,7 +57,7 @@ class Messenger : public CarrierClient {
   void free(int32_t message);
   void cut_message(int32_t message);
   network::RouteId route_of(const Message& message) {
-    return routes_.route_of(message.source, message.slot, message.peer);
+    return routes_.route_of(message.source, message.slot, message.peer, message.wire_bytes);
   }
 
   const folding::WeightedSystem& system_;
