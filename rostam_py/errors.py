@@ -28,6 +28,10 @@ class MemoryCapacityError(ConfigError):
     """A plan that needs more memory than an accelerator has."""
 
 
+class HostMemoryError(ConfigError, MemoryError):
+    """Memory of the computer that simulates ran out; what can be foreseen is a ConfigError before it is taken."""
+
+
 class DegreeError(ConfigError):
     """Parallelism degrees that do not fit the machine or the batch."""
 

@@ -1,11 +1,18 @@
 #include "fabric/fabric.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include "sim/memory.h"
 
 namespace rostam::fabric {
 
 namespace {
+
+constexpr double kLinkBytes = 64;  // with its places in lists of vertices, as complete graphs were measured to take
+constexpr size_t kFirstLinks = 64;
+constexpr size_t kMaxLinks = size_t{1} << 30;
 
 class RuleWithDetours : public PathRule {
  public:
@@ -31,14 +38,30 @@ std::shared_ptr<const PathRule> make_rule_with_detours(std::shared_ptr<const Pat
   return std::make_shared<RuleWithDetours>(std::move(rule), std::move(detours));
 }
 
+// A quarter more whenever they are full, looked at before it is taken.
+void Blueprint::make_room(size_t more) {
+  const size_t count = links.size() + more;
+  if (count <= links.capacity()) return;
+  const size_t next = count + links.size() / 4 + kFirstLinks;
+  const std::string what = "fabric " + name + " has " + std::to_string(count) + " links or more, which";
+  const std::string advice = "take a smaller fabric";
+  if (count > kMaxLinks) {
+    ROSTAM_THROW(ConfigError, what << " are beyond " << kMaxLinks << ", the most of a fabric; " << advice);
+  }
+  require_memory(static_cast<double>(next) * kLinkBytes, what, advice);
+  links.reserve(next);
+}
+
 void Blueprint::add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth,
                           int32_t back) {
+  make_room(2);
   links.push_back({a, b, capacity_bytes_per_s, latency, forth, num_cables_});
   links.push_back({b, a, capacity_bytes_per_s, latency, back, num_cables_});
   ++num_cables_;
 }
 
 void Blueprint::add_link(int32_t src, int32_t dst, double capacity_bytes_per_s, SimTime latency) {
+  make_room(1);
   links.push_back({src, dst, capacity_bytes_per_s, latency, -1, num_cables_});
   ++num_cables_;
 }

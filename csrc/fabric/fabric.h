@@ -90,12 +90,15 @@ struct Blueprint {
   std::string no_route_hint;  // ends the error of a pair without a path
 
   // Adds both directions: a -> b in bundle `forth`, b -> a in bundle `back`.
+  // Throws: ConfigError, as add_link, where links would take more memory than there is.
   void add_cable(int32_t a, int32_t b, double capacity_bytes_per_s, SimTime latency, int32_t forth = -1,
                  int32_t back = -1);
   // Adds a cable of a single direction.
   void add_link(int32_t src, int32_t dst, double capacity_bytes_per_s, SimTime latency);
 
  private:
+  void make_room(size_t more);
+
   int32_t num_cables_ = 0;
 };
 

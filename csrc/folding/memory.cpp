@@ -1,11 +1,12 @@
 #include "folding/memory.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iomanip>
-#include <limits>
+#include <sstream>
 #include <string>
 
+#include "sim/errors.h"
+#include "sim/memory.h"
 #include "workload/channels.h"
 
 namespace rostam::folding {
@@ -18,8 +19,8 @@ namespace {
 // tori (150 links a route) were measured to take; of a channel that waits for its turn.
 constexpr double kMessageBytes = 600, kHopBytes = 64;
 constexpr double kChannelBytes = 200, kChannelHopBytes = 16;
-constexpr double kUnchecked = 256e6;  // so much is taken unseen
 constexpr int64_t kFewChannels = 1 << 14;
+constexpr int64_t kFewFlows = 1 << 10;
 constexpr int kSamples = 32;
 
 struct Load {
@@ -76,25 +77,6 @@ double mean_hops(const TaskGraph& graph, const routing::RouteTable& routes, cons
   return num == 0 ? 0 : sum / num;
 }
 
-double number_in(const std::string& file, const std::string& key) {
-  std::ifstream stream(file);
-  for (std::string word; stream >> word;) {
-    if (!key.empty() && word != key) continue;
-    double number = 0;
-    if (key.empty()) stream.seekg(0);
-    return stream >> number ? number : std::numeric_limits<double>::infinity();
-  }
-  return std::numeric_limits<double>::infinity();
-}
-
-// What the system says is available, and the least of what groups of processes are limited to; infinite if unknown.
-double available_bytes() {
-  const double system = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-  const double limit = number_in("/sys/fs/cgroup/memory.max", "");
-  const double used = number_in("/sys/fs/cgroup/memory.current", "");
-  return limit < std::numeric_limits<double>::infinity() ? std::min(system, std::max(0.0, limit - used)) : system;
-}
-
 }  // namespace
 
 void check_memory(const TaskGraph& graph, const routing::RouteTable& routes) {
@@ -103,16 +85,39 @@ void check_memory(const TaskGraph& graph, const routing::RouteTable& routes) {
   const double least = load.under_way * kMessageBytes + load.channels * kChannelBytes;
   const double hops = mean_hops(graph, routes, load);
   const double needed = least + hops * (load.under_way * kHopBytes + load.channels * kChannelHopBytes);
-  const double available = needed > kUnchecked ? available_bytes() : needed;
-  if (needed <= available) return;
-  ROSTAM_THROW(ConfigError,
-               std::fixed << std::setprecision(1) << "collectives in which " << load.num_ranks
-                          << " ranks send to all others need about " << needed / 1e9 << " GB where every message is "
-                          << "simulated (" << load.under_way << " messages at once, " << load.channels << " channels, "
-                          << hops << " links a route), but " << available / 1e9
-                          << " GB are available; take fewer ranks, algorithm=balanced_shift (one message a rank at a "
-                             "time), fidelity=analytic, or routing=spray on an intact fabric with symmetries (torus, "
-                             "full fat_tree, electrical_flat), which simulates one rank for all");
+  std::ostringstream what;
+  what << std::fixed << std::setprecision(1) << "collectives in which " << load.num_ranks
+       << " ranks send to all others, with every message simulated (" << load.under_way << " at once, " << load.channels
+       << " channels, " << hops << " links a route),";
+  const std::string fewer_at_once =
+      load.under_way > 0 ? "algorithm=balanced_shift (one message a rank at a time), " : "";
+  require_memory(needed, what.str(),
+                 "take fewer ranks, " + fewer_at_once +
+                     "fidelity=analytic, or routing=spray on an intact fabric with symmetries (torus, full fat_tree, "
+                     "hammingmesh, electrical_flat), which simulates one rank for all");
+}
+
+void check_memory(const std::vector<routing::Channel>& flows, const routing::RouteTable& routes) {
+  if (flows.size() < static_cast<size_t>(kFewFlows)) return;
+  double sum = 0;
+  int num = 0;
+  for (int k = 1; k <= kSamples; ++k) {
+    try {
+      const auto route = routes.route_of(flows[flows.size() * static_cast<size_t>(k) / (kSamples + 1)]);
+      if (!route.has_value()) continue;
+      sum += static_cast<double>(route->links.size());
+      ++num;
+    } catch (const NoRouteError&) {  // its start says so
+    }
+  }
+  if (num == 0) return;
+  const double hops = sum / num, count = static_cast<double>(flows.size());
+  std::ostringstream what;
+  what << std::fixed << std::setprecision(1) << flows.size() << " flows that start together (" << hops
+       << " links a route)";
+  require_memory(
+      count * (kMessageBytes + hops * kHopBytes), what.str(),
+      "take fewer flows, a smaller fabric, routing=hash (one path a flow), or rostam.link_loads, without time");
 }
 
 }  // namespace rostam::folding

@@ -1,9 +1,12 @@
 #include "runtime/flow_run.h"
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <utility>
 
+#include "folding/memory.h"
 #include "sim/random.h"
 
 namespace rostam::runtime {
@@ -35,6 +38,7 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
     ROSTAM_THROW(ConfigError, "a reroute names flow " << reroute.flow << "; flows are 0 to " << num_flows - 1);
   }
   check_footprint(footprint_of(controllers_), routes_);
+  check_memory(flows);
   control_.begin();
   for (size_t e = 0; e < reroutes_.size(); ++e) schedule(reroutes_[e].time, Kind::kReroute, e);
   for (size_t f = 0; f < flows.size(); ++f) {
@@ -59,6 +63,27 @@ void FlowRun::add_flow(const FlowSpec& spec, int32_t num_accelerators, uint64_t 
   flow.rate_cap = spec.rate_cap / routes_.num_alike();
   flow.hash = mix(seed + flows_.size());
   flows_.push_back(flow);
+}
+
+// Of the flows that start at the same instant those of the instant with the most are under way at once.
+void FlowRun::check_memory(const std::vector<FlowSpec>& flows) const {
+  std::vector<size_t> order(flows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return flows[a].start < flows[b].start; });
+  size_t first = 0, end = 0;
+  for (size_t from = 0, to = 0; from < order.size(); from = to) {
+    while (to < order.size() && flows[order[to]].start == flows[order[from]].start) ++to;
+    if (to - from <= end - first) continue;
+    first = from;
+    end = to;
+  }
+  std::vector<routing::Channel> together;
+  together.reserve(end - first);
+  for (size_t k = first; k < end; ++k) {
+    const Flow& flow = flows_[order[k]];
+    together.push_back({flow.source, flow.target, flow.hash});
+  }
+  folding::check_memory(together, routes_);
 }
 
 void FlowRun::schedule(SimTime time, Kind kind, size_t index) {

@@ -90,6 +90,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
   enum class Kind : uint64_t { kStart = 0, kReroute = 1, kStop = 2 };
   [[noreturn]] static void throw_no_jobs();
   void add_flow(const FlowSpec& spec, int32_t num_accelerators, uint64_t seed);
+  void check_memory(const std::vector<FlowSpec>& flows) const;
   void on_event(uint64_t payload);
   void schedule(SimTime time, Kind kind, size_t index);
   void stop(int32_t flow);

@@ -79,6 +79,9 @@ def main(argv: list[str] | None = None) -> int:
     except (RostamError, DeadlockError) as error:
         print(f"rostam: error: {error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"rostam: error: the memory of this computer does not suffice: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # the reader, "head" for example, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

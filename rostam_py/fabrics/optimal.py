@@ -73,6 +73,24 @@ def optimal_share(fabric: Fabric, src: np.ndarray, dst: np.ndarray, share: np.nd
     return found
 
 
+def check_size(fabric: Fabric, healthy: np.ndarray) -> None:
+    """Refuse a pattern in which all accelerators receive, before its pairs are listed.
+
+    Raises: ConfigError for a program too large.
+    """
+    network = _network(fabric, healthy, np.roll(healthy, 1), np.ones(len(healthy)))
+    targets = np.unique(network.target)  # of a ring through all: those with a predecessor elsewhere
+    _check_variables(len(targets), len(network.tail))
+
+
+def _check_variables(num_targets: int, num_links: int) -> None:
+    if num_targets * num_links > MAX_VARIABLES:
+        raise ConfigError(
+            f"routing='optimal' is a program of {num_targets:,} destinations x {num_links:,} links; at most"
+            f" {MAX_VARIABLES:,} variables fit: take a smaller fabric"
+        )
+
+
 def _network(fabric: Fabric, src: np.ndarray, dst: np.ndarray, share: np.ndarray) -> _Network:
     links = fabric.links[~fabric.links["is_failed"]]
     num = fabric.num_accelerators
@@ -157,11 +175,7 @@ def _rows(network: _Network) -> tuple[Any, Any]:
 
     targets = np.unique(network.target)
     num_links, num_vertices = len(network.tail), len(network.forwards)
-    if len(targets) * num_links > MAX_VARIABLES:
-        raise ConfigError(
-            f"routing='optimal' is a program of {len(targets):,} destinations x {num_links:,} links; at most"
-            f" {MAX_VARIABLES:,} variables fit: take a smaller fabric"
-        )
+    _check_variables(len(targets), num_links)
     place = np.repeat(np.arange(len(targets)), num_links)
     target = targets[place]
     link = np.tile(np.arange(num_links), len(targets))

@@ -13,9 +13,10 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import Fabric, check_fabric
 from rostam_py.fabrics.optical import refuse_dynamic
-from rostam_py.fabrics.optimal import OPTIMAL, optimal_share
+from rostam_py.fabrics.optimal import OPTIMAL, check_size, optimal_share
 
 PATTERNS = ("all_to_all", "bisection", "neighbour", "shift")
+_PAIR_BYTES = {"all_to_all": 120, "bisection": 72}  # at the most, as lists of pairs were measured to take
 
 
 def link_loads(
@@ -95,6 +96,8 @@ def saturation_throughput(
     refuse_dynamic(fabric, "the analytic tier")
     healthy = fabric.healthy_accelerators
     if isinstance(routing, str) and routing == OPTIMAL:
+        if isinstance(pattern, str) and pattern in ("all_to_all", "bisection") and not fabric.is_circuit_switched:
+            check_size(fabric, healthy)
         src, dst, share = _flows(healthy, pattern, shift)
         return optimal_share(with_circuits_for(fabric, src, dst, share), src, dst, share)
     if isinstance(pattern, str) and pattern == "all_to_all" and not fabric.is_circuit_switched:
@@ -125,6 +128,13 @@ def _flows(
                 f"of the {count} working ones"
             )
         return healthy, targets, np.ones(count)
+    if pattern in ("all_to_all", "bisection"):
+        pairs = count * count if pattern == "all_to_all" else 2 * (count // 2) * (count - count // 2)
+        _core.require_memory(
+            pairs * _PAIR_BYTES[pattern],
+            f"the {pairs:,} pairs of pattern {pattern} between {count:,} accelerators",
+            "take a smaller fabric, pattern shift, or all_to_all with another routing than optimal",
+        )
     if pattern == "all_to_all":
         row, column = np.divmod(np.arange(count * count), max(1, count))
         apart = row != column

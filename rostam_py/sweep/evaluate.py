@@ -91,10 +91,10 @@ class Evaluator:
             row |= failed_columns(settings, site.machine.fabric)
             evaluate = {"run": self._run_row, "search": self._search_row, "mix": self._mix_row}[settings["mode"]]
             return row | evaluate(site, settings) | {"status": "ok"}
-        except (RostamError, DeadlockError, InternalError) as error:
-            return row | {"status": "error", "error_type": type(error).__name__, "error": str(error)}
         except MemoryError:
             raise  # says nothing about the point: another worker may have the room
+        except (RostamError, DeadlockError, InternalError) as error:
+            return row | {"status": "error", "error_type": type(error).__name__, "error": str(error)}
         except Exception as error:  # a fault of rostam's at one point must not end a sweep of thousands
             return row | {"status": "error", "error_type": type(error).__name__, "error": f"unexpected: {error}"}
 

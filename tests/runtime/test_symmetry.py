@@ -99,7 +99,7 @@ def test_a_non_blocking_tree_takes_the_closed_form(num_ranks):
 def test_more_messages_than_memory_holds_are_refused_with_what_is_needed():
     # 16,384 x 16,383 messages at once, of 600 bytes and more each, are 160 GB at least.
     fabric = rostam.fabric("fat_tree", num_accelerators=16384, link_bandwidth="400 Gb/s")
-    with pytest.raises(ConfigError, match=r"16384 ranks .* need about \d{3}\.\d GB .* GB are available; take fewer"):
+    with pytest.raises(ConfigError, match=r"16384 ranks .* need about \d{3}\.\d GB.* GB are available; take fewer"):
         rostam.run_collective(fabric, "all_to_all", num_bytes=2**20, algorithm="direct", routing="hash")
 
 
