@@ -144,3 +144,20 @@ def test_the_bench_writes_its_result_and_returns_1_for_a_regression(monkeypatch,
     document = json.loads(out.read_text())
     assert [one["name"] for one in document["measurements"]] == ["x"]
     assert document["machine"]["processor"] == bench.machine()["processor"]
+
+
+def test_short_calls_have_cpu_seconds_under_a_limit_too():
+    # The CPU seconds of a process with a limit step by 4 ms: a call of 0.5 ms took none on most tries.
+    script = """
+import time
+from benchmarks import measure, scale
+measure._limit_cpu(60)
+call = scale._permutation(count=64, routing="spray", num_seeds=5)
+assert 1e3 < call()["flows_per_s"] < 1e8
+for _ in range(20):
+    before, start = measure._cpu_s(), time.thread_time()
+    while time.thread_time() - start < 5e-4:
+        pass
+    assert 5e-4 <= max(now - then for now, then in zip(measure._cpu_s(), before, strict=True)) < 0.1
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
