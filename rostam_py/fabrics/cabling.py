@@ -83,8 +83,8 @@ def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabli
     """Compare cables with a fabric's plan of one plane, whichever end comes first.
 
     Model: equal cables are counted. Of what is left a cable that is there and a planned one that share an end are one
-        wired to the wrong place, in the order of the file, the first planned one with a free share; others are extra,
-        or missing.
+        wired to the wrong place; they are paired so that as many as possible are, in the order of the file, with the
+        first planned one that leaves the pairs before a partner. Others are extra, or missing.
     Args:
         fabric: the plan.
         cables: a CSV file with columns src and dst, or pairs of names such as ("switch 0", "accelerator 3").
@@ -106,19 +106,47 @@ def check_cabling(fabric: Fabric, cables: str | Path | Iterable[Cable]) -> Cabli
     left.subtract(there)
     missing = [cable for cable in dict.fromkeys(plan) for _ in range(max(0, left[cable]))]
     extra = [cable for cable in dict.fromkeys(there) for _ in range(max(0, -left[cable]))]
-    wrong = []
-    for cable in list(extra):
-        planned = next((one for one in missing if set(one) & set(cable)), None)
-        if planned is not None:
-            wrong.append((cable, planned))
-            extra.remove(cable)
-            missing.remove(planned)
+    planned_of = _most_pairs(extra, missing)
+    wrong = [(extra[one], missing[other]) for one, other in sorted(planned_of.items())]
+    missing = [cable for k, cable in enumerate(missing) if k not in set(planned_of.values())]
+    extra = [cable for k, cable in enumerate(extra) if k not in planned_of]
     return Cabling(
         missing=tuple(as_planned[one] for one in missing),
         extra=tuple(as_given[one] for one in extra),
         wrong=tuple((as_given[one], as_planned[planned]) for one, planned in wrong),
         num_right=len(there) - len(extra) - len(wrong),
     )
+
+
+def _most_pairs(extra: list[Cable], missing: list[Cable]) -> dict[int, int]:
+    """Return which missing cable each extra one should be, by their places: those with a common end, as many as can be.
+
+    Cost: extra x pairs with a common end (augmenting paths).
+    """
+    at_end: dict[str, list[int]] = {}
+    for k, cable in enumerate(missing):
+        for name in cable:
+            at_end.setdefault(name, []).append(k)
+    planned_of: dict[int, int] = {}
+    extra_of: dict[int, int] = {}
+    for first in range(len(extra)):
+        came_from: dict[int, int] = {}  # missing cable -> the extra one that asked for it
+        queue = [first]
+        for asking in queue:
+            near = sorted({k for name in extra[asking] for k in at_end.get(name, ())} - came_from.keys())
+            came_from |= dict.fromkeys(near, asking)
+            free = next((k for k in near if k not in extra_of), None)
+            if free is None:
+                queue += [extra_of[k] for k in near]
+                continue
+            place: int | None = free
+            while place is not None:  # each on the way takes what it asked for, and gives up what it had
+                one = came_from[place]
+                given_up = planned_of.get(one)
+                planned_of[one], extra_of[place] = place, one
+                place = given_up
+            break
+    return planned_of
 
 
 def _read(path: str | Path) -> Iterable[tuple[str, Cable]]:

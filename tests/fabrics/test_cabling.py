@@ -117,3 +117,49 @@ def test_a_name_in_place_of_a_fabric_is_refused(tmp_path):
     ):
         with pytest.raises(ConfigError, match=r"fabric is 'torus'; it must be a Fabric, as rostam\.fabric"):
             call()
+
+
+def most_pairs(extra, missing):
+    """The most pairs with a common end, by trying all."""
+    if not extra:
+        return 0
+    best = most_pairs(extra[1:], missing)
+    for k, planned in enumerate(missing):
+        if set(planned) & set(extra[0]):
+            best = max(best, 1 + most_pairs(extra[1:], missing[:k] + missing[k + 1 :]))
+    return best
+
+
+def test_two_wrong_ends_are_two_where_the_first_planned_one_would_leave_the_second_none():
+    # Planned 0-1 and 0-4, found 0-2 and 1-5: 1-5 shares an end with 0-1 alone, so that 0-2 should be 0-4.
+    fabric = build_fabric("slim_fly", q=5, terminals_per_switch=1)
+    between = [one for one in planned_cables(fabric) if "accelerator" not in one[0]]
+    near = [one for one in between if "switch 0" in one]
+    (_, other), second = (sorted(one, key=lambda name: name != "switch 0") for one in near[:2])
+    far = [f"switch {k}" for k in range(1, 50) if not any(f"switch {k}" in one for one in near[:2])]
+    new = next(name for name in far if not any(set(one) == {"switch 0", name} for one in between))
+    beside = next(name for name in far if name != new and not any(set(one) == {other, name} for one in between))
+    there = [one for one in planned_cables(fabric) if one not in near[:2]] + [("switch 0", new), (other, beside)]
+    found = check_cabling(fabric, there)
+    assert (found.missing, found.extra) == ((), ())
+    assert [set(plan) for _, plan in found.wrong] == [set(second), {"switch 0", other}]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_as_many_as_can_be_are_wrong_ends(seed):
+    fabric = build_fabric("slim_fly", q=3)
+    rng = random.Random(seed)
+    plan = planned_cables(fabric)
+    names = sorted({name for one in plan if "accelerator" not in one[0] for name in one if "switch" in name})[:6]
+    lost = rng.sample([one for one in plan if set(one) & set(names)], 5)
+    planned = {frozenset(one) for one in plan}
+    new = [pair for pair in (tuple(rng.sample(names, 2)) for _ in range(40)) if frozenset(pair) not in planned]
+    new = list({frozenset(one): one for one in new}.values())[:5]
+    found = check_cabling(fabric, [one for one in plan if one not in lost] + new)
+    assert all(set(one) & set(should) for one, should in found.wrong)
+    assert len(found.wrong) == most_pairs(new, lost)
+    assert len(found.wrong) + len(found.extra) == len(new)
+    assert len(found.wrong) + len(found.missing) == len(lost)
+    assert {frozenset(one) for one, _ in found.wrong} | {frozenset(one) for one in found.extra} == {
+        frozenset(one) for one in new
+    }
