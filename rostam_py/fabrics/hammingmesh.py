@@ -78,7 +78,8 @@ class HammingMeshConfig(FabricConfig):
         board: (a, b): accelerators along a board's row and along its column; (1, 1) is the paper's Hx1Mesh.
         boards: (x, y): boards along a row and along a column.
         wiring: "auto", "board_row", "accelerator_row", "tree" or "wrap", or two of them for rows and columns.
-        taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1; 1 is nonblocking.
+        taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1; 1 is nonblocking. Results note where rows or
+            columns have no tree of several leaves, and so no taper.
         radix: ports of a switch; 64 as in the paper's price list.
         link_latency: of every cable; 20 ns in the paper. board_latency: of every trace; 1 ns in the paper.
         switch_latency: of every switch or accelerator that a path goes through; 40 ns, the paper's buffer latency.
@@ -148,6 +149,22 @@ class HammingMeshConfig(FabricConfig):
     def ports_per_plane(self) -> int:
         """Links that an accelerator has in one plane: two a dimension."""
         return sum(dimension.ports for dimension in self.dimensions)
+
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return a note for a taper that rows or columns do not have, since no tree of several leaves joins them."""
+        if self.taper == 1:
+            return ()
+        flat = [
+            f"{what} of {one.boards} board{'s' if one.boards > 1 else ''} ({one.wiring})"
+            for what, one in zip(("rows", "columns"), self.dimensions, strict=True)
+            if one.num_leaves <= 1
+        ]
+        if not flat:
+            return ()
+        return (
+            f"fabric.taper is {self.taper}, which {' and '.join(flat)} do not read: it is of trees with several leaves "
+            "(fabric.wiring=tree, more boards, or a smaller fabric.radix)",
+        )
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""

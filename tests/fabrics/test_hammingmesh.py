@@ -183,3 +183,20 @@ def test_a_ring_of_sixteen_thousand_accelerators_is_routed_over_a_step_each(boar
     lengths = [len(router.route(a, b)[0]) for a, b in zip(ring.tolist(), np.roll(ring, -1).tolist(), strict=True)]
     assert len(lengths) == 16384
     assert max(lengths) <= 4
+
+
+def test_a_taper_that_no_tree_has_is_noted_and_changes_nothing():
+    # Two rows of four boards of 2 x 2 fit switches of 64 ports: nothing tapers.
+    flat, plain = (build_fabric("hammingmesh", board=(2, 2), boards=(4, 4), taper=taper) for taper in (0.5, 1.0))
+    assert (flat.num_switches, flat.num_links) == (plain.num_switches, plain.num_links)
+    (note,) = run_collective(flat, "all_reduce", num_bytes="1 MiB", algorithm="ring").notes
+    assert note.startswith(
+        "fabric.taper is 0.5, which rows of 4 boards (board_row) and columns of 4 boards (board_row) do not read"
+    )
+    assert run_collective(plain, "all_reduce", num_bytes="1 MiB", algorithm="ring").notes == ()
+    # 40 boards along a row: trees of 80 links, of which half go up; columns of one board are joined to themselves.
+    tree = build_fabric("hammingmesh", board=(2, 2), boards=(40, 1), taper=0.5)
+    assert tree.config.dimensions[0].num_leaves > 1
+    (note,) = tree.config.unread_keys()
+    assert note.startswith("fabric.taper is 0.5, which columns of 1 board (wrap) do not read")
+    assert build_fabric("hammingmesh", board=(2, 2), boards=(40, 40), taper=0.5).config.unread_keys() == ()
