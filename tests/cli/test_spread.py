@@ -106,15 +106,11 @@ def test_a_sweep_over_seeds_draws_other_fleets(tmp_path):
 def test_time_lost_to_failures_is_printed_by_cause_and_part(tmp_path, capsys):
     folder = tmp_path / "run"
     words = [
-        "strategy.dp=4",
-        "strategy.tp=4",
-        "outages.iterations=4",
-        "outages.detection=2 ms",
-        "outages.restart=20 ms",
-    ]
-    words += ["outages.events=[{time: 40 ms, kind: accelerators, number: 3, repair: 50 ms}, {time: 80 ms, kind: links,"
-              " number: 3}]", "report=true"]  # fmt: skip
-    assert main([*RUN, *NOWHERE, *words, f"out={folder}"]) == 0
+        "cost=roofline", "strategy.dp=4", "strategy.tp=4", "outages.iterations=4", "outages.detection=2 ms",
+        "outages.restart=20 ms", "outages.events=[{time: 40 ms, kind: accelerators, number: 3, repair: 50 ms},"
+        " {time: 105 ms, kind: links, number: 3}]", "report=true",
+    ]  # fmt: skip
+    assert main([*RUN[:-1], *NOWHERE, *words, f"out={folder}"]) == 0
     said = " ".join(capsys.readouterr().out.replace("\u2502", " ").split())
     assert "time lost down 30 ms, redone" in said
     assert "of it down detection 2 ms, waiting for a repair 8 ms, restart 20 ms" in said

@@ -167,8 +167,10 @@ def test_the_time_until_a_lost_iteration_is_done_is_bubble_in_it():
     fail = 3 * ITERATION + MS // 2
     raw = run(two_jobs(), failing(ACCELERATOR, 1, fail, restart_after_ps=10 * MS, accelerators=[0, 4]))
     assert np.diff(raw["jobs"][0]["iteration_ends_ps"]).tolist()[-1] == MS // 2 + 10 * MS + ITERATION
+    num = raw["jobs"][0]["num_averaged"]
+    assert num == 3  # all but the first: the last one does not repeat
     compute, launch, bubble, host, exposed = raw["breakdown_ps"][0].tolist()
-    assert (compute, launch, bubble, host, exposed) == (2 * MS, 0, MS // 2 + 10 * MS, 0, 4 * MS)
+    assert (compute, launch, bubble, host, exposed) == (num * 2 * MS, 0, MS // 2 + 10 * MS, 0, num * 4 * MS)
 
 
 def test_a_job_beside_the_failed_one_goes_on_undisturbed():

@@ -71,10 +71,10 @@ def test_two_iterations_are_no_mean():
     assert result.first_iteration_s == pytest.approx(31 * MS)
 
 
-# Toggles the first link between 2 and 20 GB/s every 37 ms, which no iteration takes.
+# Sets the first link to 2 to 6 GB/s every 37 ms, which no iteration takes.
 TOGGLES = {
     "name": "link_bandwidth", "time_ps": [k * 37 * 10**9 for k in range(60)], "link": [0] * 60,
-    "bytes_per_s": [2e9, 20e9] * 30,
+    "bytes_per_s": [2e9 * (1 + k * k % 5 / 2) for k in range(60)],
 }  # fmt: skip
 
 
@@ -86,7 +86,8 @@ def mean_s(times):
 def test_shares_of_the_peak_are_those_of_the_mean_iteration():
     fabric = rostam.fabric("electrical_flat", num_accelerators=2)
     machine = rostam.Machine(fabric=fabric, accelerator="a100_80gb")
-    plan = rostam.place(rostam.trace("gpt_125m"), machine, global_batch=16, strategy=rostam.Strategy(dp=2))
+    graph, strategy = rostam.trace("gpt_125m"), rostam.Strategy(dp=2)
+    plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, cost="roofline")
     once, toggled = rostam.simulate(plan), rostam.simulate(plan, controllers=[TOGGLES])
     assert (once.num_averaged, toggled.num_averaged) == (1, 9)
     assert toggled.iteration_time_s == pytest.approx(mean_s(toggled.iteration_times_s))
@@ -116,7 +117,8 @@ def test_kernels_that_vary_are_a_single_draw():
 
 
 def test_sweeps_rank_what_does_not_settle_by_its_mean_and_mark_it(tmp_path, capsys):
-    words = ["model=gpt_125m", "fabric=electrical_flat", "num_accelerators=2", "global_batch=16", "seed=0,1"]
+    words = ["model=gpt_125m", "fabric=electrical_flat", "num_accelerators=2", "global_batch=16", "cost=roofline"]
+    words.append("seed=0,1")
     toggles = ", ".join(f"{key}: {value}" for key, value in TOGGLES.items())
     words.append(f"controllers=[{{{toggles}}}]")
     assert main(["sweep", *words, "report=false", f"out={tmp_path / 'sweep'}"]) == 0
@@ -124,7 +126,7 @@ def test_sweeps_rank_what_does_not_settle_by_its_mean_and_mark_it(tmp_path, caps
     assert out.count("ms *") == 2
     assert "* not steady: the mean of its last iterations" in out
     points = list(csv.DictReader((tmp_path / "sweep" / "points.csv").open()))
-    assert main(["run", *words[:4], words[5], f"out={tmp_path / 'run'}"]) == 0
+    assert main(["run", *words[:5], words[6], f"out={tmp_path / 'run'}"]) == 0
     times = json.loads((tmp_path / "run" / "result.json").read_text())["iteration_times_s"]
     assert max(times) > 1.05 * min(times)
     for point in points:
