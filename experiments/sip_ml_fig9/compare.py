@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -26,9 +25,9 @@ COMMAND = "python experiments/sip_ml_fig9/compare.py"
 POINTS = Path(__file__).with_name("points.json")
 NUM_ACCELERATORS, GROUP, BATCH_EACH = 16, 4, 4  # the batch is of each accelerator
 BANDWIDTHS = (512, 2_048)  # Gb/s
-DELAYS_US = (1, 3, 10, 30, 100, 300, 1_000, 3_000)
+DELAYS_US = (1, 3, 10, 30, 100, 150, 200, 300, 1_000, 3_000)
 # The paper's size, at the bandwidth where computing does not hide everything; shorter delays take hours.
-LARGE, LARGE_BANDWIDTH, LARGE_DELAYS_US = 1_024, 512, (10, 30, 100, 300, 1_000, 3_000)
+LARGE, LARGE_BANDWIDTH, LARGE_DELAYS_US = 1_024, 512, DELAYS_US[2:]
 PRINTED_CROSSING_US = 300
 VARIANTS = transformer_variants(BATCH_EACH * NUM_ACCELERATORS)
 STATED = VARIANTS[0]
@@ -39,7 +38,7 @@ def iteration_s(
 ) -> float:
     """Return the iteration time of groups of 4 on a fabric, kept or computed [s].
 
-    Iterations that do not settle, since each finds other circuits, are taken on average, the first left out.
+    Iterations that do not settle, since each finds other circuits, are taken on average.
     """
 
     def compute() -> float:
@@ -49,8 +48,7 @@ def iteration_s(
         )
         graph = points.graph(variant.job)
         plan = rostam.place(graph, where, global_batch=BATCH_EACH * size, strategy=strategy, cost=COST)
-        result = rostam.simulate(plan)
-        return float(result.iteration_time_s if result.is_steady else fmean(result.iteration_times_s[1:]))
+        return rostam.simulate(plan).iteration_time_s
 
     words = ", ".join(f"{key} {value}" for key, value in keys.items())
     varied = "" if variant is STATED else f"{variant.name} | "
@@ -118,7 +116,7 @@ def _crossing(case: str, words: str, crossing: float) -> dict[str, Any]:
     return {
         "claim": "set once beats set anew from a delay of", "case": case, "theirs": f"about {PRINTED_CROSSING_US} us",
         "ours": words.replace("inf us", "none"),
-        "is_met": PRINTED_CROSSING_US / 3 < crossing < PRINTED_CROSSING_US * 3,
+        "is_met": PRINTED_CROSSING_US / 2 <= crossing <= PRINTED_CROSSING_US * 2,
     }  # fmt: skip
 
 

