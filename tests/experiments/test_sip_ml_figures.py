@@ -3,7 +3,7 @@
 import pytest
 
 FIGURES = (
-    *(f"sip_ml_fig{number}" for number in range(5, 11)), "sip_ml_table1", "sip_ml_abstract",
+    *(f"sip_ml_fig{number}" for number in range(5, 11)), "sip_ml_table1", "sip_ml_abstract", "sip_ml_ring",
 )  # fmt: skip
 
 
@@ -178,3 +178,21 @@ def test_figure_9_crosses_within_twice_the_printed_delay_at_the_papers_size(figu
     module, points = figure("sip_ml_fig9")
     found = module.crossing_us(points, module.STATED, module.LARGE_BANDWIDTH, module.LARGE, module.LARGE_DELAYS_US)
     assert module.PRINTED_CROSSING_US / 2 <= found <= module.PRINTED_CROSSING_US * 2
+
+
+def test_segments_alone_make_the_ring_slower_than_the_ocs(figure):
+    module, points = figure("sip_ml_ring")
+    for group in module.GROUPS:
+        for bandwidth in module.BANDWIDTHS:
+            once, placed, finer, shared, free, dark = module.times_ms(points, group, bandwidth)
+            assert placed == once
+            assert abs(finer / once - 1) < 0.06
+            assert once < free <= dark <= shared
+            assert shared - finer > 4 * (dark - free)
+
+
+@pytest.mark.slow
+def test_kept_steps_are_what_rostam_simulates(figure, tmp_path):
+    module, kept = figure("sip_ml_ring")
+    fresh = module.SearchedPoints(tmp_path / "points.json", module.COMMAND)
+    assert module.times_ms(fresh, 8, 8_192) == pytest.approx(module.times_ms(kept, 8, 8_192), rel=1e-9)
