@@ -23,6 +23,7 @@ _EXPORTS = {
     "LinkBandwidth": "rostam_py.simulation",
     "Machine": "rostam_py.plan",
     "OperatorGraph": "rostam_py.graph",
+    "PacketOptions": "rostam_py.plan",
     "Plan": "rostam_py.plan",
     "Recovery": "rostam_py.plan",
     "Reroute": "rostam_py.simulation",

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -193,6 +193,39 @@ class EngineTraits:
     def summary(self) -> str:
         """
         One line, for lists.
+        """
+    @property
+    def walks_packets(self) -> bool:
+        """
+        Messages go as packets, over links that are not bundled.
+        """
+class PacketOptions:
+    """
+    How messages are cut, and what switches are like.
+    """
+    def __init__(self, *, packet_bytes: typing.SupportsInt | typing.SupportsIndex = 8192, flit_bytes: typing.SupportsInt | typing.SupportsIndex = 256, buffer_bytes: typing.SupportsInt | typing.SupportsIndex = 32000000, num_vcs: typing.SupportsInt | typing.SupportsIndex = 0, crossbar_speedup: typing.SupportsInt | typing.SupportsIndex = 2, buffer_latency_ps: typing.SupportsInt | typing.SupportsIndex = -1) -> None:
+        """
+        num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.
+        """
+    @property
+    def buffer_bytes(self) -> int:
+        """
+        Of a port.
+        """
+    @property
+    def crossbar_speedup(self) -> int:
+        """
+        Outputs fed by a port at once.
+        """
+    @property
+    def flit_bytes(self) -> int:
+        """
+        What a switch waits for.
+        """
+    @property
+    def packet_bytes(self) -> int:
+        """
+        The most of a message in one packet.
         """
 class Transfer:
     """
@@ -443,11 +476,11 @@ def routing_summary(name: str) -> str:
     """
     What a routing does, in one line.
     """
-def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], rate_cap: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], stop_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], *, seed: typing.SupportsInt | typing.SupportsIndex = 0, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], reroutes: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = [], fidelity: str = 'flow') -> dict:
+def run_flows(routes: RouteTable, num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], start_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], rate_cap: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], stop_ps: typing.Annotated[numpy.typing.ArrayLike, numpy.int64], *, seed: typing.SupportsInt | typing.SupportsIndex = 0, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, packets: PacketOptions = ..., controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], reroutes: collections.abc.Iterable[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = [], fidelity: str = 'flow') -> dict:
     """
     Runs given flows without the GIL; returns when each was sent and delivered. stop_ps < 0: never cut off.
     """
-def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, averages: bool = True, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, watch_stalls: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], kernel_deviation: typing.SupportsFloat | typing.SupportsIndex = 0.0, distribution: str = 'lognormal', kernel_stream: str = 'kernels') -> dict:
+def run_session(graph: TaskGraph, routes: RouteTable, *, launch_latency_ps: typing.SupportsInt | typing.SupportsIndex = 0, host_launch_ps: typing.SupportsInt | typing.SupportsIndex = 0, min_collective_ps: typing.SupportsInt | typing.SupportsIndex = 0, comm_compute_fraction: typing.SupportsFloat | typing.SupportsIndex = 0.0, min_iterations: typing.SupportsInt | typing.SupportsIndex = 1, max_iterations: typing.SupportsInt | typing.SupportsIndex = 1, steady_tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.001, averages: bool = True, seed: typing.SupportsInt | typing.SupportsIndex = 0, fold: bool = True, shortcuts: bool = True, park: bool = False, tolerance: typing.SupportsFloat | typing.SupportsIndex = 0.0, packets: PacketOptions = ..., watch_stalls: bool = False, fidelity: str = 'flow', controllers: collections.abc.Iterable[tuple[str, collections.abc.Mapping[str, collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] | collections.abc.Iterable[typing.SupportsFloat | typing.SupportsIndex] | str]]] = [], timeline_devices: collections.abc.Iterable[typing.SupportsInt | typing.SupportsIndex] = [], kernel_deviation: typing.SupportsFloat | typing.SupportsIndex = 0.0, distribution: str = 'lognormal', kernel_stream: str = 'kernels') -> dict:
     """
     Runs a frozen task graph over a system's links without the GIL and returns arrays.
     """

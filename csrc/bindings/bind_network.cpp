@@ -16,7 +16,24 @@ void bind_network(py::module_& module) {
                     "A transfer alone on its links runs at their rate, so that shortcuts may compute it.")
       .def_readonly("can_adapt", &network::EngineTraits::can_adapt,
                     "It divides messages over the paths of their routes, as routing adaptive asks for.")
+      .def_readonly("walks_packets", &network::EngineTraits::walks_packets,
+                    "Messages go as packets, over links that are not bundled.")
       .def_readonly("summary", &network::EngineTraits::summary, "One line, for lists.");
+  py::class_<network::PacketOptions>(module, "PacketOptions", "How messages are cut, and what switches are like.")
+      .def(py::init([](int64_t packet_bytes, int64_t flit_bytes, int64_t buffer_bytes, int32_t num_vcs,
+                       int32_t crossbar_speedup, int64_t buffer_latency_ps) {
+             const SimTime latency = buffer_latency_ps < 0 ? SimTime::never() : SimTime::from_ps(buffer_latency_ps);
+             return network::PacketOptions{packet_bytes, flit_bytes, buffer_bytes, num_vcs, crossbar_speedup, latency};
+           }),
+           py::kw_only(), "packet_bytes"_a = network::PacketOptions().packet_bytes,
+           "flit_bytes"_a = network::PacketOptions().flit_bytes,
+           "buffer_bytes"_a = network::PacketOptions().buffer_bytes, "num_vcs"_a = network::PacketOptions().num_vcs,
+           "crossbar_speedup"_a = network::PacketOptions().crossbar_speedup, "buffer_latency_ps"_a = -1,
+           "num_vcs 0: as many as the routing takes. buffer_latency_ps below 0: the fabric's own.")
+      .def_readonly("packet_bytes", &network::PacketOptions::packet_bytes, "The most of a message in one packet.")
+      .def_readonly("flit_bytes", &network::PacketOptions::flit_bytes, "What a switch waits for.")
+      .def_readonly("buffer_bytes", &network::PacketOptions::buffer_bytes, "Of a port.")
+      .def_readonly("crossbar_speedup", &network::PacketOptions::crossbar_speedup, "Outputs fed by a port at once.");
   module.def("engine_names", &network::engine_names, "Names of the registered engines (fidelities).");
   module.def("engine_traits", &network::engine_traits, "fidelity"_a, "Traits of a registered engine.");
 }

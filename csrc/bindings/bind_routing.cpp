@@ -65,7 +65,7 @@ py::list lanes(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash, 
 }
 
 py::tuple steps(const RouteTable& self, int32_t src, int32_t dst, uint64_t hash) {
-  const Route found = *self.route_of({src, dst, hash}, true);
+  const Route found = *self.route_of({src, dst, hash}, routing::Detail::kSteps);
   py::list nodes, hops;
   for (const routing::Steps::Node& node : found.steps.nodes) {
     nodes.append(py::make_tuple(node.vertex, node.phase, node.first_hop, node.end_hop));
@@ -120,7 +120,8 @@ py::list dependencies(const RouteTable& self, const std::vector<int32_t>& member
 py::tuple adaptive_rates(const RouteTable& self, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
                          const std::vector<double>& rate_caps) {
   std::vector<Route> routes;
-  for (size_t i = 0; i < src.size(); ++i) routes.push_back(self.route_of({src[i], dst.at(i), 0}, true).value());
+  for (size_t i = 0; i < src.size(); ++i)
+    routes.push_back(self.route_of({src[i], dst.at(i), 0}, routing::Detail::kSteps).value());
   std::vector<flow::Demand> demands;
   for (size_t i = 0; i < src.size(); ++i) {
     demands.push_back({&routes[i].steps, 1, rate_caps.empty() ? 0 : rate_caps.at(i), &routes[i].links});

@@ -336,9 +336,10 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
                      int64_t launch_latency_ps, int64_t host_launch_ps, int64_t min_collective_ps,
                      double comm_compute_fraction, int32_t min_iterations, int32_t max_iterations,
                      double steady_tolerance, bool averages, uint64_t seed, bool fold, bool shortcuts, bool park,
-                     double tolerance, bool watch_stalls, const std::string& fidelity,
-                     const ControllerList& controllers, const std::vector<int32_t>& timeline_devices,
-                     double kernel_deviation, const std::string& distribution, const std::string& kernel_stream) {
+                     double tolerance, const network::PacketOptions& packets, bool watch_stalls,
+                     const std::string& fidelity, const ControllerList& controllers,
+                     const std::vector<int32_t>& timeline_devices, double kernel_deviation,
+                     const std::string& distribution, const std::string& kernel_stream) {
   runtime::SessionOptions options;
   options.launch_latency = SimTime::from_ps(launch_latency_ps);
   options.host_launch = SimTime::from_ps(host_launch_ps);
@@ -356,6 +357,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
   options.enable_parking = park;
   options.tolerance = tolerance;
   options.watch_stalls = watch_stalls;
+  options.packets = packets;
   options.fidelity = fidelity;
   options.timeline_devices = timeline_devices;
   options.ask_to_stop = stop_on_signal;
@@ -371,7 +373,7 @@ py::dict run_session(std::shared_ptr<TaskGraph> graph, std::shared_ptr<routing::
 py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_accelerators, const Array<int32_t>& src,
                    const Array<int32_t>& dst, const Array<int64_t>& num_bytes, const Array<int64_t>& start_ps,
                    const Array<double>& rate_cap, const Array<int64_t>& stop_ps, uint64_t seed, bool park,
-                   double tolerance, const ControllerList& controllers,
+                   double tolerance, const network::PacketOptions& packets, const ControllerList& controllers,
                    const std::vector<std::tuple<int64_t, int32_t, uint64_t>>& reroutes, const std::string& fidelity) {
   std::vector<runtime::FlowSpec> flows;
   for (py::ssize_t f = 0; f < src.size(); ++f) {
@@ -384,7 +386,7 @@ py::dict run_flows(std::shared_ptr<routing::RouteTable> routes, int32_t num_acce
   {
     py::gil_scoped_release release;
     result = runtime::FlowRun(*routes, num_accelerators, flows, make_controllers(controllers), moves,
-                              {seed, fidelity, tolerance, park, stop_on_signal})
+                              {seed, fidelity, tolerance, packets, park, stop_on_signal})
                  .run();
   }
   using namespace py::literals;
@@ -473,6 +475,7 @@ void bind_runtime(py::module_& module) {
   module.def("run_flows", &run_flows, py::arg("routes"), py::arg("num_accelerators"), py::arg("src"), py::arg("dst"),
              py::arg("num_bytes"), py::arg("start_ps"), py::arg("rate_cap"), py::arg("stop_ps"), py::kw_only(),
              py::arg("seed") = 0, py::arg("park") = false, py::arg("tolerance") = 0.0,
+             py::arg_v("packets", network::PacketOptions(), "PacketOptions()"),
              py::arg("controllers") = ControllerList{},
              py::arg("reroutes") = std::vector<std::tuple<int64_t, int32_t, uint64_t>>{},
              py::arg("fidelity") = runtime::FlowOptions().fidelity,
@@ -482,10 +485,10 @@ void bind_runtime(py::module_& module) {
              py::arg("comm_compute_fraction") = 0.0, py::arg("min_iterations") = 1, py::arg("max_iterations") = 1,
              py::arg("steady_tolerance") = 1e-3, py::arg("averages") = true, py::arg("seed") = 0,
              py::arg("fold") = true, py::arg("shortcuts") = true, py::arg("park") = false, py::arg("tolerance") = 0.0,
-             py::arg("watch_stalls") = false, py::arg("fidelity") = runtime::SessionOptions().fidelity,
-             py::arg("controllers") = ControllerList{}, py::arg("timeline_devices") = std::vector<int32_t>{},
-             py::arg("kernel_deviation") = 0.0, py::arg("distribution") = distribution_names().front(),
-             py::arg("kernel_stream") = "kernels",
+             py::arg_v("packets", network::PacketOptions(), "PacketOptions()"), py::arg("watch_stalls") = false,
+             py::arg("fidelity") = runtime::SessionOptions().fidelity, py::arg("controllers") = ControllerList{},
+             py::arg("timeline_devices") = std::vector<int32_t>{}, py::arg("kernel_deviation") = 0.0,
+             py::arg("distribution") = distribution_names().front(), py::arg("kernel_stream") = "kernels",
              "Runs a frozen task graph over a system's links without the GIL and returns arrays.");
 }
 

@@ -1,5 +1,7 @@
 #include "network/link_table.h"
 
+#include "sim/errors.h"
+
 namespace rostam::network {
 
 LinkTable::LinkTable(const std::vector<double>& capacities) {
@@ -12,6 +14,38 @@ LinkTable::LinkTable(const routing::EngineLinks& links)
   for (size_t l = 0; l < links.capacities.size(); ++l) {
     links_.push_back({links.capacities[l], links.classes[l], SimTime::zero()});
   }
+}
+
+LinkTable LinkTable::for_packets(const routing::RouteTable& routes) {
+  LinkTable table(routes.links());
+  table.num_virtual_channels_ = routes.num_virtual_channels();
+  auto next = table.links_.begin();
+  for (const routing::PlaneClass& planes : routes.planes()) {
+    const fabric::Fabric& fabric = planes.policy->fabric();
+    table.names_ = {fabric.num_accelerators(), fabric.num_switches()};
+    const routing::IdLists& lists = planes.policy->links().members;
+    for (size_t list = 0; list < lists.size(); ++list, ++next) {
+      const routing::IdSpan members = lists[list];
+      if (members.size() != 1) {
+        ROSTAM_THROW(ConfigError, "packets go over single links, but " << members.size()
+                                                                       << " of them are bundled; make routes without "
+                                                                          "bundles");
+      }
+      const fabric::Link& link = fabric.links()[static_cast<size_t>(members.front())];
+      next->src = link.src;
+      next->dst = link.dst;
+      next->latency = link.latency;
+      next->forward_latency = fabric.forward_latency();
+      next->is_exit = !fabric.can_forward(link.dst);
+    }
+  }
+  return table;
+}
+
+std::string VertexNames::operator()(int32_t vertex) const {
+  if (vertex < num_accelerators) return "accelerator " + std::to_string(vertex);
+  if (vertex < num_accelerators + num_switches) return "switch " + std::to_string(vertex - num_accelerators);
+  return "vertex " + std::to_string(vertex);
 }
 
 int32_t LinkTable::add(const EngineLink& link, routing::IdSpan members) {

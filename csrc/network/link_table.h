@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "routing/engine_links.h"
+#include "routing/route_table.h"
 #include "sim/sim_time.h"
 
 namespace rostam::network {
@@ -15,6 +17,17 @@ struct EngineLink {
   double bytes_per_s = 0;
   int32_t link_class = 0;  // of the fabric's links: what a protocol's share and hop cost are looked up by
   SimTime hop_cost;        // that a protocol pays per step over this link, besides the route's latency
+  // For engines that walk packets; -1 and 0 else. Vertices are those of the link's plane.
+  int32_t src = -1, dst = -1;
+  SimTime latency = SimTime::zero();          // of the link
+  SimTime forward_latency = SimTime::zero();  // of the vertex behind it, for what goes on from there
+  bool is_exit = false;                       // that vertex passes nothing on: packets on the link are at their end
+};
+
+// Names of the vertices of a plane: "accelerator 3", "switch 0", or "vertex 9" for others.
+struct VertexNames {
+  int32_t num_accelerators = 0, num_switches = 0;
+  std::string operator()(int32_t vertex) const;
 };
 
 class LinkTable {
@@ -24,6 +37,9 @@ class LinkTable {
   explicit LinkTable(const std::vector<double>& capacities);
   // The links of a route table.
   explicit LinkTable(const routing::EngineLinks& links);
+  // The same with all that packets need to know of them. REQUIRES: no bundles.
+  // Throws: ConfigError for bundles.
+  static LinkTable for_packets(const routing::RouteTable& routes);
 
   int32_t size() const { return static_cast<int32_t>(links_.size()); }
   const EngineLink& operator[](int32_t link) const { return links_[static_cast<size_t>(link)]; }
@@ -34,6 +50,12 @@ class LinkTable {
   // Classes of planes that differ; 1 where nothing is split over lanes.
   int32_t num_plane_classes() const { return num_plane_classes_; }
 
+  // The most virtual channels that paths take on one link; 1 unless for packets.
+  int32_t num_virtual_channels() const { return num_virtual_channels_; }
+
+  // Of the vertices that links name.
+  const VertexNames& names() const { return names_; }
+
   // Whether messages are divided over the paths of their routes (routing::Route::is_adaptive).
   bool is_adaptive() const { return is_adaptive_; }
 
@@ -42,6 +64,8 @@ class LinkTable {
 
  private:
   int32_t num_plane_classes_ = 1;
+  int32_t num_virtual_channels_ = 1;
+  VertexNames names_;
   bool is_adaptive_ = false;
   std::vector<EngineLink> links_;
   routing::IdLists members_;

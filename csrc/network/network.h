@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "network/link_table.h"
+#include "routing/end_points.h"
 #include "routing/policy.h"
 #include "routing/route.h"
 #include "sim/errors.h"
@@ -33,6 +35,19 @@ struct Transfer {
   uint64_t token = 0;
   double rate_cap = std::numeric_limits<double>::infinity();  // [bytes/s]
   SimTime extra_latency = SimTime::zero();                    // besides the route's
+};
+
+// How an engine that walks packets cuts messages and what its switches are like; others have no such choice.
+// Source of the defaults: Hoefler et al., HammingMesh (SC 2022), appendix F.
+struct PacketOptions {
+  int64_t packet_bytes = 8192;                // messages are cut into; the last may be smaller
+  int64_t flit_bytes = 256;                   // that a switch waits for before it passes a packet on; 0: for none
+  int64_t buffer_bytes = 32'000'000;          // of a port, for what comes in; its virtual channels have equal parts
+  int32_t num_vcs = 0;                        // virtual channels of a link; 0: as many as the routing takes
+  int32_t crossbar_speedup = 2;               // outputs that one port's buffer may feed at once
+  SimTime buffer_latency = SimTime::never();  // from the input of a switch to its output; never(): the fabric's own
+  bool operator==(const PacketOptions& other) const;
+  bool operator!=(const PacketOptions& other) const { return !(*this == other); }
 };
 
 // Counts up to now.
@@ -62,18 +77,25 @@ class Network : public routing::LinkBacklog {
     throw ConfigError("tolerance is set, but this engine is exact only; leave it at 0, or take fidelity=flow");
   }
 
+  // Of an engine that walks packets, before the first route.
+  // Throws: ConfigError for any other engine unless they are the defaults, and for values out of range.
+  virtual void set_packets(const PacketOptions& options);
+
   // Starts a transfer now. bytes == 0 is sent at once and delivered after the route's latency.
-  // The id is valid until the transfer is sent or cancelled.
+  // The id is valid until the transfer is sent or cancelled; of an engine that walks packets, until it is delivered or
+  // cancelled.
   virtual TransferId start(const Transfer& transfer) = 0;
 
   // A transfer that started earlier, alone on its links, and has run at its peak since, none of it counted yet.
   // REQUIRES: the engine is exact_when_alone; it is still being sent now, and no other transfer is on its links.
   virtual TransferId resume(const Transfer& transfer, SimTime started) = 0;
 
-  // Takes a transfer off its links; its client hears no more of it. What was sent stays counted.
+  // Takes a transfer off its links; its client hears no more of it. What was sent stays counted: packets that have left
+  // their source go on to their end.
   virtual void cancel(TransferId transfer) = 0;
 
-  // Moves what is left of a transfer onto another route.
+  // Moves what is left of a transfer onto another route. Packets under way go on as they were sent; those that have no
+  // working link to go on over are lost, and sent again on the other route.
   virtual void set_route(TransferId transfer, RouteId route) = 0;
 
   // Changes a link's capacity [bytes/s] from now on; 0 stalls its transfers.
@@ -109,6 +131,14 @@ class Network : public routing::LinkBacklog {
   virtual double backlog(int32_t src, int32_t dst) const = 0;
 
   virtual NetworkStats stats() const = 0;
+
+  // What links carried that did not arrive; none of engines that move bytes over all links of a route at once.
+  virtual std::vector<routing::Stray> strays() const { return {}; }
+
+  // Why nothing moves, where nothing can any more: a circle of virtual channels whose packets wait for each other.
+  // Empty: not for that reason.
+  virtual std::string describe_stall() const { return {}; }
+
   virtual int32_t num_links() const = 0;
 };
 

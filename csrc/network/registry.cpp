@@ -35,8 +35,14 @@ std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& q
   if (links.is_adaptive() && !engine.traits().can_adapt) {
     ROSTAM_THROW(ConfigError, "routing is adaptive, which fidelity '" << fidelity << "' cannot do; take fidelity=flow");
   }
-  if (links.num_plane_classes() > 1) return std::make_unique<StripedNetwork>(engine.make, queue, links, client);
+  if (links.num_plane_classes() > 1) {
+    return std::make_unique<StripedNetwork>(engine.make, engine.traits().walks_packets, queue, links, client);
+  }
   return engine.make(queue, links, client);
+}
+
+LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes) {
+  return find(fidelity).traits().walks_packets ? LinkTable::for_packets(routes) : LinkTable(routes.links());
 }
 
 EngineTraits engine_traits(const std::string& fidelity) { return find(fidelity).traits(); }

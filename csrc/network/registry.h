@@ -22,6 +22,9 @@ struct EngineTraits {
   bool exact_when_alone = false;
   // No link ever carries more than its capacity (1e-9 relative), which the engine checks.
   bool checks_capacity = false;
+  // Messages go as packets: routes come with all that these need (routing::Detail::kPackets), over links that are not
+  // bundled, and transfers may be moved and cancelled until they are delivered.
+  bool walks_packets = false;
   // Takes routes whose messages it is to divide (routing::Route::is_adaptive).
   bool can_adapt = false;
   const char* summary = "";  // one line, for lists
@@ -37,6 +40,9 @@ struct EngineTraits {
 // Throws: ConfigError listing the registered names if `fidelity` is not one of them, or if it cannot adapt and must.
 std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
                                       NetworkClient& client);
+
+// The links of a system as this engine needs to know them. Throws: as make_network.
+LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes);
 
 // Throws: as make_network.
 EngineTraits engine_traits(const std::string& fidelity);

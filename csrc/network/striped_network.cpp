@@ -9,8 +9,9 @@ namespace rostam::network {
 using routing::Lane;
 using routing::Route;
 
-StripedNetwork::StripedNetwork(MakeEngine make, EventQueue& queue, const LinkTable& links, NetworkClient& client)
-    : client_(client), engine_(make(queue, links, *this)) {}
+StripedNetwork::StripedNetwork(MakeEngine make, bool walks_packets, EventQueue& queue, const LinkTable& links,
+                               NetworkClient& client)
+    : client_(client), walks_packets_(walks_packets), engine_(make(queue, links, *this)) {}
 
 RouteId StripedNetwork::add_route(const Route& route, uint64_t name) {
   StripedRoute striped;
@@ -19,7 +20,8 @@ RouteId StripedNetwork::add_route(const Route& route, uint64_t name) {
     const Lane& lane = route.lanes[k];
     Route part;
     part.is_adaptive = route.is_adaptive;
-    if (route.is_adaptive) {
+    part.detours = lane.detours;
+    if (!route.steps.nodes.empty()) {
       const bool is_last = k + 1 == route.lanes.size();
       const auto end = is_last ? static_cast<uint32_t>(route.steps.nodes.size()) : route.lanes[k + 1].first_node;
       part.steps = routing::steps_between(route.steps, lane.first_node, end);
@@ -177,6 +179,11 @@ void StripedNetwork::set_route(TransferId id, RouteId route) {
     whole.route = route;
     engine_->set_route(parts_[whole.parts.front()].engine_id, routes_[route].parts.front());
     return;
+  }
+  if (walks_packets_) {
+    throw ConfigError(
+        "a message that is under way over planes that differ is moved, which packets cannot be; take "
+        "fidelity=flow, or one plane");
   }
   // What is left is split anew, over whole bytes.
   const auto left = static_cast<int64_t>(std::ceil(backlog(id)));

@@ -16,15 +16,18 @@ class StripedNetwork : public Network, private NetworkClient {
  public:
   using MakeEngine = std::unique_ptr<Network> (*)(EventQueue&, const LinkTable&, NetworkClient&);
 
-  StripedNetwork(MakeEngine make, EventQueue& queue, const LinkTable& links, NetworkClient& client);
+  // walks_packets: the engine's trait.
+  StripedNetwork(MakeEngine make, bool walks_packets, EventQueue& queue, const LinkTable& links, NetworkClient& client);
 
   RouteId add_route(const routing::Route& route, uint64_t name) override;
   std::vector<int32_t> links_of(RouteId route) const override;
   void set_tolerance(double share) override { engine_->set_tolerance(share); }
+  void set_packets(const PacketOptions& options) override { engine_->set_packets(options); }
   TransferId start(const Transfer& transfer) override;
   // REQUIRES: a route without lanes.
   TransferId resume(const Transfer& transfer, SimTime started) override;
   void cancel(TransferId transfer) override;
+  // Throws: ConfigError over lanes where messages are packets.
   void set_route(TransferId transfer, RouteId route) override;
   void set_capacity(int32_t link, double bytes_per_s) override { engine_->set_capacity(link, bytes_per_s); }
   int32_t add_links(const std::vector<EngineLink>& links) override { return engine_->add_links(links); }
@@ -37,6 +40,8 @@ class StripedNetwork : public Network, private NetworkClient {
   bool is_endless(TransferId transfer) const override;
   SimTime stands_since(TransferId transfer) const override;
   NetworkStats stats() const override;
+  std::vector<routing::Stray> strays() const override { return engine_->strays(); }
+  std::string describe_stall() const override { return engine_->describe_stall(); }
   int32_t num_links() const override { return engine_->num_links(); }
 
  private:
@@ -70,6 +75,7 @@ class StripedNetwork : public Network, private NetworkClient {
   void release_if_over(TransferId whole);
 
   NetworkClient& client_;
+  bool walks_packets_;
   std::unique_ptr<Network> engine_;
   std::vector<StripedRoute> routes_;
   std::vector<Whole> wholes_;

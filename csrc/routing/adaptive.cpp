@@ -15,7 +15,7 @@ class AdaptivePolicy : public RoutePolicy {
       : minimal_(make_spray_policy(std::move(fabric), {options.message_overhead, false})) {}
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
-    Route all = minimal_->route(src, dst, {query.hash, true, query.backlog});
+    Route all = minimal_->route(src, dst, {query.hash, true, query.backlog, query.num_bytes, query.for_packets});
     all.is_adaptive = true;
     return all;
   }
@@ -26,6 +26,7 @@ class AdaptivePolicy : public RoutePolicy {
   bool is_adaptive() const override { return true; }
   const fabric::Fabric& fabric() const override { return minimal_->fabric(); }
   const EngineLinks& links() const override { return minimal_->links(); }
+  int32_t num_virtual_channels() const override { return minimal_->num_virtual_channels(); }
 
   // Of the first guess: what estimates start from. What messages put on links depends on what else is there, in time.
   void add_loads(const Flows& flows, std::vector<double>& loads) const override { minimal_->add_loads(flows, loads); }

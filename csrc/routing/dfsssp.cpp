@@ -252,6 +252,10 @@ class DfssspPolicy : public RoutePolicy {
   bool is_hash_free() const override { return true; }
   const fabric::Fabric& fabric() const override { return *fabric_; }
   const EngineLinks& links() const override { return links_; }
+  int32_t num_virtual_channels() const override {
+    tables_.assign_layers();
+    return tables_.num_layers();
+  }
 
  private:
   int32_t layer_of(int32_t src, int32_t dst) const {

@@ -73,7 +73,7 @@ void EndPoints::check_links(const LinkShare* first, const LinkShare* last, int32
 }
 
 void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
-                            const std::vector<double>& received) const {
+                            const std::vector<double>& received, const std::vector<Stray>& strays) const {
   std::vector<double> net(sent.size()), total(sent.size());
   for (size_t a = 0; a < sent.size(); ++a) {
     net[a] = received[a] - sent[a];
@@ -84,6 +84,13 @@ void EndPoints::check_bytes(const std::vector<double>& link_bytes, const std::ve
     for (uint32_t k = first_[link]; k < first_[link + 1]; ++k) {
       net[ends_[k].accelerator] += bytes * ends_[k].share;
       total[ends_[k].accelerator] += bytes * std::abs(ends_[k].share);
+    }
+  }
+  for (const Stray& one : strays) {
+    const double bytes = one.bytes * num_planes_[one.link];
+    net[one.accelerator] -= bytes;
+    for (uint32_t k = first_[one.link]; k < first_[one.link + 1]; ++k) {
+      if (ends_[k].share < 0) net[ends_[k].accelerator] += bytes;
     }
   }
   for (size_t a = 0; a < net.size(); ++a) {

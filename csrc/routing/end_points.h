@@ -10,6 +10,14 @@
 
 namespace rostam::routing {
 
+// Bytes that `link` carried into its end and that did not go on from there, though they count as received (if still
+// under way, or lost of a transfer that was cancelled) or not as sent (if lost and sent again) by `accelerator`.
+struct Stray {
+  int32_t link = 0;
+  int32_t accelerator = 0;
+  double bytes = 0;
+};
+
 class EndPoints {
  public:
   explicit EndPoints(const RouteTable& routes);
@@ -22,10 +30,10 @@ class EndPoints {
   void check_route(const Route& route, int32_t src, int32_t dst);
 
   // For every accelerator, bytes on outgoing links minus bytes on incoming ones must be what it sent minus what it
-  // received; where planes differ over all of them. Units: link_bytes over engine links, the others over accelerators
-  // [bytes]. Throws: InternalError.
+  // received, but for what strayed; where planes differ over all of them. Units: link_bytes over engine links, sent and
+  // received over accelerators [bytes]. Throws: InternalError.
   void check_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent,
-                   const std::vector<double>& received) const;
+                   const std::vector<double>& received, const std::vector<Stray>& strays = {}) const;
 
   // Bytes that accelerators passed on: out of all of them less what they sent themselves. Units: as check_bytes.
   double forwarded_bytes(const std::vector<double>& link_bytes, const std::vector<double>& sent) const;

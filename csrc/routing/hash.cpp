@@ -38,6 +38,7 @@ class HashPolicy : public RoutePolicy {
       if (query.wants_steps) add_step(route, hop, paths_.phase_behind(place, hop.link));
       place = hop.neighbour;
     }
+    if (query.for_packets) paths_.number_channels(route.steps);
     return route;
   }
 
@@ -50,6 +51,7 @@ class HashPolicy : public RoutePolicy {
   const fabric::Fabric& fabric() const override { return *fabric_; }
   bool is_hash_free() const override { return false; }
   const EngineLinks& links() const override { return links_; }
+  int32_t num_virtual_channels() const override { return paths_.num_virtual_channels(); }
 
  private:
   void add_step(Route& route, const fabric::Hop& hop, int32_t channel) const {

@@ -171,6 +171,20 @@ double Layers::share_of_branching_pairs(const std::vector<int32_t>& ends) const 
   return num_pairs == 0 ? 0 : static_cast<double>(num_branching) / static_cast<double>(num_pairs);
 }
 
+int32_t Layers::longest_path() const {
+  int32_t longest = 0;
+  for (int32_t layer = 0; layer < num_layers(); ++layer) {
+    for (int32_t from = 0; from < num_switches_; ++from) {
+      for (int32_t to = 0; to < num_switches_; ++to) {
+        int32_t cables = 0;
+        for (int32_t at = from; at != to && at >= 0; at = next(layer, at, to)) ++cables;
+        longest = std::max(longest, cables);
+      }
+    }
+  }
+  return longest;
+}
+
 std::vector<int32_t> Layers::flat() const {
   std::vector<int32_t> all;
   for (const std::vector<int32_t>& table : tables_) all.insert(all.end(), table.begin(), table.end());
@@ -214,6 +228,7 @@ class LayersPolicy : public RoutePolicy {
   bool is_hash_free() const override { return true; }
   const fabric::Fabric& fabric() const override { return *fabric_; }
   const EngineLinks& links() const override { return links_; }
+  int32_t num_virtual_channels() const override { return std::max(1, layers_.longest_path()); }
 
   // Layers are for pairs with a single minimal path; where there are more, three of four layers are detours.
   std::string note() const override {
@@ -276,7 +291,8 @@ class LayersPolicy : public RoutePolicy {
         take(links_.of_link[static_cast<size_t>(link)], 1.0 / (kNumLayers * static_cast<double>(cables.size())));
         slowest = std::max(slowest, fabric_->links()[static_cast<size_t>(link)].latency);
         if (query.wants_steps) {
-          route.steps.hops.push_back({links_.of_link[static_cast<size_t>(link)], node, phase});
+          const int32_t channel = query.for_packets ? std::max(0, phase - 1) : phase;
+          route.steps.hops.push_back({links_.of_link[static_cast<size_t>(link)], node, channel});
         }
       }
       latency += slowest;

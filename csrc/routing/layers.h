@@ -35,6 +35,8 @@ class Layers {
   int32_t next(int32_t layer, int32_t at, int32_t to) const {
     return tables_[static_cast<size_t>(layer)][index(at, to)];
   }
+  // Cables of the longest path of any layer.
+  int32_t longest_path() const;
   // The switches among neighbours, each once.
   std::vector<int32_t> switches_at(const fabric::HopSpan& hops) const;
   // Of the ordered pairs of these switches that are apart and joined, the share with more than one minimal next hop

@@ -48,6 +48,39 @@ void MinimalPaths::aim_at_vertex(int32_t vertex) {
   dst_ = vertex;
 }
 
+void MinimalPaths::rank_phases() const {
+  if (rule() == nullptr || !ranks_.empty()) return;
+  const std::vector<fabric::Link>& links = fabric_->links();
+  const auto num_phases = static_cast<size_t>(num_phases_);
+  ranks_.assign(links.size() * num_phases, -1);
+  for (size_t l = 0; l < links.size(); ++l) {
+    int16_t* ranks = ranks_.data() + l * num_phases;
+    for (int32_t phase = 0; phase < num_phases_; ++phase) {
+      const int32_t next = rule()->next_phase(phase, links[l]);
+      if (next >= 0) ranks[next] = 0;
+    }
+    int16_t count = 0;
+    for (size_t phase = 0; phase < num_phases; ++phase) {
+      if (ranks[phase] == 0) ranks[phase] = count++;
+    }
+    if (fabric_->can_forward(links[l].dst)) most_channels_ = std::max<int32_t>(most_channels_, count);
+  }
+}
+
+int32_t MinimalPaths::num_virtual_channels() const {
+  rank_phases();
+  return most_channels_;
+}
+
+void MinimalPaths::number_channels(Steps& steps) const {
+  rank_phases();
+  if (ranks_.empty()) return;
+  for (Steps::Hop& hop : steps.hops) {
+    hop.channel =
+        ranks_[static_cast<size_t>(hop.link) * static_cast<size_t>(num_phases_) + static_cast<size_t>(hop.channel)];
+  }
+}
+
 const MinimalPaths::Row* MinimalPaths::search(int32_t dst) {
   const auto found = row_of_.find(dst);
   if (found != row_of_.end()) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fabric/fabric.h"
+#include "routing/route.h"
 
 namespace rostam::routing {
 
@@ -44,6 +45,12 @@ class MinimalPaths {
     return rule() == nullptr ? 0 : rule()->next_phase(phase_of(place), fabric_->links()[static_cast<size_t>(link)]);
   }
 
+  // The most phases in which walks may cross one link to a vertex that forwards.
+  int32_t num_virtual_channels() const;
+  // Puts for the phases behind a link (Steps::Hop::channel) their numbers among those that walks may have behind it.
+  // REQUIRES: links of the steps are the fabric's.
+  void number_channels(Steps& steps) const;
+
   // Hops from a place to the destination, kUnreachable where none are left. In the closed form an
   // accelerator that failed counts as if it worked: see check_pair.
   int32_t distance(int32_t place) const {
@@ -62,6 +69,7 @@ class MinimalPaths {
   using Row = std::vector<int32_t>;
   const fabric::PathRule* rule() const { return rule_ != nullptr ? rule_.get() : fabric_->path_rule(); }
   const Row* search(int32_t dst);
+  void rank_phases() const;
   void append_allowed_hops(int32_t place, std::vector<fabric::Hop>& hops) const;
 
   std::shared_ptr<const fabric::Fabric> fabric_;
@@ -69,7 +77,9 @@ class MinimalPaths {
   const fabric::DistanceFunction* function_;      // null: search
   int32_t num_phases_, detour_phase_;
   int32_t dst_ = -1;
-  const Row* row_ = nullptr;  // of dst_, when searched
+  const Row* row_ = nullptr;            // of dst_, when searched
+  mutable std::vector<int16_t> ranks_;  // of phases behind each link; empty: not asked for yet
+  mutable int32_t most_channels_ = 1;
   size_t max_rows_ = 1;
   std::list<std::pair<int32_t, Row>> rows_;  // latest first
   std::unordered_map<int32_t, std::list<std::pair<int32_t, Row>>::iterator> row_of_;

@@ -23,11 +23,18 @@ class LinkBacklog {
   virtual double bytes_beside(int32_t link, double /*alone_s*/) const { return bytes_waiting(link); }
 };
 
+// What of a route is asked for: the links and their shares; the steps as well; or all that packets need, for which a
+// routing may state detours in place of steps.
+enum class Detail : uint8_t { kShares, kSteps, kPackets };
+
 struct RouteQuery {
   uint64_t hash = 0;                     // of the message or channel; ignored by policies that take all paths
   bool wants_steps = false;              // fill Route::steps. REQUIRES: a policy without bundles
   const LinkBacklog* backlog = nullptr;  // for policies that read it; null: nothing waits anywhere
   double num_bytes = 0;                  // of the message, on one plane; for the same policies
+  // Channels of steps are numbered 0, 1, ... on each link, below num_virtual_channels(); other ways than the minimal
+  // ones may be stated as detours. REQUIRES: wants_steps.
+  bool for_packets = false;
 };
 
 // Flow i carries num_bytes[i] from accelerator src[i] to dst[i].
@@ -67,6 +74,9 @@ class RoutePolicy {
 
   // The engine links that routes name.
   virtual const EngineLinks& links() const = 0;
+
+  // The most virtual channels that packets take on one link; those that end there need one.
+  virtual int32_t num_virtual_channels() const { return 1; }
 
   // What a reader of results should know of this routing on this fabric, in a sentence: that it stands for another one
   // there, or suits it badly. Empty: nothing.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "sim/sim_time.h"
@@ -35,6 +36,18 @@ struct Steps {
   std::vector<Hop> hops;
 };
 
+class Waypoints;
+
+// Other ways than the steps, for packets (routing::Detail::kPackets): by way of one of `vertices`, each as likely as
+// another. None: the steps are all.
+struct Detours {
+  std::shared_ptr<const Waypoints> legs;
+  std::shared_ptr<const std::vector<int32_t>> vertices;
+  // Every packet chooses where the two part: the steps, if what waits there times the links to go is no more than on
+  // the way that it has drawn (UGAL-L). Else all take the ways.
+  bool is_choice = false;
+};
+
 // The part of a route that lies in one plane: links[first_link .. end_link).
 struct Lane {
   uint32_t first_link = 0, end_link = 0;
@@ -42,6 +55,7 @@ struct Lane {
   SimTime latency;
   int32_t num_planes = 1;  // that are alike; each carries the same
   double bytes_per_s = 0;  // that each offers the pair: messages are split in this proportion
+  Detours detours;
 };
 
 struct Route {
@@ -53,6 +67,7 @@ struct Route {
   std::vector<Lane> lanes;
   // Engines divide messages over the paths of `steps`, which are there, as they see fit; the shares are a first guess.
   bool is_adaptive = false;
+  Detours detours;  // of a route without lanes
 };
 
 // The steps of the graph at `first_node`, of a route over several lanes, by itself; `end_node` where the next begins.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "routing/waypoints.h"
 #include "sim/random.h"
 
 namespace rostam::routing {
@@ -29,6 +30,22 @@ class PlaneBacklog : public LinkBacklog {
 
  private:
   const LinkBacklog* all_;
+  int32_t first_link_;
+};
+
+// Those of one class of planes.
+class LaterLinks : public Waypoints {
+ public:
+  LaterLinks(std::shared_ptr<const Waypoints> own, int32_t first_link)
+      : own_(std::move(own)), first_link_(first_link) {}
+  Steps leg(int32_t from, int32_t to, int32_t part) const override {
+    Steps steps = own_->leg(from, to, part);
+    for (Steps::Hop& hop : steps.hops) hop.link += first_link_;
+    return steps;
+  }
+
+ private:
+  std::shared_ptr<const Waypoints> own_;
   int32_t first_link_;
 };
 
@@ -66,6 +83,12 @@ bool RouteTable::reads_backlog() const {
   return std::any_of(planes_.begin(), planes_.end(), [](const PlaneClass& one) { return one.policy->reads_backlog(); });
 }
 
+int32_t RouteTable::num_virtual_channels() const {
+  int32_t most = 1;
+  for (const PlaneClass& one : planes_) most = std::max(most, one.policy->num_virtual_channels());
+  return most;
+}
+
 std::vector<std::string> RouteTable::notes() const {
   std::vector<std::string> found;
   for (const PlaneClass& one : planes_) {
@@ -96,10 +119,10 @@ const Route* RouteTable::find_set(const Channel& channel) const {
   return found != set_of_pairs_.end() ? &found->second : nullptr;
 }
 
-std::optional<Route> RouteTable::route_of(const Channel& channel, bool wants_steps, int64_t num_bytes) const {
+std::optional<Route> RouteTable::route_of(const Channel& channel, Detail detail, int64_t num_bytes) const {
   try {
     const Route* set = find_set(channel);
-    if (set == nullptr) return policy_route(channel, wants_steps, num_bytes);
+    if (set == nullptr) return policy_route(channel, detail, num_bytes);
     check_not_removed(*set);
     return *set;
   } catch (const NoRouteError&) {
@@ -120,8 +143,9 @@ void RouteTable::check_not_removed(const Route& route) const {
 }
 
 // Throws: NoRouteError if no plane connects the pair.
-Route RouteTable::policy_route(const Channel& channel, bool wants_steps, int64_t num_bytes) const {
-  const RouteQuery query{channel.hash, wants_steps, backlog_, static_cast<double>(num_bytes) / num_planes()};
+Route RouteTable::policy_route(const Channel& channel, Detail detail, int64_t num_bytes) const {
+  const RouteQuery query{channel.hash, detail != Detail::kShares, backlog_,
+                         static_cast<double>(num_bytes) / num_planes(), detail == Detail::kPackets};
   if (planes_.size() == 1) {
     Route route = planes_.front().policy->route(channel.src, channel.dst, query);
     check_not_removed(route);
@@ -139,7 +163,8 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
     Route part;
     try {
       const PlaneBacklog own(query.backlog, first_link_[k]);
-      part = planes_[k].policy->route(channel.src, channel.dst, {query.hash, query.wants_steps, &own, query.num_bytes});
+      part = planes_[k].policy->route(channel.src, channel.dst,
+                                      {query.hash, query.wants_steps, &own, query.num_bytes, query.for_packets});
       for (LinkShare& hop : part.links) hop.link += first_link_[k];
       check_not_removed(part);
     } catch (const NoRouteError&) {
@@ -154,6 +179,7 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
     lane.bytes_per_s = wants_offer ? offer_of(part) : 1;
     if (lane.bytes_per_s <= 0) continue;
     append_steps(part.steps, first_link_[k], route.steps);
+    lane.detours = later_detours(part.detours, k);
     route.is_adaptive = route.is_adaptive || part.is_adaptive;
     route.links.insert(route.links.end(), part.links.begin(), part.links.end());
     lane.end_link = static_cast<uint32_t>(route.links.size());
@@ -163,6 +189,14 @@ Route RouteTable::striped_route(const Channel& channel, const RouteQuery& query,
   route.src = channel.src;
   route.dst = channel.dst;
   return route;
+}
+
+Detours RouteTable::later_detours(const Detours& own, size_t plane_class) const {
+  if (own.legs == nullptr) return own;
+  later_legs_.resize(planes_.size());
+  LaterLegs& known = later_legs_[plane_class];
+  if (known.own != own.legs) known = {own.legs, std::make_shared<LaterLinks>(own.legs, first_link_[plane_class])};
+  return {known.later, own.vertices, own.is_choice};
 }
 
 double RouteTable::offer_of(const Route& route) const {

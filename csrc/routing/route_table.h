@@ -49,7 +49,7 @@ class RouteTable {
   // none offers anything now.
   // Empty: no path, and such messages wait. Throws: NoRouteError for a pair without a path where they may not.
   // num_bytes: of the message, for policies that read what waits.
-  std::optional<Route> route_of(const Channel& channel, bool wants_steps = false, int64_t num_bytes = 0) const;
+  std::optional<Route> route_of(const Channel& channel, Detail detail = Detail::kShares, int64_t num_bytes = 0) const;
 
   // From now on messages of the channel take `route`, over whatever links. Throws: ConfigError for links that do not
   // exist or are removed, or a route that does not join the channel's ends.
@@ -81,6 +81,8 @@ class RouteTable {
   bool reads_backlog() const;
   // What such policies read from now on; null: nothing waits. It must outlive the table or be replaced.
   void read_backlog(const LinkBacklog* backlog) { backlog_ = backlog; }
+  // The most virtual channels of a link, of all policies. Cost: of dfsssp, its virtual layers.
+  int32_t num_virtual_channels() const;
   // True if engines divide messages over the paths of their routes.
   bool is_adaptive() const { return links_.is_adaptive; }
   std::vector<std::string> notes() const;  // of the policies, each once
@@ -99,11 +101,17 @@ class RouteTable {
   void check_route(const Route& route, int32_t src, int32_t dst) const;
   const Route* find_set(const Channel& channel) const;
   void check_not_removed(const Route& route) const;
-  Route policy_route(const Channel& channel, bool wants_steps, int64_t num_bytes) const;
+  Route policy_route(const Channel& channel, Detail detail, int64_t num_bytes) const;
   Route striped_route(const Channel& channel, const RouteQuery& query, bool wants_offer) const;
+
+  Detours later_detours(const Detours& own, size_t plane_class) const;
 
   std::vector<PlaneClass> planes_;
   std::vector<int32_t> first_link_;  // of each class
+  struct LaterLegs {                 // of each class: its policy's, with links numbered on
+    std::shared_ptr<const Waypoints> own, later;
+  };
+  mutable std::vector<LaterLegs> later_legs_;
   EngineLinks links_;
   MissingRoute missing_;
   std::unordered_map<std::tuple<int32_t, int32_t, uint64_t>, Route, ChannelHash> set_;

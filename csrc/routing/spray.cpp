@@ -173,7 +173,9 @@ class SprayPolicy : public SprayPaths {
     ROSTAM_CHECK(!query.wants_steps || !is_bundled_, "steps are asked for of bundled links");
     paths_.aim(dst);
     paths_.check_pair(src);
-    return walk(src, dst, query.wants_steps);
+    Route route = walk(src, dst, query.wants_steps);
+    if (query.for_packets) number_channels(route.steps);
+    return route;
   }
 
   Route between(int32_t from, int32_t to, bool wants_steps) const override {
@@ -184,6 +186,8 @@ class SprayPolicy : public SprayPaths {
     }
     return walk(from, to, wants_steps);
   }
+
+  void number_channels(Steps& steps) const override { paths_.number_channels(steps); }
 
   bool reaches(int32_t from, int32_t to, bool by_detours) const override {
     if (from == to) return true;
@@ -212,6 +216,7 @@ class SprayPolicy : public SprayPaths {
   bool is_hash_free() const override { return true; }
   bool follows_symmetries() const override { return !has_rule_; }
   const EngineLinks& links() const override { return links_; }
+  int32_t num_virtual_channels() const override { return paths_.num_virtual_channels(); }
   std::string note() const override { return note_; }
 
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {

@@ -17,6 +17,9 @@ class SprayPaths : public RoutePolicy {
   // Throws: NoRouteError if no path is left.
   virtual Route between(int32_t from, int32_t to, bool wants_steps) const = 0;
 
+  // As MinimalPaths has it.
+  virtual void number_channels(Steps& steps) const = 0;
+
   // by_detours: also over walks that are there for want of others (fabric::PathRule).
   virtual bool reaches(int32_t from, int32_t to, bool by_detours) const = 0;
 

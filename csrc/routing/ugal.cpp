@@ -8,11 +8,12 @@
 // queues times hops where the ways part. Queues at the source tell which paths are full only because full buffers hold
 // packets back, all the way from the link that is; the flow tier has no buffers, so the link is read itself, as UGAL-G
 // does, which bounds UGAL-L from above. Hops stand for what a packet meets on the way where only the first queue is
-// known: here what it meets is, and hops count by their latencies. Packets decide one by one; a message here decides
-// once. Where no time passes (link loads) flows divide their bytes as SettledLoads does. Source: Singh, "Load-Balanced
-// Routing in Interconnection Networks", Stanford 2005, chapter 6; Kim et al., "Technology-Driven, Highly-Scalable
-// Dragonfly Topology", ISCA 2008, section 4.2; the rule in a flow's terms: own, its throughput under a shift of groups
-// and under all-to-all in tests/routing/test_ugal.py.
+// known: here what it meets is, and hops count by their latencies. A message here decides once; packets, which decide
+// one by one, are handed both ways and see the queues themselves (UGAL-L, packet/choice.cpp). Where no time passes
+// (link loads) flows divide their bytes as SettledLoads does. Source: Singh, "Load-Balanced Routing in Interconnection
+// Networks", Stanford 2005, chapter 6; Kim et al., "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA 2008,
+// section 4.2; the rule in a flow's terms: own, its throughput under a shift of groups and under all-to-all in
+// tests/routing/test_ugal.py.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -38,6 +39,7 @@ class UgalPolicy : public RoutePolicy {
         valiant_(make_valiant_paths(fabric, options)) {}
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
+    if (query.for_packets) return route_of_packets(src, dst, query);
     Route minimal = minimal_->route(src, dst, query);
     if (query.backlog == nullptr) return minimal;
     Route other;
@@ -65,6 +67,7 @@ class UgalPolicy : public RoutePolicy {
   bool reads_backlog() const override { return true; }
   const fabric::Fabric& fabric() const override { return minimal_->fabric(); }
   const EngineLinks& links() const override { return minimal_->links(); }
+  int32_t num_virtual_channels() const override { return valiant_->num_virtual_channels(); }
   std::string note() const override { return valiant_->note(); }
 
   void add_loads(const Flows& flows, std::vector<double>& loads) const override {
@@ -81,6 +84,13 @@ class UgalPolicy : public RoutePolicy {
   }
 
  private:
+  // Packets choose one by one, each where its two ways part.
+  Route route_of_packets(int32_t src, int32_t dst, const RouteQuery& query) const {
+    Route route = valiant_->route(src, dst, query);
+    route.detours.is_choice = true;
+    return route;
+  }
+
   static void add(const std::vector<double>& more, std::vector<double>& loads) {
     for (size_t l = 0; l < loads.size(); ++l) loads[l] += more[l];
   }

@@ -16,6 +16,7 @@
 
 #include "routing/registry.h"
 #include "routing/spray.h"
+#include "routing/waypoints.h"
 
 namespace rostam::routing {
 
@@ -23,6 +24,22 @@ namespace {
 
 constexpr double kRounding = 1e-12;           // sums of n-ths that should make 1 differ from it by rounding alone
 constexpr size_t kMaxKept = size_t{1} << 22;  // links of the halves that are kept: 64 MB
+
+// Minimal paths between ends and vertices on the way; phases of second parts are others than those of first ones.
+class Legs : public Waypoints {
+ public:
+  Legs(std::shared_ptr<const SprayPaths> spray, int32_t num_phases)
+      : spray_(std::move(spray)), num_phases_(num_phases) {}
+  Steps leg(int32_t from, int32_t to, int32_t part) const override {
+    Steps steps = spray_->between(from, to, true).steps;
+    for (Steps::Hop& hop : steps.hops) hop.channel += part * num_phases_;
+    return steps;
+  }
+
+ private:
+  std::shared_ptr<const SprayPaths> spray_;
+  int32_t num_phases_;
+};
 
 class ValiantPolicy : public ValiantPaths {
  public:
@@ -34,12 +51,15 @@ class ValiantPolicy : public ValiantPaths {
     for (int32_t v = 0; v < fabric->num_vertices(); ++v) {
       if (is_intermediate(v)) intermediate_.push_back(v);
     }
+    shared_ = std::make_shared<const std::vector<int32_t>>(intermediate_);
+    legs_ = std::make_shared<const Legs>(spray_, num_phases_);
   }
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
     ROSTAM_CHECK(src != dst, "route from accelerator " << src << " to itself");
     Route route;
     const std::vector<int32_t> by = vertices_between(src, dst, route);
+    if (query.for_packets) return route_of_packets(src, dst, query, by);
     if (by.empty()) return finished(query.wants_steps ? spray_->route(src, dst, query) : std::move(route));
     route.links.clear();
     used_.clear();
@@ -108,6 +128,9 @@ class ValiantPolicy : public ValiantPaths {
   bool is_hash_free() const override { return true; }
   const fabric::Fabric& fabric() const override { return spray_->fabric(); }
   const EngineLinks& links() const override { return spray_->links(); }
+  int32_t num_virtual_channels() const override {
+    return (intermediate_.empty() ? 1 : 2) * spray_->num_virtual_channels();
+  }
 
   std::string note() const override {
     if (intermediate_.size() > 1) return {};
@@ -241,6 +264,16 @@ class ValiantPolicy : public ValiantPaths {
     return found;
   }
 
+  // Packets draw a vertex each: the minimal route, with what they may draw as its detours.
+  Route route_of_packets(int32_t src, int32_t dst, const RouteQuery& query, const std::vector<int32_t>& by) const {
+    Route route = spray_->route(src, dst, query);
+    if (!by.empty()) {
+      route.detours.legs = legs_;
+      route.detours.vertices = is_uniform() ? shared_ : std::make_shared<const std::vector<int32_t>>(by);
+    }
+    return finished(std::move(route));
+  }
+
   // Adds a part of the way, taken by a share of the message; steps follow the ones before, or go on from their end.
   SimTime take(const Route& part, double share, int32_t first_phase, Route& route) const {
     for (const LinkShare& hop : part.links) add_share(hop.link, share * hop.share);
@@ -289,9 +322,11 @@ class ValiantPolicy : public ValiantPaths {
   }
 
   SimTime overhead_;
-  std::unique_ptr<SprayPaths> spray_;
+  std::shared_ptr<const SprayPaths> spray_;
   int32_t num_phases_ = 1;
   std::vector<int32_t> intermediate_;
+  std::shared_ptr<const std::vector<int32_t>> shared_;  // the same
+  std::shared_ptr<const Waypoints> legs_;
   mutable bool is_known_ = false, is_uniform_ = false;
   mutable std::vector<double> share_of_;  // engine link -> share, zero between calls
   mutable std::vector<int32_t> used_;

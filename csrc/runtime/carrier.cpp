@@ -8,6 +8,7 @@ namespace rostam::runtime {
 Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, const routing::RouteTable& routes,
                  EventQueue& queue, std::vector<int64_t> weights, CarrierClient& client)
     : route_table_(routes),
+      walks_packets_(network::engine_traits(fidelity).walks_packets),
       queue_(queue),
       client_(client),
       late_arrivals_(*this, &Carrier::on_delivered),
@@ -73,13 +74,23 @@ int64_t Carrier::cut(int32_t number) {
   return std::min(parcel.bytes, sent);
 }
 
+bool Carrier::cut_sent(int32_t number) {
+  Parcel& parcel = client_.parcel(number);
+  if (!walks_packets_) return false;
+  parcel.state = ParcelState::kNone;
+  network_->cancel(parcel.transfer);
+  return true;
+}
+
 void Carrier::move(int32_t number) {
   Parcel& parcel = client_.parcel(number);
   const bool is_waiting = parcel.state == ParcelState::kWaiting;
-  if (!is_waiting && parcel.state != ParcelState::kSending) return;
+  const bool is_sent = parcel.state == ParcelState::kSent && walks_packets_;
+  if (!is_waiting && !is_sent && parcel.state != ParcelState::kSending) return;
   const network::RouteId route = client_.route_of(number);
   if (route == network::kNoRoute) return;
   if (is_waiting) return start(number, parcel, route);
+  if (is_sent) return network_->set_route(parcel.transfer, route);
   std::vector<int32_t> before = listener_ != nullptr ? network_->links_of(parcel.route) : std::vector<int32_t>();
   parcel.route = route;
   parcel.carried -= backlog(parcel);
@@ -95,7 +106,8 @@ void Carrier::move(int32_t src, int32_t dst) {
   client_.on_new_route(src, dst);
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const ParcelState state = client_.parcel(number).state;
-    if (state != ParcelState::kWaiting && state != ParcelState::kSending) continue;
+    const bool is_there = state == ParcelState::kWaiting || state == ParcelState::kSending;
+    if (!is_there && !(walks_packets_ && state == ParcelState::kSent)) continue;
     const CarrierClient::Ends ends = client_.ends_of(number);
     if (ends.src == src && ends.dst == dst) move(number);
   }
@@ -122,7 +134,11 @@ bool Carrier::stands_still(int32_t number) {
   return parcel.state == ParcelState::kSending && network_->stands_since(parcel.transfer) < SimTime::never();
 }
 
-void Carrier::on_delivered(uint64_t token) { client_.on_delivered(static_cast<int32_t>(token)); }
+void Carrier::on_delivered(uint64_t token) {
+  const auto number = static_cast<int32_t>(token);
+  client_.parcel(number).state = ParcelState::kArrived;
+  client_.on_delivered(number);
+}
 
 std::vector<control::Backlog> Carrier::backlogs() const {
   std::vector<control::Backlog> found;
@@ -148,7 +164,9 @@ void Carrier::count_under_way() {
 void Carrier::throw_if_stuck() {
   for (int32_t number = 0; number < client_.num_parcels(); ++number) {
     const Parcel& parcel = client_.parcel(number);
-    if (parcel.state == ParcelState::kSending && client_.route_of(number) == network::kNoRoute) {
+    const bool is_under_way =
+        parcel.state == ParcelState::kSending || (parcel.state == ParcelState::kSent && walks_packets_);
+    if (is_under_way && client_.route_of(number) == network::kNoRoute) {
       const SimTime stopped = std::min(queue_.now(), network_->stands_since(parcel.transfer));
       ROSTAM_THROW(NoRouteError, client_.describe(number)
                                      << " stopped at " << stopped.seconds() << " s with " << backlog(parcel)

@@ -21,7 +21,8 @@ enum class ParcelState : uint8_t {
   kNone,     // not handed over yet, or cut
   kWaiting,  // for a route
   kSending,  // on the network
-  kSent,     // its last byte has left its source; it arrives later, or has arrived
+  kSent,     // its last byte has left its source; it arrives later
+  kArrived,
 };
 
 // What is carried: the client's part, then the carrier's own.
@@ -97,9 +98,12 @@ class Carrier : public network::NetworkClient {
 
   // Gives up a parcel that waits or is being sent. Returns the bytes of it that have left its source.
   int64_t cut(int32_t number);
+  // Gives up one that has left its source. Returns false if it arrives nevertheless.
+  bool cut_sent(int32_t number);
 
   // The parcel's route may be another one now: it is asked for, and what is left of the parcel moves onto it, or it
-  // starts if it has waited. Without a route it stays where it is.
+  // starts if it has waited; where messages are packets, so does what is lost of one that has been sent. Without a
+  // route it stays where it is.
   void move(int32_t number);
   // The same of all parcels between two accelerators. REQUIRES: the route table has the new route.
   void move(int32_t src, int32_t dst);
@@ -143,6 +147,7 @@ class Carrier : public network::NetworkClient {
             std::vector<int32_t> left = {});
 
   const routing::RouteTable& route_table_;
+  bool walks_packets_;  // EngineTraits
   EventQueue& queue_;
   CarrierClient& client_;
   ParcelListener* listener_ = nullptr;

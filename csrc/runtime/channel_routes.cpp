@@ -11,10 +11,11 @@ namespace rostam::runtime {
 using network::kNoRoute;
 
 ChannelRoutes::ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
-                             network::Network& network, routing::EndPoints& end_points)
+                             routing::Detail detail, network::Network& network, routing::EndPoints& end_points)
     : system_(system),
       table_(table),
       seed_(seed),
+      detail_(detail),
       network_(network),
       end_points_(end_points),
       routes_(system.channels.size(), kNoRoute) {
@@ -25,7 +26,10 @@ network::RouteId ChannelRoutes::route_of(int32_t d, int32_t slot, int32_t peer, 
   LastRoute& last = last_routes_[d][slot];
   if (last.peer == peer && last.route != kNoRoute) return last.route;
   const workload::ChannelId channel = system_.channels.find(d, slot, peer);
-  if (table_.reads_backlog()) return fresh_route(d, slot, peer, channel, num_bytes);
+  // Packets read it themselves.
+  if (table_.reads_backlog() && detail_ != routing::Detail::kPackets) {
+    return fresh_route(d, slot, peer, channel, num_bytes);
+  }
   if (routes_[channel] == kNoRoute) routes_[channel] = add_route(d, slot, peer, channel);
   last = {peer, routes_[channel]};
   return last.route;
@@ -59,7 +63,7 @@ std::optional<routing::Route> ChannelRoutes::find_route(int32_t d, int32_t slot,
   if (from == to) ROSTAM_THROW(ConfigError, "two ranks of one group sit on accelerator " << from);
   const auto rank = static_cast<uint64_t>(system_.channels.rank_in_pair(d, slot, peer));
   std::optional<routing::Route> route =
-      table_.route_of({from, to, mix(mix(seed_ + rank) + pack(from, to))}, false, num_bytes);
+      table_.route_of({from, to, mix(mix(seed_ + rank) + pack(from, to))}, detail_, num_bytes);
   if (route.has_value()) end_points_.check_route(*route, from, to);
   return route;
 }

@@ -25,9 +25,9 @@ class RouteWatcher {
 
 class ChannelRoutes {
  public:
-  // All arguments must outlive it. seed: of hashed routes.
+  // All arguments must outlive it. seed: of hashed routes. detail: that the network needs of them.
   ChannelRoutes(const folding::WeightedSystem& system, const routing::RouteTable& table, uint64_t seed,
-                network::Network& network, routing::EndPoints& end_points);
+                routing::Detail detail, network::Network& network, routing::EndPoints& end_points);
 
   void watch(RouteWatcher& watcher) { watcher_ = &watcher; }
 
@@ -64,6 +64,7 @@ class ChannelRoutes {
   const folding::WeightedSystem& system_;
   const routing::RouteTable& table_;
   uint64_t seed_;
+  routing::Detail detail_;
   network::Network& network_;
   routing::EndPoints& end_points_;
   RouteWatcher* watcher_ = nullptr;

@@ -158,7 +158,7 @@ void ControlHost::change_network(int32_t link) {
 int32_t ControlHost::add_link(int32_t src, int32_t dst, double bytes_per_s) {
   end_points_.add_link(src, dst);
   const int32_t link = routes_.add_link(bytes_per_s);
-  const int32_t added = carrier_.network().add_links({{bytes_per_s, 0, SimTime::zero()}});
+  const int32_t added = carrier_.network().add_links({{bytes_per_s, 0, SimTime::zero(), src, dst}});
   ROSTAM_CHECK(added == link, "link " << link << " of the route table is link " << added << " of the network");
   faults_.add_link(src, dst, bytes_per_s);
   if (faults_.capacity(link) != bytes_per_s) change_capacity(link);

@@ -15,16 +15,19 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
                  Controllers controllers, std::vector<RerouteEvent> reroutes, const FlowOptions& options)
     : routes_(routes),
       num_links_(routes.links().capacities.size()),
+      detail_(network::engine_traits(options.fidelity).walks_packets ? routing::Detail::kPackets
+                                                                     : routing::Detail::kShares),
       controllers_(std::move(controllers)),
       reroutes_(std::move(reroutes)),
       end_points_(routes_),
       interrupt_(options.ask_to_stop),
       events_(*this, &FlowRun::on_event),
-      carrier_(options.fidelity, network::LinkTable(routes_.links()), routes_, queue_,
+      carrier_(options.fidelity, network::link_table(options.fidelity, routes_), routes_, queue_,
                std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
       control_(controllers_, queue_, *this, carrier_, routes_, end_points_) {
   if (routes_.reads_backlog()) routes_.read_backlog(&carrier_.network());
   if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);
+  carrier_.network().set_packets(options.packets);
   routes_.set_missing(options.enable_parking ? routing::MissingRoute::kPark : routing::MissingRoute::kThrow);
   result_.sent_ps.assign(flows.size(), -1);
   result_.delivered_ps.assign(flows.size(), -1);
@@ -106,7 +109,7 @@ void FlowRun::on_event(uint64_t payload) {
 network::RouteId FlowRun::route_of(int32_t number) {
   const Flow& flow = flows_[number];
   const std::optional<routing::Route> route =
-      routes_.route_of({flow.source, flow.target, flow.hash}, false, flow.bytes);
+      routes_.route_of({flow.source, flow.target, flow.hash}, detail_, flow.bytes);
   if (!route.has_value()) return network::kNoRoute;
   end_points_.check_route(*route, flow.source, flow.target);
   return carrier_.network().add_route(*route, static_cast<uint64_t>(number));
@@ -144,7 +147,8 @@ FlowRunResult FlowRun::run() {
   check_all_arrived();
   network::NetworkStats stats = carrier_.network().stats();
   // MODEL K29, with what was sent of flows that were cut off.
-  end_points_.check_bytes(stats.link_bytes, carrier_.wire().sent(), carrier_.wire().received());
+  end_points_.check_bytes(stats.link_bytes, carrier_.wire().sent(), carrier_.wire().received(),
+                          carrier_.network().strays());
   result_.forwarded_bytes = end_points_.forwarded_bytes(stats.link_bytes, carrier_.wire().sent());
   result_.checks = {"routes join the ends of their flows",
                     "links of every accelerator carry what it sends, receives and forwards"};
@@ -157,9 +161,14 @@ FlowRunResult FlowRun::run() {
 
 void FlowRun::check_all_arrived() {
   carrier_.throw_if_stuck();
+  const auto is_stalled = [](const Flow& flow) {
+    return flow.state == ParcelState::kSending || flow.state == ParcelState::kSent;
+  };
   for (size_t f = 0; f < flows_.size(); ++f) {
-    if (flows_[f].state != ParcelState::kSending) continue;
-    ROSTAM_THROW(DeadlockError, carrier_.network().stats().num_active
+    if (!is_stalled(flows_[f])) continue;
+    const std::string circle = carrier_.network().describe_stall();
+    if (!circle.empty()) throw DeadlockError(circle);
+    ROSTAM_THROW(DeadlockError, std::count_if(flows_.begin(), flows_.end(), is_stalled)
                                     << " flows are stalled on links of capacity 0; the first is flow " << f << ", "
                                     << flows_[f].source << " to " << flows_[f].target);
   }

@@ -37,6 +37,7 @@ struct FlowOptions {
   uint64_t seed = 0;                  // of the flows' paths, if hashed
   std::string fidelity = "flow";      // the engine
   double tolerance = 0;               // of the engine, see Network::set_tolerance
+  network::PacketOptions packets;     // of the engine, see Network::set_packets
   bool enable_parking = false;        // flows without a route wait for one; else they are a NoRouteError
   std::function<void()> ask_to_stop;  // of a long run, see Interrupt
 };
@@ -98,6 +99,7 @@ class FlowRun : public CarrierClient, public ControlTarget {
 
   routing::RouteTable routes_;
   size_t num_links_;         // without those that are added
+  routing::Detail detail_;   // of routes, that the engine needs
   std::vector<Flow> flows_;  // a flow's number is its parcel's
   size_t num_left_ = 0;      // of them, that have neither arrived nor been cut off
   Controllers controllers_;

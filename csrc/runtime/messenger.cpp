@@ -13,8 +13,12 @@ Messenger::Messenger(const folding::WeightedSystem& system, const routing::Route
       ledger_(ledger),
       client_(client),
       carrier_(options.fidelity, system.links, routes, queue, system.weights, *this),
-      routes_(system, routes, options.seed, carrier_.network(), end_points) {
+      routes_(
+          system, routes, options.seed,
+          network::engine_traits(options.fidelity).walks_packets ? routing::Detail::kPackets : routing::Detail::kShares,
+          carrier_.network(), end_points) {
   if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);
+  carrier_.network().set_packets(options.packets);
 }
 
 int32_t Messenger::make(int32_t source, int32_t slot, int32_t peer) {
@@ -110,6 +114,7 @@ void Messenger::cut_message(int32_t index) {
   const ParcelState state = message.state;
   if (state == ParcelState::kSent) {
     ledger_.count_lost(message.source, message.iteration, message.category, 0, message.bytes);
+    if (carrier_.cut_sent(index)) return free(index);
     message.is_lost = true;
     message.origin = CriticalPath::Ref();
     return;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "network/network.h"
 #include "sim/sim_time.h"
 #include "sim/variation.h"
 
@@ -24,6 +25,7 @@ struct SessionOptions {
   Variation kernel_variation;             // every run of a kernel takes a factor of its own; nothing is folded then
   std::string fidelity = "flow";          // the engine
   double tolerance = 0;                   // of the engine, see Network::set_tolerance
+  network::PacketOptions packets;         // of the engine, see Network::set_packets
   bool enable_folding = true;             // false: every device is simulated; so it is where the engine cannot fold
   bool enable_parking = false;            // messages without a route wait for one; else they are a NoRouteError
   bool enable_shortcuts = true;           // false: every message is; so it is where the engine is not exact when alone

@@ -47,7 +47,7 @@ void check_accelerators(const workload::TaskGraph& graph, const routing::RouteTa
     sent[one.accelerator] += one.sent_bytes;
     received[one.accelerator] += one.received_bytes;
   }
-  end_points.check_bytes(result.total_link_bytes, sent, received);
+  end_points.check_bytes(result.total_link_bytes, sent, received, result.strays);
   result.forwarded_bytes = end_points.forwarded_bytes(result.total_link_bytes, sent);
 }
 
@@ -66,6 +66,7 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   const bool is_alike = options.kernel_variation.is_none();
   const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes && is_alike;
   WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
+  if (traits.walks_packets) system.links = network::link_table(options.fidelity, routes);
   routing::EndPoints end_points(routes);
   SessionResult simulated = Session(system, routes, options, controllers, end_points).run();
   SessionResult result = folding::expand(system, std::move(simulated), options.timeline_devices);

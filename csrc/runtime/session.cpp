@@ -132,6 +132,8 @@ void Session::throw_deadlock() {
   restarts_.throw_if_down();
   messenger_.carrier().throw_if_stuck();
   std::ostringstream text;
+  const std::string circle = messenger_.carrier().network().describe_stall();
+  if (!circle.empty()) text << circle << "; ";
   text << "nothing can happen any more at " << queue_.now().seconds() << " s, but tasks remain";
   const int64_t num_active = messenger_.carrier().network().stats().num_active;
   if (num_active > 0) text << "; " << num_active << " messages are stalled on links of capacity 0";
@@ -150,6 +152,7 @@ SessionResult Session::collect() {
   ledger_.fill(total, result);
   messenger_.carrier().wire().fill(result);
   if (stalls_) stalls_->fill(result);
+  result.strays = messenger_.carrier().network().strays();
   result.reports = control_.report();
   result.failed = control_.failed();
   result.num_simulated_devices = static_cast<int32_t>(system_.devices.size());

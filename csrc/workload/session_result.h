@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "routing/end_points.h"
 #include "sim/sim_time.h"
 
 namespace rostam::workload {
@@ -104,6 +105,7 @@ struct SessionResult {
     double sent_bytes = 0, received_bytes = 0;
   };
   std::vector<Elsewhere> wire_elsewhere;
+  std::vector<routing::Stray> strays;  // of the whole run on one plane
   std::vector<int64_t> device_end_ps;  // last task of each device
   double forwarded_bytes = 0;   // by accelerators that were neither source nor destination, the whole run, one plane
   std::vector<Report> reports;  // of the controllers

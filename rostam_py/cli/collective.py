@@ -99,6 +99,7 @@ def collective_command(overrides: list[str], as_json: bool) -> int:
         "collective": config.collective, "fabric": fabric.describe(), "num_ranks": count, "routing": config.routing,
         "fidelity": config.fidelity, "seed": config.seed, "rows": [row.to_dict() for row in rows],
         "mean_bus_bandwidth_bytes_per_s": mean, "notes": list(notes),
+        **({} if config.packets.is_none else {"packets": config.packets.to_dict()}),
     }  # fmt: skip
     text = json.dumps(document, indent=2) + "\n"
     if config.out is not None:
@@ -165,6 +166,7 @@ def _rows(
             fabric, config.collective, num_bytes=whole, algorithm=config.algorithm, ranks=ranks,
             fidelity=config.fidelity, routing=config.routing, fold=config.fold, seed=config.seed,
             group=config.group, protocol=config.protocol, tolerance=config.tolerance,
+            packets=None if config.packets.is_none else config.packets,
         )  # fmt: skip
         yield Row(elements, config.type, result)
 

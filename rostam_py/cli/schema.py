@@ -24,6 +24,7 @@ from rostam_py.spec.keys import (
     FabricKeys,
     MixKeys,
     NetworkKeys,
+    PacketKeys,
     PointKeys,
     RunKeys,
     SearchKeys,
@@ -140,6 +141,7 @@ class CollectiveConfig(NetworkKeys):
     fidelity: str = field(default="flow", metadata={"choices": _fidelities})
     fold: bool = True
     tolerance: float = 0.0
+    packets: PacketKeys = field(default_factory=PacketKeys)
     out: str | None = None
 
 

@@ -10,6 +10,7 @@ from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.group_kinds import GROUP_KINDS, GroupKind
 from rostam_py.plan.groups import GroupSet
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.program import Program, Segment
 from rostam_py.plan.strategy import PLACERS, Strategy
@@ -17,5 +18,5 @@ from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage, Task
 
 __all__ = [
     "GROUP_KINDS", "PLACERS", "Batches", "Failure", "GroupKind", "GroupSet", "KernelTime", "Machine", "MemoryBytes",
-    "Message", "Plan", "Program", "Recovery", "Segment", "Stage", "Strategy", "Task",
+    "Message", "PacketOptions", "Plan", "Program", "Recovery", "Segment", "Stage", "Strategy", "Task",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from rostam_py.fabrics.fabric import check_fabric
 from rostam_py.fabrics.optical import refuse_dynamic
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.simulation.engines import ANALYTIC, check_fidelity, check_tolerance, tolerance_notes
 from rostam_py.simulation.events import (
     LinkBandwidth,
@@ -35,6 +36,7 @@ from rostam_py.simulation.events import (
 from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.network import list_of, make_router, with_circuits_for_collective
 from rostam_py.simulation.options import takes_options
+from rostam_py.simulation.packets import check_packet_run, packet_options
 from rostam_py.simulation.picoseconds import seconds_to_ps
 from rostam_py.simulation.reconfigurations import (
     Reconfigurations,
@@ -137,10 +139,12 @@ def run_collective(
     controllers: Sequence[Any] = (),
     park: bool = False,
     tolerance: float = 0.0,
+    packets: PacketOptions | None = None,
 ) -> CollectiveResult:
     """Run one collective over ``ranks`` and return its time and traffic.
 
-    Model: real steps of the algorithm, messages share links max-min; no launch latency, no reduction cost. A ring
+    Model: real steps of the algorithm, messages share links max-min (with fidelity="packet" they go packet by packet);
+        no launch latency, no reduction cost. A ring
         sends eagerly (its receive slots are taken as deep enough); the other algorithms go step by step: a send
         waits for its receiver to reach the step and holds its sender until it is delivered. Where a server has a NIC
         for each of its accelerators, rings run in channels through those of all ranks, server by server. On links that
@@ -157,7 +161,7 @@ def run_collective(
         start_s: when each rank joins [s]: a sequence of one time per rank, or {rank: time} where the rest starts at 0.
         events: LinkBandwidth changes, and parts that fail (Failure). recovery: what is done about failures.
         controllers: names, or (name, parameters), of what acts on the network meanwhile (rostam list controllers).
-        shortcuts, park, tolerance: as in ``simulate``. options: SimulationOptions; keywords go first.
+        shortcuts, park, tolerance, packets: as in ``simulate``. options: SimulationOptions; keywords go first.
     Raises: ConfigError for bad arguments; NoRouteError if two ranks that must talk are cut apart.
     Cost: about a microsecond a message where each is simulated, as with fold=False; p (p-1) messages a ring step
         pair.
@@ -190,10 +194,10 @@ def run_collective(
     fabric = with_circuits_for_collective(fabric, members, key, size, seed)
     if fidelity == ANALYTIC:
         refuse_dynamic(fabric, "fidelity='analytic'")
-        if events or controllers or park or tolerance or start_s is not None:
+        if events or controllers or park or tolerance or start_s is not None or packets is not None:
             raise ConfigError(
-                "fidelity='analytic' knows neither events, controllers, park, tolerance nor start_s; use an engine,"
-                " fidelity='flow' say"
+                "fidelity='analytic' knows neither events, controllers, park, tolerance, packets nor start_s; use an"
+                " engine, fidelity='flow' say"
             )
         return _closed_form(fabric, key, size, members, routing)
     graph = _core.TaskGraph([collective])
@@ -209,13 +213,13 @@ def run_collective(
     graph.add_devices(members, np.full(count, program), np.zeros(count), np.ones(count), starts_ps[order], slots)
     graph.freeze()
     fabric = fabric_for_events(fabric, events)
-    router = make_router(fabric, routing, has_events=bool(events or controllers))
+    check_packet_run(fidelity, fabric, events)
+    router = make_router(fabric, routing, has_events=bool(events or controllers), fidelity=fidelity)
     switching = circuit_controllers(router, fabric, events=events, recovery=recovery, routing=routing)
     with naming_failed(events):
         raw = _core.run_session(
             graph, router, seed=seed, fold=fold, shortcuts=fold if shortcuts is None else shortcuts, park=park,
-            tolerance=tolerance,
-            fidelity=fidelity,
+            tolerance=tolerance, packets=packet_options(packets), fidelity=fidelity,
             controllers=[*controller_list(events, controllers, router, fabric, recovery, members.tolist()), *switching],
         )  # fmt: skip
     expected = _expected_bytes(key.schedule(), size)

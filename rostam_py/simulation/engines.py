@@ -1,7 +1,7 @@
 """Fidelities: the engines that the core has, and the tier without one.
 
 Example:
-    check_fidelity("packet")  # raises ConfigError, listing what there is
+    check_fidelity("fluid")  # raises ConfigError, listing what there is
 """
 
 from rostam_py import _core
@@ -38,6 +38,11 @@ def tolerance_notes(tolerance: float) -> tuple[str, ...]:
     if tolerance == 0:
         return ()
     return (f"Not exact: rates follow starts and ends of messages up to {tolerance:.3g} of their duration later.",)
+
+
+def walks_packets(fidelity: str) -> bool:
+    """Return whether messages of an engine go as packets."""
+    return bool(_core.engine_traits(fidelity).walks_packets)
 
 
 def check_fidelity(fidelity: str, *, has_closed_forms: bool = False) -> None:

@@ -13,6 +13,7 @@ from rostam_py.fabrics.circuits import with_circuits_for
 from rostam_py.fabrics.fabric import check_fabric
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import Failure, Recovery
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.simulation.engines import check_fidelity, check_tolerance, tolerance_notes
 from rostam_py.simulation.events import (
     LinkBandwidth,
@@ -26,6 +27,7 @@ from rostam_py.simulation.events import (
 from rostam_py.simulation.failures import naming_failed
 from rostam_py.simulation.network import list_of, make_router
 from rostam_py.simulation.options import takes_options
+from rostam_py.simulation.packets import check_packet_run, packet_options
 from rostam_py.simulation.reconfigurations import (
     Reconfigurations,
     circuit_controllers,
@@ -82,9 +84,11 @@ def run_flows(
     controllers: Sequence[Any] = (),
     park: bool = False,
     tolerance: float = 0.0,
+    packets: PacketOptions | None = None,
 ) -> FlowsResult:
-    """Run flows with max-min sharing and return when each was sent and had arrived.
+    """Run flows and return when each was sent and had arrived.
 
+    Model: flows share links max-min, or go packet by packet with fidelity="packet" (MODEL I25a).
     Args: src, dst: accelerators, one a flow. num_bytes: sizes. start_s: starts [s], default 0. routing: "hash"
         takes one minimal path a flow, drawn from (seed, flow number); "spray" spreads over all of them.
         seed: of the hash and of circuits, 0 to 2^64 - 1. events: LinkBandwidth, Failure, and Reroute where
@@ -97,8 +101,9 @@ def run_flows(
         left.
     tolerance: rates follow starts and ends of flows up to this share of their duration later, together with others
         that start and end meanwhile; 0 is exact.
+    packets: PacketOptions of fidelity="packet", None its defaults.
     Raises: ConfigError for bad arguments; NoRouteError for a cut pair, or with park for one that still waits at the
-        end; DeadlockError for flows left on links of bandwidth 0.
+        end; DeadlockError for flows left on links of bandwidth 0, or whose packets wait for each other in a circle.
     """
     check_fabric(fabric)
     check_fidelity(fidelity)
@@ -119,14 +124,15 @@ def run_flows(
     unread = fabric.config.unread_keys()
     fabric = with_circuits_for(fabric, sources, targets, sizes, seed=seed)
     fabric = fabric_for_events(fabric, events)
-    router = make_router(fabric, routing, has_events=bool(events or controllers))
+    check_packet_run(fidelity, fabric, events)
+    router = make_router(fabric, routing, has_events=bool(events or controllers), fidelity=fidelity)
     known = (starts, sources, targets, amounts)
     own = circuit_controllers(router, fabric, known, events, recovery, routing)
     with naming_failed(events):
         raw = _core.run_flows(
             router, fabric.num_accelerators, sources, targets, amounts, starts, caps, stops,
             seed=seed, park=park, controllers=[*controller_list(events, controllers, router, fabric, recovery), *own],
-            reroutes=reroutes, fidelity=fidelity, tolerance=tolerance,
+            reroutes=reroutes, fidelity=fidelity, tolerance=tolerance, packets=packet_options(packets),
         )  # fmt: skip
     ends_ps = np.where(raw["delivered_ps"] >= 0, raw["delivered_ps"], stops)
     return FlowsResult(

@@ -7,11 +7,13 @@ import numpy as np
 from rostam_py.collectives.rank_groups import ScheduleKey
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import with_circuits_for
+from rostam_py.simulation.engines import walks_packets
 
 
-def make_router(fabric: Any, routing: str, *, has_events: bool = False) -> Any:
-    """Return the core's router; links that may change on their own are not bundled."""
-    return fabric.router(routing, enable_bundling=not has_events)
+def make_router(fabric: Any, routing: str, *, has_events: bool = False, fidelity: str | None = None) -> Any:
+    """Return the core's router; links that may change on their own, or that packets take, are not bundled."""
+    is_apart = has_events or (fidelity is not None and walks_packets(fidelity))
+    return fabric.router(routing, enable_bundling=not is_apart)
 
 
 def with_circuits_for_collective(fabric: Any, members: np.ndarray, key: ScheduleKey, num_bytes: int, seed: int) -> Any:

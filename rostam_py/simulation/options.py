@@ -27,7 +27,7 @@ class SimulationOptions:
     start_times: of each plan. events: changes to the network. recovery: what is done about failures among them.
     controllers: what acts on it. park: messages without a route wait until a controller gives them one. timeline:
     devices whose tasks are recorded. tolerance: share of a message's duration by which rates may follow its start and
-    end later, 0 for exact.
+    end later, 0 for exact. packets: PacketOptions of fidelity "packet".
     """
 
     fidelity: str | None = None
@@ -45,6 +45,7 @@ class SimulationOptions:
     park: bool | None = None
     timeline: bool | Sequence[int] | None = None
     tolerance: float | None = None
+    packets: Any = None
 
     def __post_init__(self) -> None:
         check_booleans("options", self)

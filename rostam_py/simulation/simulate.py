@@ -13,6 +13,7 @@ from rostam_py.fabrics.config import check_integer
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.plan.host import unused_sync
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import Stage
 from rostam_py.simulation.changes import moves_of
@@ -26,6 +27,7 @@ from rostam_py.simulation.link_counters import link_counters, watch_links
 from rostam_py.simulation.network import make_router
 from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.outage_log import failures_behind, outage_log
+from rostam_py.simulation.packets import check_packet_run, packet_options
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
 from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
 from rostam_py.simulation.restarts import restarts_of
@@ -57,6 +59,7 @@ def simulate(
     controllers: Sequence[Any] = (),
     park: bool = False,
     tolerance: float = 0.0,
+    packets: PacketOptions | None = None,
     start_times: Sequence[str | float] | None = None,
     max_iterations: int | None = None,
     min_iterations: int = 1,
@@ -65,7 +68,8 @@ def simulate(
 ) -> Any:
     """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
 
-    Model: MODEL B; streams, launch latency, overlap and max-min sharing of links. Reduction arithmetic costs
+    Model: MODEL B; streams, launch latency, overlap, and links that messages share max-min, or packet by packet
+        (fidelity="packet", MODEL I25a). Reduction arithmetic costs
         nothing. Where hosts limit (machine.host), a kernel also waits until its host has launched it.
         While a device takes part in collectives its kernels run at 1 - comm_compute_fraction, by default what the
         multiprocessors of their channels leave.
@@ -83,7 +87,7 @@ def simulate(
         max_iterations: upper bound; default 10 for one plan; with several plans each runs exactly that many,
         default 3. min_iterations: of one plan, whether it is steady before or not.
         tolerance: rates follow starts and ends of messages up to this share of their duration later, together with
-        others that start and end meanwhile; 0 is exact.
+        others that start and end meanwhile; 0 is exact. packets: PacketOptions of fidelity="packet".
         variation: of kernels from run to run, drawn in a stream of ``seed``; nothing is folded then, and an iteration's
         figures are those of the last one, a single draw.
         watch_stalls: outage_log says how long iterations waited for messages that nothing carried; always with parts
@@ -112,7 +116,8 @@ def simulate(
         graph, plans = TaskGraph.of(given, seed=seed, start_times=start_times), list(given)
     core, names = compile_graph(graph, fuse=fuse, is_varied=variation is not None)
     fabric, machine = fabric_for_events(graph.machine.fabric, events), graph.machine
-    router = make_router(fabric, routing, has_events=bool(events or controllers))
+    check_packet_run(fidelity, fabric, events)
+    router = make_router(fabric, routing, has_events=bool(events or controllers), fidelity=fidelity)
     default = 3 if len(plans) > 1 else 10
     limit = check_integer("max_iterations", default if max_iterations is None else max_iterations, 1)
     if check_integer("min_iterations", min_iterations, 1) > limit:
@@ -138,6 +143,7 @@ def simulate(
             shortcuts=fold if shortcuts is None else shortcuts,
             park=park,
             tolerance=tolerance,
+            packets=packet_options(packets),
             watch_stalls=watch_stalls or any(isinstance(event, Failure) for event in events),
             fidelity=fidelity,
             controllers=[*acting, *watching, *own],

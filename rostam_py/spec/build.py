@@ -15,6 +15,7 @@ from rostam_py.fabrics.failures import RandomFailures
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement import place
 from rostam_py.plan import Machine, Plan, Strategy
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.ranks import filled
 from rostam_py.simulation.options import SimulationOptions
 from rostam_py.spec.settings import Settings
@@ -61,7 +62,10 @@ def default_batch(global_batch: int | None, strategy: Strategy) -> int:
 def simulation_options(settings: Settings) -> SimulationOptions:
     """Return what the settings say of how something is simulated."""
     names = [entry.name for entry in dataclasses.fields(SimulationOptions) if entry.name in settings]
-    return SimulationOptions(**{name: settings[name] for name in names})
+    given = {name: settings[name] for name in names}
+    if "packets" in given:
+        given["packets"] = PacketOptions(**given["packets"])
+    return SimulationOptions(**given)
 
 
 def _parameters(named: Settings) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from rostam_py.models import MODELS
 from rostam_py.plan import PLACERS, Strategy
 from rostam_py.plan.failures import Outages
 from rostam_py.plan.machine import HOST, PHYSICS, UPKEEP, Machine, check_physics
+from rostam_py.plan.packets import PacketOptions
 from rostam_py.plan.searched_axes import check_axes
 from rostam_py.plan.variability import Variability
 from rostam_py.units import parse_time
@@ -301,6 +302,18 @@ class OutageKeys(Outages):
 
 
 @dataclass(kw_only=True)
+class PacketKeys(PacketOptions):
+    """Packets and what switches them, of fidelity=packet; by default those of HammingMesh's appendix F.
+
+    packet_bytes: that messages are cut into. flit_bytes: of a packet that a switch waits for before it passes the
+    packet on; 0 B for none, packet_bytes for store and forward. buffer_bytes: of every port, in equal parts for the
+    virtual channels. num_vcs: virtual channels of a link; null takes as many as the routing needs, 1 puts all in one.
+    crossbar_speedup: outputs that one port's buffer may feed at once. buffer_latency: from the input of a switch to its
+    output; null takes the fabric's.
+    """
+
+
+@dataclass(kw_only=True)
 class RunKeys(SiteKeys, TrainingKeys):
     """One simulation.
 
@@ -314,6 +327,7 @@ class RunKeys(SiteKeys, TrainingKeys):
     global_batch: int | None = None
     fold: bool = True
     tolerance: float = 0.0
+    packets: PacketKeys = field(default_factory=PacketKeys)
     variability: VariabilityKeys = field(default_factory=VariabilityKeys)
     outages: OutageKeys = field(default_factory=OutageKeys)
 

@@ -44,6 +44,7 @@ from rostam_py.spec.keys import (
     MachineKeys,
     MixOptions,
     OutageKeys,
+    PacketKeys,
     SearchOptions,
     VariabilityKeys,
     all_keys,
@@ -58,7 +59,7 @@ Settings = dict[str, Any]
 # Sections that their own dataclass checks.
 _SECTIONS: dict[str, Any] = {
     "machine": MachineKeys, "failures": RandomFailures, "search": SearchOptions, "mix": MixOptions,
-    "variability": VariabilityKeys, "outages": OutageKeys,
+    "variability": VariabilityKeys, "outages": OutageKeys, "packets": PacketKeys,
 }  # fmt: skip
 
 
@@ -145,8 +146,9 @@ def complete_settings(given: Mapping[str, Any]) -> Settings:
     for key, schema in _SECTIONS.items():
         if key in settings:
             settings[key] = _section(key, schema, settings[key])
-    # Where nothing varies, or fails, the section leaves no trace, so that points without it keep their identity.
-    for key, schema in (("variability", VariabilityKeys), ("outages", OutageKeys)):
+    # Where nothing varies or fails, or packets are as by default, the section leaves no trace, so that points without
+    # it keep their identity.
+    for key, schema in (("variability", VariabilityKeys), ("outages", OutageKeys), ("packets", PacketKeys)):
         if key in settings and schema(**settings[key]).is_none:
             del settings[key]
     _check_common(settings)

@@ -46,7 +46,7 @@ def error_of(arguments, capsys):
         (["run", "cost=guess"], ["unknown cost 'guess'", "roofline"]),
         (["run", "accelerator=a100"], ["unknown accelerator 'a100'", "a100_80gb"]),
         (["run", "routing=ospf"], ["ospf", "spray", "hash"]),
-        (["run", "fidelity=packet"], ["unknown fidelity 'packet'", "flow"]),
+        (["run", "fidelity=fluid"], ["unknown fidelity 'fluid'", "flow", "packet"]),
         (["run", "algorithms=ring"], ["unknown key 'algorithms'", "did you mean 'strategy.algorithms'"]),
         (["run", "strategy.algorithms=TEXT"], ["strategy.algorithms is 'TEXT'", "strategy.algorithms.NAME=VALUE"]),
         (["sweep", "strategy.algorithms=TEXT"], ["strategy.algorithms is 'TEXT'", "strategy.algorithms.NAME=VALUE"]),

@@ -1,4 +1,5 @@
-"""Random small fabrics with 1 to 10% of their links or switches failed, under every routing, on both tiers.
+"""Random small fabrics with 1 to 10% of their links or switches failed, under every routing, on all tiers: link
+loads, flows, and packets, whose buffers are as small as can be where the routing promises that they do not lock.
 
 Never a wrong path, never above capacity, bytes conserved at every vertex, no circle of channel dependencies where the
 routing promises none; a pair without a path is a NoRouteError, and only where there is none, under every routing.
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import rostam_py as rostam
-from rostam_py import _core
+from rostam_py import PacketOptions, _core
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.dependencies import check_dependencies
@@ -18,6 +19,7 @@ from rostam_py.fabrics.throughput import link_loads
 SAFE = ("turns", "up_down", "dfsssp")  # free of deadlock on any fabric, whatever has failed
 SHARES = (0.01, 0.05, 0.1)
 NUM_FLOWS = 12
+MOST_CHANNELS = 16  # that a link of these has under a routing of SAFE
 CHECKED = 5  # one of so many cases has its dependencies checked
 
 
@@ -157,7 +159,8 @@ def run_case(seed):
         return None
     src, dst, sizes = src[joined], dst[joined], sizes[joined]
     run = rostam.run_flows(fabric, src=src, dst=dst, num_bytes=sizes.tolist(), routing=routing, seed=int(seed))
-    check_run(fabric, run, src, dst, sizes)
+    check_run(fabric, run, src, dst, sizes, float(run.sent_s.max()))
+    run_packets(fabric, routing, src, dst, sizes, seed)
     whole = len(fabric.plane_classes) == 1
     if routing not in ("hash", "adaptive") and whole and fabric.planes == 1:
         loads = link_loads(fabric, src, dst, sizes, routing)
@@ -174,12 +177,27 @@ def rostam_circuits(fabric, src, dst, sizes):
     return with_circuits_for(fabric, src, dst, sizes)
 
 
-def check_run(fabric, run, src, dst, sizes):
+def run_packets(fabric, routing, src, dst, sizes, seed):
+    """The same flows as packets of random sizes."""
+    rng = np.random.default_rng(seed + 2**32)
+    size = int(pick(rng, 700, 4096, 8192))
+    buffer = size * int(rng.integers(MOST_CHANNELS, 2 * MOST_CHANNELS)) if routing in SAFE else "32 MB"
+    options = PacketOptions(
+        packet_bytes=size, flit_bytes=int(pick(rng, 0, 256, size)), buffer_bytes=buffer,
+        crossbar_speedup=int(rng.integers(1, 4)),
+    )  # fmt: skip
+    run = rostam.run_flows(
+        fabric, src=src, dst=dst, num_bytes=sizes.tolist(), routing=routing, seed=int(seed), fidelity="packet",
+        packets=options,
+    )  # fmt: skip
+    check_run(fabric, run, src, dst, sizes, float(run.finish_s.max()))
+
+
+def check_run(fabric, run, src, dst, sizes, span_s):
     """Everything arrives, within capacity, conserved at every vertex."""
     links = fabric.links
     assert np.isfinite(run.finish_s).all()
     assert run.link_bytes[links["is_failed"]].sum() == 0
-    span_s = float(run.sent_s.max())
     assert (run.link_bytes <= links["bandwidth_bytes_per_s"] * span_s * (1 + 1e-9) + 1e-6).all()
     # Of one plane of each class: what each carries of a message adds up over the planes.
     weight = np.zeros(len(links))

@@ -175,4 +175,4 @@ def test_jobs_that_cannot_share_say_why(hand_plan, free_fabric):
     with pytest.raises(ConfigError, match="accelerator 3, which the job does not use"):
         rostam.simulate(one, timeline=[3])
     with pytest.raises(ConfigError, match="fidelity"):
-        rostam.simulate(one, fidelity="packet")
+        rostam.simulate(one, fidelity="fluid")

@@ -325,7 +325,7 @@ def test_sizes_take_units_and_bad_arguments_say_what_is_allowed():
     with pytest.raises(ConfigError, match="rank 4"):
         rostam.run_collective(fabric, "all_reduce", num_bytes=1, start_s={4: 1.0})
     with pytest.raises(ConfigError, match="fidelity"):
-        rostam.run_collective(fabric, "all_reduce", num_bytes=1, fidelity="packet")
+        rostam.run_collective(fabric, "all_reduce", num_bytes=1, fidelity="fluid")
     with pytest.raises(ConfigError, match="link 99"):
         rostam.run_collective(
             fabric, "all_reduce", num_bytes=1, events=[rostam.LinkBandwidth(time=0, link=99, scale=0.5)]

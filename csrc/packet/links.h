@@ -1,0 +1,73 @@
+// Links: the links of a system as packets see them, and the virtual channels of each. Channel v of link l is
+// l x num_vcs + v; a routing's own numbers of channels (routing::Steps::Hop::channel, phases of a turn model) get the
+// channels of a link in the order in which paths name them first.
+// Example: links.channel_of(3, 5); links[3].packet_ps
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "network/network.h"
+
+namespace rostam::packet {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+struct Link {
+  int64_t free_at_ps = 0;     // the tail of what it carries has left
+  int64_t wake_ps = kNever;   // when it is looked at again
+  int64_t packet_ps = 0;      // for a whole packet
+  int64_t head_ps = 0;        // for as much of it as the next switch waits for
+  int64_t latency_ps = 0;     // along it
+  int64_t forward_ps = 0;     // through the vertex behind it
+  int64_t waiting_bytes = 0;  // at its near end, of those that are in line
+  uint32_t num_waiting = 0;   // packets and messages in line
+  uint32_t next_vc = 0;       // whose turn it is
+  double bytes_per_s = 0;
+  int64_t own_forward_ps = 0;  // as the fabric has it
+  int64_t bytes = 0;           // that it carried, packets as a whole from their start
+  int64_t busy_ps = 0;
+  int32_t src = -1, dst = -1;
+  bool is_exit = false;  // packets on it are at their end
+  bool is_removed = false;
+};
+
+class Links {
+ public:
+  Links(const network::LinkTable& table, const network::PacketOptions& options);
+
+  size_t size() const { return links_.size(); }
+  Link& operator[](uint32_t link) { return links_[link]; }
+  const Link& operator[](uint32_t link) const { return links_[link]; }
+  uint32_t num_vcs() const { return num_vcs_; }
+  uint32_t num_channels() const { return static_cast<uint32_t>(links_.size()) * num_vcs_; }
+  uint32_t link_of(uint32_t channel) const { return num_vcs_ == 1 ? channel : channel / num_vcs_; }
+  const network::VertexNames& names() const { return names_; }
+
+  // The channel of a link that a routing calls `number`.
+  // Throws: ConfigError where its links need more channels than there are.
+  uint32_t channel_of(uint32_t link, int32_t number);
+
+  void add(const network::EngineLink& link);
+  // From now on [bytes/s], >= 0.
+  void set_rate(uint32_t link, double bytes_per_s);
+  // How long a link takes to send so many bytes [ps]. REQUIRES: it sends at all.
+  int64_t transmit_ps(const Link& link, int64_t bytes) const {
+    const bool is_known = bytes == options_.packet_bytes && link.packet_ps < kNever;
+    return is_known ? link.packet_ps : transmit_time(static_cast<double>(bytes), link.bytes_per_s).ps();
+  }
+  int64_t head_ps(const Link& link, int64_t bytes) const {
+    return bytes >= options_.flit_bytes ? link.head_ps : transmit_ps(link, bytes);
+  }
+
+ private:
+  network::PacketOptions options_;
+  uint32_t num_vcs_;
+  network::VertexNames names_;
+  std::vector<Link> links_;
+  std::vector<int32_t> numbers_;  // of each channel; -1: not named yet
+};
+
+}  // namespace rostam::packet

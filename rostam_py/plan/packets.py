@@ -1,0 +1,77 @@
+"""PacketOptions: how the packet tier cuts messages, and what its switches are like.
+
+Example:
+    run_flows(fabric, ..., fidelity="packet", packets=PacketOptions(buffer_bytes="1 MiB", num_vcs=3))
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rostam_py.checks import is_integer
+from rostam_py.errors import ConfigError
+from rostam_py.units import check_simulated, parse_size, parse_time
+
+MAX_SPEEDUP = 64  # as the core has it
+_SIZES = ("packet_bytes", "flit_bytes", "buffer_bytes")
+
+
+@dataclass(kw_only=True, slots=True)
+class PacketOptions:
+    """Sizes and latencies of packets and of what switches them.
+
+    Model: MODEL I25a; csrc/packet/packet_network.h.
+    Args:
+        packet_bytes: that messages are cut into; the last packet of one may be smaller.
+        flit_bytes: of a packet that a switch waits for before it passes the packet on (cut-through): 0 for none,
+            packet_bytes for all of it (store and forward).
+        buffer_bytes: of every port, for what comes in; the virtual channels of a link have equal parts.
+        num_vcs: virtual channels of a link: null for as many as the routing takes on the fabric, or more, or 1 for all.
+        crossbar_speedup: outputs that the buffer of one port may feed at once, each at its link's rate.
+        buffer_latency: from the input of a switch, or of an accelerator that forwards, to its output; null takes the
+            fabric's switch latency (40 ns).
+    Raises: ConfigError naming key, value and what is allowed; what depends on the fabric and the routing is checked as
+        a simulation starts.
+    Source: Hoefler et al., HammingMesh (SC 2022), appendix F; its routing (section IV-C) has three virtual channels.
+    """
+
+    packet_bytes: Any = field(default="8192 B", metadata={"unit": "size"})
+    flit_bytes: Any = field(default="256 B", metadata={"unit": "size"})
+    buffer_bytes: Any = field(default="32 MB", metadata={"unit": "size"})
+    num_vcs: int | None = None
+    crossbar_speedup: int = 2
+    buffer_latency: Any = field(default=None, metadata={"unit": "time"})
+
+    def __post_init__(self) -> None:
+        values = self.to_dict()
+        if values["packet_bytes"] < 1:
+            raise ConfigError(f"packets.packet_bytes is {self.packet_bytes!r}; it must be at least a byte")
+        if values["buffer_bytes"] < values["packet_bytes"]:
+            raise ConfigError(
+                f"packets.buffer_bytes is {self.buffer_bytes!r}; it must hold a packet of packets.packet_bytes ="
+                f" {self.packet_bytes!r} for each virtual channel"
+            )
+        _check_count("num_vcs", self.num_vcs, 1024, or_null=True)
+        _check_count("crossbar_speedup", self.crossbar_speedup, MAX_SPEEDUP)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether they are the defaults."""
+        return self.to_dict() == PacketOptions().to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return sizes in bytes and the latency in seconds, by name."""
+        values = asdict(self)
+        for key in _SIZES:
+            values[key] = parse_size(values[key], f"packets.{key}")
+        latency, key = self.buffer_latency, "packets.buffer_latency"
+        values["buffer_latency"] = None if latency is None else check_simulated(parse_time(latency, key), key)
+        return values
+
+
+def _check_count(key: str, value: Any, most: int, *, or_null: bool = False) -> None:
+    if or_null and value is None:
+        return
+    if not is_integer(value) or not 1 <= value <= most:
+        raise ConfigError(
+            f"packets.{key} is {value!r}; it must be an integer from 1 to {most}{', or null' if or_null else ''}"
+        )
