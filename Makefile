@@ -14,7 +14,7 @@ TEST_ARGS ?=
 WORKERS ?= logical
 BENCH_ARGS ?=
 VALIDATE_ARGS ?=
-ASAN_TESTS ?= tests/sim tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/collectives \
+ASAN_TESTS ?= tests/sim tests/circuits tests/fabric tests/fabrics tests/routing tests/analytic tests/flow tests/packet tests/collectives \
   tests/runtime tests/spread tests/properties tests/placement/test_spatial.py
 
 CORE_SOURCES := $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.inc')

@@ -12,7 +12,7 @@ KNOWN = experiments_in()
 # hammingmesh_cosmoflow stands for the family's others, whose figures are tested in their own files.
 SLOW = (
     "hammingmesh_dlrm", "hammingmesh_table2_throughput", "hammingmesh_gpt3_moe", "korthikanti_activation_memory",
-    "search_exhaustive",
+    "search_exhaustive", "packet_against_flow",
 )  # fmt: skip
 
 
