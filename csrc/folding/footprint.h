@@ -13,6 +13,8 @@ struct Footprint {
   };
   bool is_any = false;  // any link, and routes: nothing is folded and no shortcut holds
   std::vector<Link> links;
+
+  bool touches_links() const { return is_any || !links.empty(); }
 };
 
 }  // namespace rostam::folding

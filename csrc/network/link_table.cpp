@@ -16,9 +16,9 @@ LinkTable::LinkTable(const routing::EngineLinks& links)
   }
 }
 
-LinkTable LinkTable::for_packets(const routing::RouteTable& routes) {
+LinkTable LinkTable::for_packets(const routing::RouteTable& routes, bool may_fail) {
   LinkTable table(routes.links());
-  table.num_virtual_channels_ = routes.num_virtual_channels();
+  table.num_virtual_channels_ = routes.num_virtual_channels(may_fail);
   auto next = table.links_.begin();
   for (const routing::PlaneClass& planes : routes.planes()) {
     const fabric::Fabric& fabric = planes.policy->fabric();

@@ -39,7 +39,7 @@ class LinkTable {
   explicit LinkTable(const routing::EngineLinks& links);
   // The same with all that packets need to know of them. REQUIRES: no bundles.
   // Throws: ConfigError for bundles.
-  static LinkTable for_packets(const routing::RouteTable& routes);
+  static LinkTable for_packets(const routing::RouteTable& routes, bool may_fail);
 
   int32_t size() const { return static_cast<int32_t>(links_.size()); }
   const EngineLink& operator[](int32_t link) const { return links_[static_cast<size_t>(link)]; }

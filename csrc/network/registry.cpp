@@ -41,8 +41,8 @@ std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& q
   return engine.make(queue, links, client);
 }
 
-LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes) {
-  return find(fidelity).traits().walks_packets ? LinkTable::for_packets(routes) : LinkTable(routes.links());
+LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes, bool may_fail) {
+  return find(fidelity).traits().walks_packets ? LinkTable::for_packets(routes, may_fail) : LinkTable(routes.links());
 }
 
 EngineTraits engine_traits(const std::string& fidelity) { return find(fidelity).traits(); }

@@ -41,8 +41,8 @@ struct EngineTraits {
 std::unique_ptr<Network> make_network(const std::string& fidelity, EventQueue& queue, const LinkTable& links,
                                       NetworkClient& client);
 
-// The links of a system as this engine needs to know them. Throws: as make_network.
-LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes);
+// The links of a system as this engine needs to know them; may_fail: during the run. Throws: as make_network.
+LinkTable link_table(const std::string& fidelity, const routing::RouteTable& routes, bool may_fail);
 
 // Throws: as make_network.
 EngineTraits engine_traits(const std::string& fidelity);

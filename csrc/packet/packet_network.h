@@ -19,7 +19,7 @@
 // Always checked: links carry one packet at a time, buffers never overflow, all room comes back, and every byte that a
 // message has sent arrives.
 //
-// Example: make_network("packet", queue, LinkTable::for_packets(routes), client)->start({route, bytes, token});
+// Example: make_network("packet", queue, LinkTable::for_packets(routes, false), client)->start({route, bytes, token});
 // Sources: Dally and Towles, Principles and Practices of Interconnection Networks (2004), chapters 13 (cut-through,
 // credits), 17 (input buffers); Hoefler et al., HammingMesh (SC 2022), appendix F (sizes, latencies, speed-up);
 // virtual output queues and turns: own.

@@ -256,6 +256,7 @@ class DfssspPolicy : public RoutePolicy {
     tables_.assign_layers();
     return tables_.num_layers();
   }
+  bool has_same_channels_after_failures() const override { return false; }
 
  private:
   int32_t layer_of(int32_t src, int32_t dst) const {

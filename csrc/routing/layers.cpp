@@ -229,6 +229,7 @@ class LayersPolicy : public RoutePolicy {
   const fabric::Fabric& fabric() const override { return *fabric_; }
   const EngineLinks& links() const override { return links_; }
   int32_t num_virtual_channels() const override { return std::max(1, layers_.longest_path()); }
+  bool has_same_channels_after_failures() const override { return false; }
 
   // Layers are for pairs with a single minimal path; where there are more, three of four layers are detours.
   std::string note() const override {

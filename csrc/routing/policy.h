@@ -77,6 +77,8 @@ class RoutePolicy {
 
   // The most virtual channels that packets take on one link; those that end there need one.
   virtual int32_t num_virtual_channels() const { return 1; }
+  // Whether it takes equally many after any failures, so that one example tells how many.
+  virtual bool has_same_channels_after_failures() const { return true; }
 
   // What a reader of results should know of this routing on this fabric, in a sentence: that it stands for another one
   // there, or suits it badly. Empty: nothing.

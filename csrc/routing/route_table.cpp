@@ -83,9 +83,13 @@ bool RouteTable::reads_backlog() const {
   return std::any_of(planes_.begin(), planes_.end(), [](const PlaneClass& one) { return one.policy->reads_backlog(); });
 }
 
-int32_t RouteTable::num_virtual_channels() const {
+int32_t RouteTable::num_virtual_channels(bool may_fail) const {
   int32_t most = 1;
-  for (const PlaneClass& one : planes_) most = std::max(most, one.policy->num_virtual_channels());
+  for (const PlaneClass& one : planes_) {
+    most = std::max(most, one.policy->num_virtual_channels());
+    if (!may_fail || !one.after || !one.policy->has_same_channels_after_failures()) continue;
+    most = std::max(most, one.after({{}, {0}, {}})->num_virtual_channels());
+  }
   return most;
 }
 

@@ -81,8 +81,9 @@ class RouteTable {
   bool reads_backlog() const;
   // What such policies read from now on; null: nothing waits. It must outlive the table or be replaced.
   void read_backlog(const LinkBacklog* backlog) { backlog_ = backlog; }
-  // The most virtual channels of a link, of all policies. Cost: of dfsssp, its virtual layers.
-  int32_t num_virtual_channels() const;
+  // The most virtual channels of a link, of all policies; may_fail: also those of walks that are there for want of
+  // others (fabric::PathRule) once parts have failed. Cost: of dfsssp, its virtual layers.
+  int32_t num_virtual_channels(bool may_fail) const;
   // True if engines divide messages over the paths of their routes.
   bool is_adaptive() const { return links_.is_adaptive; }
   std::vector<std::string> notes() const;  // of the policies, each once

@@ -25,20 +25,25 @@ namespace {
 constexpr double kRounding = 1e-12;           // sums of n-ths that should make 1 differ from it by rounding alone
 constexpr size_t kMaxKept = size_t{1} << 22;  // links of the halves that are kept: 64 MB
 
-// Minimal paths between ends and vertices on the way; phases of second parts are others than those of first ones.
+// Channels of packets, which first parts of ways share with minimal paths: even ones, those of second parts are odd.
+// They keep their numbers where failures add phases.
+void set_part(int32_t part, Steps& steps) {
+  for (Steps::Hop& hop : steps.hops) hop.channel = 2 * hop.channel + part;
+}
+
+// Minimal paths between ends and vertices on the way.
 class Legs : public Waypoints {
  public:
-  Legs(std::shared_ptr<const SprayPaths> spray, int32_t num_phases)
-      : spray_(std::move(spray)), num_phases_(num_phases) {}
+  explicit Legs(std::shared_ptr<const SprayPaths> spray) : spray_(std::move(spray)) {}
   Steps leg(int32_t from, int32_t to, int32_t part) const override {
     Steps steps = spray_->between(from, to, true).steps;
-    for (Steps::Hop& hop : steps.hops) hop.channel += part * num_phases_;
+    spray_->number_channels(steps);
+    set_part(part, steps);
     return steps;
   }
 
  private:
   std::shared_ptr<const SprayPaths> spray_;
-  int32_t num_phases_;
 };
 
 class ValiantPolicy : public ValiantPaths {
@@ -52,7 +57,7 @@ class ValiantPolicy : public ValiantPaths {
       if (is_intermediate(v)) intermediate_.push_back(v);
     }
     shared_ = std::make_shared<const std::vector<int32_t>>(intermediate_);
-    legs_ = std::make_shared<const Legs>(spray_, num_phases_);
+    legs_ = std::make_shared<const Legs>(spray_);
   }
 
   Route route(int32_t src, int32_t dst, const RouteQuery& query) const override {
@@ -267,6 +272,7 @@ class ValiantPolicy : public ValiantPaths {
   // Packets draw a vertex each: the minimal route, with what they may draw as its detours.
   Route route_of_packets(int32_t src, int32_t dst, const RouteQuery& query, const std::vector<int32_t>& by) const {
     Route route = spray_->route(src, dst, query);
+    if (!intermediate_.empty()) set_part(0, route.steps);
     if (!by.empty()) {
       route.detours.legs = legs_;
       route.detours.vertices = is_uniform() ? shared_ : std::make_shared<const std::vector<int32_t>>(by);

@@ -22,8 +22,9 @@ FlowRun::FlowRun(const routing::RouteTable& routes, int32_t num_accelerators, co
       end_points_(routes_),
       interrupt_(options.ask_to_stop),
       events_(*this, &FlowRun::on_event),
-      carrier_(options.fidelity, network::link_table(options.fidelity, routes_), routes_, queue_,
-               std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
+      carrier_(options.fidelity,
+               network::link_table(options.fidelity, routes_, footprint_of(controllers_).touches_links()), routes_,
+               queue_, std::vector<int64_t>(routes_.num_accelerators(), 1), *this),
       control_(controllers_, queue_, *this, carrier_, routes_, end_points_) {
   if (routes_.reads_backlog()) routes_.read_backlog(&carrier_.network());
   if (options.tolerance != 0) carrier_.network().set_tolerance(options.tolerance);

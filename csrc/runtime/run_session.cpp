@@ -66,7 +66,7 @@ SessionResult run_session(std::shared_ptr<const workload::TaskGraph> graph, cons
   const bool is_alike = options.kernel_variation.is_none();
   const bool folds = options.enable_folding && traits.can_fold && has_fixed_routes && is_alike;
   WeightedSystem system = folds ? folding::fold(graph, routes, footprint) : folding::unfolded(graph, routes);
-  if (traits.walks_packets) system.links = network::link_table(options.fidelity, routes);
+  if (traits.walks_packets) system.links = network::link_table(options.fidelity, routes, footprint.touches_links());
   routing::EndPoints end_points(routes);
   SessionResult simulated = Session(system, routes, options, controllers, end_points).run();
   SessionResult result = folding::expand(system, std::move(simulated), options.timeline_devices);

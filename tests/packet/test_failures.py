@@ -132,6 +132,54 @@ def test_routes_that_take_more_virtual_channels_after_failures_say_so():
     assert rostam.run_flows(fabric, **flows, events=failures, packets=PacketOptions(num_vcs=2)).finish_s.max() > 1e-6
 
 
+def lost_global_cable():
+    """A Dragonfly with one cable between any two groups, and that of groups 0 and 1."""
+    fabric = rostam.fabric("dragonfly", link_bandwidth=5e10, **dict(FABRICS)["dragonfly"])
+    links, first, per_group = fabric.links, fabric.num_accelerators, 4
+    groups = (np.minimum(links["src"], links["dst"]) - first) // per_group
+    others = (np.maximum(links["src"], links["dst"]) - first) // per_group
+    (cable,) = np.unique(links["cable"][(groups == 0) & (others == 1)])
+    is_global = (groups >= 0) & (groups != others)
+    return fabric, int(cable), is_global
+
+
+def between_groups(fabric, routing, **options):
+    """The accelerators of group 0 send 1 MB each to those of group 1."""
+    return rostam.run_flows(
+        fabric, src=[0, 1, 2, 3], dst=[4, 5, 6, 7], num_bytes=[10**6] * 4, routing=routing, fidelity="packet", **options
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("routing", ["spray", "hash", "adaptive", "valiant", "ugal", "turns", "up_down"])
+def test_a_dragonfly_goes_by_way_of_a_third_group(routing):
+    fabric, cable, is_global = lost_global_cable()
+    failed = fabric.with_failures(links=[cable])
+    carried = between_groups(failed, routing).link_bytes[is_global].sum()
+    if routing in ("spray", "hash", "adaptive"):
+        assert carried == 2 * 4 * 10**6  # two global cables for each byte, one while theirs is there
+    else:
+        assert carried >= 2 * 4 * 10**6
+    broken = between_groups(fabric, routing, events=[rostam.Failure(time=1e-6, kind="links", number=cable)])
+    assert np.isfinite(broken.finish_s).all()
+    whole = between_groups(fabric, routing)
+    assert whole.link_bytes[fabric.links["cable"] == cable].max() > 10**6
+    assert broken.link_bytes[fabric.links["cable"] == cable].max() < 10**5
+
+
+# Local cables are taken in phases 0 and 1, before and behind a global one; where walks may be detours in three more,
+# before any, behind one and behind two or more global cables. Valiant's paths have all of them twice.
+@pytest.mark.parametrize(("routing", "whole", "failing"), [("spray", 2, 5), ("valiant", 4, 10), ("ugal", 4, 10)])
+def test_runs_with_failures_have_channels_for_detours(routing, whole, failing):
+    fabric, cable, _ = lost_global_cable()
+    failures = [rostam.Failure(time=1e-6, kind="links", number=cable)]
+    for how, events in ((fabric, failures), (fabric.with_failures(links=[cable]), [])):
+        with pytest.raises(ConfigError, match=rf"at least the {failing} that the routing takes"):
+            between_groups(how, routing, events=events, packets=PacketOptions(num_vcs=failing - 1))
+    for how, events, needed in ((fabric, [], whole), (fabric, failures, failing)):
+        fits = PacketOptions(num_vcs=needed, packet_bytes=1000, buffer_bytes=needed * 100_000)
+        assert np.isfinite(between_groups(how, routing, events=events, packets=fits).finish_s).all()
+
+
 def test_circuits_that_are_set_anew_in_the_run_are_refused():
     fabric = rostam.fabric("sip_ocs", num_accelerators=8, control="periodic", reconfiguration_delay="2 us")
     with pytest.raises(ConfigError, match="fidelity='packet'"):
