@@ -8,7 +8,7 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py import _core
-from rostam_py.errors import NoRouteError
+from rostam_py.errors import ConfigError, NoRouteError
 
 MS = 10**9
 ACCELERATOR, LINK = 0, 1
@@ -70,6 +70,11 @@ CASES = {
 def test_a_flow_and_a_message_take_equal_times_bytes_and_routes(case, fidelity):
     fabric, parameters, more, expected_ms = CASES[case]
     controllers = [] if parameters is None else [("wanderer", parameters)]
+    is_packets = fidelity == "packet"
+    if is_packets and expected_ms is None:
+        with pytest.raises(ConfigError, match="under way over planes that differ"):
+            flow(fabric, controllers, fidelity=fidelity, **more)
+        return
     one = flow(fabric, controllers, fidelity=fidelity, **more)
     other = message(fabric, controllers, fidelity=fidelity, **more)
     assert round(one.finish_s[0] * 1e12) == other.time_ps
@@ -77,7 +82,8 @@ def test_a_flow_and_a_message_take_equal_times_bytes_and_routes(case, fidelity):
     assert {KEPT} <= set(one.checks) & set(other.checks)
     assert one.bytes_left.tolist() == [0]
     if expected_ms is not None:
-        assert one.finish_s[0] == pytest.approx(expected_ms * 1e-3, abs=2e-12)
+        # Packets in buffers, 8 kB at most, move at the rate of the link that they are on.
+        assert one.finish_s[0] == pytest.approx(expected_ms * 1e-3, abs=8e-6 if is_packets else 2e-12)
 
 
 def cut_off():
