@@ -121,7 +121,7 @@ def test_sweeps_rank_what_does_not_settle_by_its_mean_and_mark_it(tmp_path, caps
     words.append("seed=0,1")
     toggles = ", ".join(f"{key}: {value}" for key, value in TOGGLES.items())
     words.append(f"controllers=[{{{toggles}}}]")
-    assert main(["sweep", *words, "report=false", f"out={tmp_path / 'sweep'}"]) == 0
+    assert main(["sweep", *words, "sweep.backend=process", "report=false", f"out={tmp_path / 'sweep'}"]) == 0
     out = capsys.readouterr().out
     assert out.count("ms *") == 2
     assert "* not steady: the mean of its last iterations" in out
