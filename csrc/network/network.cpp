@@ -1,5 +1,7 @@
 #include "network/network.h"
 
+#include <string>
+
 namespace rostam::network {
 
 bool PacketOptions::operator==(const PacketOptions& other) const {
@@ -9,8 +11,16 @@ bool PacketOptions::operator==(const PacketOptions& other) const {
 }
 
 void Network::set_packets(const PacketOptions& options) {
-  if (options == PacketOptions()) return;
-  throw ConfigError("packet options are set, but this engine moves whole messages; take fidelity=packet");
+  const PacketOptions usual;
+  if (options == usual) return;
+  const char* key = options.packet_bytes != usual.packet_bytes           ? "packet_bytes"
+                    : options.flit_bytes != usual.flit_bytes             ? "flit_bytes"
+                    : options.buffer_bytes != usual.buffer_bytes         ? "buffer_bytes"
+                    : options.num_vcs != usual.num_vcs                   ? "num_vcs"
+                    : options.crossbar_speedup != usual.crossbar_speedup ? "crossbar_speedup"
+                                                                         : "buffer_latency";
+  throw ConfigError(std::string("packets.") + key +
+                    " is set, but this fidelity moves whole messages; take fidelity=packet");
 }
 
 }  // namespace rostam::network

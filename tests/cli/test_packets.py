@@ -35,7 +35,7 @@ def test_a_collective_takes_packets_and_says_which(capsys):
         (["fidelity=packet", "packets.num_vcs=0"], "packets.num_vcs is 0; it must be an integer from 1 to 1024, or"),
         (["fidelity=packet", "packets.speed=2"], "unknown key 'packets.speed'"),
         (["fidelity=packet", "tolerance=0.1"], "this engine is exact only"),
-        (["packets.buffer_bytes=1 MiB"], "packet options are set, but this engine moves whole messages"),
+        (["packets.buffer_bytes=1 MiB"], "packets.buffer_bytes is set, but this fidelity moves whole messages"),
         (["fidelity=analytic", "packets.num_vcs=2"], "fidelity='analytic' knows neither"),
     ],
 )  # fmt: skip
