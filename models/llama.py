@@ -30,17 +30,20 @@ class Config:
     theta: float = 10_000.0
 
 
-def build(name: str, config: Config, assumed: tuple[str, ...] = ()) -> ModelSpec:
-    """Return the specification of a Llama of this shape."""
+def build(
+    name: str, config: Config, assumed: tuple[str, ...] = (), attention: type[nn.Module] = GroupedAttention,
+    decoder: type[Decoder] = Decoder,
+) -> ModelSpec:  # fmt: skip
+    """Return the specification of a Llama of this shape. Args: attention, decoder: how code writes these."""
     head_size = config.width // config.num_heads
 
     def block() -> nn.Module:
-        attention = GroupedAttention(config.width, config.num_heads, config.num_key_heads, head_size)
-        return DecoderBlock(config.width, attention, GatedFeedForward(config.width, config.hidden))
+        own = attention(config.width, config.num_heads, config.num_key_heads, head_size)
+        return DecoderBlock(config.width, own, GatedFeedForward(config.width, config.hidden))
 
     def make(num_layers: Mapping[str, int]) -> nn.Module:
         blocks = {path: [block() for _ in range(count)] for path, count in num_layers.items()}
-        return Decoder(config.vocabulary, config.width, head_size, config.theta, blocks)
+        return decoder(config.vocabulary, config.width, head_size, config.theta, blocks)
 
     return decoder_spec(name, make, {"blocks": config.num_layers}, config.sequence_length, assumed)
 

@@ -9,14 +9,13 @@ benchmarks/llama3_h100_202412_torchtitan.md, tables 2 and 6, for the long sequen
 """
 
 import functools
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rostam_py.models.decoder import Decoder, DecoderBlock, GatedFeedForward, decoder_spec
-from rostam_py.models.llama import SHAPES, Config
+from rostam_py.models import llama
+from rostam_py.models.decoder import Decoder
 from rostam_py.models.spec import ModelSpec
 
 
@@ -69,23 +68,13 @@ class TitanDecoder(Decoder):
         return complex_rotation(sequence, self.rotary_size, self.theta, device)
 
 
-def build(name: str, config: Config) -> ModelSpec:
+def build(name: str, config: llama.Config) -> ModelSpec:
     """Return the specification of a Llama of this shape."""
-    head_size = config.width // config.num_heads
-
-    def block() -> nn.Module:
-        attention = RepeatedAttention(config.width, config.num_heads, config.num_key_heads, head_size)
-        return DecoderBlock(config.width, attention, GatedFeedForward(config.width, config.hidden))
-
-    def make(num_layers: Mapping[str, int]) -> nn.Module:
-        blocks = {path: [block() for _ in range(count)] for path, count in num_layers.items()}
-        return TitanDecoder(config.vocabulary, config.width, head_size, config.theta, blocks)
-
-    return decoder_spec(name, make, {"blocks": config.num_layers}, config.sequence_length)
+    return llama.build(name, config, attention=RepeatedAttention, decoder=TitanDecoder)
 
 
 def _preset(shape: str) -> ModelSpec:
-    return build(f"titan_{shape}", SHAPES[shape])
+    return build(f"titan_{shape}", llama.SHAPES[shape])
 
 
 build_titan_llama2_13b = functools.partial(_preset, "llama2_13b")
