@@ -114,6 +114,7 @@ def check_sharding(
     is_resharded: object = True,
     is_gather_overlapped: object = False,
     is_reduced_often: object = True,
+    is_reduction_overlapped: object = True,
     layout: object = BUFFERS,
 ) -> None:
     """Raise ConfigError for settings of a strategy that do not go together."""
@@ -131,6 +132,7 @@ def check_sharding(
         ("reshard_after_forward", is_resharded, True, (3,)),
         ("overlap_param_gather", is_gather_overlapped, False, (1, 2)),
         ("reduce_every_microbatch", is_reduced_often, True, (2, 3)),
+        ("overlap_grad_reduce", is_reduction_overlapped, True, (0, 1)),
     ):
         if value != default and level not in levels:
             allowed = " or ".join(map(str, levels))

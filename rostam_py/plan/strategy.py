@@ -130,6 +130,9 @@ class Strategy:
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
     bucket_size: gradient bytes that start one dp all-reduce.
+    overlap_grad_reduce: reductions of gradients start with the backward that fills their buckets, as in PyTorch's DDP
+        and Megatron's overlap_grad_reduce; False reduces all of a device's once its last backward has run, a bucket for
+        each chunk of layers (shard 0 and 1).
     precision: fp32, tf32, bf16_mixed, fp16_mixed, of 8 bits fp8_mixed (a scale for each tensor, of its values),
         fp8_delayed_mixed (of those before), fp8_block_mixed (for each 128 values) or mxfp8_mixed (for each 32), or
         nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the model's own.
@@ -216,6 +219,7 @@ class Strategy:
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     virtual_stages: int = 1
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
+    overlap_grad_reduce: bool = True
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})
     gradient_precision: str = field(default=AUTO, metadata={"choices": GRADIENT_PRECISIONS})
     optimizer: str | None = field(default=None, metadata={"choices": OPTIMIZERS})
@@ -437,7 +441,7 @@ class Strategy:
         check_sharding(
             self.shard, self.shard_group, self.prefetch, is_resharded=self.reshard_after_forward,
             is_gather_overlapped=self.overlap_param_gather, is_reduced_often=self.reduce_every_microbatch,
-            layout=self.shard_layout,
+            is_reduction_overlapped=self.overlap_grad_reduce, layout=self.shard_layout,
         )  # fmt: skip
         if self.shard and not PLACERS.get(self.placer).shards_state:
             raise ConfigError(

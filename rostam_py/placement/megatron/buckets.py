@@ -97,13 +97,17 @@ class Buckets:
         key = gradient.data_group, gradient.unit
         self.open.setdefault(key, []).append(gradient)
         self.open_bytes[key] += gradient.num_bytes
-        if self._is_full(key):
+        if self.context.overlaps_reductions and self._is_full(key):
             self._start(self.open.pop(key))
             self.open_bytes[key] = 0
 
     def _is_held(self, data_group: str) -> bool:
-        """Tell whether a data group's open bucket is its last, and left to the device's last template."""
-        if self.later is None or data_group in self.later:
+        """Tell whether a data group's open bucket is left to the device's last template: its last, or any bucket."""
+        if self.later is None:
+            return False
+        if not self.context.overlaps_reductions:
+            return True
+        if data_group in self.later:
             return False
         return not any(self.waiting[name] for name, group in self.groups.items() if group == data_group)
 
@@ -118,6 +122,7 @@ class Buckets:
         size, name = sum(g.num_bytes for g in bucket), f"gradients.{len(self.started)}"
         if state.copies_units:
             self._copy_in(bucket, name, size)
+        if state.copies_units or not self.context.overlaps_reductions:
             deps = writer.behind_compute()
         else:
             deps = _latest(writer, writer.available_from(tuple(t for g in bucket for t in g.leaves)))

@@ -352,7 +352,7 @@ class _Job:
             self.strategy.is_tp_asynchronous, self.machine.min_kernel_s, self.states,
             self._units(), self.exchange, self.strategy.tp_style, self._kept_whole(),
             self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
-            gradient_buffer=self.gradient_buffer,
+            gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
         )  # fmt: skip
 
     def _kept_whole(self) -> frozenset[int]:

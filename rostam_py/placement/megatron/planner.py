@@ -208,14 +208,17 @@ class Planner:
                 seconds += costs.collective_s(stage, "dp_experts", collective, max(1, round(n * of_experts)))
             return seconds
 
+        def tail_of(reduce_s: float) -> float:
+            if not self.base.overlap_grad_reduce:
+                return reduce_s
+            return max(reduce_s - _HIDING * backward, reduce_s / max(1.0, n))
+
         if not level:
-            reduce_s = moved("all_reduce", 1)
-            return optimizer + max(reduce_s - _HIDING * backward, reduce_s / max(1.0, n)), turn
+            return optimizer + tail_of(moved("all_reduce", 1)), turn
         reduce_s, gather_s = moved("reduce_scatter", 1), moved("all_gather", 0)
         optimizer /= fields["shard_group"] or ranks
-        tail = max(reduce_s - _HIDING * backward, reduce_s / max(1.0, n))
         if level == 1:
-            return optimizer + tail + gather_s, turn
+            return optimizer + tail_of(reduce_s) + gather_s, turn
         if level == 2:
             return optimizer + gather_s + reduce_s / max(1.0, n), max(turn, reduce_s)
         hidden = max(forward, gather_s) + max(backward, gather_s)

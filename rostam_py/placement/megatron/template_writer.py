@@ -62,6 +62,7 @@ class TemplateContext:
     hops: ExpertHops = field(default_factory=ExpertHops)  # of rows of experts that cross to a server once
     offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     gradient_buffer: GradientBuffer = GRADIENT_BUFFERS[NO_BUFFER]  # passes over gradients before they are reduced
+    overlaps_reductions: bool = True  # False: gradients are reduced behind a device's last backward
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
