@@ -129,6 +129,10 @@ class Strategy:
     schedule: order of a pipeline's forwards and backwards: 1f1b, gpipe, or zb_h1 (zero bubble: weight gradients run
         apart, in what would be bubbles; 1f1b where pp is 1, which has none).
     virtual_stages: chunks of layers that a stage of 1f1b holds (interleaved; micro-batches a multiple of pp then).
+    overlap_p2p: a stage computes on while its outputs travel to the next one; False waits for that at the end of every
+        chunk's forward and backward, as Megatron does without its overlap_p2p_comm.
+    split_p2p: of an output that all members of a tp group hold, each sends its share, and they gather what they
+        receive (Megatron's scatter_gather_tensors_in_pipeline); what sequence_parallel has split is sent as it is.
     bucket_size: gradient bytes that start one dp all-reduce.
     overlap_grad_reduce: reductions of gradients start with the backward that fills their buckets, as in PyTorch's DDP
         and Megatron's overlap_grad_reduce; False reduces all of a device's once its last backward has run, a bucket for
@@ -218,6 +222,8 @@ class Strategy:
     micro_batch: int | None = None
     schedule: str = field(default="1f1b", metadata={"choices": SCHEDULES})
     virtual_stages: int = 1
+    overlap_p2p: bool = True
+    split_p2p: bool = False
     bucket_size: Any = field(default="25 MB", metadata={"unit": "size"})
     overlap_grad_reduce: bool = True
     precision: str | None = field(default=None, metadata={"choices": PRECISIONS})

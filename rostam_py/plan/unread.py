@@ -24,6 +24,8 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
         "schedule": (strategy.pp > 1, "strategy.pp > 1"),
         "mapping_seed": (strategy.mapping == "random", "strategy.mapping=random"),
         "shard_layout": (strategy.shard == 3, "strategy.shard=3"),
+        "overlap_p2p": (strategy.pp > 1, "strategy.pp > 1"),
+        "split_p2p": (strategy.pp > 1 and strategy.tp > 1, "strategy.pp > 1 and strategy.tp > 1"),
         "bucket_size": (
             strategy.shard < 3 and strategy.overlap_grad_reduce,
             "strategy.shard below 3, whose units are its buckets, and strategy.overlap_grad_reduce",

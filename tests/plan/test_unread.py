@@ -23,6 +23,10 @@ def test_defaults_say_nothing():
         ({"schedule": "gpipe"}, {"pp": 2}),
         ({"mapping_seed": 3}, {"mapping": "random"}),
         ({"bucket_size": "1 MB", "shard": 3}, {"shard": 2}),
+        ({"bucket_size": "1 MB", "overlap_grad_reduce": False}, {"overlap_grad_reduce": True}),
+        ({"overlap_grad_reduce": False, "placer": "sip_ml"}, {"placer": "megatron"}),
+        ({"overlap_p2p": False}, {"pp": 2}),
+        ({"split_p2p": True, "pp": 2}, {"tp": 2}),
         ({"accumulation": "separate", "placer": "sip_ml", "mp": 2}, {"placer": "megatron", "mp": 1}),
     ],
 )

@@ -87,7 +87,8 @@ def random_strategy(rng, has_tables):
         "tp_style": one_of(*TP_STYLES), "shard_layout": one_of(*SHARD_LAYOUTS),
         "recompute_stops_early": bool(rng.integers(2)), "optimizer_kernels": one_of("fused", "foreach"),
         "fused_part": one_of(EVERYWHERE, *FUSED_PARTS), "eager_loss": one_of("torch", "loss_parallel"),
-        "allocator": one_of(*ALLOCATORS),
+        "allocator": one_of(*ALLOCATORS), "overlap_p2p": bool(rng.integers(2)), "split_p2p": bool(rng.integers(2)),
+        "overlap_grad_reduce": bool(rng.integers(4)),
     }  # fmt: skip
     if has_tables:  # they take dp alone; other axes are left in now and then
         keys |= {"tables": one_of(*TABLE_PLACES), "schedule": "1f1b"}
@@ -100,6 +101,7 @@ def random_strategy(rng, has_tables):
     keys["recompute_stops_early"] &= keys["recompute"] == "full"
     if keys["fused_part"] != BLOCKS or has_tables:
         del keys["eager_loss"]
+    keys["overlap_grad_reduce"] |= keys["shard"] > 1
     if keys["pp"] == 1 or keys["schedule"] != "1f1b":
         del keys["virtual_stages"]
     for key, least in (

@@ -353,6 +353,7 @@ class _Job:
             self._units(), self.exchange, self.strategy.tp_style, self._kept_whole(),
             self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
+            overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
         )  # fmt: skip
 
     def _kept_whole(self) -> frozenset[int]:

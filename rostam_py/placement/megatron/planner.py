@@ -228,7 +228,7 @@ class Planner:
         if fields["pp"] == 1:
             return 0.0
         alpha, beta = self._grid_costs(fields).message(0, 1)
-        parts = fields["cp"] * (fields["tp"] if fields["sequence_parallel"] else 1)
+        parts = fields["cp"] * (fields["tp"] if fields["sequence_parallel"] or self.base.split_p2p else 1)
         num_bytes = self._boundary_bytes * fields["micro_batch"] / parts
         return float(2 * (fields["pp"] * fields["virtual_stages"] - 1) * (alpha + beta * num_bytes))
 

@@ -63,6 +63,8 @@ class TemplateContext:
     offload: Offload = field(default_factory=Offload)  # activations that lie in the host's memory
     gradient_buffer: GradientBuffer = GRADIENT_BUFFERS[NO_BUFFER]  # passes over gradients before they are reduced
     overlaps_reductions: bool = True  # False: gradients are reduced behind a device's last backward
+    overlaps_messages: bool = True  # False: a template ends with its last message's delivery
+    splits_messages: bool = False  # members of a tp group send shares of what all of them hold
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
@@ -107,6 +109,18 @@ class TemplateWriter:
         """Send a tensor to the device at ``offset`` as soon as it is ready. Args: boundary: as of ``receive``."""
         name, label = f"send {self._origin(tensor)}", self._channel(tensor, boundary)
         self._append(Task("send", name, self._deps_on([tensor]), "pp", num_bytes=num_bytes, channel=label, peer=offset))
+
+    def gather_received(self, tensor: int, num_bytes: int) -> None:
+        """Gather a tensor of which each member of the tp group has received its share."""
+        name = f"all_gather {self._origin(tensor)} {self.phase} (received)"
+        self._provider[tensor] = self.collective(name, "tp", "all_gather", num_bytes, (self._provider[tensor],))
+
+    def await_sends(self) -> None:
+        """Let whatever the device computes next wait until this template's messages have been delivered."""
+        self.close()
+        sends = tuple(t for t, task in enumerate(self.tasks) if task.kind == "send")
+        if sends:
+            self.tasks.append(Task("compute", f"{self.phase} is sent", sends))
 
     def find_ready(self, tensors: Iterable[int]) -> None:
         """Note that templates before this one, of the same device, have made the tensors.

@@ -167,9 +167,11 @@ def _fill(
     context, phase = writer.context, writer.phase
     crossing = _Crossing(context, stage, phase)
     for t in crossing.arriving:
-        writer.receive(t, crossing.size[t], crossing.source, crossing.boundary_before)
+        writer.receive(t, crossing.sent[t], crossing.source, crossing.boundary_before)
         if t in crossing.leaving:
-            writer.send(t, crossing.size[t], crossing.target, crossing.boundary_behind)
+            writer.send(t, crossing.sent[t], crossing.target, crossing.boundary_behind)
+        if crossing.sent[t] < crossing.size[t]:
+            writer.gather_received(t, crossing.size[t])
     leaving = crossing.leaving - set(crossing.arriving)
     if phase == WEIGHT:
         late = [t for t in sorted(context.late) if _stage_of(context, t) == stage]
@@ -187,16 +189,18 @@ def _fill(
             writer.wait(waits[position])
         for t in kernel.outputs if not is_replay else ():
             if t in leaving:
-                writer.send(t, crossing.size[t], crossing.target, crossing.boundary_behind)
+                writer.send(t, crossing.sent[t], crossing.target, crossing.boundary_behind)
         if filled is not None and not is_replay:
             filled.add(kernel.outputs)
         if gathers is not None:
             gathers.behind(position)
+    if not context.overlaps_messages:
+        writer.await_sends()
     return [] if gathers is None else gathers.changes
 
 
 class _Crossing:
-    """What a stage receives and sends in a phase: tensors, bytes, where the peers are, and over which boundaries.
+    """What a stage receives and sends in a phase: tensors, bytes (sent: of the message), where the peers are, and over which boundaries.
 
     Boundary k is that between stages k and k + 1; told only where a device has several of one direction.
     """
@@ -209,6 +213,7 @@ class _Crossing:
         self.arriving = flow[before] if flow is not None and 0 <= before < stages.num_stages else []
         self.leaving = set(flow[stage]) if flow is not None else set()
         self.size = {t: _message_bytes(context, t) for t in {*self.arriving, *self.leaving}}
+        self.sent = {t: _sent_bytes(context, t, size) for t, size in self.size.items()}
         places = [k % stages.num_devices for k in (before, stage, stage + step)]
         self.source, self.target = places[0] - places[1], places[2] - places[1]
         is_told = stages.num_stages > stages.num_devices
@@ -260,6 +265,13 @@ def _gathers(
 
 def _message_bytes(context: TemplateContext, tensor: int) -> int:
     return math.ceil(context.builder.tensor_bytes(tensor, tensor in context.sharding.comms))
+
+
+def _sent_bytes(context: TemplateContext, tensor: int, num_bytes: int) -> int:
+    """Return what of a tensor of so many bytes each member of the tp group sends."""
+    sharding = context.sharding
+    is_whole = sharding.tensor_fraction(tensor, tensor in sharding.comms) == 1
+    return math.ceil(num_bytes / sharding.degree) if context.splits_messages and is_whole else num_bytes
 
 
 def _stage_kernels(context: TemplateContext, stage: int, phase: str) -> list[int]:
