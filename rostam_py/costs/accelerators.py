@@ -74,8 +74,8 @@ class Accelerator:
         if kind not in self.peak_flops_per_s:
             others = [one.name for one in ACCELERATORS.values() if kind in one.peak_flops_per_s]
             raise ConfigError(
-                f"{self.name} has no {kind} peak; it has: {', '.join(self.peak_flops_per_s)}. Accelerators with one:"
-                f" {', '.join(others) or 'none'}"
+                f"accelerator {self.name} has no {kind} peak, which strategy.precision asks for; it has:"
+                f" {', '.join(self.peak_flops_per_s)}. Accelerators with one: {', '.join(others) or 'none'}"
             )
         return self.peak_flops_per_s[kind]
 

@@ -12,7 +12,8 @@ operand that gives the rows (calibration/library.py); what they have not is the 
 value, for the whole tensor's scale. NVIDIA's recipe keeps some blocks in 16 bits, which is not modelled: MLPerf's
 configurations keep none.
 
-8-bit products have four recipes (transformer_engine/common/recipe of NVIDIA/TransformerEngine): one scale for each
+8-bit products have five recipes, of which four are Transformer Engine's (transformer_engine/common/recipe of
+NVIDIA/TransformerEngine): one scale for each
 tensor, of the values that it has (Float8CurrentScaling, torchtitan's tensorwise: a kernel finds the largest value,
 another casts; a norm finds that of what it makes), or of those that it had in iterations before (DelayedScaling: one
 kernel, or the norm itself), one of 32 bits for each 128 values, 128 x 128 of a weight (Float8BlockScaling; DeepSeek-V3,
@@ -21,6 +22,12 @@ writes. See Impl in pytorch/csrc/extensions/normalization.cpp, create_transpose 
 experts are cast one by one, but those of DelayedScaling in one kernel (multi_tensor_quantize_impl in
 pytorch/csrc/extensions/cast.cpp); Float8CurrentScalingQuantizer::quantize_impl launches one for the largest value, one
 for the scale and the cast.
+
+The fifth is torchao's rowwise: a scale for each row of one operand and each column of the other, so that copies by rows
+and by columns are casts of their own, each in front of the product that reads it; a column's largest value takes a read
+before. What tensor parallelism gathers is gathered in 16 bits and cast behind that (pytorch/torchtitan, issue 845). Its
+kernel for rows is slow where partial sums are moved, so that products of gradients are those of one scale for each
+tensor, and a kernel multiplies what they make (pytorch/ao, pull request 1325 and issue 2184, 2024-11 to 2025-05).
 
 Hopper's matrix units keep too few bits of sums of 8-bit products for gradients: fp8_gemm_dgrad and fp8_gemm_wgrad of
 the first two recipes have use_split_accumulator, as torchao's gradients have no use_fast_accum, and recipes of blocks
@@ -42,6 +49,9 @@ class Casts:
     num_reads: how often they read an input; num_reads_of_norm: one that a norm makes. num_weight_reads: a weight.
     writes_rows: they write the copy that products read by rows; False where products do, for both that read a gradient.
     writes_columns: copies by columns are others than those by rows, on every device.
+    by_product: each product casts what it reads, weights too, by rows or by columns, the latter with a read more: inputs
+        are kept, and gathered over tp, as other ops' are. scales_gradients: a kernel behind each product of gradients
+        multiplies what that has made.
     launches: kernels that Transformer Engine launches for one input; takes_all: for the inputs of all experts at once.
     """
 
@@ -50,6 +60,8 @@ class Casts:
     num_weight_reads: int
     writes_rows: bool = True
     writes_columns: bool = False
+    by_product: bool = False
+    scales_gradients: bool = False
     launches: int = 1
     takes_all: bool = False
 
@@ -127,6 +139,13 @@ PRECISIONS = {
         "fp8_delayed_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 1, others="bf16_mixed",
         note=f"fp8_delayed_mixed: {_OF_FP8}; a kernel casts each input, norms cast what they make",
         gathered_weight_bytes=1.0, casts=Casts(1, 0, 1, takes_all=True), moves_sums=_GRADIENTS,
+    ),
+    "fp8_row_mixed": Precision(
+        "fp8_row_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, 1, 2, others="bf16_mixed",
+        note="fp8_row_mixed: matrix products of blocks at the fp8 peak, all else, and what is kept and gathered for"
+        " them, as in bf16_mixed; each product casts what it reads, by rows or by columns",
+        casts=Casts(1, 1, 1, writes_columns=True, by_product=True, scales_gradients=True),
+        moves_sums=_GRADIENTS,
     ),
     "fp8_block_mixed": Precision(
         "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",

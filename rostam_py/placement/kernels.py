@@ -73,7 +73,7 @@ class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
-    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, before
+    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, and what scales its result, before
     it. adding_time: of one that makes gradients of parameters and adds them to what is there (MODEL B7), None of
     others. adds: kernels behind it that add the gradients it makes to what is there.
     """
@@ -236,9 +236,11 @@ class KernelBuilder:
 
     def _with_casts(self, kernels: list[Kernel]) -> list[Kernel]:
         """Return kernels, the first reader of what is cast for products with its cast."""
-        if get_precision(self.precision).casts is None:
+        chosen = get_precision(self.precision).casts
+        if chosen is None:
             return kernels
-        left, found, of_norms = cast_inputs(self.graph, with_weights=self.casts_weights), [], set[int]()
+        left = cast_inputs(self.graph, with_weights=self.casts_weights, by_product=chosen.by_product)
+        found, of_norms = [], set[int]()
         for kernel in kernels:
             op = self.graph.ops[kernel.ops[0]]
             casts = []
@@ -247,6 +249,8 @@ class KernelBuilder:
                     memory = memory_of(self.graph, t)
                     one = left.pop((op.phase, memory), None)
                     casts += [] if one is None else self._cast(op, t, one, memory in of_norms)
+                if chosen.scales_gradients and op.phase == "backward":
+                    casts.append(self._scaled(op))
             found.append(replace(kernel, casts=(*kernel.casts, *casts)) if casts else kernel)
             if self._is_norm(kernel):
                 of_norms.update(memory_of(self.graph, t) for t in kernel.outputs)
@@ -265,7 +269,9 @@ class KernelBuilder:
         """
         precision = get_precision(self.precision)
         whole, width = self._read_bytes((op,), tensor), precision.product_bytes / precision.tensor_bytes
-        held = whole * min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(op, tensor) or 1.0))
+        held = whole
+        if precision.casts is not None and not precision.casts.by_product:
+            held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(op, tensor) or 1.0))
         traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
         read = traffic.wide_reads * held + traffic.narrow_reads * whole * width
         written = (traffic.copies * held + traffic.narrow_reads * whole) * width
@@ -273,6 +279,15 @@ class KernelBuilder:
             return []
         launches = precision.casts.launches * (1 if precision.casts.takes_all else self._num_products(op))
         return [self._apart(op, "cast", CAST, read, written, launches)]
+
+    def _scaled(self, op: Op) -> KernelTime:
+        """Return the kernel that multiplies what a product of gradients has made, in the width of activations."""
+        made = 0.0
+        for t in op.outputs:
+            tensor, share = self.graph.tensors[t], self.sharding.tensor_fraction(t, t in self.sharding.comms)
+            made += tensor.num_bytes(self.batch) / DTYPE_BYTES[tensor.dtype] * share * self.experts.share(t)
+        made *= get_precision(self.precision).tensor_bytes
+        return self._apart(op, "scaled", MAP, made, made)
 
     def _num_products(self, op: Op) -> int:
         """Return the products of one expert each that a device runs for a grouped product; 1 for other ops."""

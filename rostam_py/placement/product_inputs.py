@@ -48,7 +48,7 @@ def gathered_width(graph: OperatorGraph, precision: str, readers: Iterable[int])
     Model: those that hold its parts cast them, where narrow products alone read it.
     """
     chosen = get_precision(precision)
-    is_cast = chosen.casts is not None and all(is_narrow(graph, graph.ops[op]) for op in readers)
+    is_cast = chosen.casts is not None and not chosen.casts.by_product and all(is_narrow(graph, graph.ops[op]) for op in readers)
     return chosen.product_bytes / chosen.tensor_bytes if is_cast else 1.0
 
 
@@ -84,6 +84,8 @@ class CastInput:
             is_gathered: it is gathered as it is cast, and transposed behind.
         """
         casts = precision.casts or Casts(0, 0, 0)
+        if casts.by_product:
+            return CastTraffic(self.by_rows + 2 * self.by_columns, self.by_rows + self.by_columns)
         reads = casts.num_weight_reads if self.is_weight else casts.num_reads_of_norm if is_of_norm else casts.num_reads
         has_columns = self.by_columns and casts.has_columns(transposes)
         if not (casts.writes_rows or self.is_weight):
@@ -95,10 +97,14 @@ class CastInput:
         return CastTraffic(reads, 1 if reads else 0, narrow_reads=1)
 
 
-def cast_inputs(graph: OperatorGraph, *, with_weights: bool = False) -> dict[tuple[str, int], CastInput]:
+def cast_inputs(
+    graph: OperatorGraph, *, with_weights: bool = False, by_product: bool = False
+) -> dict[tuple[str, int], CastInput]:
     """Return what is cast for narrow products, by phase and memory.
 
-    Args: with_weights: trained weights too, by rows in forward and by columns in backward.
+    Args:
+        with_weights: trained weights too, by rows in forward and by columns in backward.
+        by_product: in each phase what its own products read; else forward's casts serve backward.
     Cost: linear in ops.
     """
     rows, columns, weights = set[tuple[str, int]](), set[tuple[str, int]](), set[int]()
@@ -115,7 +121,10 @@ def cast_inputs(graph: OperatorGraph, *, with_weights: bool = False) -> dict[tup
                 (rows if op.phase == "forward" else columns).add((op.phase, memory))
     found = {}
     for phase, memory in rows | columns:
-        if phase == "forward":
+        if by_product:
+            key = phase, memory
+            found[key] = CastInput(key in rows, key in columns, memory in weights)
+        elif phase == "forward":
             in_backward = ("backward", memory) in rows | columns and memory not in weights
             found[phase, memory] = CastInput(True, in_backward, memory in weights)
         elif memory in weights or ("forward", memory) not in rows:
@@ -137,7 +146,7 @@ def kept_widths(graph: OperatorGraph, precision: str) -> dict[int, float]:
     """
     chosen = get_precision(precision)
     width = chosen.product_bytes / chosen.tensor_bytes
-    if width == 1:
+    if width == 1 or (chosen.casts is not None and chosen.casts.by_product):
         return {}
     readers: dict[int, set[bool]] = {}  # memory -> whether products, and whether other ops, read it in backward
     memory = [memory_of(graph, t.id) for t in graph.tensors]

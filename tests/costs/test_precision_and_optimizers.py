@@ -9,12 +9,12 @@ from rostam_py.errors import ConfigError, UnknownNameError
 
 def test_parameter_and_gradient_bytes_follow_model_d15():
     names = (
-        "fp32", "tf32", "bf16_mixed", "fp16_mixed", "fp8_mixed", "fp8_delayed_mixed", "fp8_block_mixed", "mxfp8_mixed",
-        "nvfp4_mixed",
+        "fp32", "tf32", "bf16_mixed", "fp16_mixed", "fp8_mixed", "fp8_delayed_mixed", "fp8_row_mixed",
+        "fp8_block_mixed", "mxfp8_mixed", "nvfp4_mixed",
     )  # fmt: skip
     assert list(PRECISIONS) == list(names)
-    assert [gradient_bytes(p) for p in names] == [4, 4, 4, 2, 4, 4, 4, 4, 4]
-    assert [parameter_bytes(p) for p in names] == [4, 4, 2, 2, 2, 2, 2, 2, 2]
+    assert [gradient_bytes(p) for p in names] == [4, 4, 4, 2, 4, 4, 4, 4, 4, 4]
+    assert [parameter_bytes(p) for p in names] == [4, 4, 2, 2, 2, 2, 2, 2, 2, 2]
 
 
 def test_mixed_precision_adam_keeps_sixteen_bytes_a_parameter_in_fp16_and_eighteen_in_bf16():

@@ -194,6 +194,39 @@ def test_weights_that_ranks_share_are_cast_as_often_as_they_are_gathered(deep, p
     assert len(found) == 8 + 7
 
 
+def test_rows_and_columns_with_scales_are_cast_in_front_of_each_product(deep, placed):
+    # torchao's rowwise, by hand: a cast by rows reads 2 bytes and writes 1, one by columns reads them twice. Forward
+    # casts each of four inputs and weights by rows; backward each gradient of a result by both, where its input has a
+    # gradient as well, and each input and weight by columns.
+    strategy = Strategy(precision="fp8_row_mixed", micro_batch=64, check_memory=False)
+    plan = placed(deep, strategy, 64, cost="roofline", accelerator=H100_80)
+    weight = 8192 * 8192
+    by_rows, by_columns = [(2 * size, size) for size in (SIZE, weight)], [(4 * size, size) for size in (SIZE, weight)]
+    expected = 4 * by_rows + 3 * [(6 * SIZE, 2 * SIZE), *by_columns] + [by_columns[0]] * 2
+    assert sorted(casts_of(plan)) == sorted(expected)
+    scaled = [
+        (k.call.bytes_read, k.call.bytes_written)
+        for task in plan.stages[0].templates["backward"]
+        for k in task.kernels
+        if k.name.endswith("(scaled)")
+    ]
+    assert sorted(scaled) == [(2 * SIZE, 2 * SIZE)] * 3 + [(2 * weight, 2 * weight)] * 4
+
+
+def test_rows_with_scales_are_kept_and_gathered_in_16_bits(gpt, placed):
+    plans = {
+        precision: placed(gpt, Strategy(precision=precision, tp=2, sequence_parallel=True, micro_batch=1), 1, **H100)
+        for precision in ("bf16_mixed", "fp8_row_mixed", "fp8_mixed")
+    }
+    gathered, kept = {}, {}
+    for precision, plan in plans.items():
+        tasks = [t for name in ("forward", "backward") for t in plan.stages[0].templates[name]]
+        gathered[precision] = sum(t.num_bytes for t in tasks if t.collective == "all_gather")
+        kept[precision] = plan.stages[0].memory.activations
+    assert gathered["fp8_row_mixed"] == gathered["bf16_mixed"] > gathered["fp8_mixed"]
+    assert kept["fp8_row_mixed"] == kept["bf16_mixed"] > kept["fp8_mixed"]
+
+
 def test_blocks_with_scales_need_an_accelerator_that_applies_them(gpt, placed):
     with pytest.raises(ConfigError, match=r"h100_80gb has no mxfp8 peak.*with one: b200_180gb, b300_288gb"):
         placed(gpt, Strategy(precision="mxfp8_mixed"), 1, **H100)

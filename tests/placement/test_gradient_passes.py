@@ -66,6 +66,15 @@ def test_bf16_gradients_take_half_and_shares_are_zeroed_alone(graph):
     assert moved(passes(shared, "backward_last"))[1] == pytest.approx(shared.stages[0].num_parameters, rel=1e-3)
 
 
+@pytest.mark.parametrize("buffer", ["zeroed", "scaled", "checked"])
+def test_shares_of_parameters_are_passed_over_as_those_of_buffers_are(graph, buffer):
+    kept = {"dp": 4, "shard": 3, "gradient_buffer": buffer}
+    buffers, parameters = (plan_of(graph, shard_layout=one, **kept) for one in ("buffers", "parameters"))
+    found = moved(k for name in parameters.stages[0].templates for k in passes(parameters, name))
+    assert found == moved(k for name in buffers.stages[0].templates for k in passes(buffers, name))
+    assert sum(found) > 0
+
+
 def test_a_bucket_is_reduced_behind_its_passes(graph):
     tasks = plan_of(graph, dp=4, gradient_buffer="checked").stages[0].templates["backward_last"]
     reductions = [t for t in tasks if t.kind == "collective"]

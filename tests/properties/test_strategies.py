@@ -22,7 +22,9 @@ from rostam_py.simulation.phase_spans import phase_spans
 
 TOKENS, WIDTH, WORDS, EXPERTS = 64, 256, 64, 8
 MOST_RANKS = 32
-BYTES = {"fp32": 4, "tf32": 4, "bf16_mixed": 4, "fp16_mixed": 2, "fp8_mixed": 4, "nvfp4_mixed": 4}  # of a gradient
+BYTES = {  # of a gradient
+    "fp32": 4, "tf32": 4, "bf16_mixed": 4, "fp16_mixed": 2, "fp8_mixed": 4, "fp8_row_mixed": 4, "nvfp4_mixed": 4,
+}  # fmt: skip
 SIZE = {"width": WIDTH, "vocabulary": WORDS, "sequence_length": TOKENS}
 TABLE_ROWS, DIMENSION = (1000, 300, 7, 50_000, 64, 20), 32
 PADDING = 1.02  # uneven shares are rounded up to the largest
@@ -118,7 +120,9 @@ def random_machine(rng, num_accelerators, precision):
     name = ("electrical_flat", "electrical_cluster", "fat_tree")[rng.integers(3)]
     own = {"electrical_flat": {}, "electrical_cluster": {"server_size": 4}, "fat_tree": {"levels": 2, "radix": 16}}
     fabric = rostam.fabric(name, num_accelerators=num_accelerators, accelerator_bandwidth="400 Gb/s", **own[name])
-    accelerator = {"fp8_mixed": "h100_80gb", "nvfp4_mixed": "b200_180gb"}.get(precision, "a100_80gb")
+    accelerator = {"fp8_mixed": "h100_80gb", "fp8_row_mixed": "h100_80gb", "nvfp4_mixed": "b200_180gb"}.get(
+        precision, "a100_80gb"
+    )
     return rostam.Machine(fabric=fabric, accelerator=accelerator, launch_latency=LAUNCH_PS * 1e-12)
 
 

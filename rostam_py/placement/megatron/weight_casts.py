@@ -16,7 +16,10 @@ from rostam_py.plan.tasks import KernelTime
 
 def casts_gathered(strategy: Strategy, precision: str) -> bool:
     """Return whether weights are cast whenever they have been gathered, once for each phase."""
-    return strategy.state_sharding.shares_weights and not _is_gathered_narrow(strategy, get_precision(precision))
+    chosen = get_precision(precision)
+    if chosen.casts is not None and chosen.casts.by_product:
+        return True
+    return strategy.state_sharding.shares_weights and not _is_gathered_narrow(strategy, chosen)
 
 
 def updated_casts(
@@ -27,7 +30,7 @@ def updated_casts(
     Args: num_weights: on a device, that products alone read. transposes: its products of 8 bits need transposed copies.
     """
     chosen = get_precision(precision)
-    if chosen.casts is None or strategy.state_sharding.shares_weights:
+    if chosen.casts is None or chosen.casts.by_product or strategy.state_sharding.shares_weights:
         return ()
     written = chosen.copied_weight_bytes(transposes)
     read: float = chosen.casts.num_weight_reads * chosen.parameter_bytes
