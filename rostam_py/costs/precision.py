@@ -49,9 +49,9 @@ class Casts:
     num_reads: how often they read an input; num_reads_of_norm: one that a norm makes. num_weight_reads: a weight.
     writes_rows: they write the copy that products read by rows; False where products do, for both that read a gradient.
     writes_columns: copies by columns are others than those by rows, on every device.
-    by_product: each product casts what it reads, weights too, by rows or by columns, the latter with a read more: inputs
-        are kept, and gathered over tp, as other ops' are. scales_gradients: a kernel behind each product of gradients
-        multiplies what that has made.
+    by_product: each product casts what it reads, weights too, by rows or by columns, the latter with a read more;
+        inputs are kept, and gathered over tp, as other ops' are. scales_gradients: a kernel behind each product of
+        gradients multiplies what that has made.
     launches: kernels that Transformer Engine launches for one input; takes_all: for the inputs of all experts at once.
     """
 

@@ -73,9 +73,9 @@ class Kernel:
     """One kernel, or one view, which takes no time: what it reads and writes, and its duration.
 
     ops: main op first. flops: local, padding and replicated work included. model_flops: this device's
-    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, and what scales its result, before
-    it. adding_time: of one that makes gradients of parameters and adds them to what is there (MODEL B7), None of
-    others. adds: kernels behind it that add the gradients it makes to what is there.
+    even share of the model's own work, so that the devices of a stage sum to the model. casts: of its inputs, and
+    what scales its result, before it. adding_time: of one that makes gradients of parameters and adds them to what is
+    there (MODEL B7), None of others. adds: kernels behind it that add the gradients it makes to what is there.
     """
 
     ops: tuple[int, ...]

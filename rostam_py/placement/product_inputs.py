@@ -48,7 +48,8 @@ def gathered_width(graph: OperatorGraph, precision: str, readers: Iterable[int])
     Model: those that hold its parts cast them, where narrow products alone read it.
     """
     chosen = get_precision(precision)
-    is_cast = chosen.casts is not None and not chosen.casts.by_product and all(is_narrow(graph, graph.ops[op]) for op in readers)
+    is_cast = chosen.casts is not None and not chosen.casts.by_product
+    is_cast = is_cast and all(is_narrow(graph, graph.ops[op]) for op in readers)
     return chosen.product_bytes / chosen.tensor_bytes if is_cast else 1.0
 
 

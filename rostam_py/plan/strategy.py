@@ -139,7 +139,8 @@ class Strategy:
         each chunk of layers (shard 0 and 1).
     precision: fp32, tf32, bf16_mixed, fp16_mixed, of 8 bits fp8_mixed (a scale for each tensor, of its values),
         fp8_delayed_mixed (of those before), fp8_row_mixed (for each row or column), fp8_block_mixed (for each 128
-        values) or mxfp8_mixed (for each 32), or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the model's own.
+        values) or mxfp8_mixed (for each 32), or nvfp4_mixed; optimizer: sgd, momentum, adagrad or adam; None takes the
+        model's own.
     gradient_precision: in which gradients accumulate and travel: fp32 (4 bytes), bf16 or fp16 (2); auto is fp16 for
         fp16_mixed, else fp32, as Megatron and torchtitan have it.
     clip_gradients: to a norm before the optimizer's step, as trainers of language models do: they are read for it, and

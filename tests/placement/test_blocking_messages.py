@@ -137,5 +137,5 @@ def test_gradients_are_reduced_behind_the_last_backward(graph, strategy):
 
 @pytest.mark.parametrize("shard", [2, 3])
 def test_shared_gradients_are_not_held_back(shard):
-    with pytest.raises(ConfigError, match="overlap_grad_reduce is False, which needs strategy.shard = 0 or 1; it is"):
+    with pytest.raises(ConfigError, match=r"overlap_grad_reduce is False, which needs strategy\.shard = 0 or 1; it is"):
         rostam.Strategy(shard=shard, overlap_grad_reduce=False)

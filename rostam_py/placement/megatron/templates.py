@@ -166,13 +166,7 @@ def _fill(
     """
     context, phase = writer.context, writer.phase
     crossing = _Crossing(context, stage, phase)
-    for t in crossing.arriving:
-        writer.receive(t, crossing.sent[t], crossing.source, crossing.boundary_before)
-        if t in crossing.leaving:
-            writer.send(t, crossing.sent[t], crossing.target, crossing.boundary_behind)
-        if crossing.sent[t] < crossing.size[t]:
-            writer.gather_received(t, crossing.size[t])
-    leaving = crossing.leaving - set(crossing.arriving)
+    crossing.receive_all(writer)
     if phase == WEIGHT:
         late = [t for t in sorted(context.late) if _stage_of(context, t) == stage]
         writer.find_ready(late)
@@ -187,9 +181,8 @@ def _fill(
         writer.run(kernel, is_replay)
         if position in waits:
             writer.wait(waits[position])
-        for t in kernel.outputs if not is_replay else ():
-            if t in leaving:
-                writer.send(t, crossing.sent[t], crossing.target, crossing.boundary_behind)
+        if not is_replay:
+            crossing.send(writer, kernel.outputs)
         if filled is not None and not is_replay:
             filled.add(kernel.outputs)
         if gathers is not None:
@@ -200,8 +193,9 @@ def _fill(
 
 
 class _Crossing:
-    """What a stage receives and sends in a phase: tensors, bytes (sent: of the message), where the peers are, and over which boundaries.
+    """What a stage receives and sends in a phase: tensors, bytes, where the peers are, and over which boundaries.
 
+    size, sent: bytes of a tensor, and of the message that brings it.
     Boundary k is that between stages k and k + 1; told only where a device has several of one direction.
     """
 
@@ -219,6 +213,24 @@ class _Crossing:
         is_told = stages.num_stages > stages.num_devices
         self.boundary_before = min(before, stage) if is_told else None
         self.boundary_behind = min(stage, stage + step) if is_told else None
+
+    def receive_all(self, writer: TemplateWriter) -> None:
+        """Receive what arrives, and send on what leaves as well."""
+        for t in self.arriving:
+            writer.receive(t, self.sent[t], self.source, self.boundary_before)
+            self._send(writer, t)
+            if self.sent[t] < self.size[t]:
+                writer.gather_received(t, self.size[t])
+        self.leaving -= set(self.arriving)
+
+    def send(self, writer: TemplateWriter, made: Sequence[int]) -> None:
+        """Send what leaves of the tensors that a kernel has made."""
+        for t in made:
+            self._send(writer, t)
+
+    def _send(self, writer: TemplateWriter, tensor: int) -> None:
+        if tensor in self.leaving:
+            writer.send(tensor, self.sent[tensor], self.target, self.boundary_behind)
 
 
 def _stage_of(context: TemplateContext, tensor: int) -> int:
