@@ -227,6 +227,17 @@ def test_rows_with_scales_are_kept_and_gathered_in_16_bits(gpt, placed):
     assert kept["fp8_row_mixed"] == kept["bf16_mixed"] > kept["fp8_mixed"]
 
 
+def test_products_that_cast_what_they_read_begin_behind_the_whole_gather(gpt, placed):
+    strategy = {"tp": 2, "sequence_parallel": True, "tp_overlap": True, "micro_batch": 1}
+    parts = {}
+    for precision in ("fp8_mixed", "fp8_row_mixed"):
+        plan = placed(gpt, Strategy(precision=precision, **strategy), 1, **H100)
+        tasks = plan.stages[0].templates["forward"]
+        parts[precision] = [t.name.split(" ")[0] for t in tasks if t.collective == "copy"]
+    assert set(parts["fp8_mixed"]) == {"all_gather", "reduce_scatter"}
+    assert set(parts["fp8_row_mixed"]) == {"reduce_scatter"}
+
+
 def test_blocks_with_scales_need_an_accelerator_that_applies_them(gpt, placed):
     with pytest.raises(ConfigError, match=r"h100_80gb has no mxfp8 peak.*with one: b200_180gb, b300_288gb"):
         placed(gpt, Strategy(precision="mxfp8_mixed"), 1, **H100)

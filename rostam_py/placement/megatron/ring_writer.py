@@ -9,7 +9,8 @@ they do not, and links cost nothing to start, nothing ends later than with ring 
 pays a hop elsewhere: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and starts
 no communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input
 gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of several products that read
-one gathered tensor the first is cut. Rows of experts come and go whole. A product whose parts would be shorter than the
+one gathered tensor the first is cut. Products that cast what they read themselves (fp8_row_mixed) begin behind the whole
+gather: PyTorch's compiler finds no gather in front of a product there (pytorch/pytorch, issue 149990). Rows of experts come and go whole. A product whose parts would be shorter than the
 shortest kernel is not.
 Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
 """
@@ -56,6 +57,9 @@ class RingWriter(TemplateWriter):
         sharding = self.context.sharding
         read = [gather for gather in sharding.gathers.get(kernel.ops[0], ()) if not self._is_kept(gather)]
         pending = [gather for gather in read if self._key(gather, is_replay) not in self._gathers]
+        casts = get_precision(self.context.builder.precision).casts
+        if casts is not None and casts.by_product:
+            return []
         if len(pending) != 1 or not self._is_cut(kernel) or len(pending[0].levels) != len(sharding.levels):
             return []
         is_again = pending[0] in sharding.gathers_again.get(kernel.ops[0], ())
