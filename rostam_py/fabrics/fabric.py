@@ -265,7 +265,7 @@ class Fabric:
         """Return the longest shortest path between working accelerators, in links.
 
         Raises: NoRouteError if failures cut two of them apart.
-        Cost: constant where a closed form holds, else accelerators x links.
+        Cost: constant where a closed form holds, else links x accelerators, those on one switch counted once.
         """
         if len(self._cores) == 1:
             return int(self._cores[0].diameter())

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
+from rostam_py.errors import NoRouteError
 from rostam_py.fabrics import FABRICS, build_fabric, example_fabric
 from rostam_py.fabrics.slim_fly import constructible
 
+UNREACHABLE = 2**30
+CASES_OF_SEVERAL = {
+    "dragonfly": {
+        "routers_per_group": 4, "terminals_per_router": 2, "global_links_per_router": 2, "num_groups": 9,
+    },
+}  # fmt: skip
 CASES = [
     *((name, None) for name in FABRICS.names()),
     *(("slim_fly", {"q": q, "terminals_per_switch": 1}) for q in constructible(17)),
@@ -64,3 +71,27 @@ def longest_path(fabric):
 def test_the_diameter_is_the_longest_shortest_path(name, params):
     fabric = example_fabric(name) if params is None else build_fabric(name, **params)
     assert fabric.diameter() == longest_path(fabric)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("links", "5%"), ("switches", 1), ("accelerators", 3)])
+@pytest.mark.parametrize("name", ["dragonfly", "slim_fly", "fat_tree", "hyperx", "electrical_cluster", "hammingmesh"])
+def test_one_search_for_all_on_a_switch_finds_what_one_for_each_does(name, kind, count):
+    """Accelerators with the same neighbours are as far from everything else, after failures too."""
+    params = {
+        "dragonfly": CASES_OF_SEVERAL["dragonfly"], "slim_fly": {"q": 3, "terminals_per_switch": 3},
+        "fat_tree": {"num_accelerators": 96, "radix": 8}, "hyperx": {"dims": (3, 4), "terminals": 3},
+        "electrical_cluster": {"num_accelerators": 24, "server_size": 8},
+        "hammingmesh": {"board": (1, 1), "boards": (5, 7)},
+    }[name]  # fmt: skip
+    for seed in range(4):
+        fabric = build_fabric(name, **params).with_random_failures(kind, count, seed)
+        core, healthy = fabric.core, fabric.healthy_accelerators
+        expected = 0
+        for target in healthy.tolist():
+            hops = core.search_distances(target)[: fabric.num_accelerators]
+            expected = max(expected, int(hops[healthy].max()))
+        if expected == UNREACHABLE:
+            with pytest.raises(NoRouteError):
+                fabric.diameter()
+        else:
+            assert fabric.diameter() == expected
