@@ -18,7 +18,7 @@ struct Servers {
       : num_accelerators(params.integer("num_accelerators")),
         size(params.integer("server_size")),
         count(size > 1 ? (num_accelerators + size - 1) / size : 0),
-        tree(params, num_accelerators, num_accelerators, params.integer("rails") != 0 ? size : 1),
+        tree(tree_shape(params), num_accelerators, num_accelerators, params.integer("rails") != 0 ? size : 1),
         first_nic(tree.end),
         first_switch(first_nic + (exist() ? num_accelerators : 0)) {}
 

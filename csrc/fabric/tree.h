@@ -12,12 +12,20 @@
 
 namespace rostam::fabric {
 
+// Ports of a leaf, and what is above leaves. num_spines: of two levels; 0: the fewest that hold all uplinks.
+struct TreeShape {
+  int32_t leaf_down = 1, leaf_up = 1, radix = 2, levels = 2, num_spines = 0;
+};
+
+// As fat_tree's parameters have it.
+TreeShape tree_shape(const Params& params);
+
 // Counts of a tree, and the number of its first vertex on each level. On two levels the pod is the whole tree
 // and its switches are the spines: the fewest that hold all uplinks if `num_spines` is 0.
 struct Tree {
   // num_rails: ports of a server that go to leaves of their own; 1: ports fill leaves consecutively.
   // Throws: ConfigError for more leaves than the levels join.
-  Tree(const Params& params, int32_t first_switch, int32_t num_ports, int32_t num_rails);
+  Tree(const TreeShape& shape, int32_t first_switch, int32_t num_ports, int32_t num_rails);
 
   int32_t num_ports, num_rails, leaf_down, leaf_up, radix;
   int32_t num_full_units = 0, last_rails_per_leaf = 1;  // with rails
@@ -28,6 +36,12 @@ struct Tree {
 
   int32_t leaf_of(int32_t port) const;
   int32_t pod_of_leaf(int32_t leaf) const { return leaf / leaves_per_pod; }
+  int32_t pod_of_middle(int32_t vertex) const { return (vertex - first_middle) / pod_switches; }
+  int32_t num_switches() const { return end - first_leaf; }
+  // 0 for leaves, 1 for spines and pods' switches, 2 for cores.
+  int32_t tier_of(int32_t vertex) const { return vertex < first_middle ? 0 : vertex < first_core ? 1 : 2; }
+  // Links from one leaf to another.
+  int32_t hops_between(int32_t leaf, int32_t other) const;
 
   // Links on a shortest path from a port, or from a switch, to a port.
   int32_t port_distance(int32_t from, int32_t port) const;
@@ -45,11 +59,13 @@ struct Tree {
   // Adds the cables between switches. Bundle numbers: leaf l's uplinks l, its downlinks num_leaves + l, then pods
   // alike.
   void add_cables(double capacity_bytes_per_s, SimTime latency, Blueprint& plan) const;
+  // The same of one tree of many: its vertices, and its bundles, are numbered from there on.
+  void add_cables(double capacity_bytes_per_s, SimTime latency, int32_t vertex_shift, int32_t first_bundle,
+                  Blueprint& plan) const;
+  int32_t num_bundles() const { return 2 * (num_leaves + num_pods); }
 
  private:
   void count_leaves();
-  int32_t middle_pod(int32_t vertex) const { return (vertex - first_middle) / pod_switches; }
-  int32_t hops_between(int32_t leaf, int32_t other) const;
 };
 
 }  // namespace rostam::fabric
