@@ -81,8 +81,9 @@ class HammingMeshConfig(FabricConfig):
         radix), else of three: pods of at most radix / 2 leaves, which have a link to each of as many switches as they
         have uplinks; those have as many links up as down, to cores that every pod reaches, at most radix pods; or
         ``wrap``: a single board's two ends are joined by a cable, as on a torus, since a switch would join nothing
-        else (a board of one accelerator has no ports there). ``auto`` takes wrap for a single board, else the first of the three that fits, each
-        dimension on its own. Routes are all minimal paths, also over the switches of one's own board.
+        else (a board of one accelerator has no ports there). ``auto`` takes wrap for a single board, else the first of
+        the three that fits, each dimension on its own. Routes are all minimal paths, also over the switches of one's
+        own board.
         Accelerators are numbered row-major within a board, boards row-major (MODEL C11).
     Args:
         board: (a, b): accelerators along a board's row and along its column; (1, 1) is the paper's Hx1Mesh.
