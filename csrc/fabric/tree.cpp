@@ -1,6 +1,7 @@
 #include "fabric/tree.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace rostam::fabric {
 
@@ -11,8 +12,8 @@ int32_t divide_up(int32_t a, int32_t b) { return (a + b - 1) / b; }
 }  // namespace
 
 TreeShape tree_shape(const Params& params) {
-  return {params.integer("leaf_down"), params.integer("leaf_up"), params.integer("radix"), params.integer("levels"),
-          params.integer("num_spines")};
+  return {params.integer("leaf_down"), params.integer("leaf_up"),    params.integer("radix"),
+          params.integer("levels"),    params.integer("num_spines"), params.integer("pod_leaves")};
 }
 
 Tree::Tree(const TreeShape& shape, int32_t first_switch, int32_t num_ports, int32_t num_rails)
@@ -41,9 +42,45 @@ Tree::Tree(const TreeShape& shape, int32_t first_switch, int32_t num_ports, int3
                                                             << " join at most " << radix << " pods, not " << num_pods);
   }
   first_leaf = first_switch;
+  if (has_pods && shape.pod_leaves > 0) {
+    pack_pods(shape.pod_leaves);
+    return;
+  }
   first_middle = first_leaf + num_leaves;
   first_core = first_middle + num_pods * pod_switches;
   end = first_core + pod_switches * cores_per_group;
+}
+
+void Tree::pack_pods(int32_t pod_leaves) {
+  is_packed = true;
+  leaves_per_pod = pod_leaves;
+  num_pods = divide_up(num_leaves, pod_leaves);
+  pod_switches = switches_of_pod(0);
+  middle_up = cores_per_group = 0;
+  const int32_t num_cores = num_pods > 1 ? divide_up(num_leaves * leaf_up, radix) : 0;
+  ROSTAM_CHECK(pod_leaves <= radix / 2 && pod_leaves * leaf_up >= num_cores, "pods do not reach every core");
+  first_middle = first_leaf + num_leaves;
+  first_core = first_middle + (num_pods - 1) * pod_switches + switches_of_pod(num_pods - 1);
+  end = first_core + num_cores;
+}
+
+void Tree::add_packed(double capacity_bytes_per_s, SimTime latency, Blueprint& plan) const {
+  std::vector<int32_t> down(static_cast<size_t>(first_core - first_middle), 0);  // of a pod's switch, and so up
+  for (int32_t leaf = 0; leaf < num_leaves; ++leaf) {
+    const int32_t pod = pod_of_leaf(leaf), place = leaf - pod * leaves_per_pod;
+    for (int32_t u = 0; u < leaf_up; ++u) {
+      const int32_t slot = pod * pod_switches + (place * leaf_up + u) % switches_of_pod(pod);
+      plan.add_cable(first_leaf + leaf, first_middle + slot, capacity_bytes_per_s, latency);
+      ++down[static_cast<size_t>(slot)];
+    }
+  }
+  int32_t cable = 0;
+  for (int32_t slot = 0; slot < first_core - first_middle && end > first_core; ++slot) {
+    for (int32_t u = 0; u < down[static_cast<size_t>(slot)]; ++u) {
+      const int32_t core = cable++ % (end - first_core);
+      plan.add_cable(first_middle + slot, first_core + core, capacity_bytes_per_s, latency);
+    }
+  }
 }
 
 void Tree::count_leaves() {
@@ -104,7 +141,7 @@ void Tree::next_range(int32_t vertex, int32_t port, int32_t port_vertex, int32_t
 }
 
 void Tree::add_cables(double capacity_bytes_per_s, SimTime latency, Blueprint& plan) const {
-  add_cables(capacity_bytes_per_s, latency, 0, 0, plan);
+  is_packed ? add_packed(capacity_bytes_per_s, latency, plan) : add_cables(capacity_bytes_per_s, latency, 0, 0, plan);
 }
 
 void Tree::add_cables(double capacity_bytes_per_s, SimTime latency, int32_t vertex_shift, int32_t first_bundle,

@@ -3,8 +3,13 @@
 // servers that one leaf has ports for. In the last unit, if it has fewer, rails that together fit on a leaf share it.
 // Two levels: leaf l's uplink u goes to spine (l leaf_up + u) mod spines. Three levels: leaf uplink u goes to switch u
 // of its pod, whose uplinks go round-robin to the cores of group u, so every pod reaches every core.
+// Packed pods instead have the fewest switches that hold their leaves' uplinks, leaf l's uplink u on the (l leaf_up +
+// u) mod switches-th one, and there are the fewest cores that hold the uplinks of all, as many as they have down, which
+// go round-robin to the cores. Every leaf reaches every switch of its pod and every pod, but a last smaller one, every
+// core.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "fabric/fabric.h"
@@ -13,8 +18,9 @@
 namespace rostam::fabric {
 
 // Ports of a leaf, and what is above leaves. num_spines: of two levels; 0: the fewest that hold all uplinks.
+// pod_leaves: of packed pods on three levels; 0: pods are not packed.
 struct TreeShape {
-  int32_t leaf_down = 1, leaf_up = 1, radix = 2, levels = 2, num_spines = 0;
+  int32_t leaf_down = 1, leaf_up = 1, radix = 2, levels = 2, num_spines = 0, pod_leaves = 0;
 };
 
 // As fat_tree's parameters have it.
@@ -32,6 +38,7 @@ struct Tree {
   int32_t num_leaves = 0, leaves_per_pod = 0, num_pods = 1, pod_switches = 0;
   int32_t middle_up = 0;  // uplinks of a pod's switch
   int32_t cores_per_group = 0;
+  bool is_packed = false;  // distances below then do not hold: some cores may not reach the last pod
   int32_t first_leaf = 0, first_middle = 0, first_core = 0, end = 0;
 
   int32_t leaf_of(int32_t port) const;
@@ -66,6 +73,11 @@ struct Tree {
 
  private:
   void count_leaves();
+  void pack_pods(int32_t pod_leaves);
+  void add_packed(double capacity_bytes_per_s, SimTime latency, Blueprint& plan) const;
+  int32_t leaves_of_pod(int32_t pod) const { return std::min(leaves_per_pod, num_leaves - pod * leaves_per_pod); }
+  // Switches of a packed pod.
+  int32_t switches_of_pod(int32_t pod) const { return (leaves_of_pod(pod) * leaf_up + radix / 2 - 1) / (radix / 2); }
 };
 
 }  // namespace rostam::fabric

@@ -184,6 +184,7 @@ class HybridCubeMeshConfig(FabricConfig):
             "leaf_down": down,
             "leaf_up": up,
             "num_spines": 0,
+            "pod_leaves": 0,
             "nic_bandwidth_bytes_per_s": self.nic_bandwidth_bytes_per_s * between.share,
             "pcie_bandwidth_bytes_per_s": parse_bandwidth(self.pcie_bandwidth) / self.planes,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * inside.share,
