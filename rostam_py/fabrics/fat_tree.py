@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _TIERS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
 
 
+def most_leaves(radix: int, levels: int) -> int:
+    """Return how many leaves a tree of two or three levels joins: a port of every spine, or radix pods of radix / 2."""
+    return radix if levels == 2 else radix * (radix // 2)
+
+
 @dataclass(kw_only=True, slots=True)
 class FatTreeConfig(FabricConfig):
     """A folded Clos network; accelerators fill leaves consecutively, or each rail has leaves of its own.
@@ -110,7 +115,7 @@ class FatTreeConfig(FabricConfig):
 
     def _check_levels(self) -> None:
         """Refuse more leaves than the levels join: a spine, or the cores above one switch of each pod, hold radix."""
-        most = self.radix if self.num_levels == 2 else self.radix * (self.radix // 2)
+        most = most_leaves(self.radix, self.num_levels)
         if self.num_leaves <= most:
             return
         down, up = self.leaf_ports

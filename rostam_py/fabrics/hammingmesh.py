@@ -244,7 +244,7 @@ class HammingMeshConfig(FabricConfig):
         if ports[wiring] > self.radix:
             raise ConfigError(
                 f"fabric.wiring is {wiring!r} for {what} of {boards} boards, which has {ports[wiring]} links a "
-                f"switch; fabric.radix is {self.radix}"
+                f"switch; fabric.radix is {self.radix}, enough for {self.radix * boards // ports[wiring]} boards"
             )
         networks = bare.lines if wiring == "accelerator_row" else across[1]
         return replace(bare, wiring=wiring, num_networks=networks, leaf_boards=boards, num_leaves=1)

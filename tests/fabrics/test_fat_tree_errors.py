@@ -1,4 +1,4 @@
-"""Bad parameters of fat trees: each error names the key, its value and what is allowed."""
+"""Bad parameters of fat trees, and of networks built on one: the key, its value and what is allowed are named."""
 
 import pytest
 
@@ -65,3 +65,33 @@ def test_the_stated_limit_is_the_largest_tree_that_can_be_built(params, most):
     assert fabric.core.num_accelerators == most
     with pytest.raises(ConfigError, match=f" {most} accelerators with fabric.leaf_down"):
         build_fabric("fat_tree", num_accelerators=most + 1, radix=8, **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        # Two accelerators for each NIC, leaves of 16 of 36 ports: 36 x 18 of them on three levels, 36 on two.
+        (
+            {"num_accelerators": 10**6},
+            "is 1,000,000; 3 levels of fabric.radix 36 join at most 20,736, whose 10,368 NICs",
+        ),
+        (
+            {"num_accelerators": 2048, "levels": 2},
+            "is 2,048; 2 levels of fabric.radix 36 join at most 1,152, whose 576",
+        ),
+        ({"leaf_down": 64}, "fabric.leaf_down is 64; it must be < 36, fabric.radix"),
+        ({"leaf_down": 70}, "fabric.leaf_down is 70; .* must be a multiple of 4"),
+        ({"leaf_up": 64}, "leaf_down is 16 and fabric.leaf_up is 64; both .* fit fabric.radix 36"),
+        ({"levels": 5}, "fabric.levels is 5; allowed: 2, 3"),
+        ({"num_accelerators": 12}, "fabric.num_accelerators is 12; servers have 8"),
+    ],
+)
+def test_a_network_of_servers_names_its_own_limits(params, message):
+    with pytest.raises(ConfigError, match=message):
+        build_fabric("hybrid_cube_mesh", **{"num_accelerators": 32, **params})
+
+
+def test_the_stated_limit_of_servers_is_the_largest_that_can_be_built():
+    assert build_fabric("hybrid_cube_mesh", num_accelerators=1152, levels=2).num_accelerators == 1152
+    with pytest.raises(ConfigError, match="join at most 1,152"):
+        build_fabric("hybrid_cube_mesh", num_accelerators=1160, levels=2)
