@@ -97,8 +97,8 @@ class HybridCubeMeshConfig(FabricConfig):
         most = most_leaves(self.radix, levels) * down * _PER_NIC
         if self.num_accelerators > most:
             raise ConfigError(
-                f"fabric.num_accelerators is {self.num_accelerators:,}; {levels} levels of fabric.radix {self.radix} join"
-                f" at most {most:,}, whose {most // _PER_NIC:,} NICs fill leaves of fabric.leaf_down = {down}"
+                f"fabric.num_accelerators is {self.num_accelerators:,}; {levels} levels of fabric.radix {self.radix} "
+                f"join at most {most:,}, whose {most // _PER_NIC:,} NICs fill leaves of fabric.leaf_down = {down}"
             )
 
     @property
