@@ -12,6 +12,8 @@ UNICAST_LIDS = 49_151  # 0x0001 to 0xBFFF: InfiniBand Architecture Specification
 def num_lids(num_endpoints: int, layers: int, num_switches: int) -> int:
     """Return the addresses of one plane: one for each endpoint and layer, one for each switch.
 
+    Model: a port of InfiniBand has a power of two of addresses (LMC); those that another number of layers leaves unused
+        are not counted, as in the paper's bound.
     Source: Blach et al., NSDI 2024, section 5.
     """
     return num_endpoints * layers + num_switches
