@@ -27,6 +27,10 @@ class Fabric:
         """
         Longest shortest path between working accelerators, in links.
         """
+    def first_alike(self) -> list[int]:
+        """
+        For every accelerator the first that is as far from all others, -1 where it has failed.
+        """
     def healthy_accelerators(self) -> list[int]:
         """
         Ids of the accelerators that work.

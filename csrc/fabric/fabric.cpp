@@ -1,7 +1,6 @@
 #include "fabric/fabric.h"
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -192,53 +191,6 @@ void Fabric::search_phases(int32_t target, const PathRule* rule, int32_t first, 
       }
     }
   }
-}
-
-namespace {
-
-// What a path sees of hops: where they lead to, or come from, and the phases that a walk changes to on them.
-void append_seen(const Fabric& fabric, const HopSpan& hops, std::vector<int32_t>& seen) {
-  seen.push_back(static_cast<int32_t>(hops.size()));
-  for (const Hop& hop : hops) {
-    seen.push_back(hop.neighbour);
-    for (int32_t phase = 0; fabric.path_rule() != nullptr && phase < fabric.num_phases(); ++phase) {
-      seen.push_back(fabric.path_rule()->next_phase(phase, fabric.links()[static_cast<size_t>(hop.link)]));
-    }
-  }
-}
-
-// Of working accelerators with the same hops in and out, on one switch say, the first one: exchanging two of them takes
-// the fabric onto itself, so that others are as far from either.
-std::vector<int32_t> first_alike(const Fabric& fabric) {
-  std::set<std::vector<int32_t>> known;
-  std::vector<int32_t> firsts;
-  for (const int32_t a : fabric.healthy_accelerators()) {
-    std::vector<int32_t> seen;
-    append_seen(fabric, fabric.out(a), seen);
-    append_seen(fabric, fabric.in(a), seen);
-    if (known.insert(std::move(seen)).second) firsts.push_back(a);
-  }
-  return firsts;
-}
-
-}  // namespace
-
-int32_t Fabric::diameter() const {
-  if (closed_form() != nullptr && failures_.accelerators.empty()) return closed_form()->diameter();
-  int32_t longest = 0;
-  const std::vector<int32_t> healthy = healthy_accelerators();
-  for (const int32_t dst : first_alike(*this)) {
-    const std::vector<int32_t> hops = search_distances(dst);
-    for (const int32_t src : healthy) {
-      const int32_t here = distance_from(src, hops);
-      if (here == kUnreachable) {
-        ROSTAM_THROW(NoRouteError, "no path is left from accelerator " << src << " to accelerator " << dst
-                                                                       << " of fabric " << name());
-      }
-      longest = std::max(longest, here);
-    }
-  }
-  return longest;
 }
 
 }  // namespace rostam::fabric

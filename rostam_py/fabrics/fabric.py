@@ -272,7 +272,9 @@ class Fabric:
         if len(self._cores) == 1:
             return int(self._cores[0].diameter())
         healthy = self.healthy_accelerators
-        return max(int(self._hops_to(int(dst))[healthy].max()) for dst in healthy)
+        alike = np.array([core.first_alike() for core in self._cores])[:, healthy]  # in every plane
+        targets = healthy[np.unique(alike, axis=1, return_index=True)[1]]
+        return max(int(self._hops_to(int(dst))[healthy].max()) for dst in sorted(targets))
 
     def _hops_to(self, dst: int) -> np.ndarray:
         """Return links from every accelerator to ``dst`` in the plane where they are fewest, int array.

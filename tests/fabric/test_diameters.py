@@ -95,3 +95,33 @@ def test_one_search_for_all_on_a_switch_finds_what_one_for_each_does(name, kind,
                 fabric.diameter()
         else:
             assert fabric.diameter() == expected
+
+
+@pytest.mark.parametrize("kind", ["links", "switches"])
+def test_planes_that_differ_take_one_search_for_accelerators_alike_in_all_of_them(kind):
+    for seed in range(4):
+        fabric = build_fabric("dragonfly", planes=3, **CASES_OF_SEVERAL["dragonfly"])
+        fabric = fabric.with_random_failures(kind, 3, seed, scope="all" if kind == "links" else "network")
+        assert len(fabric.plane_classes) > 1
+        healthy = fabric.healthy_accelerators
+        of_planes = [build_fabric("dragonfly", **CASES_OF_SEVERAL["dragonfly"]) for _ in range(3)]
+        for number, plane in enumerate(of_planes):
+            parts = {"links": plane.num_links, "switches": plane.num_switches}
+            failed = getattr(fabric.failures, kind)
+            own = [one % parts[kind] for one in failed if one // parts[kind] == number]
+            of_planes[number] = plane.with_failures(**{kind: own})
+        longest = 0
+        for target in healthy.tolist():
+            hops = np.min([np.asarray(plane.core.search_distances(target)) for plane in of_planes], axis=0)
+            longest = max(longest, int(hops[: fabric.num_accelerators][healthy].max()))
+        assert fabric.diameter() == longest
+
+
+def test_accelerators_alike_are_those_with_the_same_working_neighbours():
+    # Two on each of 36 switches; accelerator 8 has failed.
+    fabric = build_fabric("dragonfly", **CASES_OF_SEVERAL["dragonfly"]).with_failures(accelerators=[8])
+    first = fabric.core.first_alike()
+    assert first[:10] == [0, 0, 2, 2, 4, 4, 6, 6, -1, 9]
+    assert sum(one == k for k, one in enumerate(first)) == 36
+    # Those that forward for one another on a torus have neighbours of their own.
+    assert build_fabric("torus", dims=(4, 5)).core.first_alike() == list(range(20))
