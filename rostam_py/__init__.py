@@ -34,6 +34,7 @@ _EXPORTS = {
     "TaskGraph": "rostam_py.simulation",
     "check_cabling": "rostam_py.fabrics.cabling",
     "check_dependencies": "rostam_py.fabrics.dependencies",
+    "count_disjoint_paths": "rostam_py.fabrics.forwarding",
     "draw_jobs": "rostam_py.fleet",
     "error_bar": "rostam_py.spread",
     "figures": "rostam_py.report.run.figures",

@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'parse_routing', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -26,6 +26,10 @@ class Fabric:
     def diameter(self) -> int:
         """
         Longest shortest path between working accelerators, in links.
+        """
+    def first_alike(self) -> list[int]:
+        """
+        For every accelerator the first that is as far from all others, -1 where it has failed.
         """
     def healthy_accelerators(self) -> list[int]:
         """
@@ -380,6 +384,10 @@ def controller_summary(name: str) -> str:
     """
     One line for lists.
     """
+def count_disjoint(fabric: Fabric, num_layers: typing.SupportsInt | typing.SupportsIndex, most: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+    """
+    Pairs of switches by the most paths of layers without a common cable, 0 to `most` or more.
+    """
 def distribution_names() -> list[str]:
     """
     Names of the distributions of factors.
@@ -459,6 +467,10 @@ def needs_grid(collective: str, algorithm: str) -> bool:
 def pair_chunks(schedule: Schedule) -> tuple:
     """
     Chunks that one run of a schedule sends, as arrays (src rank, dst rank, chunks).
+    """
+def parse_routing(text: str) -> tuple[str, int]:
+    """
+    Return (registered name, number it takes, 0 for none) of a routing such as layers:8.
     """
 def require_memory(bytes: typing.SupportsFloat | typing.SupportsIndex, what: str, advice: str) -> None:
     """

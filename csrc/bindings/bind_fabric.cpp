@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.h"
+#include "fabric/alike.h"
 #include "fabric/registry.h"
 
 namespace py = pybind11;
@@ -100,6 +101,9 @@ void bind_fabric(py::module_& module) {
            "Longest shortest path between working accelerators, in links.")
       .def("search_distances", &distances, "accelerator"_a,
            "Hops from every vertex to `accelerator` by breadth-first search; 2^30 where there is no path.")
+      .def(
+          "first_alike", [](const Fabric& self) { return fabric::first_alike(self); },
+          "For every accelerator the first that is as far from all others, -1 where it has failed.")
       .def(
           "closed_form_distance",
           [](const Fabric& self, int32_t vertex, int32_t accelerator) {

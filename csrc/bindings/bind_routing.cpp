@@ -8,6 +8,7 @@
 #include "flow/adaptive_rates.h"
 #include "routing/dependencies.h"
 #include "routing/dfsssp.h"
+#include "routing/disjoint_paths.h"
 #include "routing/layers.h"
 #include "routing/registry.h"
 #include "routing/route_table.h"
@@ -90,6 +91,11 @@ py::array_t<int32_t> forwarding_tables(const std::shared_ptr<fabric::Fabric>& fa
   return tables;
 }
 
+std::vector<int64_t> count_disjoint(const std::shared_ptr<fabric::Fabric>& fabric, int32_t num_layers, int32_t most) {
+  py::gil_scoped_release release;
+  return routing::count_disjoint(routing::Layers(*fabric, num_layers), most);
+}
+
 int32_t virtual_layers(const std::shared_ptr<fabric::Fabric>& fabric) {
   py::gil_scoped_release release;
   routing::Dfsssp tables(*fabric);
@@ -153,6 +159,13 @@ void set_route(RouteTable& self, int32_t src, int32_t dst, uint64_t hash, const 
 
 void bind_routing(py::module_& module) {
   module.def("routing_names", &routing::routing_names, "Names of the registered routings.");
+  module.def(
+      "parse_routing",
+      [](const std::string& text) {
+        const routing::RoutingChoice choice = routing::parse_routing(text);
+        return py::make_tuple(choice.name, choice.number);
+      },
+      "text"_a, "Return (registered name, number it takes, 0 for none) of a routing such as layers:8.");
   module.def("routing_summary", &routing::routing_summary, "name"_a, "What a routing does, in one line.");
   py::class_<RouteTable, std::shared_ptr<RouteTable>>(
       module, "RouteTable", "Routes of accelerator pairs over engine links (links or bundles) of all planes.")
@@ -202,6 +215,8 @@ void bind_routing(py::module_& module) {
              "Per class of planes: counts of virtual channels and their dependencies, and a cycle [(link, channel)].");
   module.def("forwarding_tables", &forwarding_tables, "fabric"_a, "num_layers"_a,
              "Next switch by (layer, switch, destination), -1 where there is none.");
+  module.def("count_disjoint", &count_disjoint, "fabric"_a, "num_layers"_a, "most"_a,
+             "Pairs of switches by the most paths of layers without a common cable, 0 to `most` or more.");
   module.def("virtual_layers", &virtual_layers, "fabric"_a, "Virtual layers that dfsssp gives the paths of a plane.");
   module.def("channel_schemes", &routing::channel_schemes, "Names of the ways to number virtual channels.");
   module.def("make_routes", &make, "name"_a, "planes"_a, "message_overhead_s"_a = 0.0, "enable_bundling"_a = true,

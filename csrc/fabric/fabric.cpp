@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "sim/memory.h"
 
@@ -190,24 +191,6 @@ void Fabric::search_phases(int32_t target, const PathRule* rule, int32_t first, 
       }
     }
   }
-}
-
-int32_t Fabric::diameter() const {
-  if (closed_form() != nullptr && failures_.accelerators.empty()) return closed_form()->diameter();
-  int32_t longest = 0;
-  const std::vector<int32_t> healthy = healthy_accelerators();
-  for (const int32_t dst : healthy) {
-    const std::vector<int32_t> hops = search_distances(dst);
-    for (const int32_t src : healthy) {
-      const int32_t here = distance_from(src, hops);
-      if (here == kUnreachable) {
-        ROSTAM_THROW(NoRouteError, "no path is left from accelerator " << src << " to accelerator " << dst
-                                                                       << " of fabric " << name());
-      }
-      longest = std::max(longest, here);
-    }
-  }
-  return longest;
 }
 
 }  // namespace rostam::fabric

@@ -177,7 +177,8 @@ class Fabric {
   int32_t distance_from(int32_t vertex, const std::vector<int32_t>& distances) const;
 
   // Longest shortest path between working accelerators [links].
-  // Throws: NoRouteError if two of them are cut apart. Cost: O(1), or O(accelerators x links) after failures.
+  // Throws: NoRouteError if two of them are cut apart. Cost: O(1) in closed form, else a search for each set of
+  // accelerators that have the same neighbours.
   int32_t diameter() const;
 
   // Boards of `board_size` consecutive accelerators each; 0 where the fabric has none.

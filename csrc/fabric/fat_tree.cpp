@@ -1,5 +1,5 @@
 // fat_tree: two or three levels of switches of one radix (tree.h); accelerators fill leaves consecutively, or rails.
-// Distance: 2 on a leaf, 4 in a pod (or on two levels), else 6.
+// Distance: 2 on a leaf, 4 in a pod (or on two levels), else 6; searched where pods are packed.
 // With servers every accelerator has a NIC, which is what the leaf sees of it, and a link to its server's switch: 2
 // inside a server, 2 more than above between servers. NICs and server switches are numbered last, and so are their
 // cables, so switches and cables of the network keep their ids; a switch's latency is then on the links into it, and
@@ -18,7 +18,7 @@ struct Servers {
       : num_accelerators(params.integer("num_accelerators")),
         size(params.integer("server_size")),
         count(size > 1 ? (num_accelerators + size - 1) / size : 0),
-        tree(params, num_accelerators, num_accelerators, params.integer("rails") != 0 ? size : 1),
+        tree(tree_shape(params), num_accelerators, num_accelerators, params.integer("rails") != 0 ? size : 1),
         first_nic(tree.end),
         first_switch(first_nic + (exist() ? num_accelerators : 0)) {}
 
@@ -151,12 +151,12 @@ class Rotation {
   int32_t stride_, count_;
 };
 
-// None where servers do not fill leaves, or where rails mix ports.
+// None where servers do not fill leaves, rails mix ports, or pods are packed.
 std::vector<std::vector<int32_t>> rotations_of(const Servers& servers, int32_t num_vertices) {
   const Tree& tree = servers.tree;
   const int32_t on_leaf = tree.num_leaves == 1 ? tree.num_ports : tree.leaf_down;
   std::vector<std::vector<int32_t>> maps;
-  if (tree.num_rails != 1 || on_leaf % servers.size != 0) return maps;
+  if (tree.num_rails != 1 || on_leaf % servers.size != 0 || tree.is_packed) return maps;
   int32_t stride = 1;
   for (const int32_t count : {servers.size, on_leaf / servers.size, tree.leaves_per_pod, tree.num_pods}) {
     if (count > 1) maps.push_back(Rotation(servers, stride, count).map(num_vertices));
@@ -188,10 +188,10 @@ Blueprint design_fat_tree(const Params& params) {
     plan.num_server_parts = servers.num_accelerators + servers.count;
     add_servers(servers, capacity, params.rate("server_bandwidth_bytes_per_s"), latency, into_switch, plan);
   }
-  plan.bundles_collapse = tree.are_leaves_even() && tree.are_pods_even();
+  plan.bundles_collapse = tree.are_leaves_even() && tree.are_pods_even() && !tree.is_packed;
   plan.turn_rule = make_up_down(tiers_of(servers, tree.end + plan.num_server_parts));
   plan.symmetries = rotations_of(servers, tree.end + plan.num_server_parts);
-  plan.distance = std::make_shared<TreeDistance>(servers);
+  if (!tree.is_packed) plan.distance = std::make_shared<TreeDistance>(servers);
   return plan;
 }
 

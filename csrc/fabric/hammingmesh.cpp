@@ -1,15 +1,17 @@
 // hammingmesh: boards of a x b accelerators that forward on a 2D mesh of traces; x by y boards. The ends of every
 // accelerator row of a board (W, E) go to switched row networks, those of every column (N, S) to column networks.
 // Wirings of a dimension: board_row (one switch for all lines of a row of boards), accelerator_row (one switch a line),
-// tree (two levels of switches a line), wrap (a single board: its two ends joined by a cable, no switch).
-// Numbering: row-major within a board, boards row-major (MODEL C11), then the switches of row networks line by line,
-// leaves before spines, then those of column networks. Distance: rows and columns add up, except that a network shared
-// by all lines of a board also moves a packet across lines; see Mesh. Source: HammingMesh, sections III and IV-C.
+// tree (two or three levels of switches a line, tree.h), wrap (a single board: its two ends joined by a cable, no
+// switch). Numbering: row-major within a board, boards row-major (MODEL C11), then the switches of row networks line by
+// line, leaves before spines before cores, then those of column networks. Distance: rows and columns add up, except
+// that a network shared by all lines of a board also moves a packet across lines; see Mesh. Source: HammingMesh,
+// sections III and IV-C.
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "fabric/registry.h"
+#include "fabric/tree.h"
 
 namespace rostam::fabric {
 
@@ -31,25 +33,20 @@ struct Axis {
   int32_t boards;  // boards in line
   Wiring wiring;
   int32_t leaf_boards;  // boards whose two ends go to one leaf; all of them without a tree
-  int32_t leaf_up;
-  int32_t num_spines;
-  int32_t num_leaves = 0;
+  Tree tree;            // of one network, its switches counted from 0; its ports: both ends of a board, board by board
 
   bool is_shared() const { return wiring == Wiring::kBoardRow; }
-  int32_t num_switches() const { return num_leaves + num_spines; }  // of one network
-  // Every leaf has as many links to each spine.
-  bool is_even() const { return num_spines == 0 || leaf_up % num_spines == 0; }
+  int32_t num_switches() const { return wiring == Wiring::kWrap ? 0 : tree.num_switches(); }  // of one network
+  // All downlinks of a switch to a lower one carry equal loads.
+  bool is_even() const { return tree.are_leaves_even() && tree.are_pods_even(); }
   int32_t leaf_of(int32_t board) const { return board / leaf_boards; }
 
   // Hops to the nearer end of the board.
   int32_t to_edge(int32_t at) const { return std::min(at, size - 1 - at); }
   // Cables from the end of one board over the network to the end of another, or back to the same.
-  int32_t across(int32_t board, int32_t other) const { return leaf_of(board) == leaf_of(other) ? 2 : 4; }
-  // Cables from a switch of a network, leaves first, to the end of a board.
-  int32_t down(int32_t slot, int32_t board) const {
-    if (slot >= num_leaves) return 2;
-    return slot == leaf_of(board) ? 1 : 3;
-  }
+  int32_t across(int32_t board, int32_t other) const { return 2 + tree.hops_between(leaf_of(board), leaf_of(other)); }
+  // Cables from a switch of a network to the end of a board.
+  int32_t down(int32_t slot, int32_t board) const { return tree.switch_distance(slot, 2 * board); }
   // Hops along one line, which the networks of this dimension never leave.
   int32_t along(Place from, Place to) const {
     const int32_t gap = std::abs(from.at - to.at);
@@ -59,15 +56,17 @@ struct Axis {
   }
 };
 
+TreeShape network_shape(const Params& params, size_t dim) {
+  return {2 * params.integers("leaf_boards").at(dim), params.integers("leaf_up").at(dim), params.integer("radix"),
+          params.integers("levels").at(dim), params.integers("num_spines").at(dim)};
+}
+
 Axis::Axis(const Params& params, size_t dim)
     : size(params.integers("board").at(dim)),
       boards(params.integers("boards").at(dim)),
       wiring(static_cast<Wiring>(params.integers("wiring").at(dim))),
       leaf_boards(params.integers("leaf_boards").at(dim)),
-      leaf_up(params.integers("leaf_up").at(dim)),
-      num_spines(params.integers("num_spines").at(dim)) {
-  if (wiring != Wiring::kWrap) num_leaves = (boards + leaf_boards - 1) / leaf_boards;
-}
+      tree(network_shape(params, dim), 0, 2 * boards, 1) {}
 
 // Counts, numbering and distances. Let e be the hops to the nearer end of a board and n the cables across a network.
 // Along a line: e + n + e, or less on one board. Networks that keep to their lines leave rows and columns to add up.
@@ -93,10 +92,12 @@ class Mesh : public DistanceFunction {
 
   const Place& column_of(int32_t accelerator) const { return cells_[static_cast<size_t>(accelerator)].x; }
   const Place& row_of(int32_t accelerator) const { return cells_[static_cast<size_t>(accelerator)].y; }
-  bool is_spine(int32_t vertex) const {
+  // Of a switch in its network: 0 for leaves.
+  int32_t tier_of(int32_t vertex) const {
     const bool is_columns = vertex >= first_column_switch_;
     const Axis& axis = is_columns ? columns_ : rows_;
-    return (vertex - (is_columns ? first_column_switch_ : first_switch())) % axis.num_switches() >= axis.num_leaves;
+    const int32_t index = vertex - (is_columns ? first_column_switch_ : first_switch());
+    return axis.tree.tier_of(index % axis.num_switches());
   }
 
   // Networks of a dimension: one a line, or one for all lines of a row of boards.
@@ -265,7 +266,7 @@ class Wirer {
           plan_.add_cable(last, first, capacity_, cable_);
         }
       }
-      if (axis.num_spines > 0) grow_tree(axis, leaves);
+      if (axis.wiring == Wiring::kTree) grow_tree(axis.tree, leaves);
     }
   }
 
@@ -277,16 +278,9 @@ class Wirer {
     plan_.add_cable(last, leaf, capacity_, cable_, up, down);
   }
 
-  // Leaf l's uplink u goes to spine (l leaf_up + u) mod spines.
-  void grow_tree(const Axis& axis, int32_t leaves) {
-    for (int32_t leaf = 0; leaf < axis.num_leaves; ++leaf) {
-      const int32_t up = num_bundles_++;
-      const int32_t down = axis.is_even() ? num_bundles_++ : -1;
-      for (int32_t u = 0; u < axis.leaf_up; ++u) {
-        const int32_t spine = (leaf * axis.leaf_up + u) % axis.num_spines;
-        plan_.add_cable(leaves + leaf, leaves + axis.num_leaves + spine, capacity_, cable_, up, down);
-      }
-    }
+  void grow_tree(const Tree& tree, int32_t leaves) {
+    tree.add_cables(capacity_, cable_, leaves, num_bundles_, plan_);
+    num_bundles_ += tree.num_bundles();
   }
 
   const Mesh& mesh_;
@@ -298,7 +292,8 @@ class Wirer {
 };
 
 // Maps of the mesh onto itself that move everything along one dimension: boards turned over, boards to the next one
-// under their leaf, full leaves to the next one. The networks of the other dimension move along with their lines.
+// under their leaf, full leaves to the next one of their pod, full pods to the next one. The networks of the other
+// dimension move along with their lines.
 class Moves {
  public:
   Moves(const Mesh& mesh, bool is_along_rows)
@@ -310,20 +305,26 @@ class Moves {
   void append(std::vector<std::vector<int32_t>>& maps) const {
     if (axis_.size > 1) maps.push_back(map([this](Place p) { return Place{p.board, axis_.size - 1 - p.at}; }));
     if (axis_.wiring == Wiring::kWrap) return;
-    const int32_t in_leaf = std::min(axis_.boards, axis_.leaf_boards), full = axis_.boards / in_leaf * in_leaf;
-    if (in_leaf > 1) {
-      maps.push_back(map([this, in_leaf](Place p) {
-        const int32_t first = p.board / in_leaf * in_leaf, end = std::min(first + in_leaf, axis_.boards);
-        return Place{p.board + 1 < end ? p.board + 1 : first, p.at};
-      }));
+    const Tree& tree = axis_.tree;
+    const int32_t in_leaf = std::min(axis_.boards, axis_.leaf_boards), in_pod = axis_.leaf_boards * tree.leaves_per_pod;
+    if (in_leaf > 1) append_turn(1, in_leaf, maps);
+    if (axis_.boards >= 2 * axis_.leaf_boards && tree.are_leaves_even()) {
+      append_turn(axis_.leaf_boards, tree.leaves_per_pod, maps);
     }
-    if (full > in_leaf && axis_.is_even()) {
-      maps.push_back(
-          map([in_leaf, full](Place p) { return Place{p.board < full ? (p.board + in_leaf) % full : p.board, p.at}; }));
-    }
+    if (axis_.boards >= 2 * in_pod && tree.are_pods_even()) append_turn(in_pod, tree.num_pods, maps);
   }
 
  private:
+  // `stride` boards go to the place of the next ones, round `count` such units; those that are not full stay.
+  void append_turn(int32_t stride, int32_t count, std::vector<std::vector<int32_t>>& maps) const {
+    maps.push_back(map([this, stride, count](Place p) {
+      const int32_t first = p.board / (stride * count) * (stride * count);
+      const int32_t num_full = std::min(count, (axis_.boards - first) / stride), index = (p.board - first) / stride;
+      if (index >= num_full) return p;
+      return Place{index + 1 < num_full ? p.board + stride : first + (p.board - first) % stride, p.at};
+    }));
+  }
+
   // `move` takes places along the dimension to others.
   template <typename Move>
   std::vector<int32_t> map(const Move& move) const {
@@ -336,15 +337,23 @@ class Moves {
     const int32_t across = is_along_rows_ ? mesh_.first_column_switch() : mesh_.first_switch();
     for (int32_t i = 0; i < Mesh::num_networks(axis_, other_) * axis_.num_switches(); ++i) {
       const int32_t slot = i % axis_.num_switches();
-      const bool is_leaf = slot < axis_.num_leaves;
-      const int32_t to = is_leaf ? axis_.leaf_of(move(Place{slot * axis_.leaf_boards, 0}).board) : slot;
-      image[own + i] = own + i - slot + to;
+      image[own + i] = own + i - slot + slot_after(move, slot);
     }
     for (int32_t i = 0; i < Mesh::num_networks(other_, axis_) * other_.num_switches(); ++i) {
       const int32_t network = i / other_.num_switches(), slot = i % other_.num_switches();
       image[across + i] = across + network_after(move, network) * other_.num_switches() + slot;
     }
     return image;
+  }
+
+  // Where a switch moves in its network: leaves and pods' switches with their first boards.
+  template <typename Move>
+  int32_t slot_after(const Move& move, int32_t slot) const {
+    const Tree& tree = axis_.tree;
+    if (tree.tier_of(slot) == 0) return axis_.leaf_of(move(Place{slot * axis_.leaf_boards, 0}).board);
+    if (tree.tier_of(slot) == 2) return slot;
+    const int32_t pod = tree.pod_of_middle(slot), first_board = pod * tree.leaves_per_pod * axis_.leaf_boards;
+    return slot + (tree.pod_of_leaf(axis_.leaf_of(move(Place{first_board, 0}).board)) - pod) * tree.pod_switches;
   }
 
   // Where a network of the other dimension moves.
@@ -380,7 +389,7 @@ class NorthLast : public PathRule {
       return (channel + 1) * kModes + (is_to_board ? kFree : kUp);
     }
     if (is_to_board) return channel * kModes + kFree;
-    const bool is_up = mesh_->is_spine(link.dst);
+    const bool is_up = mesh_->tier_of(link.dst) > mesh_->tier_of(link.src);
     return mode == kDown && is_up ? -1 : channel * kModes + (is_up ? kUp : kDown);
   }
 

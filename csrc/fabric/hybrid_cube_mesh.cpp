@@ -19,7 +19,7 @@ class MeshDistance : public DistanceFunction {
       : num_accelerators_(params.integer("num_accelerators")),
         server_size_(params.integer("server_size")),
         sharing_(params.integer("accelerators_per_nic")),
-        tree_(params, num_accelerators_, num_accelerators_ / sharing_, 1) {
+        tree_(tree_shape(params), num_accelerators_, num_accelerators_ / sharing_, 1) {
     const std::vector<int32_t> src = params.integers("mesh_src"), dst = params.integers("mesh_dst");
     ROSTAM_CHECK(src.size() == dst.size(), "ends of a mesh differ in length");
     for (size_t i = 0; i < src.size(); ++i) cables_.emplace_back(src[i], dst[i]);

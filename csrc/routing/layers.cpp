@@ -1,4 +1,4 @@
-// layers routing: an equal share of every message on each of four layers (layers.h): packets go round the layers, as
+// layers routing: an equal share of every message on each of its layers (layers.h): packets go round the layers, as
 // messages of InfiniBand round the addresses of their destination. Phases count the switches passed, up to the last
 // virtual channel. Layer 0 alone would be one path of minimal routing.
 #include "routing/layers.h"
@@ -17,7 +17,6 @@ namespace rostam::routing {
 
 namespace {
 
-constexpr int32_t kNumLayers = 4;  // Blach et al., section 6.1: four layers already settle most collisions
 constexpr uint64_t kSeed = 1;
 constexpr int32_t kMaxSwitches = 4096;      // tables and loads take 32 bytes for each pair of them
 constexpr int32_t kMaxSearchSteps = 20000;  // of one path; fabrics with many equal ones take the best of the first
@@ -199,7 +198,7 @@ class LayersPolicy : public RoutePolicy {
       : links_(*fabric, false),
         overhead_(options.message_overhead),
         minimal_(make_spray_policy(fabric, {SimTime::zero(), false})),
-        layers_(*fabric, kNumLayers),
+        layers_(*fabric, options.number),
         fabric_(std::move(fabric)),
         share_of_(links_.capacities.size(), 0.0) {}
 
@@ -213,7 +212,8 @@ class LayersPolicy : public RoutePolicy {
       route = minimal_->route(src, dst, query);  // over a link of the two alone, or it says what is missing
     } else {
       used_.clear();
-      for (int32_t layer = 0; layer < kNumLayers; ++layer) add_layer(layer, src, first, last, dst, query, route);
+      for (int32_t layer = 0; layer < layers_.num_layers(); ++layer)
+        add_layer(layer, src, first, last, dst, query, route);
       for (const int32_t link : used_) {
         const double share = std::exchange(share_of_[static_cast<size_t>(link)], 0.0);
         route.links.push_back({link, std::abs(share - 1) < kRounding ? 1 : share});
@@ -231,8 +231,9 @@ class LayersPolicy : public RoutePolicy {
   int32_t num_virtual_channels() const override { return std::max(1, layers_.longest_path()); }
   bool has_same_channels_after_failures() const override { return false; }
 
-  // Layers are for pairs with a single minimal path; where there are more, three of four layers are detours.
+  // Layers are for pairs with a single minimal path; where there are more, all layers but one are detours.
   std::string note() const override {
+    if (layers_.num_layers() == 1) return {};
     std::vector<int32_t> ends;
     for (int32_t a = 0; a < fabric_->num_accelerators(); ++a) {
       for (const int32_t door : doors(a, fabric_->out(a))) ends.push_back(door);
@@ -243,8 +244,8 @@ class LayersPolicy : public RoutePolicy {
     if (share <= kFewBranching) return {};
     std::ostringstream text;
     text << std::lround(100 * share) << "% of the switch pairs of fabric " << fabric_->name()
-         << " have several minimal paths, of which routing layers takes one and three detours: spray takes all minimal "
-            "ones";
+         << " have several minimal paths, of which routing layers takes one and " << layers_.num_layers() - 1
+         << " detours: spray takes all minimal ones";
     return text.str();
   }
 
@@ -289,7 +290,8 @@ class LayersPolicy : public RoutePolicy {
       const auto node = static_cast<uint32_t>(route.steps.nodes.size());
       const std::vector<int32_t> cables = links_between(way[k], way[k + 1]);
       for (const int32_t link : cables) {
-        take(links_.of_link[static_cast<size_t>(link)], 1.0 / (kNumLayers * static_cast<double>(cables.size())));
+        take(links_.of_link[static_cast<size_t>(link)],
+             1.0 / (layers_.num_layers() * static_cast<double>(cables.size())));
         slowest = std::max(slowest, fabric_->links()[static_cast<size_t>(link)].latency);
         if (query.wants_steps) {
           const int32_t channel = query.for_packets ? std::max(0, phase - 1) : phase;

@@ -3,6 +3,7 @@
 // Example: make_policy("spray", fabric, {})->route(0, 5, {}).latency.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,16 +16,28 @@ namespace rostam::routing {
 struct PolicyOptions {
   SimTime message_overhead;     // added to every route's latency (MODEL A3)
   bool enable_bundling = true;  // off: every link is an engine link of its own
+  int32_t number = 0;           // of a routing that takes one (parse_routing); make_policy fills it in
 };
 
 #define ROSTAM_ROUTING(name, summary)                                                             \
   std::unique_ptr<RoutePolicy> make_##name##_policy(std::shared_ptr<const fabric::Fabric> fabric, \
                                                     const PolicyOptions& options);
+#define ROSTAM_NUMBERED_ROUTING(name, what, usual, most, summary) ROSTAM_ROUTING(name, summary)
 #include "routing/builtin.inc"
+#undef ROSTAM_NUMBERED_ROUTING
 #undef ROSTAM_ROUTING
 
-// A policy keeps the fabric alive and caches: one per session, not shared between threads.
-// Throws: ConfigError listing the registered names if `name` is not one of them.
+// A routing as it is asked for: "spray", or "layers:8" with the number that it takes; "layers" has the usual one.
+struct RoutingChoice {
+  std::string name;
+  int32_t number = 0;  // 0: it takes none
+};
+
+// Throws: ConfigError listing the registered names if it is none of them, or for a number that is not allowed.
+RoutingChoice parse_routing(const std::string& text);
+
+// A policy keeps the fabric alive and caches: one per session, not shared between threads. `name`: see parse_routing.
+// Throws: as parse_routing.
 std::unique_ptr<RoutePolicy> make_policy(const std::string& name, std::shared_ptr<const fabric::Fabric> fabric,
                                          const PolicyOptions& options);
 

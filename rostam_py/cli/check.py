@@ -10,6 +10,8 @@ from rostam_py.fabrics.cabling import check_cabling, planned_cables, write_cabli
 from rostam_py.fabrics.dependencies import check_dependencies
 from rostam_py.fabrics.fabric import Fabric
 from rostam_py.fabrics.failures import RandomFailures
+from rostam_py.fabrics.forwarding import count_disjoint_paths
+from rostam_py.fabrics.routings import layers_of
 
 _FOUND = 1  # exit status: a cycle, no path at all, or a cable that is not as planned
 
@@ -31,11 +33,19 @@ def check(overrides: list[str], as_json: bool) -> int:
 
 def _dependencies(config: CheckConfig, fabric: Fabric, as_json: bool) -> int:
     found = check_dependencies(fabric, config.routing, virtual_channels=config.virtual_channels)
-    about = {"fabric": fabric.describe(), "routing": config.routing, "virtual_channels": config.virtual_channels}
+    about: dict[str, Any] = {
+        "fabric": fabric.describe(),
+        "routing": config.routing,
+        "virtual_channels": config.virtual_channels,
+    }
     title = f"routing {config.routing} on {fabric.describe()}"
     if config.virtual_channels != "routing":
         title += f", virtual channels: {config.virtual_channels}"
-    _print(about | found.to_dict(), f"{title}\n{found}", as_json)
+    text = f"{title}\n{found}"
+    if layers := layers_of(config.routing):
+        disjoint = count_disjoint_paths(fabric, layers)
+        about["layers"], text = disjoint.to_dict(), f"{text}\n{disjoint}"
+    _print(about | found.to_dict(), text, as_json)
     return 0 if found.is_deadlock_free and found.num_pairs else _FOUND
 
 

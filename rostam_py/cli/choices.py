@@ -152,7 +152,15 @@ def _registered(group: str) -> list[str]:
 
 
 def _passes(key: str, value: str) -> bool:
-    """Say whether a value that is no name is legal all the same: a user's model, no curve, no experiment."""
+    """Say whether a value that is no name is legal all the same: a user's model, no curve, no experiment, layers:8.
+
+    Raises: ConfigError for a routing with a number that it does not take.
+    """
+    if key == "routing" and ":" in value:
+        from rostam_py.fabrics.routings import check_routing
+
+        check_routing(value)
+        return True
     if key == "model":
         from rostam_py.spec.keys import is_own_model
 

@@ -245,6 +245,10 @@ class FabricConfig:
         """Whether the switches between servers add up what comes through them."""
         return False
 
+    def nearest_with_layers(self, layers: int) -> str:
+        """Return, in words, the nearest fabric of this kind with addresses for as many layers; "" where unknown."""
+        return ""
+
     def max_circuit_degree(self, failures: Any) -> int | None:
         """Return how many peers an accelerator can have, with these failed parts; None without a limit."""
         return None

@@ -20,7 +20,9 @@ from rostam_py.fabrics.failures import (
     count_of,
     share_of,
 )
+from rostam_py.fabrics.lids import check_lids
 from rostam_py.fabrics.link_classes import LinkClass
+from rostam_py.fabrics.routings import layers_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
 from rostam_py.units import format_bandwidth, parse_time
@@ -265,12 +267,14 @@ class Fabric:
         """Return the longest shortest path between working accelerators, in links.
 
         Raises: NoRouteError if failures cut two of them apart.
-        Cost: constant where a closed form holds, else accelerators x links.
+        Cost: constant where a closed form holds, else links x accelerators, those on one switch counted once.
         """
         if len(self._cores) == 1:
             return int(self._cores[0].diameter())
         healthy = self.healthy_accelerators
-        return max(int(self._hops_to(int(dst))[healthy].max()) for dst in healthy)
+        alike = np.array([core.first_alike() for core in self._cores])[:, healthy]  # in every plane
+        targets = healthy[np.unique(alike, axis=1, return_index=True)[1]]
+        return max(int(self._hops_to(int(dst))[healthy].max()) for dst in sorted(targets))
 
     def _hops_to(self, dst: int) -> np.ndarray:
         """Return links from every accelerator to ``dst`` in the plane where they are fewest, int array.
@@ -294,15 +298,19 @@ class Fabric:
     ) -> "_core.RouteTable":
         """Return the core's routes over this fabric; each session needs its own.
 
-        Args: routing: a registered one. message_overhead: added to every message's latency [s]. enable_bundling:
-            false makes every link an engine link of its own.
-        Raises: ConfigError for an unknown routing, listing those there are, or an optical fabric without circuits.
+        Args: routing: a registered one, layers:8 for layers with another number of them than its own. message_overhead:
+            added to every message's latency [s]. enable_bundling: false makes every link an engine link of its own.
+        Raises: ConfigError for an unknown routing, listing those there are, an optical fabric without circuits, or
+            layers that take more addresses than InfiniBand has.
         """
         if self.is_circuit_switched and self._circuits is None:
             raise ConfigError(
                 f"fabric {self._name!r} has no circuits, so nothing can be routed; set them for the demand with "
                 "fabric.with_circuits(traffic)"
             )
+        if layers := layers_of(routing):
+            num_switches = int(self._intact.num_switches)
+            check_lids(routing, layers, self.num_accelerators, num_switches, self._config.nearest_with_layers(layers))
         overhead_s = parse_time(message_overhead, "message_overhead")
         planes = [(core, len(alike)) for core, alike in zip(self._cores, self.plane_classes, strict=True)]
         return _core.make_routes(routing, planes, overhead_s, enable_bundling)

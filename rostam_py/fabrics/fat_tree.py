@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
 # By how many tiers a tree has.
 _TIERS = {1: ("leaf",), 2: ("leaf", "spine"), 3: ("leaf", "pod switch", "core")}
+
+
+def most_leaves(radix: int, levels: int) -> int:
+    """Return how many leaves a tree of two or three levels joins: a port of every spine, or radix pods of radix / 2."""
+    return radix if levels == 2 else radix * (radix // 2)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -39,6 +45,10 @@ class FatTreeConfig(FabricConfig):
         leaf_down, leaf_up: ports of a leaf to accelerators and upwards; by default half of the radix and the
             rest (nonblocking). The paper's cost section tapers with 42 / 22 and 51 / 13.
         num_spines: of two levels, from the fewest that hold all uplinks (None) to leaf_up.
+        pod_leaves: leaves of a pod on three levels, 1 to radix / 2, whose switches are then packed: a pod has the
+            fewest that hold its leaves' uplinks in half of their ports, and there are the fewest cores that hold all of
+            theirs, round-robin. Such a tree is cheaper where leaves taper; its links carry unequal loads, since pods
+            have unequal numbers of cables to a core. None: even pods, as above.
         server_size: accelerators of one server; 1 means no servers. The last server may stay part full.
         rails: accelerator i of every server is on leaf i of its unit, as in rail-optimised networks; needs servers.
         server_bandwidth: of an accelerator's link inside its server, in each direction, over all planes; 300 GB/s,
@@ -59,6 +69,7 @@ class FatTreeConfig(FabricConfig):
     leaf_down: int | None = None
     leaf_up: int | None = None
     num_spines: int | None = None
+    pod_leaves: int | None = None
     server_size: int = 1
     rails: bool = False
     server_bandwidth: Any = field(default="300 GB/s", metadata={"unit": "bandwidth"})
@@ -74,20 +85,62 @@ class FatTreeConfig(FabricConfig):
         self.server_size = check_integer("fabric.server_size", self.server_size, 1)
         if self.rails and self.server_size == 1:
             raise ConfigError("fabric.rails is true, but fabric.server_size is 1; a rail joins accelerators of servers")
-        for key in ("leaf_down", "leaf_up", "num_spines"):
+        for key in ("leaf_down", "leaf_up", "num_spines", "pod_leaves"):
             if getattr(self, key) is not None:
                 setattr(self, key, check_integer(f"fabric.{key}", getattr(self, key), 1))
-        down, up = self.leaf_ports
-        if down < 1 or up < 1 or down + up > self.radix:
-            raise ConfigError(
-                f"fabric.leaf_down is {down} and fabric.leaf_up is {up}; both must be >= 1 and fit "
-                f"fabric.radix {self.radix} together"
-            )
-        if self.levels not in (None, 2, 3):
+        self._check_leaf_ports()
+        if self.levels is not None and (not is_integer(self.levels) or self.levels not in (2, 3)):
             raise ConfigError(f"fabric.levels is {self.levels!r}; allowed: 2, 3")
+        self._check_levels()
         if self.num_spines is not None:
             self._check_spines(self.num_spines)
+        if self.pod_leaves is not None:
+            self._check_pods(self.pod_leaves)
         _ = self.link_classes  # registered ones
+
+    def _check_leaf_ports(self) -> None:
+        down, up = self.leaf_ports
+        if down >= 1 and up >= 1 and down + up <= self.radix:
+            return
+        if self.leaf_down is None or self.leaf_up is None:
+            key, value = ("leaf_up", up) if self.leaf_down is None else ("leaf_down", down)
+            raise ConfigError(
+                f"fabric.{key} is {value}; it must be from 1 to {self.radix - 1}, the other way has the rest of the "
+                f"ports of fabric.radix {self.radix}"
+            )
+        raise ConfigError(
+            f"fabric.leaf_down is {down} and fabric.leaf_up is {up}; both must be >= 1 and fit "
+            f"fabric.radix {self.radix} together"
+        )
+
+    def _check_levels(self) -> None:
+        """Refuse more leaves than the levels join: a spine, or the cores above one switch of each pod, hold radix."""
+        most = most_leaves(self.radix, self.num_levels)
+        if self.num_leaves <= most:
+            return
+        down, up = self.leaf_ports
+        holds = f"at most {most:,} leaves, {most * down:,} accelerators with fabric.leaf_down = {down}"
+        if self.num_levels == 2:
+            spines = -(-self.num_leaves * up // self.radix)
+            raise ConfigError(
+                f"fabric.levels is 2, but {self.num_leaves:,} leaves with fabric.leaf_up = {up} need {spines:,} spines "
+                f"of fabric.radix {self.radix} and a leaf reaches only leaf_up of them; two levels join {holds}; use 3"
+            )
+        raise ConfigError(
+            f"fabric.num_accelerators is {self.num_accelerators:,} on {self.num_leaves:,} leaves; three levels of "
+            f"fabric.radix {self.radix} join {holds}"
+        )
+
+    def _check_pods(self, pod_leaves: int) -> None:
+        if self.num_levels != 3:
+            raise ConfigError(f"fabric.pod_leaves is {pod_leaves}, but the tree has two levels; pods are of three")
+        most = self.radix // 2
+        fewest = -(-self.num_leaves // self.radix)  # each pod but the last has a cable to every core
+        if not fewest <= pod_leaves <= most:
+            raise ConfigError(
+                f"fabric.pod_leaves is {pod_leaves}; {self.num_leaves:,} leaves allow {fewest} (a cable from every pod "
+                f"to every core) to {most} (half of fabric.radix {self.radix})"
+            )
 
     def _check_spines(self, num_spines: int) -> None:
         up = self.leaf_ports[1]
@@ -189,6 +242,7 @@ class FatTreeConfig(FabricConfig):
             "leaf_down": down,
             "leaf_up": up,
             "num_spines": self.num_spines or 0,
+            "pod_leaves": self.pod_leaves or 0,
             "server_size": self.server_size,
             "rails": int(self.rails),
             "server_bandwidth_bytes_per_s": self._server_bandwidth * inside.share / self.planes,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,7 +27,8 @@ class Dimension:
 
     length: accelerators of a board along it. boards: boards along it. lines: accelerator lines of the whole mesh
     that run along it. wiring: one of ``WIRINGS``. num_networks: separate networks. leaf_boards: boards whose two
-    ends join one leaf switch. num_leaves, leaf_up, num_spines: of one network; a single switch is one leaf.
+    ends join one leaf switch. num_leaves, leaf_up, num_spines, spine_up, num_cores: of one network; a single switch is
+    one leaf. On three levels spines are the switches of pods, which have spine_up cables each to the cores above them.
     """
 
     length: int
@@ -39,11 +40,18 @@ class Dimension:
     num_leaves: int = 0
     leaf_up: int = 0
     num_spines: int = 0
+    spine_up: int = 0
+    num_cores: int = 0
+
+    @property
+    def num_levels(self) -> int:
+        """Levels of switches of a network: 0 to 3."""
+        return sum(count > 0 for count in (self.num_leaves, self.num_spines, self.num_cores))
 
     @property
     def num_switches(self) -> int:
         """Switches of all networks, in one plane."""
-        return self.num_networks * (self.num_leaves + self.num_spines)
+        return self.num_networks * (self.num_leaves + self.num_spines + self.num_cores)
 
     @property
     def num_end_cables(self) -> int:
@@ -53,7 +61,7 @@ class Dimension:
     @property
     def num_tree_cables(self) -> int:
         """Cables between switches, in one plane."""
-        return self.num_networks * self.num_leaves * self.leaf_up
+        return self.num_networks * (self.num_leaves * self.leaf_up + self.num_spines * self.spine_up)
 
     @property
     def ports(self) -> int:
@@ -68,30 +76,33 @@ class HammingMeshConfig(FabricConfig):
     Model: a board is a mesh of traces. The W and E ends of its accelerator rows go to the switched networks of its
         row of boards, the N and S ends of its columns to those of its column of boards. A dimension is wired
         ``board_row``: all links of one row of boards in one switch (2 b x <= radix ports; by columns 2 a y);
-        ``accelerator_row``: the 2 x links of one accelerator row in one switch; ``tree``: a two-level fat tree for
-        the 2 x links of each accelerator row, whose leaves hold whole boards; or ``wrap``: a single board's two ends
-        are joined by a cable, as on a torus, since a switch would join nothing else (a board of one accelerator
-        has no ports there). ``auto`` takes wrap for a single board, else the first of the three that fits, each
-        dimension on its own. Routes are all minimal paths, also over the switches of one's own board.
+        ``accelerator_row``: the 2 x links of one accelerator row in one switch; ``tree``: a fat tree for the 2 x links
+        of each accelerator row, whose leaves hold whole boards, of two levels where these join all leaves (at most
+        radix), else of three: pods of at most radix / 2 leaves, which have a link to each of as many switches as they
+        have uplinks; those have as many links up as down, to cores that every pod reaches, at most radix pods; or
+        ``wrap``: a single board's two ends are joined by a cable, as on a torus, since a switch would join nothing
+        else (a board of one accelerator has no ports there). ``auto`` takes wrap for a single board, else the first of
+        the three that fits, each dimension on its own. Routes are all minimal paths, also over the switches of one's
+        own board.
         Accelerators are numbered row-major within a board, boards row-major (MODEL C11).
     Args:
         board: (a, b): accelerators along a board's row and along its column; (1, 1) is the paper's Hx1Mesh.
         boards: (x, y): boards along a row and along a column.
         wiring: "auto", "board_row", "accelerator_row", "tree" or "wrap", or two of them for rows and columns.
-        taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1; 1 is nonblocking. Results note where rows or
-            columns have no tree of several leaves, and so no taper.
+        taper: uplinks over downlinks of a tree's leaf, 0 < taper <= 1, or two of them for rows and columns; 1 is
+            nonblocking. Results note where rows or columns have no tree of several leaves, and so no taper.
         radix: ports of a switch; 64 as in the paper's price list.
         link_latency: of every cable; 20 ns in the paper. board_latency: of every trace; 1 ns in the paper.
         switch_latency: of every switch or accelerator that a path goes through; 40 ns, the paper's buffer latency.
     Source: HammingMesh, sections III (wirings, tapering), IV-C (routing), appendices C (counts) and F (latencies).
-        The paper states the port count of board_row for square boards, 2 a x. Trees of more than two levels (over
-        radix^2 / 2 links a row at taper 1) are left out.
+        The paper states the port count of board_row for square boards, 2 a x; its diameter is for trees of any number
+        of levels, and the three levels here are those of its large fat tree (appendix C). Two tapers: own.
     """
 
     board: Any  # Any lets text such as 2x2 through to the check below, whose error says what to write
     boards: Any
     wiring: Any = "auto"
-    taper: float = 1.0
+    taper: Any = 1.0
     radix: int = 64
     board_latency: Any = field(default="1 ns", metadata={"unit": "time"})
     switch_latency: Any = field(default="40 ns", metadata={"unit": "time"})
@@ -102,8 +113,7 @@ class HammingMeshConfig(FabricConfig):
         count = math.prod(self.board) * math.prod(self.boards)
         check_integer(f"the accelerators of board {list(self.board)} and boards {list(self.boards)}", count, 2)
         self.radix = check_integer("fabric.radix", self.radix, 4)
-        if isinstance(self.taper, bool) or not isinstance(self.taper, int | float) or not 0 < self.taper <= 1:
-            raise ConfigError(f"fabric.taper is {self.taper!r}; it must be a number > 0 and <= 1")
+        self.taper = _check_taper(self.taper)
         self.wiring = _check_wiring(self.wiring)
         _ = self.dimensions
         FabricConfig.__post_init__(self)
@@ -130,9 +140,12 @@ class HammingMeshConfig(FabricConfig):
         rows, columns = self.dimensions
         (a, b), (x, y) = self.board, self.boards
         switches = [
-            LaneSwitches(one.num_networks, 1 if one.wiring == "board_row" else lines, one.num_leaves, one.num_spines)
+            LaneSwitches(
+                one.num_networks, 1 if one.wiring == "board_row" else lines, one.num_leaves, one.num_spines,
+                one.num_cores,
+            )
             for one, lines in ((rows, b), (columns, a))
-        ]
+        ]  # fmt: skip
         return draw_boards(fabric, level, ((a, b), (x, y)), *switches)
 
     @property
@@ -143,7 +156,16 @@ class HammingMeshConfig(FabricConfig):
         """
         (a, b), (x, y) = self.board, self.boards
         rows, columns = (self.wiring, self.wiring) if isinstance(self.wiring, str) else self.wiring
-        return self._wire("rows", rows, a, x, (b, y)), self._wire("columns", columns, b, y, (a, x))
+        of_rows, of_columns = self._tapers
+        return (
+            self._wire("rows", rows, Dimension(a, x, b * y, ""), (b, y), of_rows),
+            self._wire("columns", columns, Dimension(b, y, a * x, ""), (a, x), of_columns),
+        )
+
+    @property
+    def _tapers(self) -> tuple[float, float]:
+        """Of rows and of columns."""
+        return self.taper if isinstance(self.taper, tuple) else (self.taper, self.taper)
 
     @property
     def ports_per_plane(self) -> int:
@@ -152,12 +174,10 @@ class HammingMeshConfig(FabricConfig):
 
     def unread_keys(self) -> tuple[str, ...]:
         """Return a note for a taper that rows or columns do not have, since no tree of several leaves joins them."""
-        if self.taper == 1:
-            return ()
         flat = [
             f"{what} of {one.boards} board{'s' if one.boards > 1 else ''} ({one.wiring})"
-            for what, one in zip(("rows", "columns"), self.dimensions, strict=True)
-            if one.num_leaves <= 1
+            for what, one, taper in zip(("rows", "columns"), self.dimensions, self._tapers, strict=True)
+            if one.num_leaves <= 1 and taper != 1
         ]
         if not flat:
             return ()
@@ -175,7 +195,9 @@ class HammingMeshConfig(FabricConfig):
             "wiring": [WIRINGS.index(dimension.wiring) for dimension in (rows, columns)],
             "leaf_boards": [rows.leaf_boards, columns.leaf_boards],
             "leaf_up": [rows.leaf_up, columns.leaf_up],
-            "num_spines": [rows.num_spines, columns.num_spines],
+            "num_spines": [0 if one.num_levels == 3 else one.num_spines for one in (rows, columns)],
+            "levels": [max(2, one.num_levels) for one in (rows, columns)],
+            "radix": self.radix,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
             "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "board_latency_s": parse_time(self.board_latency, "fabric.board_latency"),
@@ -206,9 +228,9 @@ class HammingMeshConfig(FabricConfig):
         parts = self.parts_per_link
         return BillOfMaterials(parts * switches, {"DAC": parts * copper, "AoC": parts * optical})
 
-    def _wire(self, what: str, wiring: str, length: int, boards: int, across: tuple[int, int]) -> Dimension:
+    def _wire(self, what: str, wiring: str, bare: Dimension, across: tuple[int, int], taper: float) -> Dimension:
         """Resolve one dimension; ``across``: a board's lines, and boards, in the other dimension."""
-        lines = math.prod(across)
+        boards = bare.boards
         ports = {"board_row": 2 * across[0] * boards, "accelerator_row": 2 * boards}
         if wiring == "auto":
             fitting = [name for name, needed in ports.items() if needed <= self.radix]
@@ -216,33 +238,37 @@ class HammingMeshConfig(FabricConfig):
         if wiring == "wrap":
             if boards > 1:
                 raise ConfigError(f"fabric.wiring is 'wrap' for {what} of {boards} boards; it joins the ends of one")
-            return Dimension(length, boards, lines, wiring)
+            return replace(bare, wiring=wiring)
         if wiring == "tree":
-            return self._grow_tree(what, Dimension(length, boards, lines, wiring, lines))
+            return self._grow_tree(what, replace(bare, wiring=wiring, num_networks=bare.lines), taper)
         if ports[wiring] > self.radix:
             raise ConfigError(
                 f"fabric.wiring is {wiring!r} for {what} of {boards} boards, which has {ports[wiring]} links a "
-                f"switch; fabric.radix is {self.radix}"
+                f"switch; fabric.radix is {self.radix}, enough for {self.radix * boards // ports[wiring]} boards"
             )
-        networks = lines if wiring == "accelerator_row" else across[1]
-        return Dimension(length, boards, lines, wiring, networks, leaf_boards=boards, num_leaves=1)
+        networks = bare.lines if wiring == "accelerator_row" else across[1]
+        return replace(bare, wiring=wiring, num_networks=networks, leaf_boards=boards, num_leaves=1)
 
-    def _grow_tree(self, what: str, flat: Dimension) -> Dimension:
-        """Return ``flat`` with the fewest leaves that hold its boards in equal parts, and the spines they need."""
-        most = max(d for d in range(1, self.radix // 2) if 2 * d + math.ceil(2 * d * self.taper) <= self.radix)
+    def _grow_tree(self, what: str, flat: Dimension, taper: float) -> Dimension:
+        """Return ``flat`` with the fewest leaves that hold its boards in equal parts, and the switches they need."""
+        most = max(d for d in range(1, self.radix // 2) if 2 * d + math.ceil(2 * d * taper) <= self.radix)
         num_leaves = -(-flat.boards // most)
         leaf_boards = -(-flat.boards // num_leaves)
         num_leaves = -(-flat.boards // leaf_boards)
-        up = math.ceil(2 * leaf_boards * self.taper) if num_leaves > 1 else 0
-        if num_leaves > self.radix:
+        up = math.ceil(2 * leaf_boards * taper) if num_leaves > 1 else 0
+        leaves = replace(flat, leaf_boards=leaf_boards, num_leaves=num_leaves, leaf_up=up)
+        if num_leaves <= self.radix:
+            return replace(leaves, num_spines=-(-num_leaves * up // self.radix))
+        num_pods = -(-num_leaves // (self.radix // 2))
+        if num_pods > self.radix:
+            limit = most * (self.radix // 2) * self.radix
             raise ConfigError(
-                f"fabric.wiring needs trees of {2 * flat.boards} links for {what} of {flat.boards} boards; two levels "
-                f"of fabric.radix {self.radix} join at most {2 * most * self.radix} links at fabric.taper {self.taper}"
+                f"fabric.boards has {what} of {flat.boards} boards; trees of three levels of fabric.radix {self.radix} "
+                f"join at most {limit} at fabric.taper {taper}"
             )
-        spines = -(-num_leaves * up // self.radix)
-        return Dimension(
-            flat.length, flat.boards, flat.lines, "tree", flat.lines, leaf_boards, num_leaves, up, spines
-        )  # fmt: skip
+        pod_leaves = -(-num_leaves // num_pods)
+        cores = -(-num_pods * pod_leaves // self.radix)  # above each of the switches of a pod
+        return replace(leaves, num_spines=num_pods * up, spine_up=pod_leaves, num_cores=up * cores)
 
 
 def _check_pair(key: str, values: Any) -> tuple[int, ...]:
@@ -260,3 +286,16 @@ def _check_wiring(value: Any) -> str | tuple[str, str]:
     if any(part not in allowed for part in parts) or len(parts) not in (1, 2):
         raise ConfigError(f"fabric.wiring is {value!r}; allowed: {', '.join(allowed)}, or two of them: rows, columns")
     return parts[0] if len(parts) == 1 else parts
+
+
+def _check_taper(value: Any) -> float | tuple[float, float]:
+    """Return one taper for both dimensions, or one for each."""
+    is_pair = hasattr(value, "__iter__") and not isinstance(value, str)
+    tapers = tuple(value) if is_pair else (value,)
+    for one in tapers:
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0 < one <= 1:
+            break
+    else:
+        if not is_pair or len(tapers) == 2:
+            return tapers if is_pair else value
+    raise ConfigError(f"fabric.taper is {value!r}; it must be a number > 0 and <= 1, or two of them: rows, columns")

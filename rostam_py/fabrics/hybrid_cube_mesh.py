@@ -10,7 +10,7 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import FabricConfig, check_integer
 from rostam_py.fabrics.disjoint_rings import disjoint_paths, disjoint_rings
-from rostam_py.fabrics.fat_tree import FatTreeConfig
+from rostam_py.fabrics.fat_tree import FatTreeConfig, most_leaves
 from rostam_py.fabrics.link_classes import LinkClasses, link_class
 from rostam_py.units import parse_bandwidth, parse_time
 
@@ -84,11 +84,30 @@ class HybridCubeMeshConfig(FabricConfig):
                 f"fabric.leaf_down is {self.leaf_down}; all {_NICS} NICs of a server are on one leaf, so it must be a"
                 f" multiple of {_NICS}"
             )
+        if self.leaf_down is not None and self.leaf_down >= self.radix:
+            raise ConfigError(
+                f"fabric.leaf_down is {self.leaf_down}; it must be < {self.radix}, fabric.radix, for a port upwards"
+            )
+        if self.levels in (None, 2, 3):
+            self._check_size(self.levels or 3)
         self._network()
+
+    def _check_size(self, levels: int) -> None:
+        down = self._leaf_down
+        most = most_leaves(self.radix, levels) * down * _PER_NIC
+        if self.num_accelerators > most:
+            raise ConfigError(
+                f"fabric.num_accelerators is {self.num_accelerators:,}; {levels} levels of fabric.radix {self.radix} "
+                f"join at most {most:,}, whose {most // _PER_NIC:,} NICs fill leaves of fabric.leaf_down = {down}"
+            )
+
+    @property
+    def _leaf_down(self) -> int:
+        return self.radix // 2 // _NICS * _NICS if self.leaf_down is None else self.leaf_down
 
     def _network(self) -> FatTreeConfig:
         """Return the tree above the NICs, which are its accelerators."""
-        down = self.radix // 2 // _NICS * _NICS if self.leaf_down is None else self.leaf_down
+        down = self._leaf_down
         return FatTreeConfig(
             num_accelerators=self.num_accelerators // _PER_NIC,
             radix=self.radix,
@@ -184,6 +203,7 @@ class HybridCubeMeshConfig(FabricConfig):
             "leaf_down": down,
             "leaf_up": up,
             "num_spines": 0,
+            "pod_leaves": 0,
             "nic_bandwidth_bytes_per_s": self.nic_bandwidth_bytes_per_s * between.share,
             "pcie_bandwidth_bytes_per_s": parse_bandwidth(self.pcie_bandwidth) / self.planes,
             "link_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s * inside.share,

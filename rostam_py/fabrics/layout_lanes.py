@@ -13,21 +13,24 @@ from rostam_py.fabrics.layout_grids import block_labels, draw_stub, frames_of
 
 _LANE_GAP = 2.0  # between boards
 _RISER = 0.4  # from the end of a board to where its cables turn towards a lane
-_SWITCH_STEP = 0.9  # between leaves and spines of one network
+_SWITCH_STEP = 0.9  # between the switches of one network
+_TIERS = ("switch", "spine", "core")
 _LANES_WIDTH = 1.1  # of all lanes of a gap, between the risers on either side
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSwitches:
-    """The switches of one dimension, numbered network by network, in each its leaves, then its spines.
+    """The switches of one dimension, numbered network by network, in each its leaves, then its spines, then its cores.
 
-    lanes: networks of one row (column) of boards. num_networks: of all rows. num_leaves, num_spines: of a network.
+    lanes: networks of one row (column) of boards. num_networks: of all rows. num_leaves, num_spines, num_cores: of a
+    network.
     """
 
     num_networks: int
     lanes: int
     num_leaves: int
     num_spines: int = 0
+    num_cores: int = 0
 
 
 class _Networks:
@@ -35,15 +38,15 @@ class _Networks:
 
     def __init__(self, name: str, switches: LaneSwitches, pitch: float, level: int) -> None:
         """``pitch``: the distance between boards across the lanes."""
-        per_network = max(1, switches.num_leaves + switches.num_spines)
-        num_switches = switches.num_networks * (switches.num_leaves + switches.num_spines)
-        network, slot = np.divmod(np.arange(num_switches), per_network)
+        of_tiers = [switches.num_leaves, switches.num_spines, switches.num_cores]
+        per_network = max(1, sum(of_tiers))
+        network, slot = np.divmod(np.arange(switches.num_networks * sum(of_tiers)), per_network)
         num_lanes = switches.lanes
-        is_spine = slot >= switches.num_leaves
-        self.kind = [f"{name} spine" if spine else f"{name} switch" for spine in is_spine]
+        tier = np.searchsorted(np.cumsum(of_tiers), slot, side="right")
+        self.kind = [f"{name} {_TIERS[one]}" for one in tier]
         line, lane = network // num_lanes, network % num_lanes
         if level > 0:
-            line, lane, slot = line >> (level - 1), np.zeros_like(lane), is_spine.astype(np.int64)
+            line, lane, slot = line >> (level - 1), np.zeros_like(lane), tier
         self.key = (line * num_lanes + lane) * per_network + slot
         self.depth = _LANE_GAP / 2 + 1.0 + _SWITCH_STEP * slot
         offset = 0.0 if level > 0 else (lane - (num_lanes - 1) / 2) * _LANES_WIDTH / num_lanes

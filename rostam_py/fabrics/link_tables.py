@@ -11,6 +11,7 @@ from typing import Any
 
 from rostam_py.errors import ConfigError
 
+_EMPTY = "fabric.links is empty; it needs at least one link"
 COLUMNS = ("src", "dst", "bandwidth", "latency", "count", "cable_usd", "port_usd")
 
 
@@ -43,6 +44,8 @@ def read_links(links: Any) -> LinkTable:
         table = _transpose(list(links))
     else:
         raise ConfigError(f"fabric.links is {links!r}; expected a CSV path, columns or rows")
+    if not table:
+        raise ConfigError(_EMPTY)
     unknown = sorted(set(table) - set(COLUMNS))
     if unknown or not {"src", "dst"} <= set(table):
         said = f"has a column {unknown[0]!r}" if unknown else f"has columns {', '.join(table)}"
@@ -51,7 +54,7 @@ def read_links(links: Any) -> LinkTable:
     if len(lengths) != 1:
         raise ConfigError(f"fabric.links has columns of {sorted(lengths)} entries; they must be equally long")
     if lengths == {0}:
-        raise ConfigError("fabric.links is empty; it needs at least one link")
+        raise ConfigError(_EMPTY)
     return table
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.bill import BillOfMaterials
 from rostam_py.fabrics.config import check_integer
+from rostam_py.fabrics.lids import UNICAST_LIDS, num_lids
 from rostam_py.fabrics.routers import RouterFabricConfig
 
 _LEAST_Q = 3
@@ -78,6 +79,14 @@ class SlimFlyConfig(RouterFabricConfig):
         """Ports of a switch to other switches: k'."""
         return network_degree(self.q)
 
+    def nearest_with_layers(self, layers: int) -> str:
+        """Return, in words, the q nearest to this one of which as many layers have addresses."""
+        try:
+            q = nearest_addressed(self.q, layers, terminals=self.terminals_per_switch)
+        except ConfigError:
+            return ""
+        return f"the nearest fabric.q that {layers} layers fit is {q}"
+
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
         return {"q": self.q, "terminals_per_switch": self.terminals, **self._link_parameters()}
@@ -134,3 +143,38 @@ def network_degree(q: int) -> int:
 def default_terminals(q: int) -> int:
     """Return ceil(k' / 2) accelerators for a switch."""
     return -(-network_degree(q) // 2)
+
+
+def nearest_addressed(
+    q: int, layers: int, *, terminals: int | None = None, ports: int | None = None, lids: int = UNICAST_LIDS
+) -> int:
+    """Return the constructible q nearest to the given one whose Slim Fly has addresses for so many layers.
+
+    Args:
+        q: of the MMS graph wished for; of two as near the smaller one is taken.
+        layers: of routing.
+        terminals: of a switch; None for ceil(k' / 2).
+        ports: of a switch, at least k' + terminals; None for as many as it takes.
+        lids: unicast addresses.
+    Raises: ConfigError where not even q = 3 fits.
+    """
+    fitting = [
+        one for one in constructible(_MOST_Q) if _fits(one, terminals or default_terminals(one), layers, ports, lids)
+    ]
+    if not fitting:
+        least = terminals or default_terminals(_LEAST_Q)
+        needed, endpoints, switches = network_degree(_LEAST_Q) + least, 2 * _LEAST_Q**2 * least, 2 * _LEAST_Q**2
+        if ports is not None and needed > ports:
+            raise ConfigError(f"ports is {ports}; the smallest slim fly, fabric.q {_LEAST_Q}, needs {needed}")
+        most = (lids - switches) // endpoints
+        raise ConfigError(
+            f"layers is {layers}; with {lids:,} LIDs the smallest slim fly, fabric.q {_LEAST_Q} of {switches} switches "
+            f"and {endpoints} endpoints, has at most {most}"
+        )
+    return min(fitting, key=lambda one: (abs(one - q), one))
+
+
+def _fits(q: int, terminals: int, layers: int, ports: int | None, lids: int) -> bool:
+    if ports is not None and network_degree(q) + terminals > ports:
+        return False
+    return num_lids(2 * q * q * terminals, layers, 2 * q * q) <= lids

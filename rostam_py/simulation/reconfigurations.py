@@ -8,6 +8,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.optical import ONE_SHOT
+from rostam_py.fabrics.routings import base_of
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers
 from rostam_py.simulation.failures import is_optical, optical_parameters
@@ -104,7 +105,7 @@ def circuit_controllers(
         switchings = [fabric.circuits.switching]
     if not switchings:
         return []
-    if routing in _DETOURS and any(one.parameters.get("relay") == [1] for one in switchings):
+    if base_of(routing) in _DETOURS and any(one.parameters.get("relay") == [1] for one in switchings):
         raise ConfigError(
             f"routing is {routing!r}, which divides messages or takes detours by itself; where circuits are set anew in"
             " a run (fabric.control, or around parts that fail) fabric.relay sends messages over circuits of its own"

@@ -19,6 +19,9 @@ SMALL = [
     ("slim_fly", {"q": 4, "terminals_per_switch": 2}),
     ("electrical_flat", {"num_accelerators": 9}),
     ("hammingmesh", {"board": (1, 1), "boards": (4, 4)}),
+    ("hammingmesh", {"board": (1, 1), "boards": (7, 3), "radix": 4}),
+    ("hammingmesh", {"board": (2, 1), "boards": (8, 4), "radix": 8, "taper": (0.5, 1.0), "wiring": "tree"}),
+    ("fat_tree", {"num_accelerators": 55, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3, "pod_leaves": 4}),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from rostam_py.cli.completion import candidates
 from rostam_py.cli.main import main
 from rostam_py.fabrics import build_fabric
 from rostam_py.fabrics.dependencies import check_dependencies
+from rostam_py.fabrics.forwarding import count_disjoint_paths
 
 RING = ["fabric=torus", "fabric.dims=[6]"]
 SLIM = ["fabric=slim_fly", "fabric.q=5"]
@@ -38,6 +39,33 @@ def test_json_is_what_the_function_returns_failures_included(routing, capsys):
     assert found["fabric"] == fabric.describe()
     assert found["routing"] == routing
     assert {key: found[key] for key in expected.to_dict()} == json.loads(json.dumps(expected.to_dict()))
+
+
+def test_layers_are_checked_with_their_disjoint_paths_and_addresses(capsys):
+    assert main(["check", *SLIM, "routing=layers:8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = count_disjoint_paths(build_fabric("slim_fly", q=5), 8)
+    assert lines[0].startswith("routing layers:8 on slim_fly")
+    assert lines[2] == str(expected)
+    assert main(["check", *SLIM, "routing=layers:8", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layers"] == expected.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            "routing=layers:0",
+            "routing is 'layers:0'; layers takes its number of layers behind the colon, an integer from",
+        ),
+        ("routing=layers:200", "from 1 to 128"),
+        ("routing=layrs:8", "(did you mean 'layers'?)"),
+        ("routing=turns:8", "turns takes no number"),
+    ],
+)
+def test_another_number_of_layers_is_refused(given, message, capsys):
+    assert main(["check", *SLIM, given]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_plan_is_written_and_cables_are_compared_with_it(tmp_path, capsys):

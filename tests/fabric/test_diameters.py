@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
+from rostam_py.errors import NoRouteError
 from rostam_py.fabrics import FABRICS, build_fabric, example_fabric
 from rostam_py.fabrics.slim_fly import constructible
 
+UNREACHABLE = 2**30
+CASES_OF_SEVERAL = {
+    "dragonfly": {
+        "routers_per_group": 4, "terminals_per_router": 2, "global_links_per_router": 2, "num_groups": 9,
+    },
+}  # fmt: skip
 CASES = [
     *((name, None) for name in FABRICS.names()),
     *(("slim_fly", {"q": q, "terminals_per_switch": 1}) for q in constructible(17)),
@@ -64,3 +71,57 @@ def longest_path(fabric):
 def test_the_diameter_is_the_longest_shortest_path(name, params):
     fabric = example_fabric(name) if params is None else build_fabric(name, **params)
     assert fabric.diameter() == longest_path(fabric)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("links", "5%"), ("switches", 1), ("accelerators", 3)])
+@pytest.mark.parametrize("name", ["dragonfly", "slim_fly", "fat_tree", "hyperx", "electrical_cluster", "hammingmesh"])
+def test_one_search_for_all_on_a_switch_finds_what_one_for_each_does(name, kind, count):
+    """Accelerators with the same neighbours are as far from everything else, after failures too."""
+    params = {
+        "dragonfly": CASES_OF_SEVERAL["dragonfly"], "slim_fly": {"q": 3, "terminals_per_switch": 3},
+        "fat_tree": {"num_accelerators": 96, "radix": 8}, "hyperx": {"dims": (3, 4), "terminals": 3},
+        "electrical_cluster": {"num_accelerators": 24, "server_size": 8},
+        "hammingmesh": {"board": (1, 1), "boards": (5, 7)},
+    }[name]  # fmt: skip
+    for seed in range(4):
+        fabric = build_fabric(name, **params).with_random_failures(kind, count, seed)
+        core, healthy = fabric.core, fabric.healthy_accelerators
+        expected = 0
+        for target in healthy.tolist():
+            hops = core.search_distances(target)[: fabric.num_accelerators]
+            expected = max(expected, int(hops[healthy].max()))
+        if expected == UNREACHABLE:
+            with pytest.raises(NoRouteError):
+                fabric.diameter()
+        else:
+            assert fabric.diameter() == expected
+
+
+@pytest.mark.parametrize("kind", ["links", "switches"])
+def test_planes_that_differ_take_one_search_for_accelerators_alike_in_all_of_them(kind):
+    for seed in range(4):
+        fabric = build_fabric("dragonfly", planes=3, **CASES_OF_SEVERAL["dragonfly"])
+        fabric = fabric.with_random_failures(kind, 3, seed, scope="all" if kind == "links" else "network")
+        assert len(fabric.plane_classes) > 1
+        healthy = fabric.healthy_accelerators
+        of_planes = [build_fabric("dragonfly", **CASES_OF_SEVERAL["dragonfly"]) for _ in range(3)]
+        for number, plane in enumerate(of_planes):
+            parts = {"links": plane.num_links, "switches": plane.num_switches}
+            failed = getattr(fabric.failures, kind)
+            own = [one % parts[kind] for one in failed if one // parts[kind] == number]
+            of_planes[number] = plane.with_failures(**{kind: own})
+        longest = 0
+        for target in healthy.tolist():
+            hops = np.min([np.asarray(plane.core.search_distances(target)) for plane in of_planes], axis=0)
+            longest = max(longest, int(hops[: fabric.num_accelerators][healthy].max()))
+        assert fabric.diameter() == longest
+
+
+def test_accelerators_alike_are_those_with_the_same_working_neighbours():
+    # Two on each of 36 switches; accelerator 8 has failed.
+    fabric = build_fabric("dragonfly", **CASES_OF_SEVERAL["dragonfly"]).with_failures(accelerators=[8])
+    first = fabric.core.first_alike()
+    assert first[:10] == [0, 0, 2, 2, 4, 4, 6, 6, -1, 9]
+    assert sum(one == k for k, one in enumerate(first)) == 36
+    # Those that forward for one another on a torus have neighbours of their own.
+    assert build_fabric("torus", dims=(4, 5)).core.first_alike() == list(range(20))

@@ -22,7 +22,7 @@ def distances(core, dst):
 
 def fitting_meshes(board, rows, columns):
     """Yield small meshes of these boards and wirings; a wiring that does not fit is left out."""
-    for boards in [(1, 1), (1, 3), (2, 1), (3, 2), (4, 5)]:
+    for boards in [(1, 1), (1, 3), (2, 1), (3, 2), (4, 5), (7, 2)]:
         for radix, taper in [(4, 1.0), (8, 0.5), (64, 1.0)]:
             try:
                 yield mesh(board, boards, wiring=(rows, columns), radix=radix, taper=taper)
@@ -95,15 +95,18 @@ def test_wiring_changes_the_length_of_paths():
 
 @pytest.mark.parametrize(
     ("board", "boards", "radix"),
-    [((4, 4), (32, 32), 64), ((2, 2), (8, 8), 8), ((3, 5), (4, 8), 8), ((1, 1), (9, 3), 8)],
-)
+    [
+        ((4, 4), (32, 32), 64), ((2, 2), (8, 8), 8), ((3, 5), (4, 8), 8), ((1, 1), (9, 3), 8), ((1, 1), (17, 16), 8),
+        ((2, 1), (64, 5), 8), ((1, 1), (1025, 4), 64),
+    ],
+)  # fmt: skip
 def test_diameter_of_networks_of_one_line_is_the_papers_formula(board, boards, radix):
     # 2 (floor((a-1)/2) + floor((b-1)/2)) + 2 (levels of rows + levels of columns), with levels as in section III:
-    # ceil(log_{k/2}(2x/k)) + 1 counts one level up to k ports and two up to k^2/2.
+    # ceil(log_{k/2}(2x/k)) + 1 counts one level up to k ports, two up to k^2/2 and three up to k^3/4.
     fabric = mesh(
         board, boards, radix=radix, wiring=tuple("accelerator_row" if 2 * n <= radix else "tree" for n in boards)
     )
-    levels = sum(1 if 2 * n <= radix else 2 for n in boards)
+    levels = sum(1 if 2 * n <= radix else 2 if 2 * n <= radix**2 / 2 else 3 for n in boards)
     assert fabric.diameter() == 2 * sum((n - 1) // 2 for n in board) + 2 * levels
 
 

@@ -131,7 +131,11 @@ def test_schemas_compose_with_omegaconf_and_come_back_as_built():
         ("fat_tree", {"num_accelerators": 8, "levels": 4}, "fabric.levels is 4; allowed: 2, 3"),
         ("fat_tree", {"num_accelerators": 8, "leaf_down": 60, "leaf_up": 5}, "leaf_up is 5; both .* fabric.radix 64"),
         ("fat_tree", {"num_accelerators": 4096, "levels": 2}, "fabric.levels is 2, but 128 leaves .* use 3"),
-        ("fat_tree", {"num_accelerators": 999, "levels": 3, "radix": 4}, "three levels of radix 4 join at most 4 pods"),
+        (
+            "fat_tree",
+            {"num_accelerators": 999, "levels": 3, "radix": 4},
+            r"fabric.num_accelerators is 999 on 500 leaves; .* 8 leaves, 16 accel",
+        ),
         ("electrical_cluster", {"num_accelerators": 8, "server_size": 0}, "fabric.server_size is 0"),
         ("electrical_cluster", {"num_accelerators": 8, "network_latency": "10 ns"}, "must be >= fabric.server_latency"),
         (

@@ -161,11 +161,16 @@ def test_a_bill_counts_the_cables_and_switches_of_the_built_fabric(board, boards
         ({"board": (1, 1), "boards": (1, 1)}, "it must be an integer >= 2"),
         ({"board": (2, 2), "boards": (4, 4), "wiring": "ring"}, "fabric.wiring is 'ring'; allowed: auto, board_row"),
         ({"board": (2, 2), "boards": (4, 4), "wiring": ["tree"] * 3}, "or two of them: rows, columns"),
-        ({"board": (2, 2), "boards": (17, 4), "wiring": "board_row"}, "rows of 17 boards, which has 68 links .* is 64"),
+        (
+            {"board": (2, 2), "boards": (17, 4), "wiring": "board_row"},
+            "17 boards, which has 68 links .* is 64, enough for 16",
+        ),
         ({"board": (2, 2), "boards": (4, 33), "wiring": "accelerator_row"}, "columns of 33 boards, which has 66 links"),
         ({"board": (2, 2), "boards": (4, 4), "wiring": "wrap"}, "fabric.wiring is 'wrap' for rows of 4 boards"),
-        ({"board": (1, 1), "boards": (1025, 2)}, "two levels of fabric.radix 64 join at most 2048 links"),
+        ({"board": (1, 1), "boards": (33, 2), "radix": 6}, "rows of 33 boards; trees of three .* 6 join at most 18 at"),
         ({"board": (2, 2), "boards": (4, 4), "taper": 0}, "fabric.taper is 0; it must be a number > 0 and <= 1"),
+        ({"board": (2, 2), "boards": (4, 4), "taper": (0.5, 2)}, r"fabric.taper is \(0.5, 2\); it must be a number"),
+        ({"board": (2, 2), "boards": (4, 4), "taper": (0.5,)}, "or two of them: rows, columns"),
         ({"board": (2, 2), "boards": (4, 4), "radix": 2}, "fabric.radix is 2; it must be an integer >= 4"),
         ({"board": (2, 2), "boards": (4, 4), "board_latency": "1 m"}, "fabric.board_latency"),
     ],
@@ -200,3 +205,64 @@ def test_a_taper_that_no_tree_has_is_noted_and_changes_nothing():
     (note,) = tree.config.unread_keys()
     assert note.startswith("fabric.taper is 0.5, which columns of 1 board (wrap) do not read")
     assert build_fabric("hammingmesh", board=(2, 2), boards=(40, 40), taper=0.5).config.unread_keys() == ()
+
+
+# Rows of one-accelerator boards on switches of 8 ports: leaves of two boards (four links down, four up); two levels
+# join 8 leaves, 16 boards. 20 boards: 10 leaves in 3 pods of 4 (the last of 2), 4 switches a pod with 4 uplinks each, 2
+# cores for each of the four (3 x 4 ports of 8). 64 boards: 32 leaves, 8 pods, 32 ports a group, 4 cores each.
+@pytest.mark.parametrize(
+    ("boards", "leaves", "pod_switches", "cores"), [(16, 8, 4, 0), (20, 10, 12, 8), (64, 32, 32, 16)]
+)
+def test_rows_that_two_levels_do_not_join_have_trees_of_three(boards, leaves, pod_switches, cores):
+    fabric = mesh((1, 1), (boards, 2), radix=8, wiring=("tree", "board_row"))
+    rows, _ = fabric.config.dimensions
+    assert (rows.num_leaves, rows.leaf_boards, rows.num_spines, rows.num_cores) == (leaves, 2, pod_switches, cores)
+    assert rows.num_levels == (3 if cores else 2)
+    # Two rows; a column of two boards is one switch.
+    assert fabric.num_switches == 2 * (leaves + pod_switches + cores) + boards
+    ports = np.bincount(fabric.links["src"])[fabric.num_accelerators :]
+    assert ports.max() <= 8
+    bill = fabric.bill_of_materials()
+    assert bill.num_switches == fabric.num_switches * fabric.config.parts_per_link
+    assert sum(bill.num_cables.values()) == fabric.num_links * fabric.config.parts_per_link
+
+
+# 72 boards of one accelerator on switches of 12 ports. Leaves of three boards (six links down, six up), 24 of them in
+# pods of six; tapered by a half leaves of four boards (eight down, four up), 18 of them. Shifted by half of the row all
+# of B leaves each pod, whose cables to the cores hold what its leaves' uplinks do.
+@pytest.mark.parametrize(("taper", "leaves", "up"), [(1.0, 24, 6), (0.5, 18, 4)])
+def test_a_tree_of_three_levels_carries_what_the_uplinks_of_its_leaves_do(taper, leaves, up):
+    fabric = mesh((1, 1), (72, 1), radix=12, taper=(taper, 1.0))
+    rows = fabric.config.dimensions[0]
+    assert (rows.num_levels, rows.num_leaves, rows.leaf_up) == (3, leaves, up)
+    assert saturation_throughput(fabric, "shift", shift=36) == pytest.approx(taper)
+
+
+def test_rows_and_columns_taper_on_their_own():
+    # 64 boards along either dimension; rows' leaves have half as many uplinks as ports down. Boards a leaf away along
+    # their row meet the taper, along their column they do not: B is half along rows, half along columns.
+    fabric = mesh((1, 1), (64, 64), taper=(0.5, 1.0), wiring="tree")
+    rows, columns = fabric.config.dimensions
+    assert (rows.leaf_up, columns.leaf_up) == (16, 32)
+    along_rows, along_columns = (
+        saturation_throughput(fabric, np.roll(fabric.grid(), -16, axis=axis).ravel()[np.argsort(fabric.grid().ravel())])
+        for axis in (1, 0)
+    )
+    assert along_rows == pytest.approx(along_columns / 2)
+    both, one = (mesh((1, 1), (64, 64), taper=taper, wiring="tree") for taper in ((0.5, 0.5), 0.5))
+    assert both.config.dimensions == one.config.dimensions
+    assert both.num_switches < fabric.num_switches < mesh((1, 1), (64, 64), wiring="tree").num_switches
+
+
+def test_a_note_names_the_dimension_whose_own_taper_is_not_read():
+    row = mesh((2, 2), (40, 1), taper=(0.5, 1.0))
+    assert row.config.unread_keys() == ()
+    (note,) = mesh((2, 2), (40, 1), taper=(1.0, 0.5)).config.unread_keys()
+    assert note.startswith("fabric.taper is (1.0, 0.5), which columns of 1 board (wrap) do not read")
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_switches_of_three_levels_are_drawn_in_tiers(level):
+    fabric = mesh((1, 1), (20, 2), radix=8)
+    layout = fabric.config.draw(fabric, level)
+    assert {"row switch", "row spine", "row core"} <= set(layout.kind)

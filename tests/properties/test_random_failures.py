@@ -14,6 +14,7 @@ from rostam_py import PacketOptions, _core
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.dependencies import check_dependencies
+from rostam_py.fabrics.routings import base_of
 from rostam_py.fabrics.throughput import link_loads
 
 SAFE = ("turns", "up_down", "dfsssp")  # free of deadlock on any fabric, whatever has failed
@@ -40,10 +41,11 @@ def parameters(name, rng):
         "electrical_flat": lambda: {"num_accelerators": int(rng.integers(3, 12))},
         "fat_tree": lambda: {"num_accelerators": int(rng.integers(6, 40)), "radix": 8} | pick(
             rng, {}, {"leaf_down": 5, "leaf_up": 3}, {"levels": 3}, {"server_size": 4},
-            {"server_size": 2, "rails": True}),
-        "hammingmesh": lambda: {
+            {"server_size": 2, "rails": True}, {"levels": 3, "leaf_down": 2, "leaf_up": 3, "pod_leaves": 3}),
+        "hammingmesh": lambda: pick(rng, {
             "board": pick(rng, (1, 1), (2, 2), (2, 3), (4, 4)), "boards": pick(rng, (2, 2), (3, 2), (3, 3)),
-            "wiring": pick(rng, "auto", "board_row", "accelerator_row")},
+            "wiring": pick(rng, "auto", "board_row", "accelerator_row"),
+        }, {"board": pick(rng, (1, 1), (2, 1)), "boards": pick(rng, (5, 2), (7, 1), (2, 8)), "radix": 4}),
         "hybrid_cube_mesh": lambda: {"num_accelerators": int(8 * rng.integers(1, 4))},
         "hyperx": lambda: {"dims": pick(rng, (5,), (3, 4), (2, 3, 3)), "terminals": int(rng.integers(1, 3))},
         "regional_ocs": lambda: {
@@ -126,6 +128,8 @@ def run_case(seed):
     planes = {} if name in ("custom", "regional_ocs", "sip_ocs", "sip_ring") else {"planes": int(pick(rng, 1, 1, 2))}
     fabric = with_failures(rostam.fabric(name, link_bandwidth=5e10, **planes, **params), rng)
     routing = pick(rng, *_core.routing_names())
+    if routing == "layers":
+        routing += pick(rng, "", ":1", ":7")
     healthy = fabric.healthy_accelerators
     if len(healthy) < 2:
         return None
@@ -168,7 +172,7 @@ def run_case(seed):
             check_loads(fabric, loads, src, dst, sizes)
         else:
             assert loads == pytest.approx(run.link_bytes, rel=1e-6, abs=1e-3)
-    return name, routing
+    return name, base_of(routing)
 
 
 def rostam_circuits(fabric, src, dst, sizes):

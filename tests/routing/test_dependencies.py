@@ -17,6 +17,7 @@ DRAGONFLY = {"routers_per_group": 4, "terminals_per_router": 2, "global_links_pe
 OWN = [
     ("fat_tree", {"num_accelerators": 32, "radix": 8}, 1),
     ("fat_tree", {"num_accelerators": 40, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3}, 1),
+    ("fat_tree", {"num_accelerators": 55, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3, "pod_leaves": 4}, 1),
     ("fat_tree", {"num_accelerators": 16, "radix": 8, "server_size": 4}, 1),
     ("torus", {"dims": (5,)}, 2),
     ("torus", {"dims": (4, 5)}, 2),
@@ -26,6 +27,8 @@ OWN = [
     ("hammingmesh", {"board": (2, 3), "boards": (6, 6), "radix": 8}, 3),
     ("hammingmesh", {"board": (1, 1), "boards": (4, 4)}, 2),
     ("hammingmesh", {"board": (4, 4), "boards": (1, 1)}, 3),
+    ("hammingmesh", {"board": (1, 1), "boards": (7, 8), "radix": 4}, 2),
+    ("hammingmesh", {"board": (2, 2), "boards": (5, 2), "radix": 4, "taper": (0.5, 1.0)}, 3),
     ("hyperx", {"dims": (3, 4), "terminals": 2}, 1),
     ("hyperx", {"dims": (3, 2, 3)}, 1),
     ("dragonfly", DRAGONFLY, 3),
@@ -139,7 +142,9 @@ def test_the_hash_routing_is_checked_over_all_that_it_may_draw():
 @pytest.mark.parametrize("kind", ["links", "switches"])
 @pytest.mark.parametrize(("name", "params"), [
     ("fat_tree", {"num_accelerators": 32, "radix": 8}),
+    ("fat_tree", {"num_accelerators": 55, "radix": 8, "levels": 3, "leaf_down": 5, "leaf_up": 3, "pod_leaves": 4}),
     ("hammingmesh", {"board": (2, 2), "boards": (3, 3)}),
+    ("hammingmesh", {"board": (1, 1), "boards": (7, 2), "radix": 4}),
     ("hyperx", {"dims": (4, 4)}),
     ("dragonfly", DRAGONFLY),
     ("slim_fly", {"q": 4, "terminals_per_switch": 1}),

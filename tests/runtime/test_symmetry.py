@@ -15,6 +15,8 @@ FABRICS = {
     "flat": {"name": "electrical_flat", "num_accelerators": 270},
     "boards of four": {"name": "hammingmesh", "board": [2, 2], "boards": [9, 8]},
     "boards of one under trees": {"name": "hammingmesh", "board": [1, 1], "boards": [64, 5], "wiring": "tree"},
+    # 24 leaves of three boards in four pods, six switches a pod, twelve cores.
+    "boards of one under three levels": {"name": "hammingmesh", "board": [1, 1], "boards": [72, 4], "radix": 12},
 }
 # Fabrics of several kinds of ranks, and how many: in full pods, in full leaves of another, on part of a leaf; at the
 # corners of boards, on edges along rows and along columns, in the middle.
