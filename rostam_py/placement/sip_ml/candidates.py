@@ -12,9 +12,7 @@ from rostam_py.plan.strategy import Strategy
 MAX_MODEL_PARALLEL = 64
 
 
-def candidates(
-    base: Strategy, num_accelerators: int, batch: int, space: Space | None = None
-) -> Iterator[Strategy]:
+def candidates(base: Strategy, num_accelerators: int, batch: int, space: Space | None = None) -> Iterator[Strategy]:
     """Yield every (dp, mp) on all accelerators that divides the batch, mp up to MAX_MODEL_PARALLEL.
 
     Args: space: its values of dp hold, where it names some.
