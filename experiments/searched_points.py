@@ -1,7 +1,7 @@
 """Points of an experiment: searches on many machines, each kept as JSON with its command, date and version.
 
 A kept point is not searched again; delete its entry, or the file, to do so. Experiments that one process runs share
-traces, placements and searches: what two figures ask alike is searched once. Example:
+traces and searches: what two figures ask alike is searched once. Example:
     points = SearchedPoints(Path("points.json"), "python experiments/x/compare.py")
     points.search("flat 400", Job("resnet50", "resnet50_sip_ml"), PAPER, machine)["best"]["iteration_s"]
 """
@@ -149,10 +149,10 @@ def band_words(values: Sequence[float], form: str) -> str:
     return f"{stated} ({least} to {most})"
 
 
-# What experiments of one process share. Searchers hold plans of their model, a gigabyte of the largest groups of one.
+# What experiments of one process share.
 _GRAPHS: dict[Hashable, rostam.OperatorGraph] = {}
-_SEARCHERS: OrderedDict[Hashable, Searcher] = OrderedDict()
 _FOUND: dict[Hashable, Point] = {}
+# Kept by one experiment: they hold the plans of their model, more than a gigabyte with groups of up to 64.
 _NUM_SEARCHERS = 2
 
 
@@ -167,6 +167,7 @@ class SearchedPoints:
         self.points: dict[str, Point] = {}
         if path.exists():
             self.points = json.loads(path.read_text(encoding="utf-8"))["points"]
+        self._searchers: OrderedDict[Hashable, Searcher] = OrderedDict()
 
     def keep(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return a kept value, computed and written if there is none."""
@@ -211,12 +212,12 @@ class SearchedPoints:
     def searcher(self, job: Job, space: Space) -> Searcher:
         """Return the one searcher of a model and space; it keeps placements between machines."""
         key = (job.model, job.sequence_length, replace(space, name=""))
-        if key not in _SEARCHERS:
-            _SEARCHERS[key] = Searcher(self.graph(job), base=space.base(), placers=space.placers, cost=COST)
-            if len(_SEARCHERS) > _NUM_SEARCHERS:
-                _SEARCHERS.popitem(last=False)
-        _SEARCHERS.move_to_end(key)
-        return _SEARCHERS[key]
+        if key not in self._searchers:
+            self._searchers[key] = Searcher(self.graph(job), base=space.base(), placers=space.placers, cost=COST)
+            if len(self._searchers) > _NUM_SEARCHERS:
+                self._searchers.popitem(last=False)
+        self._searchers.move_to_end(key)
+        return self._searchers[key]
 
     def graph(self, job: Job) -> rostam.OperatorGraph:
         """Return a job's model, traced once."""
