@@ -13,7 +13,6 @@ import binascii
 import contextlib
 import dataclasses
 import functools
-import gc
 import gzip
 import itertools
 import json
@@ -31,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import ConfigError, RostamError
+from rostam_py.garbage import without_collections
 
 FOLDER_VARIABLE = "ROSTAM_CACHE_DIR"
 _LARGEST = 2**63 - 1
@@ -232,18 +232,6 @@ def _made(schema: Any, value: dict[str, Any]) -> Any:
         if name in value:
             fields[name] = _made(kind, value[name]) if dataclasses.is_dataclass(kind) else value[name]
     return schema(**fields)
-
-
-@contextlib.contextmanager
-def without_collections() -> Iterator[None]:
-    """Keep the collector from walking again and again through many objects of which none is garbage: half the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @functools.cache

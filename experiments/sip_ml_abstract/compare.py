@@ -8,10 +8,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from searched_points import (
-    HALF,
-    MEGATRON_GROUP,
+    MEGATRON_VARIANTS,
     PAPER,
-    SINGLE,
+    RESNET_VARIANTS,
+    SLICED,
     Job,
     SearchedPoints,
     Variant,
@@ -33,20 +33,17 @@ FABRICS: dict[str, tuple[str, dict[str, Any]]] = {
     "ring": ("sip_ring", {}),
 }
 
-RESNET = Variant("as stated", Job("resnet50", None, (8_192,)), PAPER)
 # No curve is needed at one batch; the Universal Transformer has none.
-SLICED = replace(PAPER, name="paper, weights in slices", weight_splits="sliced")
 PAIRS = Variant("as stated", Job("transformer_350m", None, (1_024,)), SLICED)
 SHARED = Variant("shared layers", Job("universal_transformer", None, (1_024,)), SLICED)
-GPT = Variant("as stated", Job("megatron_18b", None, (1_024,)), HALF, (MEGATRON_GROUP,))
 VARIANTS: dict[str, tuple[Variant, ...]] = {
-    "resnet50": with_speeds(RESNET),
+    "resnet50": RESNET_VARIANTS,
     "transformer_350m": (
         *with_speeds(PAIRS), replace(PAIRS, name="least sent", space=PAPER), SHARED,
         replace(PAIRS, name="one bucket", space=replace(SLICED, name="paper, slices, one bucket", bucket_size="2 GB")),
         *(replace(PAIRS, name=f"{n} tokens", job=replace(PAIRS.job, sequence_length=n)) for n in (32, 128)),
     ),
-    "megatron_18b": (*with_speeds(GPT), replace(GPT, name="fp32", space=SINGLE)),
+    "megatron_18b": MEGATRON_VARIANTS,
 }  # fmt: skip
 
 

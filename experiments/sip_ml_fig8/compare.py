@@ -10,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from searched_points import (
     ALL,
+    ANY_BATCH,
     COST,
+    FREE_BATCH,
     PAPER,
     Point,
     SearchedPoints,
@@ -35,6 +37,7 @@ STATED, *OTHERS = transformer_variants(BATCH)
 VARIANTS = (STATED, *OTHERS)
 # Every strategy: Algorithm 1's groups with the fastest all-reduce, and tensor and pipeline parallelism.
 GROUPS = replace(STATED, name="all, groups", space=ALL)
+FREE = Variant(ANY_BATCH.name, FREE_BATCH[STATED.job.model], ANY_BATCH)
 MEGATRON = Space("all, tensor and pipeline", ("megatron",), ALL.all_reduce)
 
 
@@ -82,11 +85,17 @@ def allocation(points: SearchedPoints, num_ocs: int) -> dict[str, float]:
     return dict(points.keep(f"allocation | {num_ocs} OCS", compute))
 
 
+def seconds(found: Point) -> float:
+    """Return what a search's best takes [s]: to accuracy, where batches differ, or an iteration."""
+    best = found["best"]
+    return float(best["iteration_s"] if best["time_to_accuracy_s"] is None else best["time_to_accuracy_s"])
+
+
 def ratios(found: Sequence[Point]) -> tuple[float, float, float]:
     """Return time with 4 switches over 12, with 12 over 20, and the worst step from one number to the next."""
-    seconds = {q: one["best"]["iteration_s"] for q, one in zip(NUM_OCS, found, strict=True)}
-    steps = [seconds[b] / seconds[a] for a, b in zip(NUM_OCS, NUM_OCS[1:], strict=False)]
-    return seconds[NUM_OCS[0]] / seconds[ENOUGH], seconds[ENOUGH] / seconds[NUM_OCS[-1]], max(steps)
+    times = {q: seconds(one) for q, one in zip(NUM_OCS, found, strict=True)}
+    steps = [times[b] / times[a] for a, b in zip(NUM_OCS, NUM_OCS[1:], strict=False)]
+    return times[NUM_OCS[0]] / times[ENOUGH], times[ENOUGH] / times[NUM_OCS[-1]], max(steps)
 
 
 def series(points: SearchedPoints) -> dict[tuple[str, int], list[list[Point]]]:
@@ -95,6 +104,7 @@ def series(points: SearchedPoints) -> dict[tuple[str, int], list[list[Point]]]:
     for bandwidth in BANDWIDTHS:
         found[PAPER.name, bandwidth] = [[point(points, one, bandwidth, q) for q in NUM_OCS] for one in VARIANTS]
         found[ALL.name, bandwidth] = [[any_strategy(points, bandwidth, q) for q in NUM_OCS]]
+        found[FREE.name, bandwidth] = [[point(points, FREE, bandwidth, q) for q in NUM_OCS]]
     return found
 
 
@@ -127,7 +137,11 @@ def main() -> None:
     rows = []
     for (space, bandwidth), found in series(points).items():
         for variant, bests in zip(VARIANTS, found, strict=False):
-            cells = [f"{one['best']['iteration_s'] * 1e3:.2f} ({one['best']['strategy']})" for one in bests]
+            batch = (lambda best: f", batch {best['batch']:,}") if space == FREE.name else lambda best: ""
+            cells = [
+                f"{one['best']['iteration_s'] * 1e3:.2f} ({one['best']['strategy']}{batch(one['best'])})"
+                for one in bests
+            ]
             rows.append([space, variant.name, f"{bandwidth:,}", *cells])
     print_table("figure 8: iteration [ms] and best strategy over the number of switches",
                 ("searched", "variant", "B [Gb/s]", *map(str, NUM_OCS)), rows)  # fmt: skip

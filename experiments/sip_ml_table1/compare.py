@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from searched_points import (
     ALL,
+    FREE_BATCH,
     PAPER,
     TRANSFORMER,
     Job,
@@ -31,9 +32,7 @@ WITHIN = 0.1  # of a printed speed-up
 # The paper names no model here. Goyal's 90 epochs at any batch up to 8,192 leave the batch free: linear scaling.
 CASES: tuple[tuple[Job, Space], ...] = (
     (TRANSFORMER, PAPER), (TRANSFORMER, ALL), (Job("resnet50", "resnet50_goyal", (256, 512, 1024, 2048, 4096)), PAPER),
-    # MLPerf's points, fitted: larger batches need more epochs.
-    (Job("transformer_350m", "transformer_mlperf", (2048, 4096, 8192)), PAPER),
-    (Job("resnet50", "resnet50_mlperf_rcp", (2048, 4096, 8192, 16384, 32768)), PAPER),
+    (FREE_BATCH["transformer_350m"], PAPER), (FREE_BATCH["resnet50"], PAPER),
 )  # fmt: skip
 # Bands are of the Transformer under Algorithm 1: of the most that latency costs 32 accelerators, and of 512 over 32.
 VARIANTS = transformer_variants(1_024)

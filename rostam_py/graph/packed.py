@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import astuple, fields
 from typing import Any
 
-from rostam_py.documents import without_collections
 from rostam_py.errors import ConfigError
+from rostam_py.garbage import without_collections
 from rostam_py.graph.operator_graph import OperatorGraph
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rostam_py.documents import parse_tables, read_text, refused, without_collections, write_document
+from rostam_py.documents import parse_tables, read_text, refused, write_document
 from rostam_py.errors import ConfigError
+from rostam_py.garbage import without_collections
 from rostam_py.graph.ops import Affine, Halo, Op, Part, Split, Tensor
 from rostam_py.registry import Registry
 

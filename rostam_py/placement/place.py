@@ -5,6 +5,7 @@ from typing import Any
 
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, RostamWarning
+from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
 from rostam_py.plan.machine import Machine
 from rostam_py.plan.plan import Plan
@@ -38,5 +39,6 @@ def place(
     chosen = placer(strategy, cost, cost_config)
     for text in chosen.doubts(graph):
         warnings.warn(text, RostamWarning, 2)
-    plan: Plan = chosen.place(graph, machine, global_batch)
+    with without_collections():  # plans are many objects without cycles
+        plan: Plan = chosen.place(graph, machine, global_batch)
     return plan

@@ -272,16 +272,17 @@ class Space:
                     if left:
                         self.left_out[f"tp x pp x cp does not divide {site.num_accelerators:,} accelerators"] += 1
                         continue
-                    if dp not in self._dps(dp):
+                    if not self.takes_dp(dp):
                         continue
                     if site.batch % dp:
                         self.left_out[f"dp does not divide the global batch of {site.batch:,}"] += 1
                         continue
                     yield fields | {"dp": dp}
 
-    def _dps(self, dp: int) -> Sequence[int]:
+    def takes_dp(self, dp: int) -> bool:
+        """Tell whether strategies of this dp degree are searched: those named, else all."""
         named = self.varied.get(_DERIVED)
-        return (dp,) if named is None else named
+        return named is None or dp in named
 
     def _inside(self, fields: dict[str, Any], site: Site, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the fields with all values of the axes that are left to choose."""

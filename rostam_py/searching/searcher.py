@@ -15,6 +15,7 @@ from rostam_py.convergence import Curve, Target, goal_of, notes_for
 from rostam_py.costs import DEFAULT_COST
 from rostam_py.errors import ConfigError, DegreeError, InternalError, NoRouteError
 from rostam_py.fabrics import build_fabric
+from rostam_py.garbage import without_collections
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement.axis_costs import AxisCosts
 from rostam_py.placement.placer import Counts, Estimate, Estimator, Placer, StrategyPlanner
@@ -442,7 +443,8 @@ class Searcher:
 
     def _new_plan(self, placer: Placer, machine: Machine, batch: int) -> _Placed:
         try:
-            plan = placer.place(self.graph, machine, batch)
+            with without_collections():  # plans are many objects without cycles
+                plan = placer.place(self.graph, machine, batch)
         except ConfigError as error:
             return _Placed(None, None, str(error))
         return _Placed(plan, placer.estimator(plan))

@@ -15,6 +15,7 @@ from rostam_py import _core
 from rostam_py.collectives.channels import taken_share
 from rostam_py.collectives.transport import PLAIN, Transport, add_protocol, message_transport, transport
 from rostam_py.errors import ConfigError
+from rostam_py.garbage import without_collections
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.group_kinds import counted_kind, listed_kinds
 from rostam_py.plan.pairs import Pair, pair_up
@@ -27,6 +28,8 @@ from rostam_py.simulation.task_graph import TaskGraph
 
 _KINDS = {"compute": 0, "collective": 1, "send": 2, "recv": 3}
 _Slot = tuple[str, str, int | None]  # group, stream, peer; no peer for collectives
+# Of a task: kind, slot, category, schedule, channel, bytes, duration or start-up [ps], protocol.
+_Row = tuple[int, int, int, int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def compile_graph(graph: TaskGraph, *, fuse: bool = True, is_varied: bool = Fals
 
     Args: fuse: False keeps every kernel a task. is_varied: say by how much each task varies where its kernels do.
     """
-    return _Compiler(graph, fuse, is_varied).compile()
+    with without_collections():  # of hundreds of thousands of tasks nothing is a cycle
+        return _Compiler(graph, fuse, is_varied).compile()
 
 
 class _Compiler:
@@ -90,6 +94,8 @@ class _Compiler:
         self.schedules: dict[ScheduleKey, int] = {}
         self.protocols: dict[Transport, int] = {}
         self.channels: dict[tuple[int, str, int, str], int] = {}
+        self.durations: dict[float, int] = {}  # of kernels: [s] -> [ps]
+        self.messages: dict[tuple[int, str, str, str, int, int], tuple[int, int, int, int, int, int]] = {}
         self.streams: list[list[str]] = []
 
     def compile(self) -> tuple[Any, GraphNames]:
@@ -182,7 +188,7 @@ class _Compiler:
         self, number: int, job: GraphJob, stage: StageTasks, name: str, tasks: Sequence[Task],
         slots: dict[_Slot, int], origins: np.ndarray | None = None,
     ) -> int:  # fmt: skip
-        rows = [self._row(number, job, task, slots) for task in tasks]
+        rows = self._rows(number, job, tasks, slots)
         kind, slot, category, schedule, channel, num_bytes, duration_ps, protocol = (
             zip(*rows, strict=True) if rows else [()] * 8
         )
@@ -204,7 +210,9 @@ class _Compiler:
             **launches,
             protocol=np.array(protocol, np.int32),
             variation=variation,
-            taken_ppm=np.array([self._taken_ppm(number, job, task) for task in tasks], np.int32),
+            taken_ppm=np.array(
+                [0 if task.kind != "collective" else self._taken_ppm(number, job, task) for task in tasks], np.int32
+            ),
             **({} if origins is None else {"origin": origins}),
         )
 
@@ -226,7 +234,7 @@ class _Compiler:
 
     def _taken_ppm(self, number: int, job: GraphJob, task: Task) -> int:
         """Return the millionths of a device's compute that a collective takes (MODEL B8)."""
-        if task.kind != "collective" or not self.takes_channels:
+        if not self.takes_channels:
             return 0
         if task.multiprocessors and self.device.multiprocessors and not self.fabric.config.link_classes.are_ideal:
             return round(min(1.0, task.multiprocessors / self.device.multiprocessors) * 1_000_000)
@@ -249,30 +257,51 @@ class _Compiler:
             return True
         return task.is_optimizer and not any(one.is_optimizer for one in tasks[:index])
 
-    def _row(
+    def _rows(self, number: int, job: GraphJob, tasks: Sequence[Task], slots: dict[_Slot, int]) -> list[_Row]:
+        """Return the rows of a template's tasks; groups send a few sizes thousands of times, worked out once each."""
+        rows: list[_Row] = []
+        channels, durations, messages = self.channels, self.durations, self.messages
+        for task in tasks:
+            kind = task.kind
+            if kind == "compute":
+                duration = 0
+                for kernel in task.kernels:
+                    seconds = kernel.duration_s
+                    if seconds not in durations:
+                        durations[seconds] = seconds_to_ps(seconds)
+                    duration += durations[seconds]
+                rows.append((0, -1, 0, -1, -1, 0, duration, -1))
+            elif kind == "collective":
+                rows.append(self._collective_row(number, job, task, slots))
+            else:
+                key = (number, kind, task.group, task.stream, task.peer, task.num_bytes)
+                if key not in messages:
+                    messages[key] = self._message(number, job, task, slots)
+                code, slot, category, way, start_up, protocol = messages[key]
+                channel = channels.setdefault((number, task.group, way, task.channel), len(channels))
+                rows.append((code, slot, category, -1, channel, task.num_bytes, start_up, protocol))
+        return rows
+
+    def _collective_row(self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]) -> _Row:
+        how = transport(self.fabric, job.schedules[task.group, task.collective, task.num_bytes], task.num_bytes)
+        return (
+            _KINDS[task.kind], slots[_slot_key(task)], self.category_of[number][task.group],
+            self._schedule(job, task), -1, task.num_bytes, seconds_to_ps(how.startup_s), self._protocol(how),
+        )  # fmt: skip
+
+    def _message(
         self, number: int, job: GraphJob, task: Task, slots: dict[_Slot, int]
-    ) -> tuple[int, int, int, int, int, int, int, int]:
-        """Return kind, slot, category, schedule, channel, bytes, duration or start-up, and protocol of a task."""
-        kind = _KINDS[task.kind]
-        if task.kind == "compute":
-            duration = sum(seconds_to_ps(k.duration_s) for k in task.kernels)
-            return kind, -1, 0, -1, -1, 0, duration, -1
-        slot = slots[_slot_key(task)]
-        category = self.category_of[number][task.group]
-        if task.kind == "collective":
-            how = transport(self.fabric, job.schedules[task.group, task.collective, task.num_bytes], task.num_bytes)
-            start_up = seconds_to_ps(how.startup_s)
-            return kind, slot, category, self._schedule(job, task), -1, task.num_bytes, start_up, self._protocol(how)
-        # Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
-        key = (number, task.group, task.peer if task.kind == "send" else -task.peer, task.channel)
-        channel = self.channels.setdefault(key, len(self.channels))
+    ) -> tuple[int, int, int, int, int, int]:
+        """Return kind, slot, category, way of the channel, start-up [ps] and protocol of a message's end.
+
+        Both ends name a channel by the way it goes; mailboxes are told apart by the receiver.
+        """
+        slot, category = slots[_slot_key(task)], self.category_of[number][task.group]
         if task.kind == "recv":
-            return kind, slot, category, -1, channel, task.num_bytes, 0, -1
-        how = message_transport(
-            self.fabric, task.num_bytes, job.group_set(task.group).members.shape[1], is_both_ways=True
-        )
-        start_up = seconds_to_ps(how.startup_s)
-        return kind, slot, category, -1, channel, task.num_bytes, start_up, self._protocol(how)
+            return _KINDS[task.kind], slot, category, -task.peer, 0, -1
+        size = job.group_set(task.group).members.shape[1]
+        how = message_transport(self.fabric, task.num_bytes, size, is_both_ways=True)
+        return _KINDS[task.kind], slot, category, task.peer, seconds_to_ps(how.startup_s), self._protocol(how)
 
     def _schedule(self, job: GraphJob, task: Task) -> int:
         key = job.schedules[task.group, task.collective, task.num_bytes]

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "rostam_py"
 # Errors lie under units, registry and extras, which raise them.
 FLOORS = [
     {"errors", "models", "configs"},
-    {"units", "registry", "extras"},
+    {"units", "registry", "extras", "garbage"},
     {"checks", "digests", "documents", "html"},
     {"graph"},
     {"tracing", "costs", "fabrics", "convergence"},

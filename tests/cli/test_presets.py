@@ -91,6 +91,26 @@ def test_every_sweep_experiment_expands_to_checked_points(name):
     assert len(points) == expected > 1
 
 
+def test_figure_5s_preset_holds_the_whole_figure():
+    # Three models on five fabrics, and pure data parallelism of the two that fit one accelerator, at seven bandwidths.
+    from rostam_py.cli.sweep_axes import read_command
+    from rostam_py.sweep.points import expand_points
+
+    command = read_command(["experiment=sip_ml_fig5"])
+    points = list(expand_points(command.settings, command.axes))
+    assert len(points) == (3 * 5 + 2) * 7
+    fabrics, dps = {}, {}
+    for point in points:
+        model, fabric = point.settings["model"], point.settings["fabric"]
+        axes = point.settings["search"]["axes"]
+        dps.setdefault(model, set()).add(None if axes is None else tuple(axes["dp"]))
+        fabrics.setdefault(model, set()).add((fabric["name"], fabric.get("server_bandwidth")))
+        assert fabric["num_accelerators"] == 1024
+        assert point.settings["strategy"]["check_memory"] == (model != "megatron_18b")
+    assert dps == {"resnet50": {None, (1024,)}, "transformer_350m": {None, (1024,)}, "megatron_18b": {(64,)}}
+    assert {len(found) for found in fabrics.values()} == {5}
+
+
 # HammingMesh, appendix C: accelerators, and switches, copper and optical cables of one plane. The trees have 16
 # planes of one port, the meshes and tori 4 planes of four, all of 400 Gb/s: 6.4 Tb/s into every accelerator.
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def test_model_parallel_groups_fill_the_machine(base):
     assert {(s.dp, s.mp) for s in candidates("sip_ml", base, 8, 64)} == {(8, 1), (4, 2), (2, 4), (1, 8)}
 
 
+def test_named_values_of_dp_hold_for_model_parallel_groups(gpt, machine, base):
+    found = rostam.search(
+        gpt, machine, batches=[64], base=base, placers=["sip_ml"], axes={"dp": [machine.num_accelerators]},
+        num_simulated=1,
+    )  # fmt: skip
+    assert [(c.strategy.dp, c.strategy.mp) for c in found.candidates] == [(machine.num_accelerators, 1)]
+
+
 @pytest.mark.parametrize(
     ("curve", "batches"),
     [

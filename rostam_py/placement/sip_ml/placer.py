@@ -51,7 +51,7 @@ class SipMlPlacer(Placer):
         self, num_accelerators: int, batch: int, space: Space | None = None, facts: ModelFacts = NO_FACTS
     ) -> Iterator[Strategy]:
         """Yield the strategies on all accelerators that a search considers, all else as in this placer's own."""
-        return candidates(self.strategy, num_accelerators, batch)
+        return candidates(self.strategy, num_accelerators, batch, space)
 
     def place(self, graph: OperatorGraph, machine: Machine, global_batch: int) -> Plan:
         """Return the plan.
