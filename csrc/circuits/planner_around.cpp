@@ -162,23 +162,11 @@ Setting PlannerAround::working_ring() const {
 }
 
 Setting PlannerAround::with_idle(const Setting& setting, const Setting& held) const {
-  Setting idle;
-  std::set_difference(held.begin(), held.end(), setting.begin(), setting.end(), std::back_inserter(idle));
+  Setting idle = paths_->undisturbed(pairs_, setting, held, is_lost_);
   if (idle.empty()) return setting;
-  std::vector<uint8_t> is_taken = is_lost_;
-  is_taken.resize(static_cast<size_t>(paths_->num_places()), 0);
-  std::vector<int32_t> places;
-  for (const Circuit& one : setting) {
-    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
-    for (const int32_t place : places) is_taken[place] = 1;
-  }
-  const auto is_needed = [&](const Circuit& one) {
-    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
-    return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
-  };
-  idle.erase(std::remove_if(idle.begin(), idle.end(), is_needed), idle.end());
   if (mirror_ != Mirror::kNone) keep_mirrored(idle);
   Setting both;
+  both.reserve(setting.size() + idle.size());
   std::merge(setting.begin(), setting.end(), idle.begin(), idle.end(), std::back_inserter(both));
   return both;
 }

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "circuits/planner.h"
+#include "circuits/ring_assignment.h"
 #include "circuits/ring_wavelengths.h"
 
 namespace rostam::circuits {
@@ -30,31 +32,9 @@ class RingPlanner : public CircuitPlanner {
       demand.dst.push_back(pairs_.dst[p]);
       demand.num_bytes.push_back(num_bytes[p]);
     }
-    std::vector<RingCircuit> now;
-    now.reserve(held.size());
-    size_t i = 0;  // of demanded pairs
-    for (const Circuit& one : held) {
-      while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
-      if (i == pair_of.size()) break;
-      const int32_t w = ring_.num_wavelengths;
-      if (pair_of[i] == one.pair) now.push_back({static_cast<int32_t>(i), one.channel / w, one.channel % w});
-    }
-    const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true, now);
-    Setting setting;
-    setting.reserve(found.circuit_pair.size());
-    for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
-      setting.push_back({pair_of[found.circuit_pair[c]],
-                         found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
-    }
-    if (!found.keeps_names) rename(setting, held);
-    // Ascending by pair already, and by wavelength too unless these have other names now.
-    for (size_t first = 0, end = 0; first < setting.size(); first = end) {
-      while (end < setting.size() && setting[end].pair == setting[first].pair) ++end;
-      const auto at = setting.begin() + static_cast<std::ptrdiff_t>(first);
-      const auto to = setting.begin() + static_cast<std::ptrdiff_t>(end);
-      if (!std::is_sorted(at, to)) std::sort(at, to);
-    }
-    return setting;
+    const bool has_choice =
+        std::any_of(pair_of.begin(), pair_of.end(), [this](int32_t p) { return ways_[p].size() != 1; });
+    return has_choice ? plan_both_ways(demand, pair_of, held) : plan_one_way(demand, pair_of, held);
   }
 
   // By accelerators' ends, and by the segments that pairs with a single way must cross.
@@ -75,6 +55,81 @@ class RingPlanner : public CircuitPlanner {
   }
 
  private:
+  // Where light survives one way round alone, wavelengths are rows of bits from what is held to what is set.
+  Setting plan_one_way(const Demand& demand, const std::vector<int32_t>& pair_of, const Setting& held) const {
+    std::vector<RingPath> paths;
+    paths.reserve(pair_of.size());
+    for (const int32_t p : pair_of) paths.push_back(ways_[p].front());
+    const size_t num_words = num_wavelength_words(ring_.num_wavelengths);
+    std::vector<WavelengthWord> words(pair_of.size() * num_words, 0);
+    bool is_any_held = false;
+    size_t i = 0;  // of demanded pairs
+    for (const Circuit& one : held) {
+      while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
+      if (i == pair_of.size()) break;
+      if (pair_of[i] != one.pair) continue;
+      is_any_held = true;
+      if (fibre_of(one) != paths[i].fibre) continue;
+      const auto w = static_cast<size_t>(wavelength_of(one));
+      words[i * num_words + w / kWavelengthsPerWord] |= WavelengthWord{1} << (w % kWavelengthsPerWord);
+    }
+    if (!is_any_held) words.clear();
+    const OneWay found = assign_one_way(demand, ring_, std::move(paths), {seed_, true, true}, words);
+    check_one_way(demand, ring_, found);
+    Setting setting;
+    setting.reserve(static_cast<size_t>(std::accumulate(found.count.begin(), found.count.end(), int64_t{0})));
+    for (size_t k = 0; k < pair_of.size(); ++k) {
+      const int32_t first = found.paths[k].fibre * ring_.num_wavelengths;
+      visit_wavelengths(&found.words[k * num_words], num_words,
+                        [&](int32_t wavelength) { setting.push_back({pair_of[k], first + wavelength}); });
+    }
+    if (found.keeps_names) return setting;
+    rename(setting, held);
+    sort_channels(setting);
+    return setting;
+  }
+
+  Setting plan_both_ways(const Demand& demand, const std::vector<int32_t>& pair_of, const Setting& held) const {
+    std::vector<RingCircuit> now;
+    now.reserve(held.size());
+    size_t i = 0;  // of demanded pairs
+    for (const Circuit& one : held) {
+      while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
+      if (i == pair_of.size()) break;
+      if (pair_of[i] == one.pair) now.push_back({static_cast<int32_t>(i), fibre_of(one), wavelength_of(one)});
+    }
+    const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true, now);
+    Setting setting;
+    setting.reserve(found.circuit_pair.size());
+    for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
+      setting.push_back({pair_of[found.circuit_pair[c]],
+                         found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
+    }
+    if (!found.keeps_names) rename(setting, held);
+    sort_channels(setting);
+    return setting;
+  }
+
+  int32_t fibre_of(const Circuit& one) const { return one.channel >= ring_.num_wavelengths; }
+  int32_t wavelength_of(const Circuit& one) const {
+    return one.channel >= ring_.num_wavelengths ? one.channel - ring_.num_wavelengths : one.channel;
+  }
+
+  // Of a setting that is ascending by pair.
+  void sort_channels(Setting& setting) const {
+    const size_t num_words = num_wavelength_words(kNumFibres * ring_.num_wavelengths);
+    std::vector<WavelengthWord> channels(num_words);
+    for (size_t first = 0, end = 0; first < setting.size(); first = end) {
+      std::fill(channels.begin(), channels.end(), WavelengthWord{0});
+      for (; end < setting.size() && setting[end].pair == setting[first].pair; ++end) {
+        const auto channel = static_cast<size_t>(setting[end].channel);
+        channels[channel / kWavelengthsPerWord] |= WavelengthWord{1} << (channel % kWavelengthsPerWord);
+      }
+      size_t at = first;
+      visit_wavelengths(channels.data(), num_words, [&](int32_t channel) { setting[at++].channel = channel; });
+    }
+  }
+
   // Wavelengths are alike: each takes the name, out of all of them, under which most of its circuits are held already,
   // those with most to gain first.
   void rename(Setting& setting, const Setting& held) const {
@@ -91,7 +146,7 @@ class RingPlanner : public CircuitPlanner {
     for (const Circuit& one : setting) {
       if (one.pair % every != 0) continue;
       for (size_t h = begin[one.pair]; h < begin[static_cast<size_t>(one.pair) + 1]; ++h) {
-        if (held[h].channel / w == one.channel / w) ++shared[one.channel % w * w + held[h].channel % w];
+        if (fibre_of(held[h]) == fibre_of(one)) ++shared[wavelength_of(one) * w + wavelength_of(held[h])];
       }
     }
     // Wavelengths and their names by the circuits kept, most first; as many by wavelength, then by name.
@@ -118,7 +173,7 @@ class RingPlanner : public CircuitPlanner {
       one = next;
       is_taken[next] = 1;
     }
-    for (Circuit& one : setting) one.channel = one.channel / w * w + name[one.channel % w];
+    for (Circuit& one : setting) one.channel = fibre_of(one) * w + name[wavelength_of(one)];
   }
 
   PairList pairs_;

@@ -343,9 +343,12 @@ bool CircuitSwitching::is_broken(const circuits::Circuit& one) const {
 void CircuitSwitching::count_lit() {
   std::fill(lit_.begin(), lit_.end(), 0);
   num_dark_now_ = num_broken_now_ = 0;
+  size_t next = 0;  // of those that change, ascending as all are
   for (const circuits::Circuit& one : setting_) {
     const bool broken = is_broken(one);
-    const bool is_dark = broken || (is_dark_ && std::binary_search(changing_.begin(), changing_.end(), one));
+    while (next < changing_.size() && changing_[next] < one) ++next;
+    const bool changes = next < changing_.size() && changing_[next] == one;
+    const bool is_dark = broken || (is_dark_ && changes);
     num_broken_now_ += broken;
     num_dark_now_ += is_dark;
     lit_[one.pair] += !is_dark;
