@@ -11,9 +11,12 @@ namespace rostam::circuits {
 
 namespace {
 
-// Edges that choosing between both ways looks at, at most: of a setting before a run, and of one of many within it.
-constexpr int64_t kMaxLooked = 100000000;
-constexpr int64_t kMaxLookedAgain = 1000000;
+// Choosing between both ways: of a setting before a run, and of one of many within it, where time goes into rounds over
+// all wavelengths. 18 random demands of 8 to 16 accelerators, 64 wavelengths, share of the integer optimum without
+// continuity on average, worst and ms: before a run 0.998, 0.976, 44; within it 0.994, 0.955, 3.4 with these, and
+// 0.979, 0.914, 4.7 with the begins and turns of before.
+constexpr PackingEffort kOnce = {100000000, 7, 6};
+constexpr PackingEffort kAgain = {1000000, 1, 2};
 
 // No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept; paths end
 // where they should. Built anew from the result alone.
@@ -91,11 +94,12 @@ RingWavelengths one_way(const Demand& demand, const Ring& ring, const OneWayOpti
 
 // Either way, or both at once.
 RingWavelengths both_ways(const Demand& demand, const Ring& ring, uint64_t seed,
-                          const std::vector<std::vector<RingPath>>& ways, RingWavelengths found, int64_t num_steps) {
+                          const std::vector<std::vector<RingPath>>& ways, RingWavelengths found,
+                          const PackingEffort& effort) {
   std::vector<RingCircuit> circuits;
   for (size_t c = 0; c < found.circuit_pair.size(); ++c)
     circuits.push_back({found.circuit_pair[c], found.circuit_fibre[c], found.circuit_wavelength[c]});
-  circuits = RingPacking(demand, ring, ways, seed).improve(circuits, num_steps);
+  circuits = RingPacking(demand, ring, ways, seed).improve(circuits, effort);
   found.circuit_pair.clear();
   found.circuit_fibre.clear();
   found.circuit_wavelength.clear();
@@ -130,7 +134,7 @@ RingWavelengths set_ring_wavelengths(const Demand& demand, const Ring& ring, uin
       one_way(demand, ring, {seed, may_leave_out || is_both_ways, may_leave_out && !is_both_ways}, held);
   if (is_both_ways) {
     found.keeps_names = false;
-    found = both_ways(demand, ring, seed, ways, std::move(found), may_leave_out ? kMaxLookedAgain : kMaxLooked);
+    found = both_ways(demand, ring, seed, ways, std::move(found), may_leave_out ? kAgain : kOnce);
   }
   for (size_t i = 0; i < found.count.size() && !may_leave_out; ++i) {
     if (found.count[i] > 0) continue;
