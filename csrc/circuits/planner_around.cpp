@@ -93,8 +93,11 @@ void PlannerAround::set_lost(const std::vector<OpticalPart>& parts) {
   is_served_.assign(pairs_.size(), 1);
   if (parts.empty()) return;
   for (int32_t p = 0; p < pairs_.size(); ++p) {
-    is_served_[p] = std::any_of(channels_.begin(), channels_.end(),
-                                [&](int32_t channel) { return !places_of({p, channel}).empty(); });
+    // A pair beyond reach is the inner planner's to relay.
+    const bool is_in_reach = !paths_->places_of(pairs_.src[p], pairs_.dst[p], 0).empty() ||
+                             !paths_->places_of(pairs_.src[p], pairs_.dst[p], paths_->num_channels() - 1).empty();
+    is_served_[p] = !is_in_reach || std::any_of(channels_.begin(), channels_.end(),
+                                                [&](int32_t channel) { return !places_of({p, channel}).empty(); });
   }
 }
 

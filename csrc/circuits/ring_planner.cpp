@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "circuits/planner.h"
+#include "circuits/relays.h"
 #include "circuits/ring_assignment.h"
 #include "circuits/ring_wavelengths.h"
 
@@ -14,14 +15,39 @@ constexpr int64_t kMaxMeetings = 400000;
 
 class RingPlanner : public CircuitPlanner {
  public:
-  RingPlanner(PairList pairs, Ring ring, uint64_t seed)
-      : pairs_(std::move(pairs)), ring_(std::move(ring)), seed_(seed) {
+  RingPlanner(PairList pairs, Ring ring, uint64_t seed, bool can_relay)
+      : pairs_(std::move(pairs)), ring_(std::move(ring)), seed_(seed), can_relay_(can_relay) {
     const Demand all = {pairs_.num_accelerators, pairs_.src, pairs_.dst,
                         std::vector<double>(static_cast<size_t>(pairs_.size()), 1)};
     ways_ = open_ways(all, ring_, true);
+    if (!can_relay_) return;
+    std::vector<int32_t> has_way;
+    for (const auto& ways : ways_) has_way.push_back(!ways.empty());
+    RelayPaths paths(pairs_, has_way);
+    for (int32_t p = 0; p < pairs_.size(); ++p)
+      relays_.push_back(has_way[p] != 0 ? std::vector<RelayHop>() : paths.find(p).hops);
+    for (const int32_t p : ring_pairs(pairs_, true)) {
+      if (has_way[p] != 0) round_.push_back(p);
+    }
   }
 
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override {
+    if (!can_relay_) return plan_direct(num_bytes, held);
+    std::vector<double> over_hops = num_bytes;
+    for (size_t p = 0; p < ways_.size(); ++p) {
+      if (!ways_[p].empty()) continue;
+      over_hops[p] = 0;
+      for (const RelayHop& hop : relays_[p]) over_hops[hop.pair] += hop.share * num_bytes[p];
+    }
+    Setting setting = plan_direct(over_hops, held);
+    if (reaches_all(pairs_, num_bytes, setting)) return setting;
+    const double most = *std::max_element(over_hops.begin(), over_hops.end());
+    for (const int32_t p : round_) over_hops[p] = std::max(most, over_hops[p]);
+    Setting joined = plan_direct(over_hops, held);
+    return reaches_all(pairs_, num_bytes, joined) ? joined : setting;
+  }
+
+  Setting plan_direct(const std::vector<double>& num_bytes, const Setting& held) const {
     Demand demand;
     demand.num_accelerators = pairs_.num_accelerators;
     std::vector<int32_t> pair_of;
@@ -32,6 +58,7 @@ class RingPlanner : public CircuitPlanner {
       demand.dst.push_back(pairs_.dst[p]);
       demand.num_bytes.push_back(num_bytes[p]);
     }
+    if (pair_of.empty()) return {};
     const bool has_choice =
         std::any_of(pair_of.begin(), pair_of.end(), [this](int32_t p) { return ways_[p].size() != 1; });
     return has_choice ? plan_both_ways(demand, pair_of, held) : plan_one_way(demand, pair_of, held);
@@ -179,13 +206,16 @@ class RingPlanner : public CircuitPlanner {
   PairList pairs_;
   Ring ring_;
   uint64_t seed_;
-  std::vector<std::vector<RingPath>> ways_;  // of each pair
+  bool can_relay_;
+  std::vector<std::vector<RingPath>> ways_;    // of each pair
+  std::vector<std::vector<RelayHop>> relays_;  // of each pair without a way
+  std::vector<int32_t> round_;                 // the pairs of a ring, both ways
 };
 
 }  // namespace
 
-std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed) {
-  return std::make_unique<RingPlanner>(std::move(pairs), ring, seed);
+std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed, bool can_relay) {
+  return std::make_unique<RingPlanner>(std::move(pairs), ring, seed, can_relay);
 }
 
 }  // namespace rostam::circuits

@@ -56,9 +56,10 @@ std::vector<std::pair<std::string, std::string>> estimators() {
 }
 
 PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> iteration_bytes,
-                         std::vector<PairMessage> known, int32_t server_size)
+                         std::vector<PairMessage> known, int32_t server_size, int32_t rail_size)
     : num_accelerators_(pairs.num_accelerators),
       server_size_(server_size),
+      rail_size_(rail_size),
       src_(pairs.src),
       iteration_bytes_(std::move(iteration_bytes)),
       known_(std::move(known)),
@@ -72,6 +73,10 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
 }
 
 int32_t PairTraffic::find(int32_t src, int32_t dst) const {
+  if (rail_size_ > 1) {
+    if (src / rail_size_ == dst / rail_size_) return -1;
+    src = src / rail_size_ * rail_size_ + dst % rail_size_;
+  }
   const auto found = number_of_.find(int64_t{src / server_size_} * num_accelerators_ + dst / server_size_);
   return found == number_of_.end() ? -1 : found->second;
 }
@@ -93,9 +98,10 @@ void PairTraffic::on_end(int32_t pair, SimTime now) {
 
 std::vector<PairMessage> PairTraffic::take_from_log(const std::vector<int32_t>& accelerators) {
   std::vector<uint8_t> is_own(static_cast<size_t>(num_accelerators_), 0);
-  for (const int32_t a : accelerators) is_own[a / server_size_] = 1;
+  const int32_t size = std::max(server_size_, rail_size_);
+  for (const int32_t a : accelerators) is_own[a / size] = 1;
   std::vector<PairMessage> own, others;
-  for (const PairMessage& one : log_) (is_own[src_[one.pair]] ? own : others).push_back(one);
+  for (const PairMessage& one : log_) (is_own[src_[one.pair] / rail_size_] ? own : others).push_back(one);
   log_ = std::move(others);
   return own;
 }
