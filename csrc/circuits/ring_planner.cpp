@@ -20,6 +20,9 @@ class RingPlanner : public CircuitPlanner {
     const Demand all = {pairs_.num_accelerators, pairs_.src, pairs_.dst,
                         std::vector<double>(static_cast<size_t>(pairs_.size()), 1)};
     ways_ = open_ways(all, ring_, true);
+    for (int32_t p = 0; p < pairs_.size(); ++p) {
+      if (ways_[p].size() == 1) single_ways_.emplace_back(p, ways_[p].front());
+    }
     if (!can_relay_) return;
     std::vector<int32_t> has_way;
     for (const auto& ways : ways_) has_way.push_back(!ways.empty());
@@ -47,6 +50,25 @@ class RingPlanner : public CircuitPlanner {
     return reaches_all(pairs_, num_bytes, joined) ? joined : setting;
   }
 
+  // By accelerators' ends, and by the segments that pairs with a single way must cross.
+  double most_ratio(const std::vector<double>& num_bytes) const override {
+    const auto n = static_cast<size_t>(ring_.num_accelerators);
+    double most = busiest_end(pairs_, num_bytes);
+    std::vector<double> change[kNumFibres];
+    for (auto& of_fibre : change) of_fibre.assign(2 * n + 1, 0);
+    for (const auto& [pair, way] : single_ways_) {
+      change[way.fibre][static_cast<size_t>(way.start)] += num_bytes[pair];
+      change[way.fibre][static_cast<size_t>(way.end)] -= num_bytes[pair];
+    }
+    for (auto& of_fibre : change) {
+      for (size_t place = 1; place < of_fibre.size(); ++place) of_fibre[place] += of_fibre[place - 1];
+      for (size_t place = 0; place < n; ++place) most = std::max(most, of_fibre[place] + of_fibre[place + n]);
+    }
+    return ring_.num_wavelengths / most;
+  }
+
+ private:
+  // The same without relays.
   Setting plan_direct(const std::vector<double>& num_bytes, const Setting& held) const {
     Demand demand;
     demand.num_accelerators = pairs_.num_accelerators;
@@ -64,24 +86,6 @@ class RingPlanner : public CircuitPlanner {
     return has_choice ? plan_both_ways(demand, pair_of, held) : plan_one_way(demand, pair_of, held);
   }
 
-  // By accelerators' ends, and by the segments that pairs with a single way must cross.
-  double most_ratio(const std::vector<double>& num_bytes) const override {
-    const auto n = static_cast<size_t>(ring_.num_accelerators);
-    double most = busiest_end(pairs_, num_bytes);
-    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
-      std::vector<double> change(2 * n + 1, 0);
-      for (size_t p = 0; p < ways_.size(); ++p) {
-        if (ways_[p].size() != 1 || ways_[p].front().fibre != fibre) continue;
-        change[static_cast<size_t>(ways_[p].front().start)] += num_bytes[p];
-        change[static_cast<size_t>(ways_[p].front().end)] -= num_bytes[p];
-      }
-      for (size_t place = 1; place < change.size(); ++place) change[place] += change[place - 1];
-      for (size_t place = 0; place < n; ++place) most = std::max(most, change[place] + change[place + n]);
-    }
-    return ring_.num_wavelengths / most;
-  }
-
- private:
   // Where light survives one way round alone, wavelengths are rows of bits from what is held to what is set.
   Setting plan_one_way(const Demand& demand, const std::vector<int32_t>& pair_of, const Setting& held) const {
     std::vector<RingPath> paths;
@@ -207,7 +211,8 @@ class RingPlanner : public CircuitPlanner {
   Ring ring_;
   uint64_t seed_;
   bool can_relay_;
-  std::vector<std::vector<RingPath>> ways_;    // of each pair
+  std::vector<std::vector<RingPath>> ways_;  // of each pair
+  std::vector<std::pair<int32_t, RingPath>> single_ways_;
   std::vector<std::vector<RelayHop>> relays_;  // of each pair without a way
   std::vector<int32_t> round_;                 // the pairs of a ring, both ways
 };

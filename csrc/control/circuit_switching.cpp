@@ -342,18 +342,20 @@ bool CircuitSwitching::is_broken(const circuits::Circuit& one) const {
   return std::any_of(places.begin(), places.end(), [this](int32_t place) { return num_failures_[place] > 0; });
 }
 
+// What changes is dark, and among what is set; only where parts fail every circuit is looked at.
 void CircuitSwitching::count_lit() {
-  std::fill(lit_.begin(), lit_.end(), 0);
+  lit_ = count_;
   num_dark_now_ = num_broken_now_ = 0;
-  size_t next = 0;  // of those that change, ascending as all are
+  const auto darken = [this](const circuits::Circuit& one) {
+    --lit_[one.pair];
+    ++num_dark_now_;
+  };
+  if (is_dark_) std::for_each(changing_.begin(), changing_.end(), darken);
+  if (num_failures_.empty()) return;
   for (const circuits::Circuit& one : setting_) {
-    const bool broken = is_broken(one);
-    while (next < changing_.size() && changing_[next] < one) ++next;
-    const bool changes = next < changing_.size() && changing_[next] == one;
-    const bool is_dark = broken || (is_dark_ && changes);
-    num_broken_now_ += broken;
-    num_dark_now_ += is_dark;
-    lit_[one.pair] += !is_dark;
+    if (!is_broken(one)) continue;
+    ++num_broken_now_;
+    if (!is_dark_ || !std::binary_search(changing_.begin(), changing_.end(), one)) darken(one);
   }
 }
 

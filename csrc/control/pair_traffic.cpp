@@ -1,6 +1,7 @@
 #include "control/pair_traffic.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/errors.h"
@@ -61,6 +62,8 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
       server_size_(server_size),
       rail_size_(rail_size),
       src_(pairs.src),
+      dst_(pairs.dst),
+      first_from_(static_cast<size_t>(pairs.num_accelerators) + 1, 0),
       iteration_bytes_(std::move(iteration_bytes)),
       known_(std::move(known)),
       left_(src_.size(), 0),
@@ -68,8 +71,11 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
       recent_(src_.size(), 0),
       num_active_(src_.size(), 0) {
   for (int32_t p = 0; p < pairs.size(); ++p) {
-    number_of_[int64_t{pairs.src[p]} * num_accelerators_ + pairs.dst[p]] = p;
+    ++first_from_[static_cast<size_t>(src_[p]) + 1];
+    const bool is_ordered = p == 0 || std::make_pair(src_[p - 1], dst_[p - 1]) < std::make_pair(src_[p], dst_[p]);
+    ROSTAM_CHECK(is_ordered, "pair " << p << " of circuits is not behind the one before");
   }
+  std::partial_sum(first_from_.begin(), first_from_.end(), first_from_.begin());
 }
 
 int32_t PairTraffic::find(int32_t src, int32_t dst) const {
@@ -77,8 +83,11 @@ int32_t PairTraffic::find(int32_t src, int32_t dst) const {
     if (src / rail_size_ == dst / rail_size_) return -1;
     src = src / rail_size_ * rail_size_ + dst % rail_size_;
   }
-  const auto found = number_of_.find(int64_t{src / server_size_} * num_accelerators_ + dst / server_size_);
-  return found == number_of_.end() ? -1 : found->second;
+  src /= server_size_;
+  dst /= server_size_;
+  const auto first = dst_.begin() + first_from_[src], end = dst_.begin() + first_from_[static_cast<size_t>(src) + 1];
+  const auto found = std::lower_bound(first, end, dst);
+  return found == end || *found != dst ? -1 : static_cast<int32_t>(found - dst_.begin());
 }
 
 void PairTraffic::on_start(int32_t pair, double num_bytes, SimTime now) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -67,8 +66,8 @@ class PairTraffic {
 
   int32_t num_accelerators_;  // servers, where those are the ends of pairs
   int32_t server_size_, rail_size_;
-  std::vector<int32_t> src_;  // of pairs
-  std::unordered_map<int64_t, int32_t> number_of_;
+  std::vector<int32_t> src_, dst_;   // of pairs, ascending
+  std::vector<int32_t> first_from_;  // the first pair from each, and the end
   std::vector<double> iteration_bytes_;
   std::vector<PairMessage> known_;
   std::vector<double> left_, offered_;  // of the last window
