@@ -1,9 +1,9 @@
 // photonic_rails: servers whose i-th accelerators are a rail: joined by circuits of the rail's own optical switches,
 // and by nothing else. Inside a server all are on one switch, which is how data comes to the rail of its destination:
-// it never changes servers after it has left a rail. The switches of a rail begin with circuits from each server to the
-// next one, back, to the second next, back, and so on; where circuits are not set anew what has none goes on along its
-// rail. Vertices: accelerators, one switch per server; optical switches are in the circuits.
-// Source: Ding, Ouyang and Singh, Photonic Rails in ML Datacenters, 2025 (arXiv 2507.08119).
+// it never changes servers after it has left a rail, unless parts have failed. The switches of a rail begin with
+// circuits from each server to the next one, back, to the second next, back, and so on; where circuits are not set anew
+// what has none goes on along its rail. Vertices: accelerators, one switch per server; optical switches are in the
+// circuits. Source: Ding, Ouyang and Singh, Photonic Rails in ML Datacenters, 2025 (arXiv 2507.08119).
 #include <algorithm>
 #include <vector>
 
@@ -12,6 +12,13 @@
 namespace rostam::fabric {
 
 namespace {
+
+// Where failures leave nothing else: anything, from one rail through a server to the next.
+class AnyWay : public PathRule {
+ public:
+  int32_t num_phases() const override { return 1; }
+  int32_t next_phase(int32_t, const Link&) const override { return 0; }
+};
 
 // Through the own server to the rail of the destination, then along it; phase 1: on a rail.
 class ServerFirst : public PathRule {
@@ -52,6 +59,7 @@ Blueprint design_photonic_rails(const Params& params) {
   plan.num_switches = num_servers;
   plan.accelerators_forward = true;
   plan.path_rule = std::make_shared<ServerFirst>(n);
+  plan.detour_rule = std::make_shared<AnyWay>();
   const SimTime inside = params.time("server_latency_s"), link = params.time("link_latency_s");
   const SimTime down = SimTime::from_ps(inside.ps() / 2);
   for (int32_t a = 0; a < n; ++a) {
@@ -61,13 +69,20 @@ Blueprint design_photonic_rails(const Params& params) {
   const std::vector<int32_t> ahead = circuits_ahead(num_servers, num_ocs);
   const double circuit = params.rate("circuit_bandwidth_bytes_per_s");
   const SimTime latency = params.time("latency_s") + link.times(2);
+  const auto capacity = [circuit](int32_t count) { return std::max(count, 1) * circuit; };
   for (int32_t rail = 0; rail < size; ++rail) {
     for (int32_t s = 0; s < num_servers; ++s) {
-      for (int32_t t = 0; t < num_servers; ++t) {
-        if (s == t) continue;
-        const int32_t count = ahead[static_cast<size_t>((t - s + num_servers) % num_servers)];
-        if (count == 0 && !has_all_pairs) continue;
-        plan.add_link(s * size + rail, t * size + rail, std::max(count, 1) * circuit, latency);
+      for (int32_t t = s + 1; t < num_servers; ++t) {
+        const int32_t a = s * size + rail, b = t * size + rail;
+        const int32_t forth = ahead[static_cast<size_t>(t - s)], back = ahead[static_cast<size_t>(s - t + num_servers)];
+        if (has_all_pairs || (forth > 0 && back > 0)) {
+          plan.add_cable(a, b, capacity(forth), latency);
+          plan.links.back().capacity_bytes_per_s = capacity(back);
+        } else if (forth > 0) {
+          plan.add_link(a, b, capacity(forth), latency);
+        } else if (back > 0) {
+          plan.add_link(b, a, capacity(back), latency);
+        }
       }
     }
   }

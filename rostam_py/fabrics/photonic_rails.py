@@ -22,12 +22,12 @@ class PhotonicRailsConfig(OpticalConfig):
     Model: accelerators have B each on their server's switch, as on electrical_cluster, and ``num_ocs`` ports of
         ``port_bandwidth`` each on their rail, one to each of its switches. A message to another server goes inside its
         own server to the accelerator on the rail of its destination, unless it begins there, and then along that rail;
-        it never changes servers after it has left a rail. Circuits begin one server ahead, one back, two ahead and so
-        on; ``one_shot`` leaves them so, and what has no circuit is passed on by accelerators of its rail. Other
-        controls set each rail's anew, rails one by one, for what is sent along it (OpticalConfig): ``scheduled`` for
-        what the last iteration's phases sent, which is how circuits follow the parallelism that is at work; a pair
-        without a circuit waits for one then. Parts do not fail where circuits change, and an iteration's demand is not
-        known ahead: the estimator ``iteration`` takes all pairs alike.
+        it never changes servers after it has left a rail, unless parts have failed. Circuits begin one server ahead,
+        one back, two ahead and so on; ``one_shot`` leaves them so, and what has no circuit is passed on by accelerators
+        of its rail. Other controls set each rail's anew, rails one by one, for what is sent along it (OpticalConfig):
+        ``scheduled`` for what the last iteration's phases sent, which is how circuits follow the parallelism that is at
+        work; a pair without a circuit waits for one then. Parts do not fail where circuits change, and an iteration's
+        demand is not known ahead: the estimator ``iteration`` takes all pairs alike.
     Args:
         num_accelerators: >= 1, a multiple of server_size; they fill servers consecutively.
         server_size: accelerators of a server, and so rails.
@@ -118,6 +118,9 @@ class PhotonicRailsConfig(OpticalConfig):
         size = self.num_servers
         a, b = np.divmod(np.arange(size * size), size)
         a, b = a[a != b], b[a != b]
+        # Cables of both directions, ascending by the lower server and the higher one.
+        low, high = np.minimum(a, b), np.maximum(a, b)
+        cable = low * (2 * size - low - 1) // 2 + high - low - 1
         src, dst = a * self.server_size + rail, b * self.server_size + rail
         # One server ahead, one back, two ahead, ..., as the core's fabric has them.
         turn = np.arange(self.num_ocs) % (size - 1)
@@ -134,5 +137,5 @@ class PhotonicRailsConfig(OpticalConfig):
                 "symmetric": [0], "duplex": [0], "rail_size": [self.server_size],
             },
             rail_size=self.server_size,
-            links={"link": 2 * self.num_accelerators + rail * num + np.arange(num)},
+            links={"link": 2 * self.num_accelerators + rail * num + 2 * cable + (a > b)},
         )  # fmt: skip
