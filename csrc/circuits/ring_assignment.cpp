@@ -31,9 +31,9 @@ constexpr int64_t kLeastMeanCount = 2;
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway. Of a setting within
 // a run: 40 in turn for 1,024 accelerators (groups of 8 and 16 and a ring across them, sizes drawn anew, 320
-// wavelengths) take 18 and 23 ms on average with 128, 20 and 26 with 4,096 (at most 83 and 119) and 31 and 30 with
-// none, which then leaves it to flows and renames 86% of the circuits, not 59%. The slowest pair is as fast with each,
-// and with 2 to 32 that fail.
+// wavelengths) take 5.7 and 9.1 ms on average with 128, 5.8 and 9.0 with 4,096 and 7.2 and 10.1 with none, which then
+// leaves it to flows and renames 74 and 80% of the circuits, not 22 and 33%. The slowest pair is as fast with each, and
+// with 2 to 32 that fail.
 constexpr int32_t kMaxMended = 4096;
 constexpr int32_t kMaxMendedSwift = 128, kMaxFailedSwift = 8;
 // Each round of filling lifts the ratio by so much.
