@@ -54,7 +54,10 @@ double busiest_end(const PairList& pairs, const std::vector<double>& num_bytes);
 // name, in ascending order, where they relay.
 std::unique_ptr<CircuitPlanner> make_ocs_planner(PairList pairs, const OcsPorts& ports);
 
-// seed: orders pairs that are equally slow. REQUIRES: every pair has a way of at most `reach` hops.
-std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed);
+// seed: orders pairs that are equally slow. can_relay: what a pair without a way of at most `reach` hops has to send
+// counts for the fewest pairs that lead there, in equal parts, and where pairs are left without a way the ring round
+// all accelerators that pairs name goes first. REQUIRES: else every demanded pair has a way.
+std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed,
+                                                  bool can_relay = false);
 
 }  // namespace rostam::circuits

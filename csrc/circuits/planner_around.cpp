@@ -93,8 +93,11 @@ void PlannerAround::set_lost(const std::vector<OpticalPart>& parts) {
   is_served_.assign(pairs_.size(), 1);
   if (parts.empty()) return;
   for (int32_t p = 0; p < pairs_.size(); ++p) {
-    is_served_[p] = std::any_of(channels_.begin(), channels_.end(),
-                                [&](int32_t channel) { return !places_of({p, channel}).empty(); });
+    // A pair beyond reach is the inner planner's to relay.
+    const bool is_in_reach = !paths_->places_of(pairs_.src[p], pairs_.dst[p], 0).empty() ||
+                             !paths_->places_of(pairs_.src[p], pairs_.dst[p], paths_->num_channels() - 1).empty();
+    is_served_[p] = !is_in_reach || std::any_of(channels_.begin(), channels_.end(),
+                                                [&](int32_t channel) { return !places_of({p, channel}).empty(); });
   }
 }
 
@@ -162,23 +165,11 @@ Setting PlannerAround::working_ring() const {
 }
 
 Setting PlannerAround::with_idle(const Setting& setting, const Setting& held) const {
-  Setting idle;
-  std::set_difference(held.begin(), held.end(), setting.begin(), setting.end(), std::back_inserter(idle));
+  Setting idle = paths_->undisturbed(pairs_, setting, held, is_lost_);
   if (idle.empty()) return setting;
-  std::vector<uint8_t> is_taken = is_lost_;
-  is_taken.resize(static_cast<size_t>(paths_->num_places()), 0);
-  std::vector<int32_t> places;
-  for (const Circuit& one : setting) {
-    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
-    for (const int32_t place : places) is_taken[place] = 1;
-  }
-  const auto is_needed = [&](const Circuit& one) {
-    paths_->find_places(pairs_.src[one.pair], pairs_.dst[one.pair], one.channel, places);
-    return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
-  };
-  idle.erase(std::remove_if(idle.begin(), idle.end(), is_needed), idle.end());
   if (mirror_ != Mirror::kNone) keep_mirrored(idle);
   Setting both;
+  both.reserve(setting.size() + idle.size());
   std::merge(setting.begin(), setting.end(), idle.begin(), idle.end(), std::back_inserter(both));
   return both;
 }

@@ -60,7 +60,7 @@ class PlannerAround : public CircuitPlanner {
   std::unique_ptr<CircuitPlanner> inner_;
   std::vector<int32_t> channels_;   // of the inner planner's, in order
   std::vector<uint8_t> is_lost_;    // of every place; empty while nothing is
-  std::vector<uint8_t> is_served_;  // of every pair: whether some channel works for it
+  std::vector<uint8_t> is_served_;  // of every pair: whether some channel works for it, or would not anyway
 };
 
 }  // namespace rostam::circuits

@@ -15,7 +15,11 @@ namespace rostam::circuits {
 namespace {
 
 // Halvings of the range of ratios before single steps take over.
-constexpr int32_t kBisections = 12;
+constexpr int32_t kBisections = 8;
+// Of the bound on ratios that the range begins with, if that fits.
+constexpr double kFirstShare = 0.75;
+// Of ratios.
+constexpr double kRounding = 1e-9;
 
 class Counter {
  public:
@@ -26,7 +30,7 @@ class Counter {
   }
 
   std::vector<int32_t> run(uint64_t seed) {
-    load_with(counts_);
+    load_with([](size_t) { return 1; });
     check_one_each();
     raise_all();
     widen(seed);
@@ -34,23 +38,26 @@ class Counter {
   }
 
  private:
-  void load_with(const std::vector<int32_t>& counts) {
+  // count_of(i): wavelengths of pair i.
+  template <typename CountOf>
+  void load_with(CountOf count_of) {
     const size_t n = static_cast<size_t>(n_);
     sends_.assign(n, 0);
     receives_.assign(n, 0);
-    for (auto& load : segments_) std::fill(load.begin(), load.end(), 0);
+    for (auto& load : segments_) load.assign(2 * n + 1, 0);  // of two rounds, then of one
     for (size_t i = 0; i < paths_.size(); ++i) {
       const RingPath& path = paths_[i];
+      const int32_t count = count_of(i);
       std::vector<int32_t>& load = segments_[path.fibre];
-      load[static_cast<size_t>(path.start)] += counts[i];
-      load[static_cast<size_t>(path.end % n_)] -= counts[i];
-      if (path.end >= n_) load[0] += counts[i];
-      sends_[static_cast<size_t>(demand_.src[i])] += counts[i];
-      receives_[static_cast<size_t>(demand_.dst[i])] += counts[i];
+      load[static_cast<size_t>(path.start)] += count;
+      load[static_cast<size_t>(path.end)] -= count;
+      sends_[static_cast<size_t>(demand_.src[i])] += count;
+      receives_[static_cast<size_t>(demand_.dst[i])] += count;
     }
-    // A path that ends at place N = 0 covers nothing of the next round.
     for (auto& load : segments_) {
-      for (size_t p = 1; p < n; ++p) load[p] += load[p - 1];
+      for (size_t p = 1; p < 2 * n; ++p) load[p] += load[p - 1];
+      for (size_t p = 0; p < n; ++p) load[p] += load[p + n];
+      load.resize(n);
     }
   }
 
@@ -83,27 +90,48 @@ class Counter {
     }
   }
 
-  std::vector<int32_t> counts_at(double ratio) const {
-    std::vector<int32_t> counts = counts_;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      const double wanted = std::min(std::ceil(ratio * demand_.num_bytes[i]), room_ + 1.0);
-      counts[i] = std::max(counts[i], static_cast<int32_t>(wanted));
-    }
-    return counts;
+  int32_t count_at(double ratio, size_t pair) const {
+    const double wanted = std::min(ratio * demand_.num_bytes[pair], room_ + 1.0);
+    const auto whole = static_cast<int32_t>(wanted);
+    return std::max(1, whole + (whole < wanted));
   }
 
-  // Raises all pairs to a common ratio just below the largest one that fits.
+  // What no ratio exceeds: W over the bytes of the fullest limit.
+  double most_ratio() const {
+    const size_t n = static_cast<size_t>(n_);
+    std::vector<double> ends(2 * n, 0);
+    std::vector<double> segments[kNumFibres];
+    for (auto& load : segments) load.assign(2 * n + 1, 0);  // of two rounds, then of one
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      const double num_bytes = demand_.num_bytes[i];
+      segments[paths_[i].fibre][static_cast<size_t>(paths_[i].start)] += num_bytes;
+      segments[paths_[i].fibre][static_cast<size_t>(paths_[i].end)] -= num_bytes;
+      ends[static_cast<size_t>(demand_.src[i])] += num_bytes;
+      ends[n + static_cast<size_t>(demand_.dst[i])] += num_bytes;
+    }
+    double most = *std::max_element(ends.begin(), ends.end());
+    for (auto& load : segments) {
+      for (size_t p = 1; p < 2 * n; ++p) load[p] += load[p - 1];
+      for (size_t p = 0; p < n; ++p) most = std::max(most, load[p] + load[p + n]);
+    }
+    return room_ / most;
+  }
+
+  // Raises all pairs to a common ratio just below the largest one that fits, which is seldom far below the bound.
   void raise_all() {
-    double least = 0;
-    double most = std::numeric_limits<double>::infinity();
-    for (const double num_bytes : demand_.num_bytes) most = std::min(most, room_ / num_bytes);
-    for (int32_t step = 0; step < kBisections && !paths_.empty(); ++step) {
+    if (paths_.empty()) return;
+    double most = most_ratio();
+    double least = kFirstShare * most;
+    load_with([&](size_t i) { return count_at(least, i); });
+    if (!fits()) most = std::exchange(least, 0.0);
+    for (int32_t step = 0; step < kBisections; ++step) {
       const double middle = (least + most) / 2;
-      load_with(counts_at(middle));
+      load_with([&](size_t i) { return count_at(middle, i); });
       (fits() ? least : most) = middle;
     }
-    counts_ = counts_at(least);
-    load_with(counts_);
+    too_much_ = most * (1 + kRounding);
+    for (size_t i = 0; i < counts_.size(); ++i) counts_[i] = count_at(least, i);
+    load_with([this](size_t i) { return counts_[i]; });
   }
 
   bool has_room(size_t pair) const {
@@ -129,7 +157,10 @@ class Counter {
     };
     std::vector<Entry> entries;
     const auto entry = [&](size_t i) { return Entry{counts_[i] / demand_.num_bytes[i], mix(mix(seed) + i), i}; };
-    for (size_t i = 0; i < paths_.size(); ++i) entries.push_back(entry(i));
+    // A pair that is faster than the ratio that does not fit has its turn after one that finds no room.
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (counts_[i] <= too_much_ * demand_.num_bytes[i]) entries.push_back(entry(i));
+    }
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest(std::greater<Entry>(),
                                                                                 std::move(entries));
     while (!slowest.empty()) {
@@ -153,6 +184,7 @@ class Counter {
   const std::vector<RingPath>& paths_;
   std::vector<int32_t> counts_;
   std::vector<int32_t> segments_[kNumFibres];  // wavelengths on every segment, by place
+  double too_much_ = 0;                        // a ratio that does not fit
   std::vector<int32_t> sends_;
   std::vector<int32_t> receives_;
 };

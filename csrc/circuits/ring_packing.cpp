@@ -17,11 +17,6 @@ constexpr int32_t kNone = -1;
 constexpr int64_t kNumRounds = 24;
 constexpr double kFirstEta = 4;
 constexpr double kLastEtaPerWavelength = 4;
-// Each fibre's turns for one wavelength.
-constexpr int32_t kMaxTurns = 6;
-// For one wavelength: from what it has, from each fibre alone, and from one fibre's ways for worths drawn around
-// theirs.
-constexpr int32_t kNumBegins = 7;
 // Pairs that are equally slow differ by so much.
 constexpr double kTie = 1e-3;
 
@@ -193,7 +188,7 @@ double RingPacking::draw() {
 RingPacking::Pattern RingPacking::best_pattern(const Pattern& before) {
   Pattern best = before;
   double most = worth(before);
-  for (int32_t begin = 0; begin < kNumBegins; ++begin) {
+  for (int32_t begin = 0; begin < effort_.num_begins; ++begin) {
     Pattern pattern = begin == 0 ? before : Pattern();
     int32_t fibre = begin % kNumFibres;
     double last = begin == 0 ? most : 0;
@@ -203,7 +198,7 @@ RingPacking::Pattern RingPacking::best_pattern(const Pattern& before) {
       choose(fibre, value_, pattern.ways[fibre]);
       fibre = 1 - fibre;
     }
-    for (int32_t turn = 0, num_idle = 0; turn < kMaxTurns && num_idle < kNumFibres; ++turn, fibre = 1 - fibre) {
+    for (int32_t turn = 0, num_idle = 0; turn < effort_.max_turns && num_idle < kNumFibres; ++turn, fibre = 1 - fibre) {
       settle(pattern, fibre, true);
       settle(pattern, 1 - fibre, false);
       const double now = worth(pattern);
@@ -246,7 +241,8 @@ void RingPacking::fill(Pattern& pattern) {
   }
 }
 
-std::vector<RingCircuit> RingPacking::improve(const std::vector<RingCircuit>& begin, int64_t num_steps) {
+std::vector<RingCircuit> RingPacking::improve(const std::vector<RingCircuit>& begin, const PackingEffort& effort) {
+  effort_ = effort;
   const size_t num_pairs = counts_.size();
   std::vector<Pattern> patterns(static_cast<size_t>(num_wavelengths_));
   std::fill(counts_.begin(), counts_.end(), 0);
@@ -278,13 +274,13 @@ std::vector<RingCircuit> RingPacking::improve(const std::vector<RingCircuit>& be
       weigh(eta);
       pattern = best_pattern(pattern);
       count(pattern, 1);
-      if (num_looked_ > num_steps) break;
+      if (num_looked_ > effort_.num_steps) break;
     }
     if (slowest() > most) {
       most = slowest();
       best = patterns;
     }
-    if (round == 0) num_rounds = std::min(num_steps / std::max(num_looked_, int64_t{1}), kNumRounds);
+    if (round == 0) num_rounds = std::min(effort_.num_steps / std::max(num_looked_, int64_t{1}), kNumRounds);
   }
   std::fill(counts_.begin(), counts_.end(), 0);
   for (const Pattern& pattern : best) count(pattern, 1);

@@ -12,6 +12,12 @@
 
 namespace rostam::circuits {
 
+struct PackingEffort {
+  int64_t num_steps = 0;   // edges that are looked at
+  int32_t num_begins = 1;  // for one wavelength: what it has, then each fibre alone, then worths drawn around theirs
+  int32_t max_turns = 2;   // of each fibre, for one wavelength and begin
+};
+
 // Begins with a legal assignment, and takes wavelengths one after another: the pairs that one serves are chosen anew
 // for what the others give. A pair is worth the more the less it has of its bytes, exp(-eta count / bytes), so that the
 // sum over all pairs is a smooth minimum, which falls with every choice; eta grows with the rounds. The choice is exact
@@ -24,8 +30,8 @@ class RingPacking {
   RingPacking(const Demand& demand, const Ring& ring, const std::vector<std::vector<RingPath>>& ways, uint64_t seed);
 
   // Returns circuits whose smallest count / bytes is at least that of `begin`, ascending by pair and wavelength, and
-  // after which no wavelength is free for any pair. Stops after `num_steps` edges that were looked at.
-  std::vector<RingCircuit> improve(const std::vector<RingCircuit>& begin, int64_t num_steps);
+  // after which no wavelength is free for any pair.
+  std::vector<RingCircuit> improve(const std::vector<RingCircuit>& begin, const PackingEffort& effort);
 
  private:
   struct Way {
@@ -67,6 +73,7 @@ class RingPacking {
   std::vector<int32_t> via_;
   std::vector<double> value_;
   std::vector<int32_t> found_;
+  PackingEffort effort_;
   int64_t num_looked_ = 0;
 };
 

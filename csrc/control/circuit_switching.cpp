@@ -38,10 +38,12 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
                                    std::unique_ptr<circuits::PlannerAround> planner)
     : pairs_(given.pairs),
       links_(std::move(given.links)),
+      latency_(std::move(given.latency)),
       servers_(std::move(given.servers)),
+      begins_evenly_(servers_.has_network() || given.rail_size > 1),
       options_(options),
       planner_(std::move(planner)),
-      traffic_(given.pairs, std::move(given.iteration_bytes), given.known, servers_.size),
+      traffic_(given.pairs, std::move(given.iteration_bytes), given.known, servers_.size, given.rail_size),
       setting_(std::move(given.initial)),
       count_(links_.size(), 0),
       lit_(links_.size(), 0),
@@ -83,7 +85,7 @@ void CircuitSwitching::begin(ControlPlane& plane) {
 void CircuitSwitching::begin_with_phases() {
   const std::vector<Phase> phases = phases_of(known_);
   followers_[0].follow(phases, num_active());
-  if (phases.size() == 1 && !servers_.has_network()) return;
+  if (phases.size() == 1 && !begins_evenly_) return;
   demand_ = phase_demand();
   setting_ = planner_->with_idle(setting_for(demand_), setting_);
   std::fill(count_.begin(), count_.end(), 0);
@@ -204,7 +206,7 @@ void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
   switch (trial->second.on_end(plane.now())) {
     case ScheduleTrial::Next::kFind:
       found_[job] = phases_of(messages);
-      if (found_[job].size() > 1 || servers_.has_network()) return;
+      if (found_[job].size() > 1 || begins_evenly_) return;
       trial->second.end();
       return follow(job, plane);
     case ScheduleTrial::Next::kFollow:
@@ -221,11 +223,11 @@ std::vector<Phase> CircuitSwitching::phases_of(const std::vector<PairMessage>& m
   return find_phases(messages, *planner_, pairs_, costs);
 }
 
-// Where every job has a single phase circuits are set for it already, unless they are to help a network out.
+// Where every job has a single phase circuits are set for it already, unless they begin evenly spread.
 void CircuitSwitching::follow(int32_t job, ControlPlane& plane) {
   followers_[job].follow(found_[job], num_active());
   const bool is_set = std::all_of(found_.begin(), found_.end(), [](const auto& one) { return one.second.size() == 1; });
-  if (!is_set || servers_.has_network()) at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
+  if (!is_set || begins_evenly_) at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
 }
 
 std::vector<int64_t> CircuitSwitching::num_active() const {
@@ -340,15 +342,20 @@ bool CircuitSwitching::is_broken(const circuits::Circuit& one) const {
   return std::any_of(places.begin(), places.end(), [this](int32_t place) { return num_failures_[place] > 0; });
 }
 
+// What changes is dark, and among what is set; only where parts fail every circuit is looked at.
 void CircuitSwitching::count_lit() {
-  std::fill(lit_.begin(), lit_.end(), 0);
+  lit_ = count_;
   num_dark_now_ = num_broken_now_ = 0;
+  const auto darken = [this](const circuits::Circuit& one) {
+    --lit_[one.pair];
+    ++num_dark_now_;
+  };
+  if (is_dark_) std::for_each(changing_.begin(), changing_.end(), darken);
+  if (num_failures_.empty()) return;
   for (const circuits::Circuit& one : setting_) {
-    const bool broken = is_broken(one);
-    const bool is_dark = broken || (is_dark_ && std::binary_search(changing_.begin(), changing_.end(), one));
-    num_broken_now_ += broken;
-    num_dark_now_ += is_dark;
-    lit_[one.pair] += !is_dark;
+    if (!is_broken(one)) continue;
+    ++num_broken_now_;
+    if (!is_dark_ || !std::binary_search(changing_.begin(), changing_.end(), one)) darken(one);
   }
 }
 
@@ -463,9 +470,20 @@ void CircuitSwitching::set_relays(ControlPlane& plane) {
     std::vector<routing::LinkShare> hops;
     for (const circuits::RelayHop& hop : relay.hops) hops.push_back({links_[hop.pair], hop.share});
     if (hops.empty()) hops.push_back({links_[p], 1.0});
-    plane.set_route(pairs_.src[p], pairs_.dst[p], hops,
-                    options_.circuit_latency.times(std::max(1, relay.num_circuits)));
+    plane.set_route(pairs_.src[p], pairs_.dst[p], hops, latency_of(p, relay));
   }
+}
+
+// Of the longest chain, where there are several; of the pair's own circuits without any.
+SimTime CircuitSwitching::latency_of(int32_t pair, const circuits::Relay& relay) const {
+  if (latency_.empty()) return options_.circuit_latency.times(std::max(1, relay.num_circuits));
+  if (relay.hops.empty()) return latency_[pair];
+  std::map<int32_t, SimTime> reached;
+  for (const circuits::RelayHop& hop : relay.hops) {  // from the source on, so that what leads there has been seen
+    const SimTime there = reached[pairs_.src[hop.pair]] + latency_[hop.pair];
+    reached[pairs_.dst[hop.pair]] = std::max(reached[pairs_.dst[hop.pair]], there);
+  }
+  return reached[pairs_.dst[pair]];
 }
 
 void CircuitSwitching::count_time(SimTime now) {

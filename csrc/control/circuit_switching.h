@@ -42,7 +42,7 @@ struct SwitchingOptions {
   SimTime reporting_delay;  // a decision knows the traffic of so long ago
   double circuit_bytes_per_s = 0;
   bool enable_relay = false;  // pairs without a circuit send over others' circuits; else they wait
-  SimTime circuit_latency;    // of each circuit of a relayed message
+  SimTime circuit_latency;    // of each circuit of a relayed message, unless pairs have their own
   bool is_recorded = false;   // report every setting
   std::vector<OpticalFailure> failures;
   SimTime reroute;  // from a failure or repair until circuits are planned anew (MODEL F19)
@@ -65,7 +65,9 @@ struct SwitchedPairs {
   std::vector<int32_t> links;
   circuits::Setting initial;
   std::vector<double> iteration_bytes;
+  std::vector<SimTime> latency;    // of a circuit of each; empty where all have options' circuit_latency
   std::vector<PairMessage> known;  // messages that are known ahead
+  int32_t rail_size = 1;           // accelerators of a server that are each on a rail, see PairTraffic
   SharingServers servers;
 };
 
@@ -123,12 +125,15 @@ class CircuitSwitching : public Controller {
   void set_capacities(ControlPlane& plane);
   void set_relays(ControlPlane& plane);
   void set_ways(ControlPlane& plane);
+  SimTime latency_of(int32_t pair, const circuits::Relay& relay) const;
   void count_time(SimTime now);
   void record(const circuits::Setting& changed);
 
   circuits::PairList pairs_;
   std::vector<int32_t> links_;
+  std::vector<SimTime> latency_;
   SharingServers servers_;
+  bool begins_evenly_;  // with circuits that are not for a demand
   SwitchingOptions options_;
   std::unique_ptr<circuits::PlannerAround> planner_;
   PairTraffic traffic_;

@@ -1,6 +1,7 @@
 #include "control/pair_traffic.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/errors.h"
@@ -56,10 +57,13 @@ std::vector<std::pair<std::string, std::string>> estimators() {
 }
 
 PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> iteration_bytes,
-                         std::vector<PairMessage> known, int32_t server_size)
+                         std::vector<PairMessage> known, int32_t server_size, int32_t rail_size)
     : num_accelerators_(pairs.num_accelerators),
       server_size_(server_size),
+      rail_size_(rail_size),
       src_(pairs.src),
+      dst_(pairs.dst),
+      first_from_(static_cast<size_t>(pairs.num_accelerators) + 1, 0),
       iteration_bytes_(std::move(iteration_bytes)),
       known_(std::move(known)),
       left_(src_.size(), 0),
@@ -67,13 +71,23 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
       recent_(src_.size(), 0),
       num_active_(src_.size(), 0) {
   for (int32_t p = 0; p < pairs.size(); ++p) {
-    number_of_[int64_t{pairs.src[p]} * num_accelerators_ + pairs.dst[p]] = p;
+    ++first_from_[static_cast<size_t>(src_[p]) + 1];
+    const bool is_ordered = p == 0 || std::make_pair(src_[p - 1], dst_[p - 1]) < std::make_pair(src_[p], dst_[p]);
+    ROSTAM_CHECK(is_ordered, "pair " << p << " of circuits is not behind the one before");
   }
+  std::partial_sum(first_from_.begin(), first_from_.end(), first_from_.begin());
 }
 
 int32_t PairTraffic::find(int32_t src, int32_t dst) const {
-  const auto found = number_of_.find(int64_t{src / server_size_} * num_accelerators_ + dst / server_size_);
-  return found == number_of_.end() ? -1 : found->second;
+  if (rail_size_ > 1) {
+    if (src / rail_size_ == dst / rail_size_) return -1;
+    src = src / rail_size_ * rail_size_ + dst % rail_size_;
+  }
+  src /= server_size_;
+  dst /= server_size_;
+  const auto first = dst_.begin() + first_from_[src], end = dst_.begin() + first_from_[static_cast<size_t>(src) + 1];
+  const auto found = std::lower_bound(first, end, dst);
+  return found == end || *found != dst ? -1 : static_cast<int32_t>(found - dst_.begin());
 }
 
 void PairTraffic::on_start(int32_t pair, double num_bytes, SimTime now) {
@@ -93,9 +107,10 @@ void PairTraffic::on_end(int32_t pair, SimTime now) {
 
 std::vector<PairMessage> PairTraffic::take_from_log(const std::vector<int32_t>& accelerators) {
   std::vector<uint8_t> is_own(static_cast<size_t>(num_accelerators_), 0);
-  for (const int32_t a : accelerators) is_own[a / server_size_] = 1;
+  const int32_t size = std::max(server_size_, rail_size_);
+  for (const int32_t a : accelerators) is_own[a / size] = 1;
   std::vector<PairMessage> own, others;
-  for (const PairMessage& one : log_) (is_own[src_[one.pair]] ? own : others).push_back(one);
+  for (const PairMessage& one : log_) (is_own[src_[one.pair] / rail_size_] ? own : others).push_back(one);
   log_ = std::move(others);
   return own;
 }

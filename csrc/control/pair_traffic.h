@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -36,11 +35,13 @@ struct PairMessage {
 class PairTraffic {
  public:
   // iteration_bytes: of each pair in an iteration. known: messages that are known before, ascending. server_size:
-  // accelerators, numbered consecutively, that are one end of a pair.
+  // accelerators, numbered consecutively, that are one end of a pair. rail_size: accelerators of a server whose i-th
+  // ones are a rail each; a message to another server is of the pair that ends where it does and begins at its own
+  // server's accelerator on that rail.
   PairTraffic(const circuits::PairList& pairs, std::vector<double> iteration_bytes, std::vector<PairMessage> known,
-              int32_t server_size = 1);
+              int32_t server_size = 1, int32_t rail_size = 1);
 
-  // The number of two accelerators' pair, -1 for none.
+  // The number of the pair that a message between two accelerators is of, -1 for none.
   int32_t find(int32_t src, int32_t dst) const;
 
   void on_start(int32_t pair, double num_bytes, SimTime now);
@@ -64,9 +65,9 @@ class PairTraffic {
   void add_coming(SimTime now, SimTime window, std::vector<double>& demand) const;
 
   int32_t num_accelerators_;  // servers, where those are the ends of pairs
-  int32_t server_size_;
-  std::vector<int32_t> src_;  // of pairs
-  std::unordered_map<int64_t, int32_t> number_of_;
+  int32_t server_size_, rail_size_;
+  std::vector<int32_t> src_, dst_;   // of pairs, ascending
+  std::vector<int32_t> first_from_;  // the first pair from each, and the end
   std::vector<double> iteration_bytes_;
   std::vector<PairMessage> known_;
   std::vector<double> left_, offered_;  // of the last window

@@ -21,13 +21,17 @@ std::unique_ptr<Controller> make_ring_wavelengths_controller(const ControllerPar
       ring.cut_segments.push_back(static_cast<int32_t>(cable));
   }
   const auto seed = static_cast<uint64_t>(params.integer("seed"));
-  const auto make = [pairs = given.pairs, ring, seed](const std::vector<int32_t>&, const std::vector<int32_t>& cut) {
+  const SwitchingOptions options = switching_options(params);
+  const bool can_relay = options.enable_relay;
+  const auto make = [pairs = given.pairs, ring, seed, can_relay](const std::vector<int32_t>&,
+                                                                 const std::vector<int32_t>& cut) {
     circuits::Ring left = ring;
     left.cut_segments.insert(left.cut_segments.end(), cut.begin(), cut.end());
-    return circuits::make_ring_planner(pairs, left, seed);
+    return circuits::make_ring_planner(pairs, left, seed, can_relay);
   };
-  auto planner = std::make_unique<circuits::PlannerAround>(given.pairs, circuits::make_ring_paths(ring), make);
-  return std::make_unique<CircuitSwitching>(std::move(given), switching_options(params), std::move(planner));
+  auto planner = std::make_unique<circuits::PlannerAround>(given.pairs, circuits::make_ring_paths(ring), make,
+                                                           circuits::Mirror::kNone, can_relay);
+  return std::make_unique<CircuitSwitching>(std::move(given), options, std::move(planner));
 }
 
 }  // namespace rostam::control

@@ -24,6 +24,8 @@ const std::vector<std::string> kSwitchingKeys = {"num_accelerators",
                                                  "circuit_bytes_per_s",
                                                  "relay",
                                                  "circuit_latency_ps",
+                                                 "pair_latency_ps",
+                                                 "rail_size",
                                                  "record",
                                                  "part_kind",
                                                  "part_id",
@@ -151,6 +153,16 @@ SwitchedPairs switched_pairs(const ControllerParams& params) {
   check_size(params, "link", given.links.size(), num_pairs);
   check_size(params, "iteration_bytes", given.iteration_bytes.size(), num_pairs);
   given.servers = servers_of(params, num_accelerators);
+  if (params.has("pair_latency_ps")) {
+    for (const int64_t ps : params.integers("pair_latency_ps")) given.latency.push_back(SimTime::from_ps(ps));
+    check_size(params, "pair_latency_ps", given.latency.size(), num_pairs);
+  }
+  if (params.has("rail_size")) {
+    given.rail_size = static_cast<int32_t>(params.integer("rail_size"));
+    if (given.rail_size < 1) {
+      ROSTAM_THROW(ConfigError, "controller " << params.controller() << ": rail_size is " << given.rail_size << " < 1");
+    }
+  }
   const std::vector<int32_t> pairs = ids(params, "initial_pair", static_cast<int64_t>(num_pairs));
   const std::vector<int32_t> channels = ids(params, "initial_channel", INT32_MAX);
   check_size(params, "initial_channel", channels.size(), pairs.size());

@@ -132,7 +132,7 @@ def _optical(events: Iterable[Any], fabric: Any) -> list[Failure]:
 def _known(
     switching: Any, time_ps: np.ndarray, src: np.ndarray, dst: np.ndarray, num_bytes: np.ndarray
 ) -> dict[str, Any]:
-    ends = [side.astype(np.int64) // switching.server_size for side in (src, dst)]
+    ends = switching.ends_of(src.astype(np.int64), dst.astype(np.int64))
     num = 1 + max(int(side.max(initial=0)) for side in (*ends, switching.src, switching.dst))
     keys = switching.src * num + switching.dst
     wanted = ends[0] * num + ends[1]

@@ -48,6 +48,7 @@ def parameters(name, rng):
         }, {"board": pick(rng, (1, 1), (2, 1)), "boards": pick(rng, (5, 2), (7, 1), (2, 8)), "radix": 4}),
         "hybrid_cube_mesh": lambda: {"num_accelerators": int(8 * rng.integers(1, 4))},
         "hyperx": lambda: {"dims": pick(rng, (5,), (3, 4), (2, 3, 3)), "terminals": int(rng.integers(1, 3))},
+        "photonic_rails": lambda: rails(rng),
         "regional_ocs": lambda: {
             "num_accelerators": int(rng.integers(6, 20)), "server_size": int(rng.integers(1, 4)),
             "region_servers": int(rng.integers(1, 4)), "num_ocs": int(rng.integers(1, 4)),
@@ -57,6 +58,16 @@ def parameters(name, rng):
         "slim_fly": lambda: {"q": int(pick(rng, 3, 4, 5)), "terminals_per_switch": int(rng.integers(1, 3))},
         "torus": lambda: {"dims": pick(rng, (7,), (4, 5), (3, 3), (2, 3, 4), (4, 4))},
     }[name]()  # fmt: skip
+
+
+def rails(rng):
+    """Servers of a few accelerators, each on a rail with as many circuits back as forth, which up_down needs."""
+    size = int(rng.integers(1, 5))
+    return {
+        "num_accelerators": size * int(rng.integers(2, 6)),
+        "server_size": size,
+        "num_ocs": int(2 * rng.integers(1, 3)),
+    }
 
 
 def custom(rng):

@@ -45,6 +45,7 @@ FABRICS = {
         },
     ),
     "servers on optical switches": ("regional_ocs", {"num_accelerators": 16, "server_size": 2, "region_servers": 4}),
+    "photonic rails": ("photonic_rails", {"num_accelerators": 16, "server_size": 2}),
     "optical switches that relay": ("sip_ocs", {"num_accelerators": 8, "num_ocs": 2, "relay": True}),
     "relays by windows": (
         "sip_ocs",

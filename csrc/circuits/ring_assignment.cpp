@@ -1,0 +1,394 @@
+#include "circuits/ring_assignment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include "circuits/ring_counts.h"
+#include "circuits/ring_flow.h"
+#include "sim/errors.h"
+
+namespace rostam::circuits {
+
+namespace {
+
+// Price of leaving a segment or port idle: each further wavelength of slack makes it so much cheaper. Steep prices
+// fill what is full already, flat ones what is nearly full too; none is best everywhere, so that demands too tight for
+// the first are tried with others, and with other cuts, as long as W (N + P) is small.
+constexpr double kDecays[] = {2, 1.1, 8, 1.5, 32, 3, 1.05, 1.02};
+constexpr int64_t kMaxWork = 4000000;
+// Ways to serve least counts besides flows.
+constexpr int32_t kWarm = -2, kSweep = -1;
+// Wavelengths a pair from which on a sweep takes less time than flows.
+constexpr int64_t kLeastMeanCount = 2;
+// Pairs that may have to give way for another one at a wavelength.
+constexpr size_t kMaxMoved = 3;
+// Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway. Of a setting within
+// a run: 40 in turn for 1,024 accelerators (groups of 8 and 16 and a ring across them, sizes drawn anew, 320
+// wavelengths) take 5.7 and 9.1 ms on average with 128, 5.8 and 9.0 with 4,096 and 7.2 and 10.1 with none, which then
+// leaves it to flows and renames 74 and 80% of the circuits, not 22 and 33%. The slowest pair is as fast with each, and
+// with 2 to 32 that fail.
+constexpr int32_t kMaxMended = 4096;
+constexpr int32_t kMaxMendedSwift = 128, kMaxFailedSwift = 8;
+// Each round of filling lifts the ratio by so much.
+constexpr double kFillStep = 1.1;
+
+class Assignment {
+ public:
+  // is_swift: one sweep round the ring goes first, which mostly does; see serve_sweep().
+  Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool is_swift,
+             const std::vector<WavelengthWord>& held)
+      : demand_(demand),
+        ring_(ring),
+        is_swift_(is_swift),
+        held_(held),
+        paths_(std::move(paths)),
+        wanted_(count_wavelengths(demand, ring, paths_, seed)),
+        got_(paths_.size(), 0) {}
+
+  OneWay run() {
+    assign();
+    fill();
+    return {std::move(paths_), std::move(got_), std::move(wanted_), table_->words(), keeps_names_};
+  }
+
+ private:
+  // Serves the least counts as far as they fit, with the best of several ways if one leaves the slowest pair short.
+  void assign() {
+    const int64_t work = int64_t{ring_.num_wavelengths} * (ring_.num_accelerators + static_cast<int64_t>(got_.size()));
+    const int64_t most_ways = is_swift_ ? 1 : static_cast<int64_t>(std::size(kDecays));
+    const int64_t num_ways = std::clamp(kMaxWork / work, int64_t{1}, most_ways);
+    const int64_t num_wanted = std::accumulate(wanted_.begin(), wanted_.end(), int64_t{0});
+    const bool sweeps = is_swift_ && num_wanted >= kLeastMeanCount * static_cast<int64_t>(wanted_.size());
+    const int32_t first = !sweeps ? 0 : (held_.empty() ? kSweep : kWarm);
+    std::vector<int32_t> best_got;
+    std::unique_ptr<WavelengthTable> best_table;
+    for (int32_t way = first; way < num_ways; ++way) {
+      got_.assign(got_.size(), 0);
+      table_ = std::make_unique<WavelengthTable>(demand_, ring_, paths_);
+      if (way < 0) {
+        if (way == kWarm) keep_held();
+        serve_sweep();
+      } else {
+        serve_flows(way);
+      }
+      mend(way < 0 ? kMaxMendedSwift : kMaxMended, is_swift_ ? kMaxFailedSwift : kMaxMended);
+      if (best_table == nullptr || slowest_ratio(got_) > slowest_ratio(best_got)) {
+        best_got = got_;
+        best_table = std::move(table_);
+        keeps_names_ = way == kWarm;
+      }
+      if (slowest_ratio(best_got) >= slowest_ratio(wanted_)) break;
+    }
+    got_ = std::move(best_got);
+    table_ = std::move(best_table);
+  }
+
+  // Leaves pairs what they have of their least counts: on the fibre that is swept from the top the highest ones.
+  void keep_held() {
+    for (size_t i = 0; i < got_.size(); ++i) {
+      const WavelengthWord* const own = &held_[i * table_->num_words()];
+      got_[i] += table_->give_all_of(static_cast<int32_t>(i), wanted_[i], paths_[i].fibre == 1, own);
+    }
+  }
+
+  // Gives each pair its least count at once, in the order of travel from where the fibre carries least: the lowest free
+  // wavelengths on one fibre, and the highest on the other, so that what accelerators drive, or receive, on both seldom
+  // meets. On a line the lowest free ones always suffice; here what goes past the beginning may be left short.
+  // Cost: O(P x hops x W / 64).
+  void serve_sweep() {
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      for (const int32_t pair : in_order_of_travel(fibre)) {
+        const size_t i = static_cast<size_t>(pair);
+        got_[i] += table_->give_free(pair, wanted_[i] - got_[i], fibre == 1);
+      }
+    }
+  }
+
+  // A fibre's pairs by where they begin, from the place that it carries least at; what goes past that comes first.
+  std::vector<int32_t> in_order_of_travel(int32_t fibre) const {
+    const size_t n = static_cast<size_t>(ring_.num_accelerators);
+    std::vector<int64_t> load(2 * n + 1, 0);  // of each place in two rounds; then of one
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (paths_[i].fibre != fibre) continue;
+      load[static_cast<size_t>(paths_[i].start)] += wanted_[i];
+      load[static_cast<size_t>(paths_[i].end)] -= wanted_[i];
+    }
+    std::partial_sum(load.begin(), load.end(), load.begin());
+    for (size_t p = 0; p < n; ++p) load[p] += load[p + n];
+    const auto least = std::min_element(load.begin(), load.begin() + ring_.num_accelerators);
+    const auto origin = static_cast<int32_t>(least - load.begin());
+    const auto rank = [&](const RingPath& path) {
+      const int32_t start = (path.start < origin ? path.start + ring_.num_accelerators : path.start) - origin;
+      const bool goes_past = start + path.num_hops() > ring_.num_accelerators;
+      return static_cast<size_t>(goes_past ? start : start + ring_.num_accelerators);
+    };
+    std::vector<int32_t> begin(2 * n + 1, 0);
+    for (const RingPath& path : paths_) begin[rank(path) + 1] += path.fibre == fibre;
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    std::vector<int32_t> order(static_cast<size_t>(begin.back()));
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (paths_[i].fibre != fibre) continue;
+      order[static_cast<size_t>(begin[rank(paths_[i])]++)] = static_cast<int32_t>(i);
+    }
+    return order;
+  }
+
+  // Gives every wavelength to one flow on each fibre; the fibre that chooses first changes with each.
+  void serve_flows(int32_t way) {
+    const size_t n = static_cast<size_t>(ring_.num_accelerators);
+    std::vector<double> price(static_cast<size_t>(ring_.num_wavelengths) + 1);
+    for (size_t slack = 0; slack < price.size(); ++slack)
+      price[slack] = std::pow(kDecays[way], -static_cast<double>(slack));
+    std::vector<RingFlow> flows;
+    for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
+      flows.emplace_back(ring_, fibre, demand_.src, demand_.dst, paths_, wanted_, way);
+    }
+    std::vector<int32_t> sends(n, 0);
+    std::vector<int32_t> receives(n, 0);
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      sends[static_cast<size_t>(demand_.src[i])] += wanted_[i];
+      receives[static_cast<size_t>(demand_.dst[i])] += wanted_[i];
+    }
+    RingFlow::Taken taken{std::vector<uint8_t>(n), std::vector<uint8_t>(n)};
+    std::vector<int32_t> served;
+    for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+      served.clear();
+      std::fill(taken.drives.begin(), taken.drives.end(), uint8_t{0});
+      std::fill(taken.receives.begin(), taken.receives.end(), uint8_t{0});
+      for (int32_t turn = 0; turn < kNumFibres; ++turn) {
+        flows[static_cast<size_t>((w + turn) % kNumFibres)].serve(ring_.num_wavelengths - w, price, taken, sends,
+                                                                  receives, served);
+        for (const int32_t pair : served) {
+          taken.drives[static_cast<size_t>(demand_.src[static_cast<size_t>(pair)])] = 1;
+          taken.receives[static_cast<size_t>(demand_.dst[static_cast<size_t>(pair)])] = 1;
+        }
+      }
+      for (const int32_t pair : served) give(pair, w);
+    }
+  }
+
+  void give(int32_t pair, int32_t wavelength) {
+    table_->give(pair, wavelength);
+    ++got_[static_cast<size_t>(pair)];
+  }
+
+  void take_back(int32_t pair, int32_t wavelength) {
+    table_->take_back(pair, wavelength);
+    --got_[static_cast<size_t>(pair)];
+  }
+
+  double slowest_ratio(const std::vector<int32_t>& counts) const {
+    double slowest = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < counts.size(); ++i) slowest = std::min(slowest, counts[i] / demand_.num_bytes[i]);
+    return slowest;
+  }
+
+  double ratio(int32_t pair, int32_t count) const { return count / demand_.num_bytes[static_cast<size_t>(pair)]; }
+
+  // Moves others for pairs that came off with less than their least count, the slowest first.
+  void mend(int32_t most_tries, int32_t most_failed) {
+    using Entry = std::pair<double, int32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
+    const auto push_short = [&](int32_t pair) {
+      const size_t i = static_cast<size_t>(pair);
+      if (got_[i] < wanted_[i]) slowest.push({ratio(pair, got_[i]), pair});
+    };
+    for (size_t i = 0; i < got_.size(); ++i) push_short(static_cast<int32_t>(i));
+    int32_t num_failed = 0;
+    for (int32_t tries = 0; !slowest.empty() && tries < most_tries && num_failed < most_failed; ++tries) {
+      const int32_t pair = slowest.top().second;
+      slowest.pop();
+      if (got_[static_cast<size_t>(pair)] >= wanted_[static_cast<size_t>(pair)]) continue;
+      if (!make_room(pair)) {
+        ++num_failed;
+        continue;
+      }
+      push_short(pair);
+      for (const int32_t other : holders_) push_short(other);
+    }
+  }
+
+  // Gives free wavelengths in rounds, each lifting the ratio that pairs are to reach: slow pairs take theirs first,
+  // what they held if that is free.
+  void fill() {
+    first_free_.assign(got_.size(), 0);
+    held_left_.assign(got_.size(), nullptr);
+    std::vector<int32_t> open(got_.size());
+    std::iota(open.begin(), open.end(), 0);
+    double level = std::numeric_limits<double>::infinity();
+    for (const int32_t pair : open) {
+      const size_t i = static_cast<size_t>(pair);
+      if (keeps_names_) held_left_[i] = &held_[i * table_->num_words()];
+      level = std::min(level, ratio(pair, std::max(1, got_[i])));
+    }
+    for (; !open.empty(); level *= kFillStep) {
+      const auto is_done = [&](int32_t pair) { return !lift(pair, level); };
+      open.erase(std::remove_if(open.begin(), open.end(), is_done), open.end());
+    }
+  }
+
+  // Returns whether the pair may find more wavelengths free later on: filling takes nothing back.
+  bool lift(int32_t pair, double level) {
+    const size_t i = static_cast<size_t>(pair);
+    const double wanted = level * demand_.num_bytes[i];
+    if (wanted <= got_[i]) return true;
+    const double more = std::min(wanted, ring_.num_wavelengths + 1.0) - got_[i];
+    const auto whole = static_cast<int32_t>(more);
+    const int32_t missing = whole + (whole < more);
+    bool may_find_more = false;
+    got_[i] +=
+        table_->give_free_from(pair, missing, paths_[i].fibre == 1, first_free_[i], held_left_[i], may_find_more);
+    return may_find_more;
+  }
+
+  // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
+  // where they stay faster than `pair` is. Returns whether it could.
+  bool make_room(int32_t pair) {
+    for (const bool may_give_up : {false, true}) {
+      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+        table_->holders(pair, w, kMaxMoved, holders_);
+        if (holders_.size() <= kMaxMoved && displace(pair, w, may_give_up)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool displace(int32_t pair, int32_t wavelength, bool may_give_up) {
+    const double own = ratio(pair, got_[static_cast<size_t>(pair)]);
+    for (const int32_t other : holders_) take_back(other, wavelength);
+    give(pair, wavelength);
+    std::vector<std::pair<int32_t, int32_t>> moved;
+    bool is_done = true;
+    for (const int32_t other : holders_) {
+      const int32_t free = table_->first_free(other);
+      if (free != WavelengthTable::kNobody) {
+        give(other, free);
+        moved.emplace_back(other, free);
+      } else if (!may_give_up || ratio(other, got_[static_cast<size_t>(other)]) <= own) {
+        is_done = false;
+        break;
+      }
+    }
+    if (is_done) return true;
+    for (const auto& [other, free] : moved) take_back(other, free);
+    take_back(pair, wavelength);
+    for (const int32_t other : holders_) give(other, wavelength);
+    return false;
+  }
+
+  const Demand& demand_;
+  const Ring& ring_;
+  bool is_swift_;
+  const std::vector<WavelengthWord>& held_;
+  std::vector<RingPath> paths_;
+  std::vector<int32_t> wanted_;
+  std::vector<int32_t> got_;
+  std::unique_ptr<WavelengthTable> table_;
+  std::vector<size_t> first_free_;                // of filling, a pair's first word that may have a free one
+  std::vector<const WavelengthWord*> held_left_;  // of filling, what a pair holds while that may be free; or null
+  std::vector<int32_t> holders_;
+  bool keeps_names_ = false;
+};
+
+// Segments, drivers and receivers of one of these circuits a pair, as far as they find one free, in this order.
+std::vector<size_t> admit_in_order(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths,
+                                   const std::vector<size_t>& order) {
+  const auto n = static_cast<size_t>(ring.num_accelerators);
+  std::vector<int32_t> load(4 * n, 0);
+  std::vector<size_t> admitted;
+  for (const size_t i : order) {
+    const WavelengthRows rows(paths[i], demand.src[i], demand.dst[i], n);
+    bool is_free = true;
+    rows.visit([&](size_t row) { is_free = is_free && load[row] < ring.num_wavelengths; });
+    if (!is_free) continue;
+    rows.visit([&](size_t row) { ++load[row]; });
+    admitted.push_back(i);
+  }
+  std::sort(admitted.begin(), admitted.end());
+  return admitted;
+}
+
+// Pairs that find a wavelength each, the largest demands first; ascending. Where all do the order does not matter.
+std::vector<size_t> admit(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths) {
+  std::vector<size_t> order(paths.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> admitted = admit_in_order(demand, ring, paths, order);
+  if (admitted.size() == paths.size()) return admitted;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t i, size_t j) { return demand.num_bytes[i] > demand.num_bytes[j]; });
+  return admit_in_order(demand, ring, paths, order);
+}
+
+// The same for all pairs of a demand, of which only some were served.
+OneWay among_all(const OneWay& found, const std::vector<size_t>& served, std::vector<RingPath> paths,
+                 size_t num_words) {
+  OneWay all;
+  all.count.assign(paths.size(), 0);
+  all.target.assign(paths.size(), 0);
+  all.words.assign(paths.size() * num_words, 0);
+  for (size_t k = 0; k < served.size(); ++k) {
+    all.count[served[k]] = found.count[k];
+    all.target[served[k]] = found.target[k];
+    std::copy_n(&found.words[k * num_words], num_words, &all.words[served[k] * num_words]);
+  }
+  all.paths = std::move(paths);
+  all.keeps_names = found.keeps_names;
+  return all;
+}
+
+}  // namespace
+
+OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, const OneWayOptions& options,
+                      const std::vector<WavelengthWord>& held) {
+  const std::vector<size_t> admitted = options.may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
+  if (!options.may_leave_out || admitted.size() == paths.size())
+    return Assignment(demand, ring, std::move(paths), options.seed, options.is_swift, held).run();
+  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
+  Demand fitting;
+  fitting.num_accelerators = demand.num_accelerators;
+  std::vector<RingPath> fitting_paths;
+  std::vector<WavelengthWord> fitting_held;
+  for (const size_t i : admitted) {
+    fitting.src.push_back(demand.src[i]);
+    fitting.dst.push_back(demand.dst[i]);
+    fitting.num_bytes.push_back(demand.num_bytes[i]);
+    fitting_paths.push_back(paths[i]);
+    if (held.empty()) continue;
+    const auto own = held.begin() + static_cast<std::ptrdiff_t>(i * num_words);
+    fitting_held.insert(fitting_held.end(), own, own + static_cast<std::ptrdiff_t>(num_words));
+  }
+  Assignment assignment(fitting, ring, std::move(fitting_paths), options.seed, options.is_swift, fitting_held);
+  return among_all(assignment.run(), admitted, std::move(paths), num_words);
+}
+
+void check_one_way(const Demand& demand, const Ring& ring, const OneWay& found) {
+  const auto n = static_cast<size_t>(ring.num_accelerators);
+  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
+  std::vector<WavelengthWord> used(4 * n * num_words, 0);
+  for (size_t i = 0; i < found.paths.size(); ++i) {
+    const RingPath& path = found.paths[i];
+    const WavelengthWord* const own = &found.words[i * num_words];
+    WavelengthWord twice = 0;
+    WavelengthRows(path, demand.src[i], demand.dst[i], n).visit([&](size_t row) {
+      WavelengthWord* const taken = &used[row * num_words];
+      for (size_t word = 0; word < num_words; ++word) {
+        twice |= taken[word] & own[word];
+        taken[word] |= own[word];
+      }
+    });
+    ROSTAM_CHECK(twice == 0, "pair " << i << " has a wavelength used already");
+    ROSTAM_CHECK(path.num_hops() <= ring.reach, "pair " << i << " is " << path.num_hops() << " hops long");
+    const bool is_way = accelerator_at(path.start, path.fibre, ring.num_accelerators) == demand.src[i] &&
+                        accelerator_at(path.end, path.fibre, ring.num_accelerators) == demand.dst[i];
+    ROSTAM_CHECK(is_way, "pair " << i << " goes another way");
+  }
+}
+
+}  // namespace rostam::circuits

@@ -1,0 +1,111 @@
+"""Relays of a ring: pairs beyond reach, or without a wavelength, over others' circuits; times by hand, bytes counted.
+
+B = 100 Gb/s is W = 4 wavelengths of 25 Gb/s (3.125 GB/s) a fibre; light goes 16 segments, a circuit takes 1 us.
+"""
+
+import numpy as np
+import pytest
+
+import rostam_py as rostam
+from rostam_py.errors import ConfigError
+from rostam_py.fabrics.ring_relays import over_hops
+from rostam_py.fabrics.traffic import Traffic
+
+WAVELENGTH = 25e9 / 8
+NEVER = {"control": "periodic", "reconfiguration_delay": "9.1e6 s"}
+
+
+def ring(num=64, bandwidth="100 Gb/s", **keys):
+    return rostam.fabric("sip_ring", num_accelerators=num, accelerator_bandwidth=bandwidth, **({"relay": True} | keys))
+
+
+def demand(num, src, dst, num_bytes):
+    return Traffic.from_messages(num, src, dst, num_bytes)
+
+
+def fewest_hops(num, src, dst, reach):
+    """Return how many circuits of at most `reach` segments join two accelerators, the shorter way round."""
+    gap = (dst - src) % num
+    return -(-min(gap, num - gap) // reach)
+
+
+def test_a_pair_beyond_reach_is_refused_or_relayed():
+    # 0 -> 40 is 24 segments counter-clockwise: 0 -> 48 and 48 -> 40. 0 -> 5 and 0 -> 48 share what 0 sends, two
+    # wavelengths each; the chain is as slow as its first circuit and takes two circuits' latency.
+    messages = {"src": [0, 0], "dst": [5, 40], "num_bytes": [1_000_000] * 2}
+    with pytest.raises(ConfigError, match=r"24 hops apart on the ring, fabric\.reach is 16"):
+        rostam.run_flows(ring(relay=False), **messages)
+    once = rostam.run_flows(ring(), **messages)
+    alone = 1e6 / (2 * WAVELENGTH)
+    np.testing.assert_allclose(once.finish_s, [alone + 1e-6, alone + 2e-6], rtol=1e-9)
+    circuits = ring().with_circuits(demand(64, *messages.values())).circuits
+    assert list(zip(circuits.src, circuits.dst, circuits.count, strict=True)) == [(0, 5, 2), (0, 48, 2), (48, 40, 4)]
+    assert circuits.relayed_bytes.tolist() == [1e6]
+
+
+@pytest.mark.parametrize("link_latency", ["0 ns", "10 ns"])
+def test_circuits_that_never_change_relay_as_those_set_once_do(link_latency):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        src = rng.integers(0, 48, 10)
+        dst = (src + rng.integers(1, 48, 10)) % 48
+        messages = {"src": src, "dst": dst, "num_bytes": rng.integers(1, 9, 10) * 1_000_000, "routing": "spray"}
+        once = rostam.run_flows(ring(48, "800 Gb/s", link_latency=link_latency), **messages)
+        never = rostam.run_flows(ring(48, "800 Gb/s", link_latency=link_latency, **NEVER), **messages)
+        np.testing.assert_allclose(never.finish_s, once.finish_s, rtol=0, atol=2e-12)
+        relayed = sum(
+            size for a, b, size in zip(src, dst, messages["num_bytes"], strict=True) if fewest_hops(48, a, b, 16) == 2
+        )
+        assert never.reconfigurations.relayed_bytes >= relayed - 20  # at least; what it found no wavelength for, too
+
+
+@pytest.mark.parametrize("keys", [{"control": "periodic"}, {"control": "scheduled"}, {"period": "0 s"}])
+def test_rings_that_are_rescheduled_relay_all_there_is(keys):
+    # Every hop counts: bytes on all links are bytes sent and those passed on.
+    control = {"control": "periodic", "estimator": "backlog"} | keys
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        src = rng.integers(0, 60, 25)
+        dst = (src + rng.integers(1, 60, 25)) % 60
+        num_bytes = rng.integers(1, 9, 25) * 1_000_000
+        result = rostam.run_flows(
+            ring(60, **control), src=src, dst=dst, num_bytes=num_bytes, start_s=rng.random(25) * 1e-3
+        )
+        assert np.isfinite(result.finish_s).all()
+        passed_on = result.link_bytes.sum() - num_bytes.sum()
+        assert result.reconfigurations.relayed_bytes == pytest.approx(passed_on, abs=25)
+        least = sum((fewest_hops(60, a, b, 16) - 1) * size for a, b, size in zip(src, dst, num_bytes, strict=True))
+        assert passed_on >= least - 25
+
+
+def test_more_pairs_than_wavelengths_keep_circuits_between_neighbours():
+    # All to all among 24: 276 pairs cross a segment one way or the other, with 4 wavelengths.
+    src, dst = np.nonzero(~np.eye(24, dtype=bool))
+    messages = {"src": src, "dst": dst, "num_bytes": np.full(len(src), 10_000)}
+    with pytest.raises(ConfigError, match="wavelength"):
+        rostam.run_flows(ring(24, relay=False), **messages)
+    fabric = ring(24)
+    circuits = fabric.with_circuits(demand(24, *messages.values())).circuits
+    joined = np.eye(24, dtype=int)
+    joined[circuits.src, circuits.dst] = 1
+    assert np.all(np.linalg.matrix_power(joined, 24) > 0)
+    assert len(circuits.src) + circuits.num_relayed_pairs >= len(src)
+    assert np.isfinite(rostam.run_flows(fabric, **messages).finish_s).all()
+
+
+def test_hops_take_the_way_of_fewer_circuits_and_keep_clear_of_what_has_failed():
+    far = demand(64, [0], [30], [7.0])
+    none = ring().failures
+    assert over_hops(far, 16, none).dst.tolist() == [16, 30]
+    # Cable 2 s cuts segment s -> s + 1 clockwise: light ends at 5, and the other way takes three circuits.
+    cut = ring().with_failures(links=[10]).failures
+    assert over_hops(far, 16, cut).src.tolist() == [0, 32, 48]
+    # Accelerator 16 lets light pass, but passes nothing on.
+    dead = ring().with_failures(accelerators=[16]).failures
+    assert over_hops(far, 16, dead).dst.tolist() == [15, 30]
+    both = ring().with_failures(links=[10, 101]).failures
+    with pytest.raises(
+        ConfigError, match=r"no chain of hops of at most 16 segments .* accelerator 0 to accelerator 30"
+    ):
+        over_hops(far, 16, both)
+    assert over_hops(demand(64, [0], [16], [7.0]), 16, none).dst.tolist() == [16]
