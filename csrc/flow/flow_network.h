@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "flow/few_list.h"
 #include "flow/hop_store.h"
 #include "flow/max_min.h"
 #include "network/network.h"
+#include "sim/few_list.h"
 
 namespace rostam::flow {
 

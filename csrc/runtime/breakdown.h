@@ -67,6 +67,7 @@ class Breakdown {
   const Participations& participations_;
   size_t num_buckets_;
   std::vector<Ended> ended_;                      // per device
+  std::vector<Span> spans_;                       // of account_unsent()
   std::vector<std::vector<int64_t>> buckets_ps_;  // [iteration window][device * num_buckets + bucket]
 };
 

@@ -36,8 +36,8 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   if (one.num_joined == 1) one.is_quiet = one.is_quiet && one.fits_clock(now);
   const bool is_last = one.num_joined == static_cast<int32_t>(ring.devices.size());
   if (!one.is_quiet) return Joined::kSimulated;
-  one.joins[rank.position] = now;
-  one.origins[rank.position] = origin;
+  one.ranks[rank.position].join = now;
+  one.ranks[rank.position].origin = origin;
   return is_last ? Joined::kLast : Joined::kWaiting;
 }
 
@@ -48,7 +48,7 @@ const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_
   ends_.clear();
   for (const RingSteps::Start& start : ring_ends(one)) {
     one.end = std::max(one.end, start.time);
-    ends_.push_back({start.time, one.origins[start.decided_by]});
+    ends_.push_back({start.time, one.ranks[start.decided_by].origin});
   }
   return ends_;
 }
@@ -90,9 +90,9 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
       if (starts[i].time == SimTime::never()) continue;
       Progress& rank = moment.ranks[i];
       rank.step = step;
-      rank.origin = one.origins[starts[i].decided_by];
+      rank.origin = one.ranks[starts[i].decided_by].origin;
       if (step == one.exchange.num_steps) continue;
-      const SimTime sent = starts[i].time + one.send_times[i], arrival = sent + one.latencies[i];
+      const SimTime sent = starts[i].time + one.ranks[i].send_time, arrival = sent + one.ranks[i].latency;
       rank.is_sending = sent > now;
       rank.num_sent += sent <= now;
       rank.num_delivered += arrival <= now;
@@ -103,7 +103,7 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
     }
     if (step < one.exchange.num_steps) steps.advance();
   }
-  one.origins.clear();
+  for (RingRank& rank : one.ranks) rank.origin = CriticalPath::Ref();
   return moment;
 }
 

@@ -242,7 +242,7 @@ void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const
 
 // Frees finished instances from the oldest on, and counts iterations.
 void Scheduler::retire_instances(int32_t d) {
-  while (const std::unique_ptr<Instance> done = parts_.instances.retire(d)) {
+  while (const Instance* const done = parts_.instances.retire(d)) {
     if (tells_phases_) {
       if (!done->has_begun) parts_.client.on_phase_start(d, *done);  // it only received
       parts_.client.on_phase_end(d, *done);
