@@ -77,6 +77,9 @@ class Instances {
   // What the task is for those who read of it: of an interleaved template, what it is in its own.
   void name(const TaskRef& ref, PathNode& node) const;
 
+  // Asks for what an event of the device is going to look at.
+  void fetch(int32_t device) const { __builtin_prefetch(&devices_[device]); }
+
   // Sequence numbers of live instances are first(device) to next(device) - 1.
   int64_t first(int32_t device) const { return devices_[device].first_live; }
   int64_t next(int32_t device) const { return devices_[device].next; }
@@ -87,7 +90,7 @@ class Instances {
   std::string describe_blocked(int32_t count) const;
 
  private:
-  struct DeviceState {
+  struct alignas(64) DeviceState {
     int64_t next = 0;
     int64_t first_live = 0;
     FewList<Instance*, 2> live;

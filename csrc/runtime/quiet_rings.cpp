@@ -18,13 +18,16 @@ QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint,
 }
 
 RingCollective& QuietRings::collective(RingState& ring, uint32_t occurrence) {
-  const size_t index = occurrence - ring.first_occurrence;
+  const uint32_t index = occurrence - ring.first_occurrence;
   while (ring.collectives.size() <= index) {
-    RingCollective one(ring.devices.size());
-    one.is_quiet = ring.num_visitors == 0;
-    ring.collectives.push_back(std::move(one));
+    if (free_.empty()) free_.push_back(&all_.emplace_back());
+    RingCollective* const one = free_.back();
+    free_.pop_back();
+    one->reset(ring.devices.size());
+    one->is_quiet = ring.num_visitors == 0;
+    ring.collectives.push_back(one);
   }
-  return ring.collectives[index];
+  return *ring.collectives[index];
 }
 
 QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const RingExchange& exchange, SimTime now,
@@ -56,10 +59,12 @@ const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_
 // Takes collectives that need nothing any more off the queue.
 void QuietRings::retire(RingState& ring, SimTime now) {
   while (!ring.collectives.empty()) {
-    const RingCollective& one = ring.collectives.front();
+    RingCollective& one = *ring.collectives[0];
     const bool is_over = one.is_quiet ? one.end <= now : one.num_joined == static_cast<int32_t>(ring.devices.size());
     if (!is_over) return;
     if (one.is_quiet) one.add_load(ring, now, false, ring.loads);
+    one.ranks.clear();  // they hold parts of the critical path
+    free_.push_back(&one);
     ring.collectives.pop_front();
     ++ring.first_occurrence;
   }
@@ -68,9 +73,9 @@ void QuietRings::retire(RingState& ring, SimTime now) {
 std::vector<uint32_t> QuietRings::under_way(int32_t ring_index, SimTime now) const {
   const RingState& ring = rings_[ring_index];
   std::vector<uint32_t> occurrences;
-  for (size_t k = 0; k < ring.collectives.size(); ++k) {
-    if (ring.collectives[k].is_quiet && ring.collectives[k].end > now) {
-      occurrences.push_back(ring.first_occurrence + static_cast<uint32_t>(k));
+  for (uint32_t k = 0; k < ring.collectives.size(); ++k) {
+    if (ring.collectives[k]->is_quiet && ring.collectives[k]->end > now) {
+      occurrences.push_back(ring.first_occurrence + k);
     }
   }
   return occurrences;
@@ -109,8 +114,8 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
 
 std::vector<RingLoad> QuietRings::loads_at(const RingState& ring, SimTime now) {
   std::vector<RingLoad> loads = ring.loads;
-  for (const RingCollective& one : ring.collectives) {
-    if (one.is_quiet) one.add_load(ring, now, true, loads);
+  for (const RingCollective* one : ring.collectives) {
+    if (one->is_quiet) one->add_load(ring, now, true, loads);
   }
   return loads;
 }

@@ -15,6 +15,14 @@ void add_ring_loads(const Ring& ring, const std::vector<RingLoad>& loads, std::v
   }
 }
 
+void RingCollective::reset(size_t num_ranks) {
+  exchange = RingExchange();
+  is_quiet = true;
+  num_joined = 0;
+  ranks.assign(num_ranks, RingRank());
+  end = SimTime::never();
+}
+
 void RingCollective::join(const WeightedSystem& system, const Ring& ring, int32_t position, uint32_t occurrence,
                           const RingExchange& of_rank) {
   if (num_joined++ == 0) begin(system, ring, of_rank);
@@ -152,7 +160,9 @@ class LongestWalks {
     const int64_t c = send.ps(), steps = collective_.exchange.num_steps;
     const int64_t first_end = end_lap() * p_;  // rank 0's place
     // A walk from u to e takes join[u] + hops_up_to(e) - hops_up_to(u) + (steps - (e - u)) c.
-    const auto value = [&](int64_t u) { return collective_.ranks[u % p_].join.ps() - hops_up_to(u) + (u - first_end) * c; };
+    const auto value = [&](int64_t u) {
+      return collective_.ranks[u % p_].join.ps() - hops_up_to(u) + (u - first_end) * c;
+    };
     window_.clear();
     int64_t next = first_end - most_hops_;  // to be looked at, once a sender slow enough is behind
     int64_t slow = -1;                      // the last such place; there is one in each lap

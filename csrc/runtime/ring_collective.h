@@ -41,7 +41,10 @@ struct RingRank {
 };
 
 struct RingCollective {
+  RingCollective() = default;
   explicit RingCollective(size_t num_ranks) : ranks(num_ranks) {}
+  // As a new one, in the memory that it has.
+  void reset(size_t num_ranks);
 
   RingExchange exchange;
   bool is_quiet = true;

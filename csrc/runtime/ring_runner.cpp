@@ -133,7 +133,10 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
 
 void RingRunner::on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) {
   crossings_.resize(route + 1);
-  crossings_[route] = rings_.table().crossed_by(links, rings_.table().rank_of(device, slot));
+  crossings_[route].clear();
+  for (const int32_t ring : rings_.table().crossed_by(links, rings_.table().rank_of(device, slot))) {
+    crossings_[route].push_back(ring);
+  }
 }
 
 void RingRunner::before_send(network::RouteId route) {

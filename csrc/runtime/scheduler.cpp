@@ -46,6 +46,15 @@ void Scheduler::restart(int32_t d, SimTime when) {
   parts_.queue.schedule(when, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
 }
 
+// What an event of a device looks at lies all over memory, and others' events have come since its last one: asks for
+// all of it at once, before it is used one after another.
+void Scheduler::fetch(int32_t d, int32_t s) const {
+  __builtin_prefetch(&parts_.system.devices[d]);
+  parts_.instances.fetch(d);
+  streams_.fetch(d, s);
+  parts_.breakdown.fetch(d);
+}
+
 // Makes the device's next instance, if its program has one, and lets every stream look at it.
 void Scheduler::make_instance(int32_t d) {
   const Instance* made = parts_.instances.make(d, parts_.queue.now());
@@ -112,6 +121,8 @@ void Scheduler::try_all_streams(int32_t d) {
 
 void Scheduler::on_begin(uint64_t payload) {
   const int32_t d = high(payload);
+  fetch(d, index_of(payload));
+  kernels_.fetch(d);
   if (runtime::epoch_of(payload) == epoch_of(d)) begin_task(d, index_of(payload));
 }
 
@@ -164,6 +175,7 @@ SimTime Scheduler::drawn_duration(int32_t d, const Instance& instance, int32_t t
 }
 
 void Scheduler::on_kernel_end(int32_t d) {
+  fetch(d, 0);
   const Stream& stream = streams_.at(d, 0);
   const Streams::Next next = streams_.next(d, 0);
   parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());

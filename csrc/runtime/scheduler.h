@@ -66,6 +66,7 @@ class Scheduler : public TaskSink, public KernelClient {
   void fill(workload::SessionResult& result);
 
  private:
+  void fetch(int32_t device, int32_t stream) const;
   void make_instance(int32_t device);
   // When a task whose dependencies have ended may start on a free stream, the host apart.
   SimTime released_at(const Streams::Next& next) const;

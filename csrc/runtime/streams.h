@@ -10,7 +10,7 @@
 
 namespace rostam::runtime {
 
-struct Stream {
+struct alignas(64) Stream {
   int64_t instance = 0;    // sequence number of the instance that holds its next task
   int32_t position = 0;    // index in that template's list for this stream
   bool is_busy = false;    // its next task waits for its launch or runs
@@ -21,6 +21,7 @@ struct Stream {
   int64_t last_wait = -1;  // number of its last task in the breakdown, if that was communication
   CriticalPath::Ref last;
 };
+static_assert(sizeof(Stream) == 64, "one cache line");
 
 class Streams {
  public:
@@ -73,6 +74,9 @@ class Streams {
     const Template& body = instances_.body(instance);
     return {&instance, &body, body.stream_tasks[s][stream.position]};
   }
+
+  // Asks for what an event of the stream is going to look at.
+  void fetch(int32_t d, int32_t s) const { __builtin_prefetch(&at(d, s), 1); }
 
   // The stream's next task in words.
   std::string describe(int32_t d, int32_t s) const {
