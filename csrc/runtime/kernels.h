@@ -14,6 +14,8 @@ class KernelClient {
  public:
   virtual ~KernelClient() = default;
   virtual void on_kernel_end(int32_t device) = 0;
+  // A kernel is about to end.
+  virtual void fetch_kernel_end(int32_t device) const = 0;
 };
 
 class Kernels {
@@ -47,6 +49,7 @@ class Kernels {
   double speed(const State& state) const;
   void expect_end(int32_t device);
   void end(uint64_t device_and_version);
+  void fetch_end(uint64_t device_and_version) const;
 
   const folding::WeightedSystem& system_;
   double comm_fraction_;

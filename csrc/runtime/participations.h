@@ -55,6 +55,11 @@ class Participations {
   // The device joins the next collective on the slot; returns which one it is. Its part is at() of that.
   uint32_t join(int32_t device, int32_t slot) { return at(device, slot).num_joined++; }
 
+  // Asks for what an event of the slot is going to look at.
+  void fetch(int32_t device, int32_t slot) const {
+    __builtin_prefetch(&slots_[first_slot_[device] + static_cast<size_t>(slot)], 1);
+  }
+
   // The device's part in the `occurrence`-th collective on the slot, made if it is the first to be heard of. Stays
   // where it is until it is taken.
   Participation& at(int32_t device, int32_t slot, uint32_t occurrence) {

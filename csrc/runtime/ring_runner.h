@@ -37,6 +37,7 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   RingExchange exchange_of(const Participation& part);
   int64_t message_chunks(int32_t schedule);
   void end_quietly(uint64_t device_and_slot);
+  void fetch_end(uint64_t device_and_slot) const;
   void disturb(int32_t ring);
   void go_on_stepwise(int32_t ring, uint32_t occurrence);
   void restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t position);

@@ -13,7 +13,7 @@ Scheduler::Scheduler(const Parts& parts)
       kernels_(parts.system, parts.options.comm_compute_fraction, parts.queue, *this),
       hosts_(parts.system, parts.options.host_launch, parts.instances, parts.path),
       device_starts_(*this, &Scheduler::start_device),
-      begins_(*this, &Scheduler::on_begin),
+      begins_(*this, &Scheduler::on_begin, &Scheduler::fetch_begin),
       streams_(parts.system, parts.instances),
       is_recorded_(parts.system.devices.size(), 0) {
   for (const workload::Device& device : parts.system.devices) {
@@ -53,6 +53,12 @@ void Scheduler::fetch(int32_t d, int32_t s) const {
   parts_.instances.fetch(d);
   streams_.fetch(d, s);
   parts_.breakdown.fetch(d);
+}
+
+void Scheduler::fetch_begin(uint64_t payload) const {
+  const int32_t d = high(payload), s = index_of(payload);
+  fetch(d, s);
+  if (s == 0) kernels_.fetch(d);
 }
 
 // Makes the device's next instance, if its program has one, and lets every stream look at it.
@@ -121,8 +127,6 @@ void Scheduler::try_all_streams(int32_t d) {
 
 void Scheduler::on_begin(uint64_t payload) {
   const int32_t d = high(payload);
-  fetch(d, index_of(payload));
-  kernels_.fetch(d);
   if (runtime::epoch_of(payload) == epoch_of(d)) begin_task(d, index_of(payload));
 }
 
@@ -175,7 +179,6 @@ SimTime Scheduler::drawn_duration(int32_t d, const Instance& instance, int32_t t
 }
 
 void Scheduler::on_kernel_end(int32_t d) {
-  fetch(d, 0);
   const Stream& stream = streams_.at(d, 0);
   const Streams::Next next = streams_.next(d, 0);
   parts_.breakdown.account_compute(d, stream.task_start, parts_.queue.now());
