@@ -88,7 +88,7 @@ class QuietRings {
     int32_t num_visitors = 0;
     uint32_t first_occurrence = 0;
     FewList<RingCollective*, 2> collectives;  // from first_occurrence on
-    std::vector<RingLoad> loads;             // per rank, of collectives that are over or interrupted
+    std::vector<RingLoad> loads;              // per rank, of collectives that are over or interrupted
   };
 
   static std::vector<RingLoad> loads_at(const RingState& ring, SimTime now);

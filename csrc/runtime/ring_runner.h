@@ -49,7 +49,7 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   RingRelays relays_;
   MemberEvent<RingRunner> ends_;
   std::vector<FewList<int32_t, 4>> crossings_;  // per route: rings of others whose links it uses
-  std::vector<int64_t> message_chunks_;          // per schedule; 0 until it is asked for
+  std::vector<int64_t> message_chunks_;         // per schedule; 0 until it is asked for
 };
 
 }  // namespace rostam::runtime
