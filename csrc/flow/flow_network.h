@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "flow/few_list.h"
 #include "flow/hop_store.h"
 #include "flow/max_min.h"
 #include "network/network.h"
+#include "sim/few_list.h"
 
 namespace rostam::flow {
 
@@ -109,6 +109,10 @@ class FlowNetwork : public network::Network {
    public:
     explicit Completions(FlowNetwork& owner) : owner_(owner) {}
     void on_event(uint64_t payload) override { owner_.complete(payload); }
+    void fetch(uint64_t payload) const override {
+      __builtin_prefetch(&owner_.flows_[static_cast<uint32_t>(payload)], 1);
+      __builtin_prefetch(&owner_.paces_[static_cast<uint32_t>(payload)], 1);
+    }
 
    private:
     FlowNetwork& owner_;
@@ -117,6 +121,7 @@ class FlowNetwork : public network::Network {
    public:
     explicit Deliveries(FlowNetwork& owner) : owner_(owner) {}
     void on_event(uint64_t payload) override { owner_.client_.on_delivered(payload); }
+    void fetch(uint64_t payload) const override { owner_.client_.fetch_delivered(payload); }
 
    private:
     FlowNetwork& owner_;

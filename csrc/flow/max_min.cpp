@@ -28,25 +28,18 @@ void MaxMinProblem::clear() {
   rate.clear();
   weight_.clear();
   num_flows_.clear();
-  first_hop_.clear();
-  next_hop_.clear();
-  flow_of_.clear();
 }
 
 uint32_t MaxMinProblem::add_link(double bytes_per_s) {
   capacity.push_back(bytes_per_s);
   weight_.emplace_back();
   num_flows_.push_back(0);
-  first_hop_.push_back(kNone);
   return static_cast<uint32_t>(capacity.size() - 1);
 }
 
 void MaxMinProblem::add_hop(uint32_t index, double hop_share) {
   weight_[index].add(hop_share);
   ++num_flows_[index];
-  next_hop_.push_back(first_hop_[index]);
-  first_hop_[index] = static_cast<uint32_t>(link.size());
-  flow_of_.push_back(static_cast<uint32_t>(rate_cap.size() - 1));
   link.push_back(index);
   share.push_back(hop_share);
   ++offset.back();
@@ -84,9 +77,25 @@ double MaxMinProblem::snap(double level) {
 
 void MaxMinProblem::freeze_link(uint32_t index, double level) {
   level = snap(level);
-  for (uint32_t k = first_hop_[index]; k != kNone; k = next_hop_[k]) {
-    if (!is_frozen_[flow_of_[k]]) freeze(flow_of_[k], level);
+  for (uint32_t k = first_[index]; k < first_[index + 1]; ++k) {
+    if (!is_frozen_[flows_[k]]) freeze(flows_[k], level);
   }
+}
+
+// Lists the flows of each link one behind another: in large problems a way from hop to hop would lead all over memory.
+void MaxMinProblem::list_flows() {
+  first_.resize(num_flows_.size() + 1);
+  uint32_t end = 0;
+  for (size_t l = 0; l < num_flows_.size(); ++l) {
+    first_[l] = end;  // where its next flow goes, until all are there
+    end += num_flows_[l];
+  }
+  flows_.resize(end);
+  for (uint32_t f = 0; f < rate_cap.size(); ++f) {
+    for (uint32_t k = offset[f]; k < offset[f + 1]; ++k) flows_[first_[link[k]]++] = f;
+  }
+  for (size_t l = num_flows_.size(); l > 0; --l) first_[l] = first_[l - 1];
+  first_[0] = 0;
 }
 
 // Looks at every link and flow in every round: the faster way for the small components that most changes touch.
@@ -150,7 +159,7 @@ void MaxMinProblem::bound_rates() {
     const bool is_private = open_[l].num_open == 1;
     open_[l].is_loose = is_private || most_load_[l] < capacity[l] * (1 - kLoose);
     if (!is_private) continue;
-    double& level = private_level_[flow_of_[first_hop_[l]]];
+    double& level = private_level_[flows_[first_[l]]];
     level = std::min(level, level_of(l));
   }
 }
@@ -195,6 +204,7 @@ void MaxMinProblem::solve() {
     open_[l].weight = weight_[l];
     open_[l].num_open = num_flows_[l];
   }
+  list_flows();
   rate.assign(rate_cap.size(), 0);
   is_frozen_.assign(rate_cap.size(), 0);
   num_left_ = static_cast<uint32_t>(rate_cap.size());

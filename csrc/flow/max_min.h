@@ -39,8 +39,6 @@ struct MaxMinProblem {
   double fastest(uint32_t index) const { return open_[index].fastest; }
 
  private:
-  static constexpr uint32_t kNone = 0xFFFFFFFFu;
-
   struct OpenLink {  // what is left of a link while flows are frozen
     RateSum used;
     ShareSum weight;  // of flows not yet frozen
@@ -51,6 +49,7 @@ struct MaxMinProblem {
     bool is_loose = false;  // it cannot be a bottleneck of several flows: its weight and level are not kept
   };
   double level_of(uint32_t index);
+  void list_flows();
   void fill_by_scanning();
   void bound_rates();
   void fill_by_heap();
@@ -62,10 +61,9 @@ struct MaxMinProblem {
   // Of all flows: kept from solve to solve.
   std::vector<ShareSum> weight_;     // per link
   std::vector<uint32_t> num_flows_;  // per link
-  std::vector<uint32_t> first_hop_;  // per link: its last added hop, then from hop to hop
-  std::vector<uint32_t> next_hop_;   // per hop: the next of its link
-  std::vector<uint32_t> flow_of_;    // per hop
-  // Of a solve.
+  // Of a solve. Link l is crossed by flows_[first_[l] .. first_[l + 1]).
+  std::vector<uint32_t> first_;
+  std::vector<uint32_t> flows_;
   std::vector<OpenLink> open_;
   std::vector<uint8_t> is_frozen_;
   std::vector<double> most_;           // per flow: no more than this alone on each of its links

@@ -27,6 +27,8 @@ class NetworkClient {
   virtual ~NetworkClient() = default;
   virtual void on_sent(uint64_t token) = 0;
   virtual void on_delivered(uint64_t token) = 0;
+  // A delivery is about to come: the client may ask for memory that it is going to look at.
+  virtual void fetch_delivered(uint64_t token) const { static_cast<void>(token); }
 };
 
 struct Transfer {

@@ -75,7 +75,8 @@ void Breakdown::account_waits(int32_t d, SimTime from, SimTime to, int64_t await
 // The device waits for a message that is not sent yet: its own pending collectives are exposed, the rest is bubble.
 void Breakdown::account_unsent(int32_t d, SimTime from, SimTime to) {
   if (to <= from) return;
-  std::vector<Span> spans;
+  std::vector<Span>& spans = spans_;
+  spans.clear();
   for (const Communication& one : ended_[d].all) {
     if (one.is_collective) spans.push_back({one.start, one.end, one.category});
   }

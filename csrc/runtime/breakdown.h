@@ -16,6 +16,14 @@ class Breakdown {
 
   void account_compute(int32_t device, SimTime start, SimTime end);
 
+  // Asks for what an event of the device is going to look at.
+  void fetch(int32_t device) const {
+    __builtin_prefetch(&ended_[device], 1);
+    if (!buckets_ps_.empty() && !buckets_ps_.back().empty()) {
+      __builtin_prefetch(&buckets_ps_.back()[static_cast<size_t>(device) * num_buckets_], 1);
+    }
+  }
+
   // The compute stream idled from `from` until `start`, which is now; `task` says what it waited for, up to `launched`,
   // when its launch ended. From then on it waited for the host.
   void account_idle(int32_t device, SimTime from, const TaskState& task, SimTime launched, SimTime start);
@@ -67,6 +75,7 @@ class Breakdown {
   const Participations& participations_;
   size_t num_buckets_;
   std::vector<Ended> ended_;                      // per device
+  std::vector<Span> spans_;                       // of account_unsent()
   std::vector<std::vector<int64_t>> buckets_ps_;  // [iteration window][device * num_buckets + bucket]
 };
 

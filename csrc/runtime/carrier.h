@@ -140,6 +140,9 @@ class Carrier : public network::NetworkClient {
 
   void on_sent(uint64_t token) override;
   void on_delivered(uint64_t token) override;
+  void fetch_delivered(uint64_t token) const override {
+    __builtin_prefetch(&client_.parcel(static_cast<int32_t>(token)), 1);
+  }
 
  private:
   void start(int32_t number, Parcel& parcel, network::RouteId route);

@@ -1,5 +1,7 @@
-// CriticalPath: for every live task the chain of tasks that decided when it could start. Chains share their tails
-// and are reference counted, so what no live task depends on is freed and memory follows what is in flight.
+// CriticalPath: for every live task the chain of tasks that decided when it could start. Chains share their tails.
+// Tasks are written one behind another and never looked at until a chain is asked for; those that no live task depends
+// on are swept out when the room is full, in one pass over memory in order, so that memory follows what is in flight.
+// Counting references to every task instead would touch one that is long out of the caches at every task's end.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,6 @@ class CriticalPath {
   class Ref {
    public:
     Ref() = default;
-    Ref(CriticalPath* owner, int32_t index) : owner_(owner), index_(index) { acquire(); }
     Ref(const Ref& other) : owner_(other.owner_), index_(other.index_) { acquire(); }
     Ref(Ref&& other) noexcept : owner_(other.owner_), index_(std::exchange(other.index_, -1)) {}
     Ref& operator=(Ref other) noexcept {
@@ -30,16 +31,19 @@ class CriticalPath {
       if (index_ >= 0) owner_->release(index_);
     }
     bool is_empty() const { return index_ < 0; }
+    // The node's own, as long as there are references to it.
     int32_t index() const { return index_; }
-    const PathNode& operator*() const { return owner_->nodes_[index_]; }
-    const PathNode* operator->() const { return &owner_->nodes_[index_]; }
+    const PathNode& operator*() const { return owner_->node(*this); }
+    const PathNode* operator->() const { return &owner_->node(*this); }
 
    private:
+    friend class CriticalPath;
+    Ref(CriticalPath* owner, int32_t index) : owner_(owner), index_(index) {}
     void acquire() {
-      if (index_ >= 0) ++owner_->links_[index_].refs;
+      if (index_ >= 0) ++owner_->held_[index_].refs;
     }
     CriticalPath* owner_ = nullptr;
-    int32_t index_ = -1;
+    int32_t index_ = -1;  // into held_
   };
 
   // Adds `node` behind `parent` (may be empty).
@@ -50,18 +54,29 @@ class CriticalPath {
   // The part of it that lies, or reaches, behind a time.
   std::vector<PathNode> chain_since(const Ref& last, SimTime begin) const;
 
-  int64_t num_live() const { return static_cast<int64_t>(nodes_.size() - free_.size()); }
+  // Nodes in memory: those that chains lead to, and others up to the next sweep.
+  int64_t num_kept() const { return static_cast<int64_t>(nodes_.size()); }
 
  private:
-  struct Link {
-    int32_t parent;  // -1 for none
-    int32_t refs;
-  };
-  void release(int32_t index);
+  static constexpr size_t kFirstRoom = 4096;  // nodes
 
-  std::vector<PathNode> nodes_;
-  std::vector<Link> links_;  // of nodes_
-  std::vector<int32_t> free_;
+  struct Held {  // a node that there are references to
+    int32_t place = 0;
+    int32_t refs = 0;
+  };
+  const PathNode& node(const Ref& ref) const { return nodes_[static_cast<size_t>(place_of(ref))]; }
+  int32_t place_of(const Ref& ref) const { return ref.is_empty() ? -1 : held_[ref.index()].place; }
+  void release(int32_t index) {
+    if (--held_[index].refs == 0) free_.push_back(index);
+  }
+  void make_room();
+  void sweep();
+
+  std::vector<PathNode> nodes_;   // parents in front of their children
+  std::vector<int32_t> parents_;  // of nodes_; -1 for none
+  std::vector<int32_t> moved_;    // of a sweep: -1 for nodes to be dropped, else where they go
+  std::vector<Held> held_;
+  std::vector<int32_t> free_;  // places of held_ without references
 };
 
 }  // namespace rostam::runtime

@@ -16,20 +16,26 @@ Instance* Instances::make(int32_t d, SimTime now) {
   const int64_t length = program.num_steps();
   if (length == 0 || state.next / length >= max_iterations_) return nullptr;
   const workload::ProgramStep step = program.step(state.next % length);
-  const Template& body = system_.graph->templates[step.template_id];
-  auto made = std::make_unique<Instance>();
+  const int32_t body_id = system_.graph->body_of[step.template_id];
+  const Template& body = system_.graph->templates[body_id];
+  if (free_.empty()) free_.push_back(&all_.emplace_back());
+  Instance* const made = free_.back();
+  free_.pop_back();
   made->template_id = step.template_id;
+  made->body = body_id;
   made->microbatch = step.microbatch;
   made->iteration = static_cast<int32_t>(state.next / length);
   made->num_left = static_cast<int32_t>(body.tasks.size());
-  made->tasks.resize(body.tasks.size());
+  made->has_begun = false;
+  made->host.clear();
+  made->tasks.assign(body.tasks.size(), TaskState());
   for (size_t t = 0; t < body.tasks.size(); ++t) {
     made->tasks[t].num_waiting = body.num_deps[t];
     made->tasks[t].ready = now;
   }
   ++state.next;
-  state.live.push_back(std::move(made));
-  return state.live.back().get();
+  state.live.push_back(made);
+  return made;
 }
 
 void Instances::name(const TaskRef& ref, PathNode& node) const {
@@ -41,10 +47,11 @@ void Instances::name(const TaskRef& ref, PathNode& node) const {
   node.microbatch = microbatch(ref);
 }
 
-std::unique_ptr<Instance> Instances::retire(int32_t d) {
+const Instance* Instances::retire(int32_t d) {
   DeviceState& state = devices_[d];
-  if (state.live.empty() || state.live.front()->num_left > 0) return nullptr;
-  std::unique_ptr<Instance> done = std::move(state.live.front());
+  if (state.live.empty() || state.live[0]->num_left > 0) return nullptr;
+  Instance* const done = state.live[0];
+  free_.push_back(done);
   state.live.pop_front();
   ++state.first_live;
   return done;
@@ -52,6 +59,11 @@ std::unique_ptr<Instance> Instances::retire(int32_t d) {
 
 void Instances::restart(int32_t d, int32_t iteration) {
   DeviceState& state = devices_[d];
+  for (Instance* one : state.live) {
+    one->tasks.clear();  // they hold parts of the critical path
+    one->host.clear();
+    free_.push_back(one);
+  }
   state.live.clear();
   state.next = state.first_live = iteration * system_.graph->programs[system_.devices[d].program].num_steps();
 }

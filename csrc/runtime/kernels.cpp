@@ -10,7 +10,7 @@ Kernels::Kernels(const folding::WeightedSystem& system, double comm_fraction, Ev
       comm_fraction_(comm_fraction),
       queue_(queue),
       client_(client),
-      ends_(*this, &Kernels::end),
+      ends_(*this, &Kernels::end, &Kernels::fetch_end),
       devices_(system.devices.size()) {}
 
 void Kernels::start(int32_t d, SimTime duration) {
@@ -50,6 +50,11 @@ void Kernels::stop(int32_t d) {
   devices_[d].num_collectives = 0;
   devices_[d].taken_ppm = 0;
   ++devices_[d].version;
+}
+
+void Kernels::fetch_end(uint64_t payload) const {
+  fetch(high(payload));
+  client_.fetch_kernel_end(high(payload));
 }
 
 void Kernels::end(uint64_t payload) {

@@ -14,6 +14,8 @@ class KernelClient {
  public:
   virtual ~KernelClient() = default;
   virtual void on_kernel_end(int32_t device) = 0;
+  // A kernel is about to end.
+  virtual void fetch_kernel_end(int32_t device) const = 0;
 };
 
 class Kernels {
@@ -24,6 +26,9 @@ class Kernels {
   // Throws: RangeError if it would end after simulated time does.
   void start(int32_t device, SimTime duration);
 
+  // Asks for what start() and change_collectives() are going to look at.
+  void fetch(int32_t device) const { __builtin_prefetch(&devices_[device], 1); }
+
   // Nothing runs on the device any more, and it takes part in no collective.
   void stop(int32_t device);
 
@@ -32,7 +37,7 @@ class Kernels {
   void change_collectives(int32_t device, int32_t change, int32_t taken_ppm);
 
  private:
-  struct State {
+  struct alignas(64) State {
     bool is_running = false;
     double work_left_ps = 0;  // at full speed, as of `work_since`
     SimTime work_since;
@@ -44,6 +49,7 @@ class Kernels {
   double speed(const State& state) const;
   void expect_end(int32_t device);
   void end(uint64_t device_and_version);
+  void fetch_end(uint64_t device_and_version) const;
 
   const folding::WeightedSystem& system_;
   double comm_fraction_;

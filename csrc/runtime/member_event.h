@@ -12,12 +12,17 @@ template <typename Owner>
 class MemberEvent : public EventHandler {
  public:
   using Method = void (Owner::*)(uint64_t);
-  MemberEvent(Owner& owner, Method method) : owner_(owner), method_(method) {}
+  using Fetch = void (Owner::*)(uint64_t) const;
+  MemberEvent(Owner& owner, Method method, Fetch fetch = nullptr) : owner_(owner), method_(method), fetch_(fetch) {}
   void on_event(uint64_t payload) override { (owner_.*method_)(payload); }
+  void fetch(uint64_t payload) const override {
+    if (fetch_ != nullptr) (owner_.*fetch_)(payload);
+  }
 
  private:
   Owner& owner_;
   Method method_;
+  Fetch fetch_;
 };
 
 inline uint64_t pack(int32_t device, int32_t index) { return uint64_t(uint32_t(device)) << 32 | uint32_t(index); }

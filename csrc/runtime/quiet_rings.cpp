@@ -18,13 +18,16 @@ QuietRings::QuietRings(const WeightedSystem& system, const Footprint& footprint,
 }
 
 RingCollective& QuietRings::collective(RingState& ring, uint32_t occurrence) {
-  const size_t index = occurrence - ring.first_occurrence;
+  const uint32_t index = occurrence - ring.first_occurrence;
   while (ring.collectives.size() <= index) {
-    RingCollective one(ring.devices.size());
-    one.is_quiet = ring.num_visitors == 0;
-    ring.collectives.push_back(std::move(one));
+    if (free_.empty()) free_.push_back(&all_.emplace_back());
+    RingCollective* const one = free_.back();
+    free_.pop_back();
+    one->reset(ring.devices.size());
+    one->is_quiet = ring.num_visitors == 0;
+    ring.collectives.push_back(one);
   }
-  return ring.collectives[index];
+  return *ring.collectives[index];
 }
 
 QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const RingExchange& exchange, SimTime now,
@@ -36,8 +39,8 @@ QuietRings::Joined QuietRings::join(const Rank& rank, uint32_t occurrence, const
   if (one.num_joined == 1) one.is_quiet = one.is_quiet && one.fits_clock(now);
   const bool is_last = one.num_joined == static_cast<int32_t>(ring.devices.size());
   if (!one.is_quiet) return Joined::kSimulated;
-  one.joins[rank.position] = now;
-  one.origins[rank.position] = origin;
+  one.ranks[rank.position].join = now;
+  one.ranks[rank.position].origin = origin;
   return is_last ? Joined::kLast : Joined::kWaiting;
 }
 
@@ -48,7 +51,7 @@ const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_
   ends_.clear();
   for (const RingSteps::Start& start : ring_ends(one)) {
     one.end = std::max(one.end, start.time);
-    ends_.push_back({start.time, one.origins[start.decided_by]});
+    ends_.push_back({start.time, one.ranks[start.decided_by].origin});
   }
   return ends_;
 }
@@ -56,10 +59,12 @@ const std::vector<QuietRings::End>& QuietRings::ends(int32_t ring_index, uint32_
 // Takes collectives that need nothing any more off the queue.
 void QuietRings::retire(RingState& ring, SimTime now) {
   while (!ring.collectives.empty()) {
-    const RingCollective& one = ring.collectives.front();
+    RingCollective& one = *ring.collectives[0];
     const bool is_over = one.is_quiet ? one.end <= now : one.num_joined == static_cast<int32_t>(ring.devices.size());
     if (!is_over) return;
     if (one.is_quiet) one.add_load(ring, now, false, ring.loads);
+    one.ranks.clear();  // they hold parts of the critical path
+    free_.push_back(&one);
     ring.collectives.pop_front();
     ++ring.first_occurrence;
   }
@@ -68,9 +73,9 @@ void QuietRings::retire(RingState& ring, SimTime now) {
 std::vector<uint32_t> QuietRings::under_way(int32_t ring_index, SimTime now) const {
   const RingState& ring = rings_[ring_index];
   std::vector<uint32_t> occurrences;
-  for (size_t k = 0; k < ring.collectives.size(); ++k) {
-    if (ring.collectives[k].is_quiet && ring.collectives[k].end > now) {
-      occurrences.push_back(ring.first_occurrence + static_cast<uint32_t>(k));
+  for (uint32_t k = 0; k < ring.collectives.size(); ++k) {
+    if (ring.collectives[k]->is_quiet && ring.collectives[k]->end > now) {
+      occurrences.push_back(ring.first_occurrence + k);
     }
   }
   return occurrences;
@@ -90,9 +95,9 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
       if (starts[i].time == SimTime::never()) continue;
       Progress& rank = moment.ranks[i];
       rank.step = step;
-      rank.origin = one.origins[starts[i].decided_by];
+      rank.origin = one.ranks[starts[i].decided_by].origin;
       if (step == one.exchange.num_steps) continue;
-      const SimTime sent = starts[i].time + one.send_times[i], arrival = sent + one.latencies[i];
+      const SimTime sent = starts[i].time + one.ranks[i].send_time, arrival = sent + one.ranks[i].latency;
       rank.is_sending = sent > now;
       rank.num_sent += sent <= now;
       rank.num_delivered += arrival <= now;
@@ -103,14 +108,14 @@ QuietRings::Moment QuietRings::interrupt(int32_t ring_index, uint32_t occurrence
     }
     if (step < one.exchange.num_steps) steps.advance();
   }
-  one.origins.clear();
+  for (RingRank& rank : one.ranks) rank.origin = CriticalPath::Ref();
   return moment;
 }
 
 std::vector<RingLoad> QuietRings::loads_at(const RingState& ring, SimTime now) {
   std::vector<RingLoad> loads = ring.loads;
-  for (const RingCollective& one : ring.collectives) {
-    if (one.is_quiet) one.add_load(ring, now, true, loads);
+  for (const RingCollective* one : ring.collectives) {
+    if (one->is_quiet) one->add_load(ring, now, true, loads);
   }
   return loads;
 }

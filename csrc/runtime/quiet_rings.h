@@ -11,6 +11,7 @@
 #include "runtime/critical_path.h"
 #include "runtime/ring_collective.h"
 #include "runtime/ring_table.h"
+#include "sim/few_list.h"
 
 namespace rostam::runtime {
 
@@ -67,7 +68,7 @@ class QuietRings {
   std::vector<uint32_t> under_way(int32_t ring, SimTime now) const;
   Moment interrupt(int32_t ring, uint32_t occurrence, SimTime now);
   const RingExchange& exchange(int32_t ring, uint32_t occurrence) const {
-    return rings_[ring].collectives[occurrence - rings_[ring].first_occurrence].exchange;
+    return rings_[ring].collectives[occurrence - rings_[ring].first_occurrence]->exchange;
   }
 
   // What quiet collectives have carried up to `now`, one entry for each rank of a ring. Units: bytes on the wire.
@@ -86,17 +87,20 @@ class QuietRings {
     explicit RingState(const Ring& ring) : Ring(ring) {}
     int32_t num_visitors = 0;
     uint32_t first_occurrence = 0;
-    std::deque<RingCollective> collectives;  // from first_occurrence on
-    std::vector<RingLoad> loads;             // per rank, of collectives that are over or interrupted
+    FewList<RingCollective*, 2> collectives;  // from first_occurrence on
+    std::vector<RingLoad> loads;              // per rank, of collectives that are over or interrupted
   };
 
   static std::vector<RingLoad> loads_at(const RingState& ring, SimTime now);
-  static RingCollective& collective(RingState& ring, uint32_t occurrence);
-  static void retire(RingState& ring, SimTime now);
+  RingCollective& collective(RingState& ring, uint32_t occurrence);
+  void retire(RingState& ring, SimTime now);
 
   const WeightedSystem& system_;
   RingTable table_;
   std::vector<RingState> rings_;
+  // Collectives of all rings: what ended last, and is still in the processor's caches, is used again first.
+  std::deque<RingCollective> all_;
+  std::vector<RingCollective*> free_;
   std::vector<End> ends_;
 };
 

@@ -15,6 +15,14 @@ void add_ring_loads(const Ring& ring, const std::vector<RingLoad>& loads, std::v
   }
 }
 
+void RingCollective::reset(size_t num_ranks) {
+  exchange = RingExchange();
+  is_quiet = true;
+  num_joined = 0;
+  ranks.assign(num_ranks, RingRank());
+  end = SimTime::never();
+}
+
 void RingCollective::join(const WeightedSystem& system, const Ring& ring, int32_t position, uint32_t occurrence,
                           const RingExchange& of_rank) {
   if (num_joined++ == 0) begin(system, ring, of_rank);
@@ -30,19 +38,20 @@ void RingCollective::begin(const WeightedSystem& system, const Ring& ring, const
       exchange.protocol < 0 ? nullptr : &system.graph->protocols[static_cast<size_t>(exchange.protocol)];
   for (size_t i = 0; i < ring.devices.size(); ++i) {
     const double ps = transmit_ps(static_cast<double>(exchange.wire_bytes), ring.bytes_per_s[i]);
-    send_times.push_back(ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never());
-    latencies.push_back(ring.routes[i].latency);
+    RingRank& rank = ranks[i];
+    rank.send_time = ps < kMaxPs ? SimTime::from_whole_ps(ps) : SimTime::never();
+    rank.latency = ring.routes[i].latency;
     if (protocol == nullptr) continue;
     const bool is_inside = system.is_inside_server(ring.devices[i], ring.peers[i]);
-    latencies.back() += is_inside ? protocol->server_hop : protocol->network_hop;
+    rank.latency += is_inside ? protocol->server_hop : protocol->network_hop;
   }
 }
 
 bool RingCollective::fits_clock(SimTime now) const {
   double slowest_ps = 0;
-  for (size_t i = 0; i < send_times.size(); ++i) {
-    const auto latency_ps = static_cast<double>(latencies[i].ps());
-    slowest_ps = std::max(slowest_ps, static_cast<double>(send_times[i].ps()) + latency_ps);
+  for (const RingRank& rank : ranks) {
+    const auto latency_ps = static_cast<double>(rank.latency.ps());
+    slowest_ps = std::max(slowest_ps, static_cast<double>(rank.send_time.ps()) + latency_ps);
   }
   return static_cast<double>(now.ps()) + slowest_ps * exchange.num_steps < kMaxPs;
 }
@@ -53,7 +62,7 @@ void RingCollective::add_load(const Ring& ring, SimTime now, bool counts_unfinis
   if (end <= now) {
     for (size_t i = 0; i < loads.size(); ++i) {
       loads[i].bytes += bytes * exchange.num_steps;
-      loads[i].busy_ps += send_times[i].ps() * exchange.num_steps;
+      loads[i].busy_ps += ranks[i].send_time.ps() * exchange.num_steps;
     }
     return;
   }
@@ -62,9 +71,9 @@ void RingCollective::add_load(const Ring& ring, SimTime now, bool counts_unfinis
     const std::vector<RingSteps::Start>& starts = steps.starts();
     for (size_t i = 0; i < starts.size(); ++i) {
       if (starts[i].time == SimTime::never()) continue;
-      const SimTime passed = std::min(send_times[i], now - starts[i].time);
+      const SimTime passed = std::min(ranks[i].send_time, now - starts[i].time);
       loads[i].busy_ps += passed.ps();
-      if (passed == send_times[i]) {
+      if (passed == ranks[i].send_time) {
         loads[i].bytes += bytes;
       } else if (counts_unfinished) {
         loads[i].bytes += ring.bytes_per_s[i] * passed.seconds();
@@ -75,8 +84,8 @@ void RingCollective::add_load(const Ring& ring, SimTime now, bool counts_unfinis
 }
 
 RingSteps::RingSteps(const RingCollective& collective, SimTime now) : collective_(collective), now_(now) {
-  for (size_t i = 0; i < collective.joins.size(); ++i) {
-    const SimTime join = collective.joins[i];
+  for (size_t i = 0; i < collective.ranks.size(); ++i) {
+    const SimTime join = collective.ranks[i].join;
     starts_.push_back({join <= now ? join : SimTime::never(), static_cast<int32_t>(i)});
   }
 }
@@ -90,8 +99,8 @@ void RingSteps::advance() {
       starts_[i].time = SimTime::never();
       continue;
     }
-    const SimTime sent = starts_[i].time + collective_.send_times[i];
-    const SimTime arrival = before.time + collective_.send_times[k] + collective_.latencies[k];
+    const SimTime sent = starts_[i].time + collective_.ranks[i].send_time;
+    const SimTime arrival = before.time + collective_.ranks[k].send_time + collective_.ranks[k].latency;
     if (arrival >= sent) starts_[i].decided_by = before.decided_by;
     starts_[i].time = std::max(sent, arrival);
     if (starts_[i].time > now_) starts_[i].time = SimTime::never();
@@ -111,13 +120,13 @@ namespace {
 class LongestWalks {
  public:
   explicit LongestWalks(const RingCollective& collective)
-      : collective_(collective), p_(static_cast<int64_t>(collective.joins.size())) {
+      : collective_(collective), p_(static_cast<int64_t>(collective.ranks.size())) {
     before_.reserve(static_cast<size_t>(p_));
     for (int64_t i = 0; i < p_; ++i) {
       before_.push_back(lap_);
-      lap_ += collective.send_times[i].ps() + collective.latencies[i].ps();
+      lap_ += collective.ranks[i].send_time.ps() + collective.ranks[i].latency.ps();
     }
-    sends_ = collective.send_times;
+    for (const RingRank& rank : collective.ranks) sends_.push_back(rank.send_time);
     std::sort(sends_.begin(), sends_.end());
     sends_.erase(std::unique(sends_.begin(), sends_.end()), sends_.end());
     const int64_t steps = collective.exchange.num_steps;
@@ -151,14 +160,16 @@ class LongestWalks {
     const int64_t c = send.ps(), steps = collective_.exchange.num_steps;
     const int64_t first_end = end_lap() * p_;  // rank 0's place
     // A walk from u to e takes join[u] + hops_up_to(e) - hops_up_to(u) + (steps - (e - u)) c.
-    const auto value = [&](int64_t u) { return collective_.joins[u % p_].ps() - hops_up_to(u) + (u - first_end) * c; };
+    const auto value = [&](int64_t u) {
+      return collective_.ranks[u % p_].join.ps() - hops_up_to(u) + (u - first_end) * c;
+    };
     window_.clear();
     int64_t next = first_end - most_hops_;  // to be looked at, once a sender slow enough is behind
     int64_t slow = -1;                      // the last such place; there is one in each lap
-    for (int64_t u = first_end; slow < 0; --u) slow = collective_.send_times[u % p_] >= send ? u : slow;
+    for (int64_t u = first_end; slow < 0; --u) slow = collective_.ranks[u % p_].send_time >= send ? u : slow;
     for (int64_t i = 0; i < p_; ++i) {
       const int64_t e = first_end + i;
-      if (collective_.send_times[i] >= send) slow = e;
+      if (collective_.ranks[i].send_time >= send) slow = e;
       for (; next <= std::min(slow, e - fewest_hops_); ++next) {
         const int64_t of_next = value(next);
         while (!window_.empty() && window_.back().value < of_next) window_.pop_back();
@@ -191,10 +202,10 @@ class LongestWalks {
 }  // namespace
 
 std::vector<RingSteps::Start> ring_ends(const RingCollective& collective) {
-  if (collective.joins.size() > 1) return LongestWalks(collective).ends();
+  if (collective.ranks.size() > 1) return LongestWalks(collective).ends();
   // One device stands for all ranks, as in folded tensor-parallel groups: it hears of itself in every step.
-  const int64_t step_ps = collective.send_times[0].ps() + collective.latencies[0].ps();
-  return {{SimTime::from_ps(collective.joins[0].ps() + collective.exchange.num_steps * step_ps), 0}};
+  const int64_t step_ps = collective.ranks[0].send_time.ps() + collective.ranks[0].latency.ps();
+  return {{SimTime::from_ps(collective.ranks[0].join.ps() + collective.exchange.num_steps * step_ps), 0}};
 }
 
 }  // namespace rostam::runtime

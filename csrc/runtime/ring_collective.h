@@ -34,16 +34,23 @@ struct RingLoad {
 void add_ring_loads(const Ring& ring, const std::vector<RingLoad>& loads, std::vector<double>& bytes,
                     std::vector<double>& busy_s);
 
+struct RingRank {
+  SimTime join = SimTime::never();  // until then
+  CriticalPath::Ref origin;         // of the join
+  SimTime send_time, latency;       // of a message of it
+};
+
 struct RingCollective {
-  explicit RingCollective(size_t num_ranks) : joins(num_ranks, SimTime::never()), origins(num_ranks) {}
+  RingCollective() = default;
+  explicit RingCollective(size_t num_ranks) : ranks(num_ranks) {}
+  // As a new one, in the memory that it has.
+  void reset(size_t num_ranks);
 
   RingExchange exchange;
   bool is_quiet = true;
   int32_t num_joined = 0;
-  std::vector<SimTime> joins;  // never() until then
-  std::vector<CriticalPath::Ref> origins;
-  std::vector<SimTime> send_times, latencies;  // of a message of each rank
-  SimTime end = SimTime::never();              // the last rank is through
+  std::vector<RingRank> ranks;
+  SimTime end = SimTime::never();  // the last rank is through
 
   // A rank joins the ring's `occurrence`-th collective, this one; the first one says what all exchange and how long a
   // message of each takes. Throws: ConfigError if ranks disagree on what they exchange.

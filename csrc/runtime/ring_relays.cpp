@@ -39,8 +39,8 @@ bool RingRelays::join(const RelayRef& rank, const RingExchange& exchange, const 
     one.num_left = static_cast<int32_t>(ring.ring->devices.size());
   }
   if (!one.is_quiet) return false;
-  one.joins[rank.position] = queue_.now();
-  one.origins[rank.position] = origin;
+  one.ranks[rank.position].join = queue_.now();
+  one.ranks[rank.position].origin = origin;
   one.rank_of.emplace(origin.index(), rank.position);
   if (is_relay(rank.ring, rank.position)) {
     begin(rank, one);
@@ -77,29 +77,29 @@ void RingRelays::pass(RelayRef rank, Collective& one, Arrival arrival) {
   for (; is_relay(rank.ring, rank.position); rank.position = next(ring, rank.position)) {
     Relay& own = one.relays[rank.position];
     if (own.step < 0) return own.early.push_back(arrival);
-    const SimTime sent = own.start + one.send_times[rank.position];
+    const SimTime sent = own.start + one.ranks[rank.position].send_time;
     ++own.step;
     own.start = std::max(sent, arrival.time);
     if (arrival.time >= sent) own.decided_by = arrival.decided_by;
     if (own.step == one.exchange.num_steps) {
       --one.num_left;
       one.last_end = std::max(one.last_end, own.start);
-      return client_.on_relay_end(rank, own.start, one.origins[own.decided_by]);
+      return client_.on_relay_end(rank, own.start, one.ranks[own.decided_by].origin);
     }
     arrival = send(rank, one);
   }
   RelayRef sender = rank;
   sender.position = (rank.position == 0 ? static_cast<int32_t>(ring.devices.size()) : rank.position) - 1;
-  client_.on_relayed(sender, one.relays[sender.position].step, arrival.time, one.origins[arrival.decided_by]);
+  client_.on_relayed(sender, one.relays[sender.position].step, arrival.time, one.ranks[arrival.decided_by].origin);
 }
 
 // The message of the relay's step, as it comes to the next rank.
 RingRelays::Arrival RingRelays::send(const RelayRef& relay, Collective& one) const {
   Relay& own = one.relays[relay.position];
-  const SimTime send_time = one.send_times[relay.position];
+  const SimTime send_time = one.ranks[relay.position].send_time;
   for (; !own.starts.empty() && own.starts.front() + send_time <= queue_.now(); ++own.num_sent) own.starts.pop_front();
   own.starts.push_back(own.start);
-  return {own.start + send_time + one.latencies[relay.position], own.decided_by};
+  return {own.start + send_time + one.ranks[relay.position].latency, own.decided_by};
 }
 
 // Takes collectives that need nothing any more off the queue.
@@ -120,12 +120,12 @@ void RingRelays::add_load(const RingState& ring, const Collective& one, std::vec
   for (size_t i = 0; i < one.relays.size(); ++i) {
     const Relay& relay = one.relays[i];
     loads[i].bytes += bytes * relay.num_sent;
-    loads[i].busy_ps += one.send_times.empty() ? 0 : one.send_times[i].ps() * relay.num_sent;
+    loads[i].busy_ps += one.ranks[i].send_time.ps() * relay.num_sent;
     for (const SimTime start : relay.starts) {
       if (start >= queue_.now()) break;
-      const SimTime passed = std::min(one.send_times[i], queue_.now() - start);
+      const SimTime passed = std::min(one.ranks[i].send_time, queue_.now() - start);
       loads[i].busy_ps += passed.ps();
-      loads[i].bytes += passed == one.send_times[i] ? bytes : ring.ring->bytes_per_s[i] * passed.seconds();
+      loads[i].bytes += passed == one.ranks[i].send_time ? bytes : ring.ring->bytes_per_s[i] * passed.seconds();
     }
   }
 }

@@ -15,7 +15,7 @@ RingRunner::RingRunner(const RunnerParts& parts, const Footprint& footprint, boo
                return parts.messenger.routes().make_route(d, slot, peer);
              }),
       relays_(parts.system, rings_.table().rings(), parts.queue, *this),
-      ends_(*this, &RingRunner::end_quietly),
+      ends_(*this, &RingRunner::end_quietly, &RingRunner::fetch_end),
       message_chunks_(parts.system.graph->schedules.size(), 0) {
   parts.messenger.watch(*this);
 }
@@ -113,6 +113,12 @@ int64_t RingRunner::message_chunks(int32_t schedule) {
   return chunks;
 }
 
+void RingRunner::fetch_end(uint64_t device_and_slot) const {
+  const int32_t d = high(device_and_slot), slot = low(device_and_slot);
+  parts_.participations.fetch(d, slot);
+  parts_.sink.fetch(d, slot + 1);
+}
+
 // The rank is through, unless its collective was disturbed since this was planned.
 void RingRunner::end_quietly(uint64_t device_and_slot) {
   const int32_t d = high(device_and_slot), slot = low(device_and_slot);
@@ -133,7 +139,10 @@ void RingRunner::end_quietly(uint64_t device_and_slot) {
 
 void RingRunner::on_new_route(network::RouteId route, const routing::Route& links, int32_t device, int32_t slot) {
   crossings_.resize(route + 1);
-  crossings_[route] = rings_.table().crossed_by(links, rings_.table().rank_of(device, slot));
+  crossings_[route].clear();
+  for (const int32_t ring : rings_.table().crossed_by(links, rings_.table().rank_of(device, slot))) {
+    crossings_[route].push_back(ring);
+  }
 }
 
 void RingRunner::before_send(network::RouteId route) {

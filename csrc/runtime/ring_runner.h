@@ -37,6 +37,7 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   RingExchange exchange_of(const Participation& part);
   int64_t message_chunks(int32_t schedule);
   void end_quietly(uint64_t device_and_slot);
+  void fetch_end(uint64_t device_and_slot) const;
   void disturb(int32_t ring);
   void go_on_stepwise(int32_t ring, uint32_t occurrence);
   void restore(int32_t ring, uint32_t occurrence, const QuietRings::Moment& moment, size_t position);
@@ -47,8 +48,8 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   QuietRings rings_;
   RingRelays relays_;
   MemberEvent<RingRunner> ends_;
-  std::vector<std::vector<int32_t>> crossings_;  // per route: rings of others whose links it uses
-  std::vector<int64_t> message_chunks_;          // per schedule; 0 until it is asked for
+  std::vector<FewList<int32_t, 4>> crossings_;  // per route: rings of others whose links it uses
+  std::vector<int64_t> message_chunks_;         // per schedule; 0 until it is asked for
 };
 
 }  // namespace rostam::runtime

@@ -13,7 +13,7 @@ Scheduler::Scheduler(const Parts& parts)
       kernels_(parts.system, parts.options.comm_compute_fraction, parts.queue, *this),
       hosts_(parts.system, parts.options.host_launch, parts.instances, parts.path),
       device_starts_(*this, &Scheduler::start_device),
-      begins_(*this, &Scheduler::on_begin),
+      begins_(*this, &Scheduler::on_begin, &Scheduler::fetch_begin),
       streams_(parts.system, parts.instances),
       is_recorded_(parts.system.devices.size(), 0) {
   for (const workload::Device& device : parts.system.devices) {
@@ -44,6 +44,21 @@ void Scheduler::restart(int32_t d, SimTime when) {
   streams_.reset(d, when);
   hosts_.reset(d, when);
   parts_.queue.schedule(when, Priority::kNormal, &device_starts_, pack(d, 0, epoch_of(d)));
+}
+
+// What an event of a device looks at lies all over memory, and others' events have come since its last one: asks for
+// all of it at once, before it is used one after another.
+void Scheduler::fetch(int32_t d, int32_t s) const {
+  __builtin_prefetch(&parts_.system.devices[d]);
+  parts_.instances.fetch(d);
+  streams_.fetch(d, s);
+  parts_.breakdown.fetch(d);
+}
+
+void Scheduler::fetch_begin(uint64_t payload) const {
+  const int32_t d = high(payload), s = index_of(payload);
+  fetch(d, s);
+  if (s == 0) kernels_.fetch(d);
 }
 
 // Makes the device's next instance, if its program has one, and lets every stream look at it.
@@ -242,7 +257,7 @@ void Scheduler::release_dependents(const TaskRef& ref, Instance& instance, const
 
 // Frees finished instances from the oldest on, and counts iterations.
 void Scheduler::retire_instances(int32_t d) {
-  while (const std::unique_ptr<Instance> done = parts_.instances.retire(d)) {
+  while (const Instance* const done = parts_.instances.retire(d)) {
     if (tells_phases_) {
       if (!done->has_begun) parts_.client.on_phase_start(d, *done);  // it only received
       parts_.client.on_phase_end(d, *done);

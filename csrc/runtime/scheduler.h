@@ -53,6 +53,9 @@ class Scheduler : public TaskSink, public KernelClient {
     kernels_.change_collectives(device, change, task.taken_ppm);
   }
   void on_kernel_end(int32_t device) override;
+  void fetch_kernel_end(int32_t device) const override { fetch(device, 0); }
+
+  void fetch(int32_t device, int32_t stream) const override;
 
   // The task that a stream looked at last, for errors of arithmetic.
   std::string describe_current() const {
@@ -75,6 +78,7 @@ class Scheduler : public TaskSink, public KernelClient {
   void start_device(uint64_t device_and_epoch);
   void try_stream(int32_t device, int32_t stream);
   void on_begin(uint64_t device_and_stream_and_epoch);
+  void fetch_begin(uint64_t device_and_stream_and_epoch) const;
   void begin_task(int32_t device, int32_t stream);
   void note_communication(int32_t device, const Task& task, TaskState& state, SimTime start, SimTime end);
   void release_dependents(const TaskRef& ref, Instance& instance, const Template& body, const CriticalPath::Ref& node);

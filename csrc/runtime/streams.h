@@ -10,7 +10,7 @@
 
 namespace rostam::runtime {
 
-struct Stream {
+struct alignas(64) Stream {
   int64_t instance = 0;    // sequence number of the instance that holds its next task
   int32_t position = 0;    // index in that template's list for this stream
   bool is_busy = false;    // its next task waits for its launch or runs
@@ -21,6 +21,7 @@ struct Stream {
   int64_t last_wait = -1;  // number of its last task in the breakdown, if that was communication
   CriticalPath::Ref last;
 };
+static_assert(sizeof(Stream) == 64, "one cache line");
 
 class Streams {
  public:
@@ -32,18 +33,23 @@ class Streams {
 
   Streams(const WeightedSystem& system, Instances& instances) : instances_(instances) {
     for (const workload::Device& device : system.devices) {
-      devices_.emplace_back(device.slots.size() + 1);
-      reset(static_cast<int32_t>(devices_.size()) - 1, device.start);
+      first_.push_back(static_cast<uint32_t>(streams_.size()));
+      streams_.resize(streams_.size() + device.slots.size() + 1);
+      for (size_t k = first_.back(); k < streams_.size(); ++k) streams_[k].free_since = device.start;
     }
+    first_.push_back(static_cast<uint32_t>(streams_.size()));
   }
 
-  Stream& at(int32_t device, int32_t stream) { return devices_[device][stream]; }
-  int32_t num_streams(int32_t device) const { return static_cast<int32_t>(devices_[device].size()); }
-  int32_t num_devices() const { return static_cast<int32_t>(devices_.size()); }
+  Stream& at(int32_t device, int32_t stream) { return streams_[first_[device] + static_cast<uint32_t>(stream)]; }
+  const Stream& at(int32_t device, int32_t stream) const {
+    return streams_[first_[device] + static_cast<uint32_t>(stream)];
+  }
+  int32_t num_streams(int32_t device) const { return static_cast<int32_t>(first_[device + 1] - first_[device]); }
+  int32_t num_devices() const { return static_cast<int32_t>(first_.size()) - 1; }
 
   // Moves the stream past instances whose part on it is done. Returns its next task, if a live one has one.
   Next find_next(int32_t d, int32_t s) {
-    Stream& stream = devices_[d][s];
+    Stream& stream = at(d, s);
     if (stream.instance < instances_.first(d)) {
       stream.instance = instances_.first(d);
       stream.position = 0;
@@ -63,15 +69,18 @@ class Streams {
 
   // REQUIRES: find_next() found one.
   Next next(int32_t d, int32_t s) const {
-    const Stream& stream = devices_[d][s];
+    const Stream& stream = at(d, s);
     Instance& instance = instances_.at(d, stream.instance);
     const Template& body = instances_.body(instance);
     return {&instance, &body, body.stream_tasks[s][stream.position]};
   }
 
+  // Asks for what an event of the stream is going to look at.
+  void fetch(int32_t d, int32_t s) const { __builtin_prefetch(&at(d, s), 1); }
+
   // The stream's next task in words.
   std::string describe(int32_t d, int32_t s) const {
-    const Stream& stream = devices_[d][s];
+    const Stream& stream = at(d, s);
     const std::string ended = "a task that has ended";
     if (stream.instance < instances_.first(d) || stream.instance >= instances_.next(d)) return ended;
     const auto& tasks = instances_.body(instances_.at(d, stream.instance)).stream_tasks[s];
@@ -82,21 +91,22 @@ class Streams {
   // When the device's last task ended.
   SimTime last_end(int32_t device) const {
     SimTime end;
-    for (const Stream& stream : devices_[device]) end = std::max(end, stream.free_since);
+    for (int32_t s = 0; s < num_streams(device); ++s) end = std::max(end, at(device, s).free_since);
     return end;
   }
 
   // The device begins anew with its oldest live instance, or the next one that it makes.
   void reset(int32_t device, SimTime free_since) {
-    for (Stream& stream : devices_[device]) {
-      stream = Stream();
-      stream.free_since = free_since;
+    for (int32_t s = 0; s < num_streams(device); ++s) {
+      at(device, s) = Stream();
+      at(device, s).free_since = free_since;
     }
   }
 
  private:
   Instances& instances_;
-  std::vector<std::vector<Stream>> devices_;
+  std::vector<uint32_t> first_;  // per device, and the end
+  std::vector<Stream> streams_;
 };
 
 }  // namespace rostam::runtime

@@ -32,6 +32,8 @@ class TaskSink {
   virtual void finish_task(const TaskRef& task, SimTime start, SimTime end, const CriticalPath::Ref& parent) = 0;
   // The device joins (1) or leaves (-1) a collective, which takes a part of its compute meanwhile.
   virtual void change_collectives(int32_t device, int32_t change, const workload::Task& task) = 0;
+  // A task of the device's stream is about to end.
+  virtual void fetch(int32_t device, int32_t stream) const = 0;
 };
 
 }  // namespace rostam::runtime

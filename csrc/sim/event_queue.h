@@ -16,6 +16,8 @@ class EventHandler {
  public:
   virtual ~EventHandler() = default;
   virtual void on_event(uint64_t payload) = 0;
+  // The event is likely to come after the present one: a handler may ask for memory that on_event() is going to look at.
+  virtual void fetch(uint64_t payload) const { static_cast<void>(payload); }
 };
 
 // Within an instant all kNormal events run (those they add for the same instant too) before kSolve ones,
@@ -43,7 +45,7 @@ class EventQueue {
     EventHandler* handler;
     uint64_t payload;
   };
-  struct Bucket {
+  struct alignas(64) Bucket {
     int64_t time_ps = 0;
     uint32_t next = 0, num_events = 0;
     Priority priority = Priority::kNormal;
@@ -63,6 +65,7 @@ class EventQueue {
   static size_t recent_slot(int64_t time_ps, Priority priority);
   uint32_t make_bucket(int64_t time_ps, Priority priority);
   void release_top();
+  void fetch_next() const;
 
   SimTime now_;
   int64_t num_events_ = 0;

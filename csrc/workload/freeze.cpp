@@ -4,9 +4,11 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "sim/checked.h"
+#include "sim/random.h"
 
 namespace rostam::workload {
 
@@ -215,12 +217,35 @@ void derive(Template& body) {
   std::sort(body.receives.begin(), body.receives.end());
 }
 
+// Templates with the same tasks have all that is derived from them in common too.
+std::vector<int32_t> find_bodies(const std::vector<Template>& templates) {
+  std::unordered_map<uint64_t, std::vector<int32_t>> first_ones;  // by a few things that are cheap to tell apart
+  std::vector<int32_t> bodies;
+  for (const Template& body : templates) {
+    uint64_t key = body.tasks.size();
+    for (const Task& task : body.tasks) {
+      key = mix(key + static_cast<uint64_t>(task.bytes) + mix(static_cast<uint64_t>(task.duration.ps())));
+    }
+    std::vector<int32_t>& alike = first_ones[key];
+    const auto same =
+        std::find_if(alike.begin(), alike.end(), [&](int32_t one) { return templates[one].tasks == body.tasks; });
+    if (same == alike.end()) {
+      alike.push_back(static_cast<int32_t>(bodies.size()));
+      bodies.push_back(alike.back());
+    } else {
+      bodies.push_back(*same);
+    }
+  }
+  return bodies;
+}
+
 }  // namespace
 
 void freeze(TaskGraph& graph) {
   graph.check_open();
   check_templates(graph);
   for (Template& body : graph.templates) derive(body);
+  graph.body_of = find_bodies(graph.templates);
   check_programs(graph);
   graph.num_slots.clear();
   for (const Program& program : graph.programs) {

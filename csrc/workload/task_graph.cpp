@@ -1,6 +1,7 @@
 #include "workload/task_graph.h"
 
 #include <cmath>
+#include <tuple>
 
 #include "sim/checked.h"
 
@@ -9,6 +10,15 @@ namespace rostam::workload {
 int64_t Protocol::wire_bytes(int64_t bytes) const {
   if (wire_overhead == 1) return bytes;
   return static_cast<int64_t>(std::ceil(static_cast<double>(bytes) * wire_overhead));
+}
+
+bool Task::operator==(const Task& other) const {
+  const auto values = [](const Task& task) {
+    return std::tie(task.kind, task.slot, task.category, task.schedule, task.channel, task.bytes, task.protocol,
+                    task.duration, task.variation, task.kernels, task.issues, task.taken_ppm, task.is_awaited_by_host,
+                    task.origin, task.deps);
+  };
+  return values(*this) == values(other);
 }
 
 void TaskGraph::check_open() const {

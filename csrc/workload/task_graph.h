@@ -38,6 +38,10 @@ struct Origin {
   int32_t template_id = -1;  // none: the task is of its own template
   int32_t task = 0;
   int32_t ahead = 0;
+
+  bool operator==(const Origin& other) const {
+    return template_id == other.template_id && task == other.task && ahead == other.ahead;
+  }
 };
 
 struct Task {
@@ -56,6 +60,8 @@ struct Task {
   bool is_awaited_by_host = false;  // not of messages: the host launches it and what follows when it could start
   Origin origin;
   std::vector<int32_t> deps;  // earlier tasks of the template; compute also follows the compute task before it
+
+  bool operator==(const Task& other) const;
 };
 
 struct Template {
@@ -89,6 +95,9 @@ struct TaskGraph {
   std::vector<Protocol> protocols;
   int32_t server_size = 0;  // consecutive accelerators of a server; 0: servers are not told apart
   std::vector<Template> templates;
+  // By template, derived by freeze(): the first one with the same tasks. Sessions read that one's: of a deep pipeline,
+  // whose stages have templates each that hardly differ, these few stay in the processor's caches.
+  std::vector<int32_t> body_of;
   std::vector<Program> programs;
   std::vector<std::vector<int32_t>> groups;  // device indices in rank order
   std::vector<Device> devices;

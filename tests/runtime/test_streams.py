@@ -163,6 +163,41 @@ def test_critical_path_of_a_mixed_graph_adds_up_without_gaps_beyond_the_launch(g
     assert raw["breakdown_ps"].sum(axis=1).tolist() == [raw["ends"][-1]] * 2
 
 
+def test_long_critical_paths_are_kept_whole_and_what_no_task_follows_from_is_dropped(graph):
+    # The faster device always waits, so what it computes decides nothing. 36,000 tasks take several sweeps.
+    g = graph(2)
+    body = g.template(g.compute(1_000_000), g.all_reduce(1_000, deps=[0]), g.compute(500, deps=[1]))
+    g.group(0, 1)
+    g.devices([g.program(*[body] * 6_000)] * 2, slowdown=[1, 3])
+    path = g.run()["path"]
+    start, end = path["start_ps"], path["end_ps"]
+    # 3 us, an all-reduce of two steps of 500 bytes at 1 GB/s, and the slower device's second task.
+    assert end[-1] == 6_000 * (3_000_000 + 2 * 500 * 1_000 + 1_500)
+    assert (start[1:] == end[:-1]).all()
+    assert len(start) == 3 * 6_000
+    assert path["task"].tolist() == [0, 1, 2] * 6_000
+    assert set(path["device"][path["task"] != 1].tolist()) == {1}
+
+
+def test_equal_templates_keep_their_names_and_near_equal_ones_their_tasks(graph, spans):
+    # Two ranks exchange halves in two steps; a byte takes 1,000 ps.
+    g = graph(8)
+    behind = [g.template(g.compute(1000), g.all_reduce(4, deps=[0], ranks=2)) for _ in range(2)]
+    beside = g.template(g.compute(1000), g.all_reduce(4, ranks=2))
+    longer = g.template(g.compute(1000), g.all_reduce(8, deps=[0], ranks=2))
+    templates = [*behind, beside, longer]
+    for pair in range(4):
+        g.group(2 * pair, 2 * pair + 1)
+    g.devices([g.program(template) for template in templates for _ in range(2)])
+    raw = g.run()
+    found = {template: [spans(raw, 2 * pair)[template, 0, task] for task in (0, 1)]
+             for pair, template in enumerate(templates)}  # fmt: skip
+    assert found == {
+        behind[0]: [(0, 1000), (1000, 5000)], behind[1]: [(0, 1000), (1000, 5000)],
+        beside: [(0, 1000), (0, 4000)], longer: [(0, 1000), (1000, 9000)],
+    }  # fmt: skip
+
+
 def test_a_collective_takes_its_share_of_compute_while_it_runs(graph):
     # All-reduce 0-2 ms beside a kernel of 3 ms, a quarter of compute taken: 1.5 ms done at 2 ms, 1.5 left: 3.5 ms.
     ms = 10**9

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace rostam::flow {
+namespace rostam {
 
 template <typename T, uint32_t kFew>
 class FewList {
@@ -42,6 +42,12 @@ class FewList {
     begin()[size_++] = copy;
   }
   void pop_back() { --size_; }
+  // Cost: the list's length.
+  void pop_front() {
+    std::copy(begin() + 1, end(), begin());
+    --size_;
+  }
+  void clear() { size_ = 0; }
 
  private:
   void grow() {
@@ -66,4 +72,4 @@ class FewList {
   uint32_t room_ = kFew;
 };
 
-}  // namespace rostam::flow
+}  // namespace rostam
