@@ -3,15 +3,15 @@
 Model: under sequence parallelism a product that reads what is gathered, and one whose result is reduce-scattered, run
 in as many parts as the group has members t. An all-gather becomes t - 1 copies of a part round the ring: the product
 begins with the part that is there and takes each as it comes. A reduce-scatter becomes t - 1 copies of a part's sums,
-each behind the product's part that adds to them. Bytes are those of a ring. A part takes what a product of so few rows
-takes, and reads the whole weight: together parts take longer than the product where they fill the device less. Where
-they do not, and links cost nothing to start, nothing ends later than with ring algorithms and whole products. A copy
-pays a hop elsewhere: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and starts
-no communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input
+each behind the product's part that adds to them. Bytes are those of a ring. A part takes what a product of so few
+rows takes, and reads the whole weight: together parts take longer than the product where they fill the device less.
+Where they do not, and links cost nothing to start, nothing ends later than with ring algorithms and whole products. A
+copy pays a hop elsewhere: it goes straight into the next member's memory, as userbuffers and symmetric memory do, and
+starts no communicator (collectives/transport.py). The gathers that backward repeats, and the reduce-scatters of input
 gradients, run beside other products already (order.py) and stay whole, as in Megatron. Of several products that read
-one gathered tensor the first is cut. Products that cast what they read themselves (fp8_row_mixed) begin behind the whole
-gather: PyTorch's compiler finds no gather in front of a product there (pytorch/pytorch, issue 149990). Rows of experts come and go whole. A product whose parts would be shorter than the
-shortest kernel is not.
+one gathered tensor the first is cut. Products that cast what they read themselves (fp8_row_mixed) begin behind the
+whole gather: PyTorch's compiler finds no gather in front of a product there (pytorch/pytorch, issue 149990). Rows of
+experts come and go whole. A product whose parts would be shorter than the shortest kernel is not.
 Source: own, after Megatron-Core's tp_comm_overlap (Transformer Engine's userbuffers); test_tp_overlap.py.
 """
 
