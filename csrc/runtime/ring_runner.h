@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "runtime/quiet_rings.h"
@@ -48,8 +49,10 @@ class RingRunner : public CollectiveRunner, public RouteWatcher, public RelayCli
   QuietRings rings_;
   RingRelays relays_;
   MemberEvent<RingRunner> ends_;
-  std::vector<FewList<int32_t, 4>> crossings_;  // per route: rings of others whose links it uses
-  std::vector<int64_t> message_chunks_;         // per schedule; 0 until it is asked for
+  // Per route: rings of others whose links it uses. They stay where they are: what is disturbed by a message of one
+  // route may go on over routes that are new.
+  std::deque<FewList<int32_t, 4>> crossings_;
+  std::vector<int64_t> message_chunks_;  // per schedule; 0 until it is asked for
 };
 
 }  // namespace rostam::runtime

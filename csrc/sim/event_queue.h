@@ -16,7 +16,7 @@ class EventHandler {
  public:
   virtual ~EventHandler() = default;
   virtual void on_event(uint64_t payload) = 0;
-  // The event is likely to come after the present one: a handler may ask for memory that on_event() is going to look at.
+  // The event is likely to come next: a handler may ask for memory that on_event() is going to look at.
   virtual void fetch(uint64_t payload) const { static_cast<void>(payload); }
 };
 
