@@ -13,6 +13,7 @@ from rostam_py.tracing import trace
 
 BATCH, DEGREE = 4, 2
 FAMILIES = ("gpt", "llama", "t5", "transformer", "resnet", "cosmoflow", "dlrm")
+WITH_EXPERTS_AND_ADAPTERS = ("gpt_oss", "lora", "mixtral", "deepseek")
 # Ops whose arguments hold shapes or offsets that a member would adapt; checked apart or by hand.
 ADAPTED = ("_embedding_bag", "arange", "max_pool", "select_backward", "new_", "zeros", "ones", "full")
 VIEWS = ("view", "_unsafe_view", "expand", "slice_backward")
@@ -214,14 +215,15 @@ def test_every_op_with_a_batch_dim_can_split_samples(family: str, small_graphs: 
             assert any(split.kind == "sample" for split in op.splits), op.op_type
 
 
-def test_split_lists_align_with_inputs_and_outputs(small_graphs: Mapping[str, OperatorGraph]) -> None:
-    for graph in small_graphs.values():
-        for op in graph.ops:
-            for split in op.splits:
-                assert len(split.input_dims) == len(op.inputs)
-                assert len(split.output_dims) == len(op.outputs)
-                for value, dim in zip((*op.inputs, *op.outputs), (*split.input_dims, *split.output_dims), strict=True):
-                    assert dim in (WHOLE, PARTIAL) or 0 <= dim < len(graph.tensors[value].shape)
+@pytest.mark.parametrize("family", [*FAMILIES, *WITH_EXPERTS_AND_ADAPTERS])
+def test_split_lists_align_with_inputs_and_outputs(family: str, small_graphs: Mapping[str, OperatorGraph]) -> None:
+    graph = small_graphs[family]
+    for op in graph.ops:
+        for split in op.splits:
+            assert len(split.input_dims) == len(op.inputs)
+            assert len(split.output_dims) == len(op.outputs)
+            for value, dim in zip((*op.inputs, *op.outputs), (*split.input_dims, *split.output_dims), strict=True):
+                assert dim in (WHOLE, PARTIAL) or 0 <= dim < len(graph.tensors[value].shape)
 
 
 def test_heads_of_gpt_split_through_the_attention_block(small_graphs: Mapping[str, OperatorGraph]) -> None:
