@@ -18,7 +18,7 @@ from rostam_py import _core
 from rostam_py.checks import is_integer
 from rostam_py.errors import ConfigError, NoRouteError
 from rostam_py.fabrics.fabric import Fabric, check_fabric
-from rostam_py.fabrics.lids import UNICAST_LIDS, num_lids
+from rostam_py.fabrics.lids import UNICAST_LIDS, check_lids, num_lids
 from rostam_py.fabrics.routings import layers_of
 from rostam_py.fabrics.slim_fly import constructible, default_terminals, nearest_addressed, network_degree
 
@@ -48,7 +48,7 @@ def _check_layers(num_layers: int | None) -> int:
         return layers_of("layers")
     if not is_integer(num_layers) or num_layers < 1:
         raise ConfigError(f"num_layers is {num_layers!r}; it must be an integer >= 1")
-    return int(num_layers)
+    return layers_of(f"layers:{num_layers}")
 
 
 def path_of(tables: np.ndarray, layer: int, source: int, target: int) -> list[int]:
@@ -124,17 +124,18 @@ def count_disjoint_paths(fabric: Fabric, num_layers: int | None = None, *, most:
         fabric: with its failures.
         num_layers: >= 1; None for as many as routing ``layers`` has.
         most: paths to count up to, 1 to 8; three settle nearly all collisions (Source).
-    Raises: ConfigError for what is no fabric, or other numbers.
+    Raises: ConfigError for what is no fabric, other numbers, or layers that addresses do not suffice for.
     Cost: that of ``forwarding_tables``, and pairs x layers^most.
     Source: Blach et al., NSDI 2024, sections 4 and 6.1; tests count every subset of paths.
     """
     layers = _check_layers(num_layers)
+    switches = check_fabric(fabric).num_switches // fabric.planes
+    check_lids(f"layers:{layers}", layers, fabric.num_accelerators, switches)
     if not is_integer(most) or not 1 <= most <= _MOST_PATHS:
         raise ConfigError(f"most is {most!r}; it must be an integer from 1 to {_MOST_PATHS}")
-    pairs = _core.count_disjoint(check_fabric(fabric).core, layers, int(most))
+    pairs = _core.count_disjoint(fabric.core, layers, int(most))
     with_more = tuple(sum(pairs[k:]) for k in range(1, int(most) + 1))
-    num_switches = fabric.num_switches // fabric.planes
-    return DisjointPaths(layers, sum(pairs), with_more, num_lids(fabric.num_accelerators, layers, num_switches))
+    return DisjointPaths(layers, sum(pairs), with_more, num_lids(fabric.num_accelerators, layers, switches))
 
 
 def virtual_layers(fabric: Fabric) -> int:

@@ -4,6 +4,7 @@ Example:
     check_routing("spray")
     routings()["hash"]     # what it is, in one line
     layers_of("layers:8")  # 8
+    told_once("layers:08")  # "layers:8"
 """
 
 import difflib
@@ -46,3 +47,13 @@ def layers_of(routing: str) -> int:
     """
     name, number = _core.parse_routing(routing)
     return int(number) if name == "layers" else 0
+
+
+def told_once(routing: str) -> str:
+    """Return the one way to write a routing: by its name alone where it has its usual number.
+
+    Raises: ConfigError for an unknown one, or a number that it does not take.
+    """
+    name, number = _core.parse_routing(routing)
+    usual = _core.parse_routing(name)[1]
+    return str(name) if number == usual else f"{name}:{number}"

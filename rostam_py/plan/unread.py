@@ -25,12 +25,18 @@ def unread_keys(strategy: Strategy) -> tuple[str, ...]:
         "mapping_seed": (strategy.mapping == "random", "strategy.mapping=random"),
         "shard_layout": (strategy.shard == 3, "strategy.shard=3"),
         "overlap_p2p": (strategy.pp > 1, "strategy.pp > 1"),
-        "split_p2p": (strategy.pp > 1 and strategy.tp > 1, "strategy.pp > 1 and strategy.tp > 1"),
+        "split_p2p": (
+            strategy.pp > 1 and strategy.tp > 1 and not strategy.sequence_parallel,
+            "strategy.pp > 1 and strategy.tp > 1 without strategy.sequence_parallel, which has split what is sent",
+        ),
         "bucket_size": (
             strategy.shard < 3 and strategy.overlap_grad_reduce,
             "strategy.shard below 3, whose units are its buckets, and strategy.overlap_grad_reduce",
         ),
-        "overlap_grad_reduce": ("tp" in own, "strategy.placer=megatron"),
+        "overlap_grad_reduce": (
+            "tp" in own and (strategy.dp is None or strategy.num_data_ranks > 1),
+            "strategy.placer=megatron and strategy.dp x cp > 1, for gradients to be reduced at all",
+        ),
     }
     default = Strategy()
     return tuple(

@@ -24,7 +24,7 @@ from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics import FABRICS
 from rostam_py.fabrics.config import check_integer, make_config
 from rostam_py.fabrics.failures import RandomFailures
-from rostam_py.fabrics.routings import check_routing
+from rostam_py.fabrics.routings import check_routing, told_once
 from rostam_py.fabrics.sizes import resize_parameters
 from rostam_py.graph.storage import is_graph_file
 from rostam_py.models import MODELS
@@ -245,6 +245,7 @@ def _section(key: str, schema: Any, given: Any) -> Settings:
 def _check_common(settings: Settings) -> None:
     get_accelerator(settings["accelerator"])
     check_routing(settings["routing"])
+    settings["routing"] = told_once(settings["routing"])
     settings["controllers"] = [
         {"name": name, **parameters} for name, parameters in check_controllers(settings["controllers"])
     ]

@@ -17,7 +17,7 @@ from rostam_py.fabrics.forwarding import (
     path_of,
 )
 from rostam_py.fabrics.lids import check_lids
-from rostam_py.fabrics.routings import check_routing, layers_of
+from rostam_py.fabrics.routings import check_routing, layers_of, told_once
 from rostam_py.fabrics.slim_fly import constructible
 
 
@@ -277,3 +277,23 @@ def test_a_q_beyond_ports_or_addresses_is_refused_by_what_it_needs():
             addressed_slim_fly(wrong, 1, ports=40)
     with pytest.raises(ConfigError, match=r"fabric.q is 12, .* the nearest is 11 or 13"):
         build_fabric("slim_fly", q=12)
+
+
+@pytest.mark.parametrize(("text", "once"), [("layers", "layers"), ("layers:4", "layers"), ("layers:08", "layers:8")])
+def test_a_number_of_layers_is_written_one_way(text, once):
+    assert told_once(text) == once
+    assert layers_of(once) == layers_of(text)
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "message"),
+    [
+        (300, r"routing is 'layers:300'.*an integer from 1 to 128"),
+        (2**31, r"routing is 'layers:2147483648'.*an integer from 1 to 128"),
+        (128, r"routing is 'layers:128': 128 layers of 3,380 accelerators.*has 49,151; at most layers:14 fits"),
+    ],
+)
+def test_layers_beyond_what_there_are_addresses_for_are_not_counted(num_layers, message):
+    fabric = build_fabric("slim_fly", q=13)
+    with pytest.raises(ConfigError, match=message):
+        rostam.count_disjoint_paths(fabric, num_layers)

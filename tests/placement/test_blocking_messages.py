@@ -135,6 +135,23 @@ def test_gradients_are_reduced_behind_the_last_backward(graph, strategy):
     assert slow > fast
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "zb_h1"])
+def test_rings_that_messages_disturb_end_as_without_shortcuts(graph, schedule):
+    # Shares cross the links on which rings of tp run undisturbed: some go on step by step, over routes found meanwhile.
+    fabric = rostam.fabric(
+        "fat_tree", num_accelerators=8, radix=16, levels=2, server_size=4, accelerator_bandwidth="100 Gb/s"
+    )
+    strategy = rostam.Strategy(
+        tp=2, pp=4, precision="bf16_mixed", micro_batch=1, schedule=schedule, overlap_p2p=False, split_p2p=True
+    )
+    plan = rostam.place(
+        graph, rostam.Machine(fabric=fabric, accelerator="h100_80gb"), global_batch=16, strategy=strategy
+    )
+    short, whole = rostam.simulate(plan), rostam.simulate(plan, fold=False, shortcuts=False)
+    assert short.iteration_time_s == whole.iteration_time_s
+    assert short.breakdown == pytest.approx(whole.breakdown, abs=1e-11)
+
+
 @pytest.mark.parametrize("shard", [2, 3])
 def test_shared_gradients_are_not_held_back(shard):
     with pytest.raises(ConfigError, match=r"overlap_grad_reduce is False, which needs strategy\.shard = 0 or 1; it is"):

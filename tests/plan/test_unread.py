@@ -25,6 +25,8 @@ def test_defaults_say_nothing():
         ({"bucket_size": "1 MB", "shard": 3}, {"shard": 2}),
         ({"bucket_size": "1 MB", "overlap_grad_reduce": False}, {"overlap_grad_reduce": True}),
         ({"overlap_grad_reduce": False, "placer": "sip_ml"}, {"placer": "megatron"}),
+        ({"overlap_grad_reduce": False, "dp": 1}, {"dp": 2}),
+        ({"split_p2p": True, "pp": 2, "tp": 2, "sequence_parallel": True}, {"sequence_parallel": False}),
         ({"overlap_p2p": False}, {"pp": 2}),
         ({"split_p2p": True, "pp": 2}, {"tp": 2}),
         ({"accumulation": "separate", "placer": "sip_ml", "mp": 2}, {"placer": "megatron", "mp": 1}),
