@@ -109,3 +109,20 @@ def test_hops_take_the_way_of_fewer_circuits_and_keep_clear_of_what_has_failed()
     ):
         over_hops(far, 16, both)
     assert over_hops(demand(64, [0], [16], [7.0]), 16, none).dst.tolist() == [16]
+
+
+def all_to_all(num, num_bytes=100_000):
+    src, dst = np.nonzero(~np.eye(num, dtype=bool))
+    return {"src": src, "dst": dst, "num_bytes": np.full(len(src), num_bytes)}
+
+
+@pytest.mark.parametrize("keys", [{}, {"period": "0 s"}])
+@pytest.mark.parametrize(("bandwidth", "reach"), [("75 Gb/s", 16), ("125 Gb/s", 15)])
+def test_circuits_that_go_dark_carry_nothing_however_rounding_goes(bandwidth, reach, keys):
+    # Relayed flows leave links whose circuits have gone dark, and later ones come onto them with a rate from elsewhere.
+    messages = all_to_all(16)
+    result = rostam.run_flows(ring(16, bandwidth, reach=reach, control="periodic", **keys), **messages)
+    passed_on = result.link_bytes.sum() - messages["num_bytes"].sum()
+    assert result.reconfigurations.relayed_bytes == pytest.approx(passed_on, abs=1)
+    # 240 pairs on 3.125 GB/s a wavelength: no earlier than what every accelerator sends itself.
+    assert result.finish_s.max() > 15 * 1e5 / (float(bandwidth.split()[0]) / 25 * WAVELENGTH)
