@@ -6,7 +6,7 @@ import collections.abc
 import numpy
 import numpy.typing
 import typing
-__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'parse_routing', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
+__all__: list[str] = ['EngineTraits', 'Fabric', 'PacketOptions', 'RouteTable', 'Schedule', 'TaskGraph', 'Transfer', 'adaptive_rates', 'all_to_all_loads', 'channel_dependencies', 'channel_schemes', 'closed_form_names', 'collective_time_ps', 'controller_names', 'controller_summary', 'count_disjoint', 'distribution_names', 'draw_factors', 'draw_parts', 'engine_names', 'engine_traits', 'estimators', 'fabric_names', 'forwarding_tables', 'hamiltonian_cycles', 'headroom', 'is_by_name_only', 'is_pipelined', 'link_loads', 'make_circuit_fabric', 'make_fabric', 'make_routes', 'models_bandwidth', 'needs_2d_grid', 'needs_grid', 'pair_chunks', 'parse_routing', 'relay_loads', 'require_memory', 'route_costs', 'routing_names', 'routing_summary', 'run_flows', 'run_session', 'schedule_names', 'set_ocs_circuits', 'set_ring_wavelengths', 'switching_modes', 'uses_servers', 'virtual_layers', 'works_in_pieces']
 class Fabric:
     """
     Accelerators, switches and directed links of one plane, frozen once built.
@@ -471,6 +471,10 @@ def pair_chunks(schedule: Schedule) -> tuple:
 def parse_routing(text: str) -> tuple[str, int]:
     """
     Return (registered name, number it takes, 0 for none) of a routing such as layers:8.
+    """
+def relay_loads(num_accelerators: typing.SupportsInt | typing.SupportsIndex, src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], num_bytes: typing.Annotated[numpy.typing.ArrayLike, numpy.float64], joined_src: typing.Annotated[numpy.typing.ArrayLike, numpy.int32], joined_dst: typing.Annotated[numpy.typing.ArrayLike, numpy.int32]) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    Bytes over each pair of accelerators with circuits where every demand takes the fewest of them, in equal parts; empty if no chain serves one.
     """
 def require_memory(bytes: typing.SupportsFloat | typing.SupportsIndex, what: str, advice: str) -> None:
     """

@@ -3,9 +3,12 @@
 #include <pybind11/stl.h>
 
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "bindings/bindings.h"
 #include "circuits/ocs_circuits.h"
+#include "circuits/relay_loads.h"
 #include "circuits/ring_wavelengths.h"
 #include "collectives/pair_chunks.h"
 #include "control/circuit_switching.h"
@@ -63,6 +66,19 @@ py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Id
                   "circuit_wavelength"_a = as_array(found.circuit_wavelength));
 }
 
+py::array_t<double> relay_loads(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
+                                const Ids& joined_src, const Ids& joined_dst) {
+  const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
+  std::vector<std::pair<int32_t, int32_t>> joined;
+  for (py::ssize_t i = 0; i < joined_src.size(); ++i) joined.emplace_back(joined_src.at(i), joined_dst.at(i));
+  std::vector<double> loads;
+  {
+    py::gil_scoped_release release;
+    loads = circuits::relay_loads(demand, joined);
+  }
+  return as_array(loads);
+}
+
 std::shared_ptr<fabric::Fabric> make_circuit_fabric(const std::string& name, int32_t num_accelerators, const Ids& src,
                                                     const Ids& dst, const Numbers& bandwidth_bytes_per_s,
                                                     const Numbers& latency_s, bool is_relay_enabled) {
@@ -96,6 +112,10 @@ void bind_circuits(py::module_& module) {
              "may_leave_out"_a = false, "held"_a = std::vector<std::array<int32_t, 3>>(),
              "Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of "
              "each circuit. held: pair, fibre and wavelength of circuits that pairs have now, ascending.");
+  module.def("relay_loads", &relay_loads, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "joined_src"_a,
+             "joined_dst"_a,
+             "Bytes over each pair of accelerators with circuits where every demand takes the fewest of them, in equal "
+             "parts; empty if no chain serves one.");
   module.def("switching_modes", &control::switching_modes, "When circuits are set anew: (name, one line) of each.");
   module.def("estimators", &control::estimators,
              "What decisions on circuits know of traffic: (name, one line) of each.");

@@ -56,7 +56,8 @@ std::unique_ptr<CircuitPlanner> make_ocs_planner(PairList pairs, const OcsPorts&
 
 // seed: orders pairs that are equally slow. can_relay: what a pair without a way of at most `reach` hops has to send
 // counts for the fewest pairs that lead there, in equal parts, and where pairs are left without a way the ring round
-// all accelerators that pairs name goes first. REQUIRES: else every demanded pair has a way.
+// all accelerators that pairs name counts as much as the largest or, where that does not do, has a wavelength for each
+// way round alone. REQUIRES: else every demanded pair has a way.
 std::unique_ptr<CircuitPlanner> make_ring_planner(PairList pairs, const Ring& ring, uint64_t seed,
                                                   bool can_relay = false);
 

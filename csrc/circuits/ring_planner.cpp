@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -32,6 +33,7 @@ class RingPlanner : public CircuitPlanner {
     for (const int32_t p : ring_pairs(pairs_, true)) {
       if (has_way[p] != 0) round_.push_back(p);
     }
+    set_round();
   }
 
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override {
@@ -47,6 +49,8 @@ class RingPlanner : public CircuitPlanner {
     const double most = *std::max_element(over_hops.begin(), over_hops.end());
     for (const int32_t p : round_) over_hops[p] = std::max(most, over_hops[p]);
     Setting joined = plan_direct(over_hops, held);
+    if (reaches_all(pairs_, num_bytes, joined)) return joined;
+    joined = plan_behind_round(over_hops, held);
     return reaches_all(pairs_, num_bytes, joined) ? joined : setting;
   }
 
@@ -68,6 +72,51 @@ class RingPlanner : public CircuitPlanner {
   }
 
  private:
+  // Neighbours' circuits on wavelengths of their own: the first is of all on one fibre, so that it joins them unless
+  // that is cut, the second of all on the other.
+  void set_round() {
+    const std::vector<int32_t> forth = ring_pairs(pairs_, false);
+    std::vector<RingPath> ways[kNumFibres];
+    std::vector<int32_t> pairs[kNumFibres];
+    for (const int32_t p : round_) {
+      const int32_t fibre = std::binary_search(forth.begin(), forth.end(), p) ? 0 : 1;
+      for (const RingPath& way : ways_[p]) {
+        if (way.fibre != fibre) continue;
+        pairs[fibre].push_back(p);
+        ways[fibre].push_back(way);
+      }
+    }
+    const int32_t first = pairs[1].size() > pairs[0].size() ? 1 : 0;
+    num_reserved_ = std::min<int32_t>(kNumFibres, ring_.num_wavelengths);
+    for (int32_t wavelength = 0; wavelength < num_reserved_; ++wavelength) {
+      const int32_t fibre = wavelength == 0 ? first : 1 - first;
+      for (const int32_t p : pairs[fibre]) reserved_.push_back({p, fibre * ring_.num_wavelengths + wavelength});
+    }
+    std::sort(reserved_.begin(), reserved_.end());
+    if (ring_.num_wavelengths == num_reserved_) return;
+    Ring left = ring_;
+    left.num_wavelengths -= num_reserved_;
+    behind_ = std::make_unique<RingPlanner>(pairs_, left, seed_, false);
+  }
+
+  // Neighbours first, on their own wavelengths, all demands on the others.
+  Setting plan_behind_round(const std::vector<double>& num_bytes, const Setting& held) const {
+    if (behind_ == nullptr) return reserved_;
+    const int32_t left = ring_.num_wavelengths - num_reserved_;
+    Setting now;
+    for (const Circuit& one : held) {
+      const int32_t wavelength = wavelength_of(one) - num_reserved_;
+      if (wavelength >= 0) now.push_back({one.pair, fibre_of(one) * left + wavelength});
+    }
+    Setting setting = reserved_;
+    for (const Circuit& one : behind_->plan_direct(num_bytes, now)) {
+      const int32_t fibre = behind_->fibre_of(one), wavelength = behind_->wavelength_of(one) + num_reserved_;
+      setting.push_back({one.pair, fibre * ring_.num_wavelengths + wavelength});
+    }
+    std::sort(setting.begin(), setting.end());
+    return setting;
+  }
+
   // The same without relays.
   Setting plan_direct(const std::vector<double>& num_bytes, const Setting& held) const {
     Demand demand;
@@ -215,6 +264,9 @@ class RingPlanner : public CircuitPlanner {
   std::vector<std::pair<int32_t, RingPath>> single_ways_;
   std::vector<std::vector<RelayHop>> relays_;  // of each pair without a way
   std::vector<int32_t> round_;                 // the pairs of a ring, both ways
+  Setting reserved_;                           // their circuits where these have wavelengths of their own
+  int32_t num_reserved_ = 0;                   // these wavelengths
+  std::unique_ptr<RingPlanner> behind_;        // with the others; null without any
 };
 
 }  // namespace

@@ -154,7 +154,10 @@ void FlowNetwork::attach(uint32_t id) {
     Crowd& crowd = crowds_[hops[h].link];
     if (crowd.members.empty()) {
       crowd.busy_ps -= queue_.now().ps();
+      // What rounding left of peaks may have kept a link without capacity binding: its load would then keep the rate
+      // that this flow brings along, and a flow that can bind nothing gets its next one without a look at its links.
       link.peak_load = link.guard_load = 0;
+      link.is_binding = false;
     }
     link.peak_load += flow.peak * hops[h].share;
     link.guard_load += guard * hops[h].share;

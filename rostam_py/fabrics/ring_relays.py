@@ -1,9 +1,12 @@
 """Relays of a ring: the hops within reach that carry what is beyond it."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from rostam_py import _core
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.traffic import Traffic
 
@@ -52,12 +55,7 @@ def with_neighbours(traffic: Traffic, reach: int, failures: Any) -> Traffic:
     Model: both ways round, as far as light goes: circuits for the largest demands then join all.
     """
     n = traffic.num_accelerators
-    ends = np.union1d(traffic.src, traffic.dst).astype(np.int64)
-    spans = [_longest_hops(n, fibre, reach, failures) for fibre in (0, 1)]
-    a = np.concatenate([ends, np.roll(ends, -1)])
-    b = np.concatenate([np.roll(ends, -1), ends])
-    is_lit = (a != b) & (((b - a) % n <= spans[0].light[a]) | ((a - b) % n <= spans[1].light[a]))
-    near, before = np.unique(a[is_lit] * n + b[is_lit]), pair_keys(traffic)
+    near, before = np.unique(np.concatenate(_neighbours(traffic, reach, failures))), pair_keys(traffic)
     keys = np.union1d(before, near)
     num_bytes = np.zeros(len(keys))
     num_bytes[np.searchsorted(keys, before)] = traffic.num_bytes
@@ -65,8 +63,92 @@ def with_neighbours(traffic: Traffic, reach: int, failures: Any) -> Traffic:
     return Traffic.from_messages(n, keys // n, keys % n, num_bytes)
 
 
-def check_relays(demand: Traffic, src: np.ndarray, dst: np.ndarray) -> None:
-    """Raise ConfigError unless chains of these circuits join every pair of a demand."""
+def _neighbours(traffic: Traffic, reach: int, failures: Any) -> list[np.ndarray]:
+    """Return the pairs of neighbours among all that send or receive that light joins, as keys, of each fibre."""
+    n = traffic.num_accelerators
+    ends = np.union1d(traffic.src, traffic.dst).astype(np.int64)
+    found = []
+    for fibre in (0, 1):
+        spans, there = _longest_hops(n, fibre, reach, failures), np.roll(ends, 1 if fibre else -1)
+        gap = (ends - there if fibre else there - ends) % n
+        is_lit = (gap > 0) & (gap <= spans.light[ends])
+        found.append(ends[is_lit] * n + there[is_lit])
+    return found
+
+
+def neighbours_first(
+    joined: Traffic, hops: Traffic, num_reserved: int, rest: dict[str, Any] | None, reach: int, failures: Any
+) -> dict[str, Any]:
+    """Return wavelengths as the core does, of which the first ones are the neighbours' alone.
+
+    Model: turn by turn a wavelength is of all neighbours on one fibre and of all on the other (an accelerator sends a
+        wavelength on one of them), beginning with that which joins more.
+    Args:
+        joined: ``with_neighbours`` of ``hops``; whose pairs the result is of.
+        num_reserved: wavelengths that are the neighbours'.
+        rest: the core's wavelengths for ``hops``, numbered from 0 on, behind these; None for none.
+    """
+    n, keys = joined.num_accelerators, pair_keys(joined)
+    near = _neighbours(hops, reach, failures)
+    first = int(len(near[1]) > len(near[0]))
+    pairs, fibres, wavelengths = [], [], []
+    num_hops = np.zeros(len(keys), dtype=np.int64)
+    for fibre in (0, 1):
+        pair = np.searchsorted(keys, near[fibre])
+        gap = (near[fibre] % n - near[fibre] // n) % n
+        own = np.arange(0 if fibre == first else 1, num_reserved, 2)
+        if len(own):
+            num_hops[pair] = np.maximum(num_hops[pair], n - gap if fibre else gap)
+        pairs.append(np.repeat(pair, len(own)))
+        fibres.append(np.full(len(pair) * len(own), fibre))
+        wavelengths.append(np.tile(own, len(pair)))
+    if rest is not None:
+        pair = np.searchsorted(keys, pair_keys(hops))
+        num_hops[pair] = np.maximum(num_hops[pair], rest["num_hops"])
+        pairs.append(pair[rest["circuit_pair"]])
+        fibres.append(rest["circuit_fibre"])
+        wavelengths.append(rest["circuit_wavelength"] + num_reserved)
+    pair, fibre_of, wavelength = (np.concatenate(of).astype(np.int64) for of in (pairs, fibres, wavelengths))
+    order = np.lexsort((wavelength, fibre_of, pair))
+    return {
+        "num_hops": num_hops, "count": np.bincount(pair, minlength=len(keys)), "circuit_pair": pair[order],
+        "circuit_fibre": fibre_of[order], "circuit_wavelength": wavelength[order],
+    }  # fmt: skip
+
+
+def shorter_hops(demand: Traffic, reach: int, failures: Any) -> Iterator[Traffic]:
+    """Yield the demand over hops of at most 1, 2, 4 ... segments, less than ``reach``.
+
+    Shorter hops load circuits with more that is relayed, but leave fewer pairs that need wavelengths.
+    """
+    limit = 1
+    while limit < reach:
+        if len(demand.src) * demand.num_accelerators // (2 * limit) <= _MOST_HOPS:
+            try:
+                hops = over_hops(demand, limit, failures)
+            except ConfigError:  # a failed accelerator is in the way
+                hops = None
+            if hops is not None:
+                yield hops
+        limit *= 2
+
+
+def busiest_circuit(demand: Traffic, src: np.ndarray, dst: np.ndarray, count: np.ndarray) -> float:
+    """Return the most bytes over one of these circuits, relays included; infinity where a demand finds no chain.
+
+    Model: the fewest circuits, in equal parts where several chains have as few. Cost: O(accelerators x pairs).
+    """
+    is_lit = count > 0
+    loads = _core.relay_loads(demand.num_accelerators, demand.src, demand.dst, demand.num_bytes,
+                              src[is_lit], dst[is_lit])  # fmt: skip
+    return float((loads / count[is_lit]).max()) if len(loads) else math.inf
+
+
+def check_relays(demand: Traffic, src: np.ndarray, dst: np.ndarray, bandwidth: str) -> None:
+    """Raise ConfigError unless chains of these circuits join every pair of a demand.
+
+    Args: bandwidth: what fabric.accelerator_bandwidth is, for the error.
+    """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -77,8 +159,9 @@ def check_relays(demand: Traffic, src: np.ndarray, dst: np.ndarray) -> None:
     for a, b in zip(demand.src.tolist(), demand.dst.tolist(), strict=True):
         if label[a] != label[b] and not _leads(graph, a, b):
             raise ConfigError(
-                f"no chain of circuits joins accelerator {a} to accelerator {b} (fabric.relay): the ring has too few"
-                " wavelengths; raise fabric.accelerator_bandwidth"
+                f"no chain of circuits joins accelerator {a} to accelerator {b} (fabric.relay):"
+                f" fabric.accelerator_bandwidth is {bandwidth}; it must be two wavelengths"
+                " (fabric.wavelength_bandwidth) or more, one for neighbours each way round, unless one fibre joins all"
             )
 
 
@@ -89,6 +172,8 @@ def _leads(graph: Any, a: int, b: int) -> bool:
 
 
 _NO_WAY = 1 << 30
+# Of demands over shorter hops, so that their arrays stay below 1 GB; own choice.
+_MOST_HOPS = 1 << 24
 
 
 class _Spans:

@@ -1,6 +1,8 @@
 """sip_ring: accelerators on two counter-rotating fibres that share wavelengths."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +13,15 @@ from rostam_py.errors import ConfigError
 from rostam_py.fabrics.circuits import Circuits, make_circuits
 from rostam_py.fabrics.config import check_integer
 from rostam_py.fabrics.optical import MICRO_RING, SEGMENT, WAVELENGTH, OpticalConfig, estimators, picoseconds
-from rostam_py.fabrics.ring_relays import check_relays, over_hops, pair_keys, with_neighbours
+from rostam_py.fabrics.ring_relays import (
+    busiest_circuit,
+    check_relays,
+    neighbours_first,
+    over_hops,
+    pair_keys,
+    shorter_hops,
+    with_neighbours,
+)
 from rostam_py.fabrics.switching import Switching
 from rostam_py.fabrics.symmetry import least_of_orbits
 from rostam_py.fabrics.traffic import Traffic
@@ -32,8 +42,11 @@ class SipRingConfig(OpticalConfig):
         ways (at most twice ``reach`` accelerators) either, or both at once on different wavelengths, and then the
         longer one's latency. An accelerator sends, and receives, a wavelength on at most one fibre: <= B in all.
         With ``relay`` accelerators pass on data of pairs beyond reach, or that find no wavelength, over the fewest
-        circuits: those beyond reach count for the longest hops of the way round that takes fewer, and where
-        wavelengths do not suffice circuits between neighbours go first.
+        circuits: of these settings that whose busiest circuit, relays included, carries least, unless all pairs have
+        wavelengths of their own: pairs beyond reach count for the longest hops of the way round that takes fewer; the
+        same, and neighbours count as much as the largest demand; 2, half or all wavelengths are the neighbours' alone,
+        the rest packed behind; hops of at most 1, 2, 4 ... segments. Two wavelengths so join all on a whole ring,
+        whatever the reach, and one where it joins all on one fibre.
         A failed accelerator lets light pass; a cut fibre sends its pairs the other way round. Groups of accelerators
         that send alike get alike: what rounding would give to some of them only stays dark.
         A shift by 3, by 5 or by 7 among 16 accelerators with W = 256 gets all there is room for, 96, 64 and 48
@@ -172,11 +185,12 @@ class SipRingConfig(OpticalConfig):
         fibre = found["circuit_fibre"].astype(np.int64)[is_lit]
         latency_s = parse_time(self.latency) + found["num_hops"] * parse_time(self.link_latency)
         is_served = count > 0
+        if self.relay and not (self.is_dynamic and self.num_wavelengths > 1):
+            bandwidth = format_bandwidth(self.injection_bandwidth_bytes_per_s)
+            check_relays(demand, traffic.src[is_served], traffic.dst[is_served], bandwidth)
         switching = None
         if self.is_dynamic:
             switching = self._switching(demand, traffic, latency_s, pair, fibre, wavelength, failures, seed)
-        elif self.relay:
-            check_relays(demand, traffic.src[is_served], traffic.dst[is_served])
         return make_circuits(
             demand, src=traffic.src[is_served], dst=traffic.dst[is_served], count=count[is_served],
             switching=switching,
@@ -185,22 +199,44 @@ class SipRingConfig(OpticalConfig):
             circuit_pair=(np.cumsum(is_served) - 1)[pair], fibre=fibre, wavelength=wavelength,
         )  # fmt: skip
 
-    def _set(self, traffic: Traffic, failures: Any, seed: int, may_leave_out: bool) -> dict[str, Any]:
-        """Return the core's wavelengths."""
+    def _set(
+        self, traffic: Traffic, failures: Any, seed: int, may_leave_out: bool, num_reserved: int = 0
+    ) -> dict[str, Any]:
+        """Return the core's wavelengths, of those that are not reserved."""
         return _core.set_ring_wavelengths(
             traffic.num_accelerators, traffic.src, traffic.dst, traffic.num_bytes,
-            num_wavelengths=self.num_wavelengths, reach=self.reach, cut_segments=list(failures.links), seed=seed,
-            may_leave_out=may_leave_out,
+            num_wavelengths=self.num_wavelengths - num_reserved, reach=self.reach, cut_segments=list(failures.links),
+            seed=seed, may_leave_out=may_leave_out,
         )  # fmt: skip
 
     def _set_relays(self, demand: Traffic, failures: Any, seed: int) -> tuple[Traffic, dict[str, Any]]:
-        """Return the demand over hops and its wavelengths; where these do not suffice neighbours have theirs first."""
-        hops = over_hops(demand, self.reach, failures)
-        try:
-            return hops, self._set(hops, failures, seed, False)
-        except ConfigError:
-            joined = with_neighbours(hops, self.reach, failures)
-            return joined, self._set(joined, failures, seed, True)
+        """Return the demand over hops and its wavelengths: of several unless all pairs have their own."""
+        hops, found = over_hops(demand, self.reach, failures), []
+        with contextlib.suppress(ConfigError):
+            found.append((hops, self._set(hops, failures, seed, False)))
+        if found and np.array_equal(pair_keys(hops), pair_keys(demand)):
+            return found[0]
+        found += self._settings_of_some(demand, hops, failures, seed)
+        busiest = [
+            busiest_circuit(demand, of.src, of.dst, least_of_orbits(of, one["count"].astype(np.int64)))
+            for of, one in found
+        ]
+        return found[busiest.index(min(busiest))]
+
+    def _settings_of_some(
+        self, demand: Traffic, hops: Traffic, failures: Any, seed: int
+    ) -> Iterator[tuple[Traffic, dict[str, Any]]]:
+        """Yield settings with which pairs relay: a demand over hops, and its wavelengths."""
+        w = self.num_wavelengths
+        for over in (hops, *shorter_hops(demand, self.reach, failures)):
+            if over is not hops:
+                with contextlib.suppress(ConfigError):
+                    yield over, self._set(over, failures, seed, False)
+            joined = with_neighbours(over, self.reach, failures)
+            yield joined, self._set(joined, failures, seed, True)
+            for num_reserved in sorted({min(2, w), max(min(2, w), w // 4 * 2), w}):
+                rest = self._set(over, failures, seed, True, num_reserved) if num_reserved < w else None
+                yield joined, neighbours_first(joined, over, num_reserved, rest, self.reach, failures)
 
     def _switching(
         self, demand: Traffic, traffic: Traffic, latency_s: np.ndarray, pair: np.ndarray, fibre: np.ndarray,
