@@ -59,9 +59,7 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
   count_lit();
 }
 
-bool CircuitSwitching::is_settled() const {
-  return std::all_of(trials_.begin(), trials_.end(), [](const auto& trial) { return trial.second.is_over(); });
-}
+bool CircuitSwitching::is_settled() const { return trial_ == nullptr || trial_->is_over(); }
 
 void CircuitSwitching::begin(ControlPlane& plane) {
   for (const OpticalFailure& one : options_.failures) {
@@ -74,7 +72,7 @@ void CircuitSwitching::begin(ControlPlane& plane) {
   }
   const bool is_scheduled = options_.mode == SwitchingMode::kScheduled;
   if (is_scheduled && !known_.empty()) begin_with_phases();
-  if (is_scheduled && plane.num_jobs() == 1) trials_[0];
+  if (is_scheduled && plane.num_jobs() == 1) trial_ = &plane.schedule_trial();
   set_capacities(plane);
   set_relays(plane);
   record({});
@@ -107,7 +105,7 @@ void CircuitSwitching::wake(ControlPlane& plane) {
 }
 
 void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
-  if (event.kind == kIterationEnd) return end_iteration(event.job, plane);
+  if (event.kind == kIterationEnd) return end_iteration(event.job, event.iteration, plane);
   if (event.kind == kFailure) return event.job >= 0 ? cut(event.job, plane) : void();
   const int32_t pair = traffic_.find(event.src, event.dst);
   if (pair < 0) return;
@@ -193,21 +191,21 @@ void CircuitSwitching::decide_starved(ControlPlane& plane) {
   if (apply(setting_for(backlog), plane)) serve_starved(plane);
 }
 
-void CircuitSwitching::end_iteration(int32_t job, ControlPlane& plane) {
+void CircuitSwitching::end_iteration(int32_t job, int32_t iteration, ControlPlane& plane) {
   const std::vector<PairMessage> messages = traffic_.end_iteration(plane.accelerators_of(job), plane.now());
-  if (options_.mode != SwitchingMode::kScheduled || messages.empty()) return;
-  const auto trial = trials_.find(job);
-  if (trial == trials_.end()) {
+  if (options_.mode != SwitchingMode::kScheduled) return;
+  if (trial_ == nullptr) {
+    if (messages.empty()) return;
     const auto follower = followers_.find(job);
     if (follower != followers_.end() && follower->second.is_same(messages)) return;
     found_[job] = phases_of(messages);
     return follow(job, plane);
   }
-  switch (trial->second.on_end(plane.now())) {
+  switch (trial_->on_end(plane.now(), iteration)) {
     case ScheduleTrial::Next::kFind:
       found_[job] = phases_of(messages);
       if (found_[job].size() > 1 || begins_evenly_) return;
-      trial->second.end();
+      trial_->end();
       return follow(job, plane);
     case ScheduleTrial::Next::kFollow:
       return follow(job, plane);
@@ -261,8 +259,7 @@ void CircuitSwitching::cut(int32_t job, ControlPlane& plane) {
     follower->second.begin_anew(num_active());
     at(plane.now(), plane, [this](ControlPlane& p) { decide(phase_demand(), p); });
   }
-  const auto trial = trials_.find(job);
-  if (trial != trials_.end()) trial->second.cut();
+  if (trial_ != nullptr) trial_->cut();
 }
 
 // Of the phases that all jobs are in.

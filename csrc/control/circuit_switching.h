@@ -98,7 +98,7 @@ class CircuitSwitching : public Controller {
   void take_snapshot(ControlPlane& plane);
   void react(ControlPlane& plane);
   void serve_starved(ControlPlane& plane);
-  void end_iteration(int32_t job, ControlPlane& plane);
+  void end_iteration(int32_t job, int32_t iteration, ControlPlane& plane);
   std::vector<Phase> phases_of(const std::vector<PairMessage>& messages) const;
   void follow(int32_t job, ControlPlane& plane);
   std::vector<int64_t> num_active() const;
@@ -166,7 +166,7 @@ class CircuitSwitching : public Controller {
   std::vector<PairMessage> known_;
   std::map<int32_t, PhaseFollower> followers_;   // of each job
   std::map<int32_t, std::vector<Phase>> found_;  // of each job
-  std::map<int32_t, ScheduleTrial> trials_;      // of a job that is alone
+  ScheduleTrial* trial_ = nullptr;               // of a job that is alone, with all that set its circuits
 
   int64_t num_decisions_ = 0, num_reused_ = 0, num_changed_ = 0;
   int64_t num_dark_now_ = 0, num_broken_now_ = 0;

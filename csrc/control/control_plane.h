@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/schedule_trial.h"
 #include "routing/route.h"
 
 namespace rostam::control {
@@ -86,6 +87,9 @@ class ControlPlane {
   // 0 where flows run, and no jobs.
   virtual int32_t num_jobs() const = 0;
   virtual int32_t num_iterations_done(int32_t job) const = 0;
+
+  // Of the run: all that set its circuits judge a schedule together.
+  virtual ScheduleTrial& schedule_trial() = 0;
 };
 
 }  // namespace rostam::control

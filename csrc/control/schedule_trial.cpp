@@ -4,9 +4,15 @@
 
 namespace rostam::control {
 
-ScheduleTrial::Next ScheduleTrial::on_end(SimTime now) {
-  if (is_over()) return Next::kKeep;
+ScheduleTrial::Next ScheduleTrial::on_end(SimTime now, int32_t iteration) {
+  if (now == last_ && iteration == iteration_) return next_;
+  iteration_ = iteration;
   const SimTime took = now - std::exchange(last_, now);
+  next_ = is_over() ? Next::kKeep : next_after(took);
+  return next_;
+}
+
+ScheduleTrial::Next ScheduleTrial::next_after(SimTime took) {
   switch (++num_ends_) {
     case 1:
       return Next::kFind;

@@ -99,6 +99,7 @@ class ControlHost::Plane : public control::ControlPlane {
   std::vector<int32_t> accelerators_of(int32_t job) const override { return host_.target_.accelerators_of(job); }
   int32_t num_jobs() const override { return host_.target_.num_jobs(); }
   int32_t num_iterations_done(int32_t job) const override { return host_.target_.num_iterations_done(job); }
+  control::ScheduleTrial& schedule_trial() override { return host_.trial_; }
 
  private:
   void check_any(const char* what) const {

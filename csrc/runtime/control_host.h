@@ -80,6 +80,7 @@ class ControlHost : public ParcelListener {
   void renew_routes();
 
   Controllers& controllers_;
+  control::ScheduleTrial trial_;
   EventQueue& queue_;
   ControlTarget& target_;
   Carrier& carrier_;

@@ -22,6 +22,7 @@ from rostam_py.fabrics.failures import (
 )
 from rostam_py.fabrics.lids import check_lids
 from rostam_py.fabrics.link_classes import LinkClass
+from rostam_py.fabrics.optical import check_routing_over, refuse_failures
 from rostam_py.fabrics.routings import layers_of
 from rostam_py.fabrics.traffic import Traffic
 from rostam_py.html import html_pairs
@@ -75,6 +76,8 @@ class Fabric:
         self._config = config
         self._intact = intact
         self._vertex_names = config.vertex_names()
+        failed = ("links", "switches", "accelerators")
+        refuse_failures(self, [f"failures.{kind}" for kind in failed if getattr(failures, kind)])
         self._planes, self._failures = _failed_planes(intact, config, failures, apart)
         self._cores = [core for core, _ in self._planes]
         self._demand = demand
@@ -300,14 +303,15 @@ class Fabric:
 
         Args: routing: a registered one, layers:8 for layers with another number of them than its own. message_overhead:
             added to every message's latency [s]. enable_bundling: false makes every link an engine link of its own.
-        Raises: ConfigError for an unknown routing, listing those there are, an optical fabric without circuits, or
-            layers that take more addresses than InfiniBand has.
+        Raises: ConfigError for an unknown routing, listing those there are, an optical fabric without circuits, layers
+            that take more addresses than InfiniBand has, or paths over circuits that are set anew for others.
         """
         if self.is_circuit_switched and self._circuits is None:
             raise ConfigError(
                 f"fabric {self._name!r} has no circuits, so nothing can be routed; set them for the demand with "
                 "fabric.with_circuits(traffic)"
             )
+        check_routing_over(self, routing)
         if layers := layers_of(routing):
             num_switches = int(self._intact.num_switches)
             check_lids(routing, layers, self.num_accelerators, num_switches, self._config.nearest_with_layers(layers))

@@ -1,7 +1,7 @@
 """What optical fabrics share: when their circuits are set, and what the core's controller of circuits is told."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from rostam_py.errors import ConfigError, UnknownNameError
 from rostam_py.fabrics.config import FabricConfig
+from rostam_py.fabrics.routings import base_of
 from rostam_py.units import MAX_SIMULATED_S, check_simulated, parse_time
 
 ONE_SHOT, PERIODIC = "one_shot", "periodic"
@@ -51,6 +52,9 @@ class OpticalConfig(FabricConfig):
 
     # Delays in a period: both kinds of fabric name their own.
     PERIODS: ClassVar[int]
+    # Routings that send what a pair sends over its own circuits, where these are set anew beside a network or servers.
+    # Others take paths over pairs whose circuits may never be lit, or do so under load.
+    ROUTINGS_ANEW: ClassVar[tuple[str, ...]] = ("hash", "spray")
 
     control: str = field(default=ONE_SHOT, metadata={"choices": circuit_controls})
     reconfiguration_delay: Any = field(default="10 ms", metadata={"unit": "time"})
@@ -66,7 +70,7 @@ class OpticalConfig(FabricConfig):
                 raise UnknownNameError(f"fabric.{key} is {name!r}; registered: {', '.join(names)}")
         if self.control == ONE_SHOT or self.period is None:
             return
-        delay, period = parse_time(self.reconfiguration_delay), parse_time(self.period)
+        delay, period = self._delay_s, parse_time(self.period, "fabric.period")
         if 0 < period < delay:
             raise ConfigError(
                 f"fabric.period is {self.period!r}, less than fabric.reconfiguration_delay = "
@@ -92,8 +96,12 @@ class OpticalConfig(FabricConfig):
     def period_s(self) -> float:
         """Time between two decisions [s]."""
         if self.period is not None:
-            return parse_time(self.period)
-        return self.PERIODS * parse_time(self.reconfiguration_delay)
+            return parse_time(self.period, "fabric.period")
+        return self.PERIODS * self._delay_s
+
+    @property
+    def _delay_s(self) -> float:
+        return parse_time(self.reconfiguration_delay, "fabric.reconfiguration_delay")
 
     def unread_keys(self) -> tuple[str, ...]:
         """Return a note for every key of periodic decisions that is set where none is taken."""
@@ -149,8 +157,8 @@ class OpticalConfig(FabricConfig):
             "src": src.tolist(), "dst": dst.tolist(), "iteration_bytes": num_bytes.tolist(),
             "mode": self.control, "estimator": self.estimator,
             "period_ps": [_NEVER_PS if period_s >= LONGEST_PERIOD_S else picoseconds(period_s)],
-            "delay_ps": [picoseconds(parse_time(self.reconfiguration_delay))],
-            "reporting_delay_ps": [picoseconds(parse_time(self.reporting_delay))],
+            "delay_ps": [picoseconds(self._delay_s)],
+            "reporting_delay_ps": [picoseconds(parse_time(self.reporting_delay, "fabric.reporting_delay"))],
             "circuit_bytes_per_s": [circuit_bytes_per_s], "circuit_latency_ps": [picoseconds(latency_s)],
         }  # fmt: skip
 
@@ -161,6 +169,35 @@ def refuse_dynamic(fabric: Any, what: str) -> None:
         raise ConfigError(
             f"fabric.control is {fabric.config.control!r}, but {what} knows no circuits that change; use"
             f" fabric.control={ONE_SHOT}"
+        )
+
+
+def refuse_failures(fabric: Any, keys: Sequence[str]) -> None:
+    """Raise ConfigError for parts that fail beside circuits that are set anew by what knows nothing of failures.
+
+    Args: fabric: a Fabric; all parts of those that are nothing but circuits may fail. keys: that are given.
+    """
+    if keys and fabric.config.is_dynamic and not fabric.is_circuit_switched:
+        raise ConfigError(
+            f"{', '.join(keys)}: no part of fabric {fabric.name!r} can fail while fabric.control is"
+            f" {fabric.config.control!r}, before a run or during it: how its circuits are set anew knows nothing of"
+            f" failures; use fabric.control={ONE_SHOT}, where all parts may fail"
+        )
+
+
+def check_routing_over(fabric: Any, routing: str) -> None:
+    """Raise ConfigError for a routing that may send over circuits which are not lit for what it sends there.
+
+    Args: fabric: a Fabric; those that are nothing but circuits have routes for the pairs of a demand only.
+    """
+    if not fabric.config.is_dynamic or fabric.is_circuit_switched:
+        return
+    allowed = fabric.config.ROUTINGS_ANEW
+    if base_of(routing) not in allowed:
+        raise ConfigError(
+            f"routing is {routing!r}, which may send over other pairs' circuits; while fabric.control is"
+            f" {fabric.config.control!r} those of fabric {fabric.name!r} are set anew for what pairs send themselves,"
+            f" and it might wait for good; use one of: {', '.join(allowed)}, or fabric.control={ONE_SHOT}"
         )
 
 

@@ -7,12 +7,17 @@ import numpy as np
 
 from rostam_py.errors import ConfigError
 from rostam_py.fabrics.config import check_integer
-from rostam_py.fabrics.optical import OpticalConfig
+from rostam_py.fabrics.optical import ONE_SHOT, OpticalConfig
 from rostam_py.fabrics.switching import Switching
 from rostam_py.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
     from rostam_py.fabrics.layout import Layout
+
+# More ports of a NIC than any has, and more pairs of servers, on all rails, than a core holds in some GB: own choices,
+# since both grow what is planned and built.
+_MOST_PORTS = 64
+_MOST_PAIRS = 2**26
 
 
 @dataclass(kw_only=True, slots=True)
@@ -31,7 +36,8 @@ class PhotonicRailsConfig(OpticalConfig):
     Args:
         num_accelerators: >= 1, a multiple of server_size; they fill servers consecutively.
         server_size: accelerators of a server, and so rails.
-        num_ocs: ports of an accelerator on its rail, and optical switches of a rail [2, assumed].
+        num_ocs: ports of an accelerator on its rail, and optical switches of a rail [2, assumed]; at most 64, or two
+            for each other server.
         port_bandwidth: of one port, and so of a circuit, in each direction [200 Gb/s, assumed: a NIC of 400 Gb/s].
         server_latency: end to end inside a server. latency: of a circuit [both 1 us, assumed: those of
             electrical_cluster and sip_ocs, for comparisons].
@@ -61,6 +67,21 @@ class PhotonicRailsConfig(OpticalConfig):
                 f"fabric.num_accelerators is {self.num_accelerators}; it must be a multiple of fabric.server_size ="
                 f" {self.server_size}, so that every rail reaches every server"
             )
+        most = max(2 * (self.num_servers - 1), _MOST_PORTS)
+        if self.num_ocs > most:
+            raise ConfigError(
+                f"fabric.num_ocs is {self.num_ocs}; it must be an integer from 1 to {most}, the larger of {_MOST_PORTS}"
+                " and two ports for each other server"
+            )
+        peers = self.num_servers - 1 if self.is_dynamic else min(self.num_ocs, self.num_servers - 1)
+        if self.num_accelerators * peers > _MOST_PAIRS:
+            raise ConfigError(
+                f"fabric.num_accelerators is {self.num_accelerators}, each with {peers:,} peers on its rail"
+                f" (fabric.control={self.control}, fabric.num_ocs={self.num_ocs}): {self.num_accelerators * peers:,}"
+                f" pairs, a link each; at most {_MOST_PAIRS:,}. Use fewer, a larger fabric.server_size, or"
+                f" fabric.control={ONE_SHOT} with fewer fabric.num_ocs"
+            )
+        self.core_parameters()
 
     @classmethod
     def example(cls) -> Self:
@@ -98,20 +119,34 @@ class PhotonicRailsConfig(OpticalConfig):
         return {
             "num_accelerators": self.num_accelerators, "server_size": self.server_size, "num_ocs": self.num_ocs,
             "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
-            "circuit_bandwidth_bytes_per_s": self._port, "server_latency_s": parse_time(self.server_latency),
-            "latency_s": parse_time(self.latency), "link_latency_s": parse_time(self.link_latency),
+            "circuit_bandwidth_bytes_per_s": self._port,
+            "server_latency_s": parse_time(self.server_latency, "fabric.server_latency"),
+            "latency_s": parse_time(self.latency, "fabric.latency"),
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
             "has_all_pairs": int(self.is_dynamic),
         }  # fmt: skip
 
     @property
     def _port(self) -> float:
-        return parse_bandwidth(self.port_bandwidth) / self.planes
+        return parse_bandwidth(self.port_bandwidth, "fabric.port_bandwidth") / self.planes
 
     def switchings(self) -> list[Switching]:
         """Return how the circuits of each rail are set anew; none where they are not, or there is one server."""
         if not self.is_dynamic or self.num_servers == 1:
             return []
         return [self._switching(rail) for rail in range(self.server_size)]
+
+    def unread_keys(self) -> tuple[str, ...]:
+        """Return the same, and a note where a schedule is judged without circuits that are set once."""
+        notes = OpticalConfig.unread_keys(self)
+        if self.control != "scheduled":
+            return notes
+        return (
+            *notes,
+            f"fabric.control=scheduled is not compared with {ONE_SHOT}, where accelerators pass on along their rail"
+            " what has no circuit: that is faster where phases are shorter than fabric.reconfiguration_delay"
+            f" ({self.reconfiguration_delay}); try both",
+        )
 
     def _switching(self, rail: int) -> Switching:
         """Return that of one rail; its links come after those inside servers and of the rails before."""

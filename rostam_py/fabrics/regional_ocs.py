@@ -42,6 +42,7 @@ class RegionalOcsConfig(OpticalConfig):
 
     # As that of sip_ocs; a period is asked of control=periodic only.
     PERIODS: ClassVar[int] = 5
+    ROUTINGS_ANEW: ClassVar[tuple[str, ...]] = ("dfsssp", "hash", "spray")
 
     num_accelerators: int
     server_size: int = 8
@@ -58,7 +59,8 @@ class RegionalOcsConfig(OpticalConfig):
         OpticalConfig.__post_init__(self)
         for key in ("num_accelerators", "server_size", "region_servers", "num_ocs", "num_electrical"):
             setattr(self, key, check_integer(f"fabric.{key}", getattr(self, key), 1))
-        if parse_time(self.network_latency) < parse_time(self.server_latency):
+        found = self.core_parameters()
+        if found["network_latency_s"] < found["server_latency_s"]:
             raise ConfigError(
                 f"fabric.network_latency is {self.network_latency!r}; it must be >= fabric.server_latency "
                 f"({self.server_latency!r}), since paths between servers cross two of them"
@@ -92,14 +94,16 @@ class RegionalOcsConfig(OpticalConfig):
 
     def core_parameters(self) -> dict[str, Any]:
         """Return the core's plain arguments in SI units."""
-        nic = parse_bandwidth(self.nic_bandwidth) / self.planes
+        nic = parse_bandwidth(self.nic_bandwidth, "fabric.nic_bandwidth") / self.planes
         return {
             "num_accelerators": self.num_accelerators, "server_size": self.server_size,
             "region_servers": self.region_servers, "num_ocs": self.num_ocs,
             "port_bandwidth_bytes_per_s": self.link_bandwidth_bytes_per_s,
             "electrical_bandwidth_bytes_per_s": self.num_electrical * nic, "circuit_bandwidth_bytes_per_s": nic,
-            "server_latency_s": parse_time(self.server_latency), "network_latency_s": parse_time(self.network_latency),
-            "link_latency_s": parse_time(self.link_latency), "has_all_pairs": int(self.is_dynamic),
+            "server_latency_s": parse_time(self.server_latency, "fabric.server_latency"),
+            "network_latency_s": parse_time(self.network_latency, "fabric.network_latency"),
+            "link_latency_s": parse_time(self.link_latency, "fabric.link_latency"),
+            "has_all_pairs": int(self.is_dynamic),
         }  # fmt: skip
 
     def switchings(self) -> list[Switching]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rostam_py.checks import check_seed, is_integer
 from rostam_py.errors import ConfigError
-from rostam_py.fabrics.optical import ONE_SHOT, refuse_dynamic
+from rostam_py.fabrics.optical import refuse_dynamic, refuse_failures
 from rostam_py.plan.failures import Failure, Recovery
 from rostam_py.simulation.controllers import Controllers, check_controllers
 from rostam_py.simulation.failures import (
@@ -98,8 +98,7 @@ def controller_list(
         check_unused(check_spares(recovery.spares, fabric), used)
     of_network = [one for one in failures if not is_optical(one, fabric)]
     if of_network:
-        if not fabric.is_circuit_switched:
-            _refuse_servers(fabric)
+        refuse_failures(fabric, ["events"])
         others = [("failures", failures_parameters(of_network, recovery, router, fabric)), *others]
     elif not failures and recovery is not None:
         raise ConfigError("recovery is given, but events hold no Failure")
@@ -126,16 +125,6 @@ def controller_list(
         changes["link"].append(index)
         changes["bytes_per_s"].append(float(capacities[index]) * event.scale)
     return [("link_bandwidth", changes), *others]
-
-
-def _refuse_servers(fabric: Any) -> None:
-    """Raise ConfigError for parts that fail where servers' circuits are set anew."""
-    if fabric.config.is_dynamic:
-        raise ConfigError(
-            f"no part of fabric {fabric.name!r} can fail during a run while fabric.control is"
-            f" {fabric.config.control!r}: how its circuits are set anew knows nothing of failures; use"
-            f" fabric.control={ONE_SHOT}, where all parts may fail, or failures.* before the run"
-        )
 
 
 def check_events(events: Sequence[Any], allowed: tuple[type, ...], where: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rostam_py.fabrics import build_fabric
 from rostam_py.fabrics.failures import RandomFailures
+from rostam_py.fabrics.optical import check_routing_over
 from rostam_py.graph import OperatorGraph
 from rostam_py.placement import place
 from rostam_py.plan import Machine, Plan, Strategy
@@ -24,8 +25,12 @@ _SAMPLES_A_REPLICA = 8
 
 
 def build_machine(settings: Settings) -> Machine:
-    """Return the fabric, with parts failed at random, and accelerators on it."""
+    """Return the fabric, with parts failed at random, and accelerators on it.
+
+    Raises: ConfigError for a routing that the fabric's circuits rule out; as ``RandomFailures.applied_to``.
+    """
     fabric = build_fabric(settings["fabric"]["name"], **_parameters(settings["fabric"]))
+    check_routing_over(fabric, settings["routing"])
     failed = RandomFailures(**settings["failures"]).applied_to(fabric)
     return Machine(fabric=failed, accelerator=settings["accelerator"], **settings["machine"])
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.optical import refuse_failures
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
 from rostam_py.plan.failures import Failure, Outages
@@ -176,8 +177,11 @@ def outages(
 def check_parts(wanted: Outages, fabric: Any, used: Sequence[int]) -> None:
     """Raise ConfigError for events and spares that the fabric does not have, and spares that the job uses.
 
+    Refused, too, is all that fails where circuits beside a network are set anew.
     Args: used: accelerators of the job.
     """
+    given = [f"outages.mtbf_{kind}" for kind in wanted.mtbf_s()]
+    refuse_failures(fabric, [*(["outages.events"] if wanted.events else []), *given])
     for number, event in enumerate(wanted.failures()):
         check_number(event, fabric, f"outages.events[{number}]")
     check_unused(check_spares(wanted.spares, fabric, "outages.spares"), used, "outages.spares")

@@ -10,6 +10,11 @@ import pytest
 
 import rostam_py as rostam
 from rostam_py.errors import ConfigError
+from rostam_py.fabrics.dependencies import check_dependencies
+from rostam_py.plan.failures import Outages
+from rostam_py.spec.build import build_machine
+from rostam_py.spec.settings import complete_settings
+from rostam_py.spread.outages import check_parts
 
 MB = 10**6
 SMALL = {
@@ -124,3 +129,125 @@ def test_refusals_name_the_key():
         build(10)
     with pytest.raises(ConfigError, match=r"fabric.num_ocs is 0"):
         build(num_ocs=0)
+    for key in ("port_bandwidth", "server_latency", "latency", "link_latency"):
+        with pytest.raises(ConfigError, match=rf"fabric\.{key} is None"):
+            build(**{key: None})
+
+
+def test_ports_and_pairs_have_limits():
+    assert build(num_ocs=64).config.num_ocs == 64
+    with pytest.raises(ConfigError, match=r"fabric\.num_ocs is 100000; it must be an integer from 1 to 64"):
+        build(num_ocs=100000)
+    assert build(400, num_ocs=2 * 99).config.num_ocs == 198  # 100 servers
+    with pytest.raises(ConfigError, match=r"fabric\.num_ocs is 199; it must be an integer from 1 to 198"):
+        build(400, num_ocs=199)
+    # 2^18 servers on 4 rails: 4 x 2^18 x (2^18 - 1) pairs.
+    with pytest.raises(ConfigError, match=r"fabric\.num_accelerators is 1048576, .* 274,876,858,368 pairs"):
+        build(2**20, control="scheduled")
+    with pytest.raises(ConfigError, match=r"fabric\.num_accelerators is 1048576, .* 104,857,600 pairs"):
+        build(2**20, num_ocs=100)
+
+
+def by_hand(num_servers, num_ocs):
+    """Return circuits from server s to t of a rail as a matrix: switch k goes k / 2 + 1 ahead, or as many back."""
+    count = np.zeros((num_servers, num_servers), int)
+    for k in range(num_ocs):
+        turn = k % (num_servers - 1)
+        shift = turn // 2 + 1 if turn % 2 == 0 else -(turn // 2 + 1)
+        for s in range(num_servers):
+            count[s, (s + shift) % num_servers] += 1
+    return count
+
+
+@pytest.mark.parametrize(("num_servers", "num_ocs"), [(2, 1), (2, 5), (3, 2), (5, 3), (6, 5), (6, 7), (9, 2), (9, 4)])
+def test_circuits_set_once_are_those_of_the_switches(num_servers, num_ocs):
+    fabric = build(4 * num_servers, num_ocs=num_ocs)
+    links = fabric.links
+    on_rail = links[(links["src"] < 4 * num_servers) & (links["dst"] < 4 * num_servers)]
+    expected = by_hand(num_servers, num_ocs)
+    for rail in range(4):
+        own = on_rail[on_rail["src"] % 4 == rail]
+        assert np.all(own["dst"] % 4 == rail)
+        found = np.zeros((num_servers, num_servers))
+        found[own["src"] // 4, own["dst"] // 4] = own["bandwidth_bytes_per_s"] / 1e9
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+NO_FAILURES = r"{}: no part of fabric 'photonic_rails' can fail while fabric\.control is '{}'.*fabric\.control=one_shot"
+
+
+@pytest.mark.parametrize("control", [ON_DEMAND, {"control": "scheduled"}])
+@pytest.mark.parametrize("kind", ["links", "switches", "accelerators"])
+def test_no_part_fails_where_circuits_are_set_anew(kind, control):
+    with pytest.raises(ConfigError, match=NO_FAILURES.format(rf"failures\.{kind}", control["control"])):
+        build(**control).with_random_failures(kind, 1)
+    once = build(num_ocs=2).with_random_failures(kind, 1)  # all other messages arrive
+    ok = once.healthy_accelerators
+    result = rostam.run_flows(once, src=ok[:-1], dst=ok[1:], num_bytes=[MB] * (len(ok) - 1), routing="spray")
+    assert np.all(np.isfinite(result.finish_s))
+
+
+def test_no_part_fails_during_a_run_where_circuits_are_set_anew():
+    fabric = build(**ON_DEMAND)
+    with pytest.raises(ConfigError, match=NO_FAILURES.format("events", "periodic")):
+        rostam.run_flows(fabric, src=[0], dst=[4], num_bytes=[MB], events=[rostam.Failure("1 us", "links", 3)])
+    fails = Outages(events=[{"time": "1 us", "kind": "links", "number": 3}], mtbf_switches="1 h")
+    with pytest.raises(ConfigError, match=NO_FAILURES.format(r"outages\.events, outages\.mtbf_switches", "periodic")):
+        check_parts(fails, fabric, [])
+
+
+@pytest.mark.parametrize("name", ["photonic_rails", "regional_ocs"])
+@pytest.mark.parametrize("routing", ["turns", "valiant", "up_down", "layers", "layers:3", "ugal", "adaptive"])
+def test_routings_over_other_pairs_circuits_are_refused(name, routing):
+    fabric = rostam.fabric(name, num_accelerators=16, server_size=4, control="scheduled")
+    allowed = r"use one of: (dfsssp, )?hash, spray, or fabric\.control=one_shot"
+    with pytest.raises(ConfigError, match=rf"routing is '{routing}', which .*{allowed}"):
+        rostam.run_flows(fabric, src=[0], dst=[4], num_bytes=[MB], routing=routing)
+    with pytest.raises(ConfigError, match=rf"routing is '{routing}', which .*{allowed}"):
+        check_dependencies(fabric, routing)
+
+
+@pytest.mark.parametrize("control", [ON_DEMAND, {"control": "scheduled"}])
+@pytest.mark.parametrize(
+    ("name", "routing"),
+    [(one, routing) for one in ("photonic_rails", "regional_ocs") for routing in ("hash", "spray")]
+    + [("regional_ocs", "dfsssp")],
+)
+def test_other_routings_send_everything(name, control, routing):
+    delay = {"reconfiguration_delay": "10 us"}
+    fabric = rostam.fabric(name, num_accelerators=32, server_size=4, **control, **delay)
+    rng = np.random.default_rng(5)
+    src = rng.integers(0, 32, 60)
+    dst = (src + rng.integers(1, 32, 60)) % 32
+    result = rostam.run_flows(
+        fabric, src=src, dst=dst, num_bytes=rng.integers(1, 5, 60) * MB, start_s=rng.random(60) * 1e-3, routing=routing
+    )
+    assert np.all(np.isfinite(result.finish_s))
+
+
+def test_a_run_refuses_before_it_traces():
+    keys = {"model": "gpt_125m", "fabric": {"name": "photonic_rails", "num_accelerators": 32, "server_size": 4}}
+    keys["fabric"]["control"] = "scheduled"
+    with pytest.raises(ConfigError, match=NO_FAILURES.format(r"failures\.links", "scheduled")):
+        build_machine(complete_settings({**keys, "failures": {"links": 3, "seed": 1}}))
+    with pytest.raises(ConfigError, match="routing is 'dfsssp', which may send over other pairs"):
+        build_machine(complete_settings({**keys, "routing": "dfsssp"}))
+
+
+@pytest.mark.parametrize(
+    ("num_accelerators", "server_size", "degrees"),
+    [(32, 4, {"tp": 4, "pp": 2, "dp": 4}), (32, 8, {"tp": 2, "pp": 2, "dp": 2}), (32, 8, {"tp": 2, "dp": 2})],
+)
+def test_rails_judge_a_schedule_together(num_accelerators, server_size, degrees):
+    # A job on one server sends nothing on any rail, one on part of the servers nothing on some: these are through with
+    # the trial when the others are, so that iterations become steady.
+    graph = rostam.trace("gpt_125m", num_layers=2)
+    fabric = rostam.fabric(
+        "photonic_rails", num_accelerators=num_accelerators, server_size=server_size, control="scheduled"
+    )
+    strategy = rostam.Strategy(**degrees, allow_idle=True)
+    plan = rostam.place(graph, rostam.Machine(fabric=fabric), global_batch=64, strategy=strategy)
+    result = rostam.simulate(plan)
+    assert result.is_steady
+    # The fabric's notes say what the schedule was not compared with.
+    assert any("fabric.control=scheduled is not compared with one_shot" in note for note in result.notes)
