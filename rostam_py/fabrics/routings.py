@@ -50,10 +50,12 @@ def layers_of(routing: str) -> int:
 
 
 def told_once(routing: str) -> str:
-    """Return the one way to write a routing: by its name alone where it has its usual number.
+    """Return the one way to write a registered routing: by its name alone where it has its usual number.
 
-    Raises: ConfigError for an unknown one, or a number that it does not take.
+    Raises: ConfigError for a number that it does not take.
     """
+    if ":" not in routing:
+        return routing
     name, number = _core.parse_routing(routing)
     usual = _core.parse_routing(name)[1]
     return str(name) if number == usual else f"{name}:{number}"
