@@ -136,6 +136,7 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
             n /= call.degree
         elif place is not None and op.role == "batched_product" and place < len(sizes) - 2:
             batch /= call.degree
+    n /= call.columns
     m = max(call.flops / (2 * batch * n * k), 1.0)
     precision = get_precision(call.precision)
     is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)

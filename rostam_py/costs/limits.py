@@ -10,7 +10,7 @@ Invariant: ``limits.duration_s(Speeds())`` is ``cost.duration_s(call)``, but for
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast, runtime_checkable
 
 from rostam_py.costs.families import op_family
@@ -93,6 +93,14 @@ class KernelLimits:
         memory_s = self.memory_s / speeds.memory + self.memory_fixed_s / speeds.fixed
         busy_s = max(arithmetic_s, memory_s) / speeds.families.get(self.family, 1.0)
         return max(busy_s, self.floor_s / speeds.floor)
+
+    def stretched(self, factor: float) -> "KernelLimits":
+        """Return the limits of a kernel that takes ``factor`` times as long."""
+        return replace(
+            self, arithmetic_s=self.arithmetic_s * factor, memory_s=self.memory_s * factor,
+            arithmetic_fixed_s=self.arithmetic_fixed_s * factor, memory_fixed_s=self.memory_fixed_s * factor,
+            floor_s=self.floor_s * factor,
+        )  # fmt: skip
 
 
 @runtime_checkable

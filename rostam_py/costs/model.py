@@ -19,6 +19,7 @@ class KernelCall:
     pieces: of the degree, the equal parts of a sequence's attention that ranks and blocks of context parallelism make.
     spread: ranks that the experts are spread over: of a grouped product's groups each has one ``spread``-th, with the
         rows of all ranks.
+    columns: it computes one of so many equal parts of a product's columns, on all of its rows.
     """
 
     ops: tuple[Op, ...]
@@ -31,6 +32,7 @@ class KernelCall:
     split_kind: str = ""
     pieces: int = 1
     spread: int = 1
+    columns: int = 1
 
 
 class CostModel(Protocol):

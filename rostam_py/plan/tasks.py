@@ -4,7 +4,7 @@ Within a template compute tasks run in list order on the compute stream, and com
 stream for each process group; sends have a stream for each peer (MODEL B8).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rostam_py.costs.families import is_matrix_product, op_family
 from rostam_py.costs.model import CostModel, KernelCall
@@ -20,7 +20,8 @@ class KernelTime:
     duration_s: [s]. flops: local FLOPs. role: its main op's, of graph.ROLES. call, cost: what was timed, and by which
     cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
     for it in code that launches each expert's product, and each pass of a cast, by itself; is_call: a module is called
-    for it, as for a matrix product of forward (machine.host).
+    for it, as for a matrix product of forward (machine.host). stretch: its duration over what its cost model says,
+    where it does not have the device by itself.
     """
 
     name: str
@@ -33,6 +34,7 @@ class KernelTime:
     cost: CostModel | None = field(default=None, compare=False, repr=False)
     launches: int = 1
     is_call: bool = False
+    stretch: float = field(default=1.0, compare=False, repr=False)
 
     @classmethod
     def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1) -> "KernelTime":
@@ -42,6 +44,10 @@ class KernelTime:
         return cls(
             name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, is_call
         )
+
+    def stretched(self, factor: float) -> "KernelTime":
+        """Return the kernel, ``factor`` times as long."""
+        return replace(self, duration_s=self.duration_s * factor, stretch=self.stretch * factor)
 
     @property
     def family(self) -> str:

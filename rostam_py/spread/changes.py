@@ -91,7 +91,8 @@ def kernel_limits(kernel: KernelTime) -> KernelLimits | None:
     """Return what bounds a kernel; None where only its time is known."""
     if kernel.call is None or kernel.cost is None:
         return None
-    return limits_of(kernel.cost, kernel.call)
+    limits = limits_of(kernel.cost, kernel.call)
+    return limits if limits is None or kernel.stretch == 1 else limits.stretched(kernel.stretch)
 
 
 def _retimed(job: GraphJob, speeds: Speeds) -> GraphJob:
