@@ -76,7 +76,8 @@ class Precision:
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
-        experts are sent for it. casts: to it, None where nothing is cast for products.
+        experts are sent for it. scale_bytes: of product_bytes, those of scales that Transformer Engine's user buffers
+        do not gather; in_user_buffers: they gather what is cast. casts: to it, None where nothing is cast for products.
     moves_sums: at which stages (GROUPED_STAGES) its products move partial sums to 32 bits as they go, where matrix
         units add them up in fewer (Accelerator.short_fp8_sums).
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
@@ -102,6 +103,8 @@ class Precision:
     casts: Casts | None = None
     scales_loss: bool = False
     moves_sums: tuple[str, ...] = ()
+    scale_bytes: float = 0.0
+    in_user_buffers: bool = True
 
     @property
     def gathered_weight_width(self) -> float:
@@ -151,17 +154,19 @@ PRECISIONS = {
         "fp8_block_mixed", "fp8", 2, ("fp32", "bf16"), 2, True, _FP8_BLOCK, _FP8_BLOCK, others="bf16_mixed",
         note=f"fp8_block_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 128",
         gathered_weight_bytes=1.0, casts=Casts(1, 1, 1, writes_columns=True), moves_sums=GROUPED_STAGES,
+        in_user_buffers=False,
     ),
     "mxfp8_mixed": Precision(
         "mxfp8_mixed", "mxfp8", 2, ("fp32", "bf16"), 2, True, _MXFP8, 1, others="bf16_mixed",
         note=f"mxfp8_mixed: {_OF_FP8}; a kernel casts each input by rows and by columns, in blocks of 32",
-        gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True),
+        gathered_weight_bytes=2.0, casts=Casts(1, 1, 1, writes_columns=True), scale_bytes=1 / 32,
     ),
     "nvfp4_mixed": Precision(
         "nvfp4_mixed", "nvfp4", 2, ("fp32", "bf16"), 2, True, _NVFP4, 2, others="bf16_mixed",
         note="nvfp4_mixed: matrix products of blocks, forward and backward, at the nvfp4 peak, their inputs kept in"
         " 4.5 bits; a kernel finds the scale of each input; all else as in bf16_mixed",
         gathered_weight_bytes=2 * _NVFP4, casts=Casts(1, 1, 2, writes_rows=False, writes_columns=True, launches=2),
+        in_user_buffers=False,
     ),
 }  # fmt: skip
 VECTOR_PEAK = "fp32"  # element-wise, norm and reduction kernels compute in fp32 whatever the storage

@@ -115,6 +115,12 @@ class Machine:
         return host_costs(self.host, self.host_launch, self.device.host_slowdown)
 
     @property
+    def shared_multiprocessors(self) -> int:
+        """Multiprocessors of an accelerator that kernels share with running collectives; 0 where these hold none."""
+        by_channels = self.comm_compute_fraction is None and not self.fabric.config.link_classes.are_ideal
+        return self.device.multiprocessors if by_channels else 0
+
+    @property
     def physics(self) -> dict[str, float | str]:
         """What decides how work starts, times in seconds, by key."""
         share = self.comm_compute_fraction

@@ -166,8 +166,8 @@ class Strategy:
         activations are kept in parts, and backward gathers the inputs of the regions again.
     tp_style: whose code splits over tp: mcore, Megatron-Core's, or dtensor, PyTorch's, which copies what it gathers and
         scatters along sequences and lets kernels wait for every collective, as if asynchronous_tp were false.
-    tp_overlap: products run in tp parts, each as soon as its part of a gathered input has come, or while the sums of
-        the part before go round the ring (with sequence_parallel).
+    tp_overlap: products run in parts, each as soon as its part of a gathered input has come, or while parts before are
+        reduce-scattered (with sequence_parallel): as Transformer Engine's user buffers, or PyTorch's asynchronous tp.
     shard: ZeRO level, over the dp x cp ranks: 1 shares optimizer state (Megatron's distributed optimizer), 2 gradients
         as well, 3 weights too (FSDP), whose units, the repeated blocks, are whole only while they run.
     shard_group: ranks of them that share one copy, for example a server's; gradients are summed over the copies as well
@@ -306,6 +306,7 @@ class Strategy:
         _check_choice("gradient_precision", self.gradient_precision, GRADIENT_PRECISIONS)
         if self.precision is not None:
             gradient_bytes(self.precision, self.gradient_precision)
+            self._check_user_buffers(self.precision)
         self._check_narrow_weights()
         if self.optimizer is not None:
             get_optimizer(self.optimizer)
@@ -527,6 +528,14 @@ class Strategy:
             raise ConfigError(
                 f"{said} and strategy.tp {self.tp}: without strategy.sequence_parallel=true all {self.tp} ranks would"
                 " route and send the same tokens (Megatron-Core asks for it, too). Set it, or leave expert_tp out"
+            )
+
+    def _check_user_buffers(self, precision: str) -> None:
+        if self.tp_overlap and self.tp_style == MCORE and not PRECISIONS[precision].in_user_buffers:
+            known = ", ".join(name for name, one in PRECISIONS.items() if one.in_user_buffers)
+            raise ConfigError(
+                f"strategy.tp_overlap is true and strategy.precision is {precision!r}, which Transformer Engine's user"
+                f" buffers do not take; set strategy.tp_overlap=false, or a precision of: {known}"
             )
 
     def _check_sequence_parallel(self) -> None:

@@ -69,11 +69,12 @@ def test_a_kernel_with_replays_before_it_hides_its_collective_too(sequence_paral
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_overlap_is_never_slower_where_communication_takes_no_compute(name, graphs, machine):
-    def seconds(**settings):
-        return rostam.simulate(placed_on(machine, graphs[name], **settings)).iteration_time_s
+    def run(**settings):
+        return rostam.simulate(placed_on(machine, graphs[name], **settings))
 
-    plain, waiting = seconds(), seconds(asynchronous_tp=False)
-    assert plain <= waiting
-    split, split_waiting = seconds(sequence_parallel=True), seconds(sequence_parallel=True, asynchronous_tp=False)
-    assert split <= split_waiting
-    assert seconds(sequence_parallel=True, tp_overlap=True) <= split
+    plain, waiting = run(), run(asynchronous_tp=False)
+    assert plain.iteration_time_s <= waiting.iteration_time_s
+    split, split_waiting = run(sequence_parallel=True), run(sequence_parallel=True, asynchronous_tp=False)
+    assert split.iteration_time_s <= split_waiting.iteration_time_s
+    # Products in parts take longer, and copies into buffers come on top.
+    assert run(sequence_parallel=True, tp_overlap=True).breakdown["tp"] < split.breakdown["tp"]

@@ -27,12 +27,6 @@ from rostam_py.plan.state_sharding import StateSharding
 from rostam_py.plan.strategy import DTENSOR, MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 
-# Of a tp collective beside a whole product, with overlapped tp communication, the means of: Transformer Engine's user
-# buffers take 4 and 2 multiprocessors to gather the inputs of qkv and fc1 again, 24 and 4 to scatter their input
-# gradients. Source: userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192 and its fp8 twin in Megatron-Bridge's
-# src/megatron/bridge/training/comm_overlap.py; 16 each where no recipe says (get_default_config in
-# transformer_engine/pytorch/module/base.py).
-_BULK_MULTIPROCESSORS = {"all_gather": 3, "reduce_scatter": 14}
 # Of the exchanges of rows that cross to a server once, together: DeepEP's (Buffer.num_sms in deep_ep/buffer.py;
 # DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
 _EXCHANGE_MULTIPROCESSORS = 20
@@ -65,6 +59,7 @@ class TemplateContext:
     overlaps_reductions: bool = True  # False: gradients are reduced behind a device's last backward
     overlaps_messages: bool = True  # False: a template ends with its last message's delivery
     splits_messages: bool = False  # members of a tp group send shares of what all of them hold
+    multiprocessors: int = 0  # of a device, where a collective that runs takes some of them from kernels
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
     @property
@@ -137,8 +132,6 @@ class TemplateWriter:
         hops = self.context.hops.hops
         if any(hop.group == group for hop in hops):
             return _EXCHANGE_MULTIPROCESSORS // len(hops)
-        if self.context.is_tp_overlapped and self.context.tp_style == MCORE and group in self.context.sharding.groups:
-            return _BULK_MULTIPROCESSORS.get(kind, 0)
         return 0
 
     def collective(self, name: str, group: str, kind: str, num_bytes: int, deps: tuple[int, ...]) -> int:
@@ -208,7 +201,7 @@ class TemplateWriter:
         key = self._key(gather, is_replay)
         if key not in self._gathers:
             context = self.context
-            size = math.ceil(context.builder.gathered_bytes(gather, context.sharding.gathered_fraction(gather)))
+            size = math.ceil(self._gathered_bytes(gather, context.sharding.gathered_fraction(gather)))
             name = f"all_gather {self._origin(gather.tensor)} {self.phase}"
             group = context.sharding.group(gather.levels)
             self._gathers[key] = self.collective(name, group, "all_gather", size, self._deps_on(behind))
@@ -216,6 +209,10 @@ class TemplateWriter:
                 self._await((), [self._gathers[key]])
                 self._gathers[key] = self._move(gather.tensor, "copied together", size, size)
         return self._gathers[key]
+
+    def _gathered_bytes(self, gather: Gather, share: float) -> float:
+        """Return the bytes of a share of what a collective gathers."""
+        return self.context.builder.gathered_bytes(gather, share)
 
     def _key(self, gather: Gather, is_replay: bool) -> tuple[Gather, bool]:
         """Return what tells gathers apart: what a replay has gathered serves weight gradients as well in PyTorch."""

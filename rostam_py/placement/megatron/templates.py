@@ -15,12 +15,14 @@ from rostam_py.placement.megatron.gradients import Gradient
 from rostam_py.placement.megatron.order import input_gradients_first
 from rostam_py.placement.megatron.ring_writer import RingWriter
 from rostam_py.placement.megatron.template_writer import TemplateContext, TemplateWriter
+from rostam_py.placement.megatron.user_buffers import UserBufferWriter
 from rostam_py.placement.megatron.weight_gathers import UnitGathers, gather_order, gather_updated, unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, bucket_units
 from rostam_py.placement.schedule import final_templates
 from rostam_py.plan.expert_groups import EXPERTS
 from rostam_py.plan.phases import BACKWARD, FORWARD, WEIGHT, chunk_of, phase_of, template_name
 from rostam_py.plan.program import Program
+from rostam_py.plan.strategy import MCORE
 from rostam_py.plan.tasks import KernelTime, Task
 
 
@@ -152,7 +154,9 @@ def _write_first(
 
 
 def _writer(context: TemplateContext, phase: str, adds_gradients: bool = False) -> TemplateWriter:
-    kind = RingWriter if context.is_tp_overlapped else TemplateWriter
+    kind: type[TemplateWriter] = TemplateWriter
+    if context.is_tp_overlapped:
+        kind = UserBufferWriter if context.tp_style == MCORE else RingWriter
     return kind(context, phase, adds_gradients)
 
 

@@ -1,0 +1,187 @@
+"""Templates in which Transformer Engine's products run beside the collectives of their tensor-parallel group.
+
+Model: products of repeated blocks communicate through user buffers, others as without overlap: Megatron-Core's output
+layer and embedding are its own.
+* Every gather begins with a copy of a member's own part, cast, into the buffer.
+* What feeds a product (qkv and fc1; output gradients of proj and fc2) goes round a ring in t parts (ring_writer), by
+  copy engines, which take no multiprocessor.
+* A reduce-scatter behind a product of 8 bits is a ring exchange: the product runs in t parts of its rows,
+  each of the first t - 1 is sent to the member that adds it up, in 16 bits, and a kernel reads t parts and writes one.
+  Products leave one multiprocessor out.
+* A reduce-scatter behind a wider product is a pipeline: the product runs in four parts of its columns, on all rows, and
+  a kernel reduce-scatters each while the next is computed, reading from all members at once. All four leave that
+  kernel's multiprocessors out, whether it runs or not. Nothing hides the last part's.
+* Inputs gathered again and reduce-scatters of input gradients stay whole and hold their kernels' multiprocessors.
+* Scales of blocks (mxfp8) are gathered in front of the data by NCCL, which kernels wait for, and output gradients come
+  a second time, by columns, beside the product that reads them by rows.
+A part takes no less than its share of the whole product, at whose power it runs. Parts run one after the other: each is
+put on one of three streams, so that the next may fill what the last wave leaves idle, but in a pipeline on Hopper it is
+queued behind the part before, and PyTorch's parts on two streams are no faster for it (tests/validation).
+Ignored: ``aggregate``, which recipes of pretraining leave off, and 8-bit buffers of sums, which those of LoRA set.
+Source: split_overlap_ag and split_overlap_rs of CommOverlapP2PBase, split_overlap_rs of CommOverlapBase, in
+transformer_engine/common/comm_gemm_overlap/comm_gemm_overlap.cpp at 015939ab, reduce_bf16_cuda in its
+userbuffers/userbuffers.cu at 029eb960, initialize_ub and fill_userbuffers_buffer_for_all_gather in
+transformer_engine/pytorch/module/base.py, all of NVIDIA/TransformerEngine; its pull requests 1311 (parts queued), 1711
+(scales) and bulk_overlap_ag_with_external_gemm in layernorm_mlp.py (gradients by columns). Recipes:
+src/megatron/bridge/training/comm_overlap.py of NVIDIA-NeMo/Megatron-Bridge at 0685ff5d.
+"""
+
+import math
+from dataclasses import replace
+
+from rostam_py.costs.precision import get_precision
+from rostam_py.graph import Op
+from rostam_py.placement.kernels import Kernel
+from rostam_py.placement.megatron.ring_writer import RingWriter, weight_bytes
+from rostam_py.placement.megatron.template_writer import TemplateContext, portion
+from rostam_py.placement.sharding import Gather
+from rostam_py.plan.tasks import KernelTime
+
+# Of a collective beside a whole product, the means of: 4 and 2 multiprocessors gather the inputs of qkv and fc1 again,
+# 24 and 4 scatter their input gradients. Source: userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192 and its fp8 twin;
+# others set 2 to 32, and 16 each are taken where no recipe says.
+_BULK = {"all_gather": 3, "reduce_scatter": 14}
+# Left out by products whose result is reduce-scattered. A ring exchange: num_sm=1, set_sm_margin=True of proj_fprop and
+# fc2_fprop in the recipes of 8 bits (that of GPT-3 20B has a pipeline). A pipeline: Transformer Engine's default; the
+# recipes of 16 bits set 8 to 32, 21 on average, and some of Blackwell or of 12,288 and more features ring exchanges.
+_RING_MARGIN = 1
+_PIPELINE_MARGIN = 16
+_NUM_SPLITS = 4  # num_splits of all of these recipes, and the default
+
+
+class UserBufferWriter(RingWriter):
+    """A RingWriter as Transformer Engine's user buffers have it."""
+
+    def __init__(self, context: TemplateContext, phase: str, adds_gradients: bool = False) -> None:
+        super().__init__(context, phase, adds_gradients)
+        precision = get_precision(context.builder.precision)
+        self._is_pipelined = precision.product_bytes >= precision.tensor_bytes
+        self._scale_share = precision.scale_bytes / precision.product_bytes  # of what products read
+        self._is_bulk = False  # the collective that is being appended goes through a user buffer, whole
+        self._open: Kernel | None = None  # the one that is run
+        self._is_cast = False  # what it reads has been
+        self._reduced: dict[int, int] = {}  # tensor that a pipeline has made -> its last reduce-scatter
+
+    def run(self, kernel: Kernel, is_replay: bool = False) -> None:
+        """Run a kernel, in parts if it is a product, then the collectives its outputs ask for."""
+        self._open, self._is_cast = kernel, False
+        super().run(kernel, is_replay)
+
+    def _may_cut(self, op: Op) -> bool:
+        return self._is_in_block(op)
+
+    def _is_in_block(self, op: Op) -> bool:
+        return op.block >= 0 or not self.context.graph.block_names
+
+    def _append_casts(self, kernel: Kernel) -> None:
+        if not self._is_cast:
+            super()._append_casts(kernel)
+
+    def _stays_whole_again(self) -> bool:
+        return True
+
+    def _multiprocessors(self, group: str, kind: str) -> int:
+        if self._is_bulk and group in self.context.sharding.groups:
+            return _BULK.get(kind, 0)
+        return super()._multiprocessors(group, kind)
+
+    def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
+        reader = None if self._open is None else self.context.graph.ops[self._open.ops[0]]
+        is_new = self._key(gather, is_replay) not in self._gathers
+        if is_new and reader is not None and self._is_in_block(reader):
+            self._fill(gather)
+            self._is_bulk = True
+        task = super()._gather(gather, behind, is_replay)
+        self._is_bulk = False
+        return task
+
+    def _gathered_bytes(self, gather: Gather, share: float) -> float:
+        scales = self._scale_share if self._is_bulk and self._is_narrow(gather) else 0.0
+        return super()._gathered_bytes(gather, share) * (1 - scales)
+
+    def _is_narrow(self, gather: Gather) -> bool:
+        builder = self.context.builder
+        return builder.gathered_bytes(gather, 1.0) < builder.part_bytes(gather.tensor, 1.0)
+
+    def _fill(self, gather: Gather) -> None:
+        """Copy a member's own part into the buffer, and gather what scales it."""
+        sharding, builder, tensor = self.context.sharding, self.context.builder, gather.tensor
+        whole = builder.gathered_bytes(gather, sharding.gathered_fraction(gather))
+        scales = whole * self._scale_share if self._is_narrow(gather) else 0.0
+        own = (whole - scales) / math.prod(sharding.levels[place].degree for place in gather.levels)
+        self._await((tensor,), [])
+        self._provider[tensor] = self._move(tensor, "copied into its buffer", own, own)
+        if scales:
+            name = f"all_gather {self._origin(tensor)} {self.phase} (scales)"
+            group, deps = sharding.group(gather.levels), self._deps_on([tensor])
+            self._provider[tensor] = self.collective(name, group, "all_gather", math.ceil(scales), deps)
+            self._await((tensor,), [])
+
+    def _copy_round(self, gather: Gather) -> list[int]:
+        if self._open is not None:
+            self._append_casts(self._open)
+            self._is_cast = True
+        self._fill(gather)
+        width = self.context.builder.gathered_bytes(gather, 1 / self.context.sharding.degree)
+        scales = self._scale_share if self._is_narrow(gather) else 0.0
+        return self._copies(gather.tensor, math.ceil(width * (1 - scales)))
+
+    def _brings(self, gather: Gather, steps: list[int]) -> int:
+        """Return the task behind which other products read what a ring brings: by columns that comes again."""
+        if self._is_forward or not self._scale_share or not self._is_narrow(gather):
+            return super()._brings(gather, steps)
+        size = math.ceil(self.context.builder.gathered_bytes(gather, 1 / self.context.sharding.degree))
+        return self._copies(gather.tensor, size, " by columns")[-1]
+
+    def _part_of(self, whole: KernelTime, *, is_scattered: bool) -> KernelTime:
+        part = super()._part_of(whole, is_scattered=is_scattered)
+        return self._sharing(part, whole, self.context.sharding.degree, _RING_MARGIN if is_scattered else 0)
+
+    def _sharing(self, part: KernelTime, whole: KernelTime, parts: int, margin: int) -> KernelTime:
+        """Return a part as long as its share of the whole at least, and longer by the multiprocessors it leaves out."""
+        all_of_them = self.context.multiprocessors
+        factor = max(1.0, whole.duration_s / parts / part.duration_s)
+        return part.stretched(factor * all_of_them / (all_of_them - margin) if all_of_them else factor)
+
+    def _numbered(self, part: KernelTime, number: int, parts: int) -> KernelTime:
+        found = super()._numbered(part, number, parts)
+        return replace(found, is_call=part.is_call and number == 1)  # one call of a module launches all parts
+
+    def _append_parts(self, kernel: Kernel, halos: list[int], gathered: list[int]) -> None:
+        scattered = None if self._steps or not self._is_pipelined else self._scatters(kernel)
+        if scattered is None:
+            super()._append_parts(kernel, halos, gathered)
+            return
+        self._await(kernel.inputs, halos + gathered)
+        self._append_casts(kernel)
+        whole, degree = self._time_of(kernel), self.context.sharding.degree
+        part = self._sharing(self._columns_of(whole), whole, _NUM_SPLITS, _PIPELINE_MARGIN)
+        received = self.context.builder.part_bytes(scattered, (degree - 1) / degree / _NUM_SPLITS)
+        name = f"reduce_scatter {self._origin(scattered)} {self.phase}"
+        for number in range(1, _NUM_SPLITS + 1):
+            self._segment.append(self._numbered(part, number, _NUM_SPLITS))
+            self.close()
+            behind = (len(self.tasks) - 1,)
+            self._reduced[scattered] = self._copy(name, math.ceil(received), behind, number, _NUM_SPLITS)
+
+    def _columns_of(self, whole: KernelTime) -> KernelTime:
+        """Return a kernel on one of the parts of its columns, as its cost model times it."""
+        call = whole.call
+        if call is None or whole.cost is None:
+            return portion(whole, 1 / _NUM_SPLITS, "")
+        part = replace(
+            call, flops=call.flops / _NUM_SPLITS, bytes_written=call.bytes_written / _NUM_SPLITS, columns=_NUM_SPLITS,
+            bytes_read=call.bytes_read - weight_bytes(call) * (1 - 1 / _NUM_SPLITS),
+        )  # fmt: skip
+        return KernelTime.of(whole.cost, part, whole.name)
+
+    def make_whole(self, tensor: int) -> None:
+        """Start the collectives that make a tensor whole, unless its product's parts have done so."""
+        if tensor in self._reduced:
+            self.close()
+            self._provider[tensor] = self._reduced.pop(tensor)
+            return
+        producer = self.context.graph.tensors[tensor].producer
+        self._is_bulk = producer is not None and self._is_in_block(self.context.graph.ops[producer])
+        super().make_whole(tensor)
+        self._is_bulk = False
