@@ -28,6 +28,7 @@ src/megatron/bridge/training/comm_overlap.py of NVIDIA-NeMo/Megatron-Bridge at 0
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
@@ -73,6 +74,14 @@ class UserBufferWriter(RingWriter):
     def _is_in_block(self, op: Op) -> bool:
         return op.block >= 0 or not self.context.graph.block_names
 
+    @cached_property
+    def _for_products(self) -> frozenset[int]:
+        """Gathered tensors that a product of Transformer Engine reads; rows of experts NCCL gathers."""
+        ops, gathers = self.context.graph.ops, self.context.sharding.gathers
+        readers = (op for op in gathers if ops[op].role == "product" and self._is_in_block(ops[op]))
+        read = {gather.tensor for op in readers for gather in gathers[op]}
+        return frozenset(read.difference(self.context.builder.experts.exchanged))
+
     def _append_casts(self, kernel: Kernel) -> None:
         if not self._is_cast:
             super()._append_casts(kernel)
@@ -86,9 +95,8 @@ class UserBufferWriter(RingWriter):
         return super()._multiprocessors(group, kind)
 
     def _gather(self, gather: Gather, behind: tuple[int, ...], is_replay: bool) -> int:
-        reader = None if self._open is None else self.context.graph.ops[self._open.ops[0]]
         is_new = self._key(gather, is_replay) not in self._gathers
-        if is_new and reader is not None and self._is_in_block(reader):
+        if is_new and gather.tensor in self._for_products:
             self._fill(gather)
             self._is_bulk = True
         task = super()._gather(gather, behind, is_replay)
