@@ -14,7 +14,7 @@ layer and embedding are its own.
 * Inputs gathered again and reduce-scatters of input gradients stay whole and hold their kernels' multiprocessors.
 * Scales of blocks (mxfp8) are gathered in front of the data by NCCL, which kernels wait for, and output gradients come
   a second time, by columns, beside the product that reads them by rows.
-A part takes no less than its share of the whole product, at whose power it runs. Parts run one after the other: each is
+Parts run one after the other: each is
 put on one of three streams, so that the next may fill what the last wave leaves idle, but in a pipeline on Hopper it is
 queued behind the part before, and PyTorch's parts on two streams are no faster for it (tests/validation).
 Ignored: ``aggregate``, which recipes of pretraining leave off, and 8-bit buffers of sums, which those of LoRA set.
@@ -33,7 +33,7 @@ from functools import cached_property
 from rostam_py.costs.precision import get_precision
 from rostam_py.graph import Op
 from rostam_py.placement.kernels import Kernel
-from rostam_py.placement.megatron.ring_writer import RingWriter, weight_bytes
+from rostam_py.placement.megatron.ring_writer import RingWriter, no_less_than_share, weight_bytes
 from rostam_py.placement.megatron.template_writer import TemplateContext, portion
 from rostam_py.placement.sharding import Gather
 from rostam_py.plan.tasks import KernelTime
@@ -143,13 +143,12 @@ class UserBufferWriter(RingWriter):
 
     def _part_of(self, whole: KernelTime, *, is_scattered: bool) -> KernelTime:
         part = super()._part_of(whole, is_scattered=is_scattered)
-        return self._sharing(part, whole, self.context.sharding.degree, _RING_MARGIN if is_scattered else 0)
+        return self._leaving_out(part, _RING_MARGIN if is_scattered else 0)
 
-    def _sharing(self, part: KernelTime, whole: KernelTime, parts: int, margin: int) -> KernelTime:
-        """Return a part as long as its share of the whole at least, and longer by the multiprocessors it leaves out."""
+    def _leaving_out(self, part: KernelTime, margin: int) -> KernelTime:
+        """Return a part that is longer by the multiprocessors it leaves out."""
         all_of_them = self.context.multiprocessors
-        factor = max(1.0, whole.duration_s / parts / part.duration_s)
-        return part.stretched(factor * all_of_them / (all_of_them - margin) if all_of_them else factor)
+        return part.stretched(all_of_them / (all_of_them - margin)) if all_of_them else part
 
     def _numbered(self, part: KernelTime, number: int, parts: int) -> KernelTime:
         found = super()._numbered(part, number, parts)
@@ -163,7 +162,7 @@ class UserBufferWriter(RingWriter):
         self._await(kernel.inputs, halos + gathered)
         self._append_casts(kernel)
         whole, degree = self._time_of(kernel), self.context.sharding.degree
-        part = self._sharing(self._columns_of(whole), whole, _NUM_SPLITS, _PIPELINE_MARGIN)
+        part = self._leaving_out(self._columns_of(whole), _PIPELINE_MARGIN)
         received = self.context.builder.part_bytes(scattered, (degree - 1) / degree / _NUM_SPLITS)
         name = f"reduce_scatter {self._origin(scattered)} {self.phase}"
         for number in range(1, _NUM_SPLITS + 1):
@@ -181,7 +180,7 @@ class UserBufferWriter(RingWriter):
             call, flops=call.flops / _NUM_SPLITS, bytes_written=call.bytes_written / _NUM_SPLITS, columns=_NUM_SPLITS,
             bytes_read=call.bytes_read - weight_bytes(call) * (1 - 1 / _NUM_SPLITS),
         )  # fmt: skip
-        return KernelTime.of(whole.cost, part, whole.name)
+        return no_less_than_share(KernelTime.of(whole.cost, part, whole.name), whole, _NUM_SPLITS)
 
     def make_whole(self, tensor: int) -> None:
         """Start the collectives that make a tensor whole, unless its product's parts have done so."""
