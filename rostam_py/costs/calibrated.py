@@ -1,10 +1,11 @@
 """Calibrated: kernel times from measured efficiencies by kind, precision, shape and device.
 
 Model: duration = (ideal time + fixed time) x ratio, never less than the ideal time. Ideal: the longer of useful FLOPs
-at the accelerator's peak and bytes at its memory bandwidth; ratio and fixed time: interpolated in the kernel tables
-(``make calibrate``, or one's own). Which series answer is told in ``kernel_sources``: those of all parts of one die,
-else lent ones. A source that measured several parts counts once, with its mean; of several sources the median counts,
-of those that measured around the shape, else of the nearest. What tables lack falls back, in this order:
+at the accelerator's peak and bytes at its memory bandwidth, or as a table's fit counts them (``kernel_surface``); ratio
+and fixed time: interpolated in the kernel tables (``make calibrate``, or one's own). Which series answer is told in
+``kernel_sources``: those of all parts of one die, else lent ones. A source that measured several parts counts once,
+with its mean; of several sources the median counts, of those that measured around the shape, else of the nearest. What
+tables lack falls back, in this order:
 * fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
 * a kind that it lacks is lent, backward attention as its multiple of the forward there; element-wise kernels take the
   device's own casts first;
@@ -44,7 +45,7 @@ from rostam_py.costs.kernel_sources import (
     shipped,
     slower,
 )
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time, predicted_s
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, of_programs, programs_of
@@ -65,7 +66,7 @@ class _Answer:
     """A kernel's time [s], how it was found, and largest over smallest time of the sources less 1.
 
     fixed_share: of the time, what neither peak nor bandwidth shortens. used: the series that it is the median of.
-    is_own: they are of this kind of kernel and this accelerator.
+    is_own: they are of this kind of kernel and this accelerator. weight: how many times FLOPs at the peak count.
     """
 
     seconds: float
@@ -74,6 +75,7 @@ class _Answer:
     fixed_share: float = 0.0
     used: tuple[KernelSeries, ...] = ()
     is_own: bool = False
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class _Found:
     """What one series says of a question.
 
     distance: octaves outside its measured sizes. seconds: of one kernel. spread: of its repeats. fixed_share: of the
-    time, what neither peak nor bandwidth shortens.
+    time, what neither peak nor bandwidth shortens. weight: how many times FLOPs at the peak count against traffic.
     """
 
     source: Source
@@ -89,6 +91,7 @@ class _Found:
     seconds: float
     spread: float
     fixed_share: float
+    weight: float
 
 
 @dataclass(slots=True)
@@ -182,13 +185,14 @@ class CalibratedCost:
     def limits(self, call: KernelCall) -> KernelLimits:
         """Return what bounds the kernel's duration: the part of its ideal time that is longer, times its ratio.
 
-        Model: of several sources the fixed time is the mean of those that the answer is the median of.
+        Model: of several sources the fixed time, and how many times FLOPs count against traffic, are the means of those
+            that the answer is the median of.
         """
         asked, answer = self._asked(call)
         if asked is None or answer is None:
             return self._roofline.limits(call)
         peak = self.accelerator.peak(asked.precision) if asked.precision else 0.0
-        arithmetic_s = asked.flops / peak if peak else 0.0
+        arithmetic_s = answer.weight * asked.flops / peak if peak else 0.0
         memory_s = asked.traffic / self.accelerator.memory_bandwidth_bytes_per_s
         fixed_s = answer.seconds * answer.fixed_share
         longest_s = max(arithmetic_s, memory_s)
@@ -273,6 +277,7 @@ class CalibratedCost:
             asked.count * seconds, how, max(spreads, default=None), statistics.fmean(fixed_share),
             tuple(one.source.series for one in used),
             is_own=not is_lent and not asked.is_substitute and not is_slower and kind == asked.kind,
+            weight=statistics.fmean(one.weight for one in used),
         )  # fmt: skip
 
     def _in_tiles(self, asked: KernelQuestion, convolution: Convolution) -> _Answer | None:
@@ -407,9 +412,10 @@ class CalibratedCost:
         if not pair:
             return None
         columns = (_inside(asked, asked.precision, [one]) if is_outside else asked).columns
-        seconds, beside_s = (it.seconds_of(it.of_kind.heard(columns, it.columns))[0] for it in (one, pair[0]))
-        distance = float(one.distances(one.of_kind.heard(asked.columns, one.columns))[0])
-        return _Found(source, distance, own.seconds * float(seconds / beside_s), one.source_spread, own.fixed_share)
+        seconds, beside_s = (it.seconds_of(it.heard(columns))[0] for it in (one, pair[0]))
+        distance = float(one.distances(one.heard(asked.columns))[0])
+        seconds = own.seconds * float(seconds / beside_s)
+        return _Found(source, distance, seconds, one.source_spread, own.fixed_share, own.weight)
 
     def _asked_here(self, source: Source, asked: KernelQuestion) -> _Found:
         """Return what a source says of a question on the own accelerator, under its limit of power."""
@@ -445,13 +451,13 @@ def _of_origins(found: Sequence[_Found]) -> list[float]:
 
 def _asked_of(source: Source, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:
     """Return what a source says of a question on ``device``, whose arithmetic runs at a share of its speed."""
-    kind, one = kernel_kind(asked.kind), source.series
-    columns = kind.heard(asked.columns, one.columns)
+    one = source.series
+    columns = one.heard(asked.columns)
     peak = device.peak(asked.precision) * speed if asked.precision else 0.0
-    ideal_s = ideal_time(np.array([asked.flops]), asked.traffic, peak, device)
-    seconds = predicted_s(one.ratios(columns, device.multiprocessors), ideal_s, one.fit.fixed_s)
-    fixed_share = one.fit.fixed_s / float(ideal_s[0] + one.fit.fixed_s) if seconds[0] > ideal_s[0] else 0.0
-    return _Found(source, float(one.distances(columns)[0]), float(seconds[0]), one.source_spread, fixed_share)
+    told = one.predicted(columns, np.array([asked.flops]), asked.traffic, peak, device)
+    seconds, distance = float(told.seconds[0]), float(one.distances(columns)[0])
+    fixed_share = one.fit.fixed_s / float(told.ideal_s[0]) if seconds > told.least_s[0] else 0.0
+    return _Found(source, distance, seconds, one.source_spread, fixed_share, float(told.weights[0]))
 
 
 def _inside(asked: KernelQuestion, precision: str, series: Sequence[KernelSeries]) -> KernelQuestion:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rostam_py.costs.kernel_kinds import BY_LENGTH, Array, is_of_one_size
-from rostam_py.costs.kernel_surface import FIXED_TIMES, LAUNCH_S, choose_fit
+from rostam_py.costs.kernel_surface import FIXED_TIMES, IDEALS, LAUNCH_S, Fit, choose_fit
 from rostam_py.costs.kernel_table import HeldOut, KernelSeries
 
 _LEAST_ROWS = 8  # to be judged: four fitted, four predicted
@@ -23,7 +23,8 @@ def fitted(series: KernelSeries, num_rows: int = 0) -> KernelSeries:
     Model: rows of attention that all have as many tokens of one width are told apart by length and head size alone, and
         have the fixed time of a launch: what short sequences lose would else seem to be a fixed time, which more heads
         repay. So have series of too few rows to be judged. Streams of which some moved next to nothing have the time of
-        those, and rows reach half of the widest gap between them.
+        those, and rows reach half of the widest gap between them. Other ideal times than the longer of arithmetic and
+        traffic are tried where a kernel has arithmetic and rows are not too few.
     Args: num_rows: of the whole series, where these are a part of its rows.
     """
     is_one = is_of_one_size(series.columns)
@@ -32,14 +33,15 @@ def fitted(series: KernelSeries, num_rows: int = 0) -> KernelSeries:
         for name, space in series.of_kind.spaces.items()
         if (name == BY_LENGTH) == is_one
     }
-    bare = series.seconds[np.asarray(series.ideal_s(0.0)) < _BARE_SHARE * series.seconds]
+    bare = series.seconds[series.ideal_s(Fit("", (), 0.0, 0.0)) < _BARE_SHARE * series.seconds]
     if len(series.columns) == 1 and len(bare):
         (sizes,) = (np.sort(np.log2(column)) for column in series.columns.values())
         fixed_s, gap = float(f"{np.median(bare):.4g}"), float(np.diff(sizes).max())
         return replace(series, fit=choose_fit(spaces, series.log_ratios, (fixed_s,), gap / 2))
     is_few = max(num_rows, len(series.seconds)) < _LEAST_ROWS
     fixed_times = (LAUNCH_S,) if is_one or is_few else FIXED_TIMES
-    return replace(series, fit=choose_fit(spaces, series.log_ratios, fixed_times))
+    ideals = () if is_few or series.of_kind.loop is None else IDEALS
+    return replace(series, fit=choose_fit(spaces, series.log_ratios, fixed_times, ideals=ideals))
 
 
 def judged(series: KernelSeries) -> KernelSeries:

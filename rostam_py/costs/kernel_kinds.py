@@ -26,9 +26,11 @@ class KernelKind:
     fields: what a measurement states besides its time. flops, traffic: of the columns and of the bytes of one element;
         the work that efficiencies refer to. spaces: by name, the coordinates (N, D) in which it may be interpolated, on
         a device of so many multiprocessors; which one serves a table best is chosen when the table is made. sizes: the
-        coordinates (N, D) whose box tells what was measured. details: fields that a source may hold fixed, or in a
-        fixed ratio to another field ("" for none); it is silent about them then, and answers for every value. beside:
-        the kind whose own measurements, where there are some, another accelerator's of this kind are taken relative to.
+        coordinates (N, D) whose box tells what was measured. loop: how many steps (N,) the inner loop of each block of
+        the kernel takes, in keys or in elements of the contraction; None for kernels without arithmetic. details:
+        fields that a source may hold fixed, or in a fixed ratio to another field ("" for none); it is silent about them
+        then, and answers for every value. beside: the kind whose own measurements, where there are some, another
+        accelerator's of this kind are taken relative to.
     """
 
     name: str
@@ -37,19 +39,20 @@ class KernelKind:
     traffic: Callable[[Columns, float], Array]
     spaces: Mapping[str, Callable[[Columns, int], Array]]
     sizes: Callable[[Columns], Array]
+    loop: Callable[[Columns], Array] | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     beside: str = ""
     alike: str = ""
 
-    def heard(self, asked: Columns, measured: Columns) -> Columns:
-        """Return what is asked, with the fields that measured rows are silent about as these have them."""
-        told = dict(asked)
+    def silent(self, measured: Columns) -> dict[str, tuple[str, Array]]:
+        """Return the fields that measured rows are silent about: their value (1,), or its ratio to another field."""
+        found = {}
         for name, other in self.details.items():
             if np.ptp(measured[name]) == 0:
-                told[name] = measured[name][:1]
+                found[name] = "", measured[name][:1]
             elif other and np.ptp(measured[name] / measured[other]) == 0:
-                told[name] = asked[other] * (measured[name] / measured[other])[:1]
-        return told
+                found[name] = other, (measured[name] / measured[other])[:1]
+        return found
 
 
 def kernel_kind(name: str, where: str = "kind") -> KernelKind:
@@ -87,6 +90,10 @@ def _product_flops(c: Columns) -> Array:
 def _product_traffic(c: Columns, element: float) -> Array:
     inputs = (c["m"] + c["n"]) * c["k"] * element
     return np.asarray(c["batch"] * (inputs + c["m"] * c["n"] * c["out_bytes"]))
+
+
+def _contraction(c: Columns) -> Array:
+    return c["k"]
 
 
 def _log_shape(c: Columns) -> list[Array]:
@@ -140,6 +147,8 @@ def _product_sizes(c: Columns) -> Array:
 # Grouped products, one product of m rows for each of the groups (experts). stage: GROUPED_STAGES; the weights' gradient
 # is n x k for each group, the others' output m x n or m x k.
 GROUPED_STAGES = ("forward", "input_gradient", "weight_gradient")
+# Of one group's product at each stage: its rows, columns and contraction in the group's sizes.
+OF_GROUP = dict(zip(GROUPED_STAGES, ("mnk", "mkn", "nkm"), strict=True))
 
 
 def _is_weight_gradient(c: Columns) -> Array:
@@ -153,6 +162,10 @@ def _grouped_flops(c: Columns) -> Array:
 def _grouped_traffic(c: Columns, element: float) -> Array:
     weights = np.where(_is_weight_gradient(c) > 0, c["out_bytes"], element)
     return np.asarray(c["groups"] * (c["m"] * (c["n"] + c["k"]) * element + c["n"] * c["k"] * weights))
+
+
+def _grouped_contraction(c: Columns) -> Array:
+    return np.asarray(np.choose(c["stage"].astype(int), [c[OF_GROUP[stage][-1]] for stage in GROUPED_STAGES]))
 
 
 def _grouped_columns(c: Columns) -> list[Array]:
@@ -190,6 +203,10 @@ def _attention_traffic(times: float) -> Callable[[Columns, float], Array]:
         return np.asarray(times * element * c["batch"] * c["sequence"] * (c["heads"] + c["kv_heads"]) * sizes)
 
     return traffic
+
+
+def _keys(c: Columns) -> Array:
+    return c["sequence"]
 
 
 def _attention_shape(c: Columns, units: int = 0) -> Array:
@@ -249,20 +266,21 @@ KERNEL_KINDS = {
             "product", ("batch", "m", "n", "k", "layout", "out_bytes"), _product_flops, _product_traffic,
             {"shape": _product_shape, "tiles": _product_tiles, "shape_waves": _product_shape_waves,
              "tile_waves": _product_tile_waves},
-            _product_sizes, details={"layout": "", "out_bytes": ""},
+            _product_sizes, _contraction, details={"layout": "", "out_bytes": ""},
         ),
         KernelKind(
             "grouped_product", ("groups", "m", "n", "k", "stage", "out_bytes"), _grouped_flops, _grouped_traffic,
-            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, details={"out_bytes": ""},
+            {"shape": _grouped_shape, "tokens": _grouped_tokens}, _grouped_shape, _grouped_contraction,
+            details={"out_bytes": ""},
         ),
         # Forward: scores and output, 2 FLOPs each; backward: those of queries, keys, values, and scores again.
         KernelKind(
             "attention_forward", _ATTENTION_FIELDS, _attention_flops(2), _attention_traffic(1), _ATTENTION_SPACES,
-            _attention_shape, details=_ATTENTION_DETAILS,
+            _attention_shape, _keys, details=_ATTENTION_DETAILS,
         ),
         KernelKind(
             "attention_backward", _ATTENTION_FIELDS, _attention_flops(5), _attention_traffic(2), _ATTENTION_SPACES,
-            _attention_shape, details=_ATTENTION_DETAILS, beside="attention_forward",
+            _attention_shape, _keys, details=_ATTENTION_DETAILS, beside="attention_forward",
         ),
         KernelKind(
             "elementwise", ("num_bytes",), _no_flops, _stated_bytes,

@@ -21,7 +21,7 @@ import numpy as np
 
 from rostam_py.costs.convolutions import FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, Convolution
 from rostam_py.costs.families import CAST, op_family
-from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, Columns, kernel_kind
+from rostam_py.costs.kernel_kinds import CAUSAL_SHARE, GROUPED_STAGES, LAYOUTS, OF_GROUP, Columns, kernel_kind
 from rostam_py.costs.masks import is_causal
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.precision import get_precision
@@ -31,8 +31,6 @@ from rostam_py.graph.vocabulary import PARTIAL
 _STREAMED = ("elementwise", "optimizer", "embedding")
 _OVER_ROWS = (".mean.", ".var", ".sum.")  # ops whose results a norm scales its rows by, or its gradient
 _SHORTEST_ROW = 16  # entries; below, sums of rows may be as large in bytes as the rows
-# Of one group's product at each stage: its rows, columns and contraction in the group's sizes.
-_OF_GROUP = dict(zip(GROUPED_STAGES, ("mnk", "mkn", "nkm"), strict=True))
 LAYOUT_OF = dict(zip(GROUPED_STAGES, ("TN", "NN", "NT"), strict=True))  # how operands lie at each stage
 _WEIGHT_GRADIENT_BYTES = 2  # times an element's: measured weight gradients are added into what is there
 _WIDE_GRADIENT_BYTES = 8.0  # where that is fp32: read and written
@@ -213,7 +211,7 @@ def _plain(asked: KernelQuestion, rows: float, count: int) -> KernelQuestion:
     _, m, n, k, stage, out_bytes = asked.sizes
     of_stage = GROUPED_STAGES[int(stage)]
     named = {"m": m * rows, "n": n, "k": k}
-    sizes = (1.0, *(named[size] for size in _OF_GROUP[of_stage]), float(LAYOUTS.index(LAYOUT_OF[of_stage])), out_bytes)
+    sizes = (1.0, *(named[size] for size in OF_GROUP[of_stage]), float(LAYOUTS.index(LAYOUT_OF[of_stage])), out_bytes)
     return KernelQuestion(
         "product", sizes, asked.precision, asked.flops / count, asked.traffic / count, is_substitute=True, count=count,
         moves_sums=asked.moves_sums,

@@ -3,6 +3,9 @@
 Model: the logarithm of (measured time / ideal time) over log-shape space is kriged: a Gaussian process of Matern 3/2
 covariance about the median, with a scale for each coordinate and a share of noise. Inside the measured box it passes
 between the points; beyond it a point takes the value at the box's nearest point, so that the nearest efficiency holds.
+A fit may count arithmetic by what bounds a block of the kernel: its inner loop, and as long as so many more steps of it
+for its start and end (and, of causal attention, the masked half of blocks on the diagonal); and at a share of the peak,
+so that memory bounds where it would at the rate that the arithmetic reaches. Both have to be well worth it.
 Source: Rasmussen and Williams 2006, equations 2.23 (prediction), 4.17 (Matern 3/2), 5.12 (leave one out).
 """
 
@@ -19,18 +22,35 @@ LAUNCH_S = 3e-6  # what a kernel loses behind another one: what fits of products
 SCALES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 NOISES = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1)
 FIXED_TIMES = (1e-6, LAUNCH_S, 10e-6, 30e-6, 80e-6)
+# Shares of the peak at which arithmetic may count against memory traffic, half an octave apart, and steps that the
+# start and end of a block may take as long as: powers of two from the 64 keys of a block of attention
+# (FlashAttention-2, 3.3) to where short sequences are little else. Own choice; a test has the steps that rates tell.
+IDEALS = tuple((share, lost) for share in (1.0, 0.7, 0.5) for lost in (0.0, 64.0, 128.0, 256.0, 512.0, 1024.0))
 _MAX_POINTS = 200  # that a fit looks at: the cost of one look grows with their cube
 _GAIN = 0.99  # a change must lower the error to this share, or it is not worth taking
+# Another ideal time must lower it to this one: it has two more numbers, and gains of a few percent, which most series
+# of products would take, are none on rows that were not fitted (docs/calibration.md).
+_IDEAL_GAIN = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a table is interpolated. space: a name in the kind's spaces. scales: one for each coordinate."""
+    """How a table is interpolated.
+
+    space: a name in the kind's spaces. scales: one for each coordinate. noise: share of the variance. fixed_s: in every
+    kernel [s]. share: of the peak, at which arithmetic counts. lost: steps of a block's inner loop, beside its own.
+    """
 
     space: str
     scales: tuple[float, ...]
     noise: float
     fixed_s: float
+    share: float = 1.0
+    lost: float = 0.0
+
+    def weights(self, loop: Array) -> Array:
+        """Return how many times a kernel's FLOPs at the peak count, (N,), of blocks whose loops take so many steps."""
+        return np.asarray((1 + self.lost / loop) / self.share)
 
 
 class Box:
@@ -74,18 +94,31 @@ def left_out_error(points: Array, values: Array, scales: tuple[float, ...], nois
 
 
 def choose_fit(
-    spaces: Mapping[str, Array], values: Callable[[float], Array], fixed_times: Sequence[float] = FIXED_TIMES,
-    least_scale: float = 0.0,
+    spaces: Mapping[str, Array], values: Callable[[Fit], Array], fixed_times: Sequence[float] = FIXED_TIMES,
+    least_scale: float = 0.0, ideals: Sequence[tuple[float, float]] = (),
 ) -> Fit:  # fmt: skip
     """Return the fit whose points, each left out, are predicted best by the others.
 
     Args:
         spaces: name to points (N, D).
-        values: fixed time [s] to log ratios (N,).
+        values: fit to log ratios (N,), by its ideal time.
         fixed_times: that are tried [s].
         least_scale: of all coordinates [octaves].
-    Cost: a few hundred inversions of at most _MAX_POINTS points.
+        ideals: shares and lost steps that are tried, in the space that serves best without.
+    Cost: a few hundred inversions of at most _MAX_POINTS points for each space.
     """
+    error, fit = _best(spaces, values, fixed_times, least_scale, ())
+    if ideals:
+        others, other = _best({fit.space: spaces[fit.space]}, values, fixed_times, least_scale, ideals)
+        fit = other if others < error * _IDEAL_GAIN else fit
+    return fit
+
+
+def _best(
+    spaces: Mapping[str, Array], values: Callable[[Fit], Array], fixed_times: Sequence[float], least_scale: float,
+    ideals: Sequence[tuple[float, float]],
+) -> tuple[float, Fit]:  # fmt: skip
+    """Return the least error over spaces, and its fit."""
     count = len(next(iter(spaces.values())))
     kept = np.arange(count) if count <= _MAX_POINTS else np.arange(_MAX_POINTS) * count // _MAX_POINTS
     found: tuple[float, Fit] | None = None
@@ -93,12 +126,12 @@ def choose_fit(
         thinned = points[kept]
         scales = [scale for scale in SCALES if scale >= least_scale]
         first = _first(space, thinned, fixed_times, max(SCALES[3], scales[0]))
-        error, fit = _descend(thinned, lambda fixed_s: values(fixed_s)[kept], first, fixed_times, scales)
+        error, fit = _descend(thinned, lambda one: values(one)[kept], first, fixed_times, scales, ideals)
         if found is None or error < found[0] * _GAIN:
             found = error, fit
     if found is None:
         raise ValueError("no space to fit in")
-    return found[1]
+    return found
 
 
 def _first(space: str, points: Array, fixed_times: Sequence[float], scale: float) -> Fit:
@@ -106,18 +139,20 @@ def _first(space: str, points: Array, fixed_times: Sequence[float], scale: float
 
 
 def _descend(
-    points: Array, values: Callable[[float], Array], fit: Fit, fixed_times: Sequence[float], scales: Sequence[float]
-) -> tuple[float, Fit]:
+    points: Array, values: Callable[[Fit], Array], fit: Fit, fixed_times: Sequence[float], scales: Sequence[float],
+    ideals: Sequence[tuple[float, float]],
+) -> tuple[float, Fit]:  # fmt: skip
     """Change one choice at a time while the error falls."""
 
     def error(one: Fit) -> float:
-        return left_out_error(points, values(one.fixed_s), one.scales, one.noise)
+        return left_out_error(points, values(one), one.scales, one.noise)
 
     varied = [place for place in range(points.shape[1]) if np.ptp(points[:, place]) > 0]
     best = error(fit)
     for _ in range(3):
         before = best
         tries: list[Callable[[Fit], list[Fit]]] = [
+            lambda one: [replace(one, share=share, lost=lost) for share, lost in ideals],
             lambda one: [replace(one, fixed_s=value) for value in fixed_times],
             lambda one: [replace(one, noise=value) for value in NOISES],
         ]

@@ -5,11 +5,12 @@ are interpolated and ``held_out`` how well, ``device`` whose peaks its efficienc
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,8 @@ FORMAT = "rostam kernel table"
 VERSION = 2
 QUERIES_OF_A_BLOCK = 128  # of attention, on one multiprocessor: FlashAttention-2, 3.3 (64 or 128, larger ones first)
 TABLES = Path(__file__).parent / "tables"  # the shipped ones, NAME.kernels.json for each accelerator that has one
+_ONCE = np.ones(1)
+_ALWAYS = ("space", "scales", "noise", "fixed_s")  # of a fit, in its file
 MAX_HELD_OUT, MAX_HELD_OUT_SIGNED = 0.08, 0.04  # mean absolute and mean signed error allowed on what was not fitted
 
 
@@ -33,6 +36,20 @@ class MeasuredDevice:
     peak_flops_per_s: float
     memory_bandwidth_bytes_per_s: float
     multiprocessors: int = 0
+
+
+class Predicted(NamedTuple):
+    """What a series says of shapes on a device, each (Q,).
+
+    seconds: their times; none is below the longer of arithmetic and traffic at the data sheet's rates, so that no peak
+    is exceeded. ideal_s: the ideal times that the fit refers to, with its fixed time. least_s: those of the data sheet.
+    weights: how many times the FLOPs count in the fit's ideal time.
+    """
+
+    seconds: Array
+    ideal_s: Array
+    least_s: Array
+    weights: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +103,44 @@ class KernelSeries:
         """What the kernels compute on or, of those without arithmetic, read."""
         return self.precision or f"{8 * self.element_bytes:g} bits"
 
-    def ideal_s(self, fixed_s: float) -> Array:
-        """Return the time (N,) of each row at the device's peaks, plus a fixed time [s]."""
+    def ideal_s(self, fit: Fit) -> Array:
+        """Return the time (N,) of each row at the device's peaks, as a fit counts it, with its fixed time [s]."""
         flops, traffic = self.of_kind.flops(self.columns), self.of_kind.traffic(self.columns, self.element_bytes)
-        return ideal_time(flops, traffic, self.device.peak_flops_per_s, self.device) + fixed_s
+        counted = flops * self._weights(self.columns, fit)
+        return ideal_time(counted, traffic, self.device.peak_flops_per_s, self.device) + fit.fixed_s
 
-    def log_ratios(self, fixed_s: float) -> Array:
-        """Return log(measured / ideal time), (N,)."""
-        return np.asarray(np.log(self.seconds / self.ideal_s(fixed_s)))
+    def log_ratios(self, fit: Fit) -> Array:
+        """Return log(measured / ideal time), (N,), by the ideal time of a fit."""
+        return np.asarray(np.log(self.seconds / self.ideal_s(fit)))
+
+    def _weights(self, columns: Columns, fit: Fit) -> Array:
+        """Return how many times the FLOPs of shapes count, (Q,); beyond the measured loops as in the nearest one."""
+        steps = self.of_kind.loop
+        if steps is None or (fit.share, fit.lost) == (1.0, 0.0):
+            return _ONCE
+        low, high = self._loops
+        return fit.weights(np.clip(steps(columns), low, high))
+
+    @cached_property
+    def _loops(self) -> tuple[float, float]:
+        """The least and the most steps of the measured rows' inner loops."""
+        steps = self.of_kind.loop
+        measured = np.zeros(1) if steps is None else steps(self.columns)
+        return float(measured.min()), float(measured.max())
+
+    def heard(self, asked: Columns) -> Columns:
+        """Return what is asked, with the fields that the rows are silent about as they have them."""
+        return {**asked, **{name: asked[other] * at if other else at for name, (other, at) in self._silent.items()}}
+
+    @cached_property
+    def _silent(self) -> dict[str, tuple[str, Array]]:
+        return self.of_kind.silent(self.columns)
 
     @cached_property
     def surface(self) -> Surface:
         """The surface through ``log_ratios`` in the fit's space; made when first asked for."""
         points = self.of_kind.spaces[self.fit.space](self.columns, self.device.multiprocessors)
-        return Surface(points, self.log_ratios(self.fit.fixed_s), self.fit.scales, self.fit.noise)
+        return Surface(points, self.log_ratios(self.fit), self.fit.scales, self.fit.noise)
 
     @cached_property
     def box(self) -> Box:
@@ -107,14 +148,28 @@ class KernelSeries:
         return Box(self.of_kind.sizes(self.columns))
 
     def ratios(self, columns: Columns, multiprocessors: int) -> Array:
-        """Return measured over ideal time of shapes (Q,) on a device of so many multiprocessors."""
+        """Return measured over the fit's ideal time of shapes (Q,) on a device of so many multiprocessors."""
         return np.asarray(np.exp(self.surface.at(self.of_kind.spaces[self.fit.space](columns, multiprocessors))))
 
     def seconds_of(self, columns: Columns) -> Array:
         """Return the time of shapes (Q,) on the device measured [s]."""
         flops, traffic = self.of_kind.flops(columns), self.of_kind.traffic(columns, self.element_bytes)
-        ideal_s = ideal_time(flops, traffic, self.device.peak_flops_per_s, self.device)
-        return predicted_s(self.ratios(columns, self.device.multiprocessors), ideal_s, self.fit.fixed_s)
+        return self.predicted(columns, flops, traffic, self.device.peak_flops_per_s, self.device).seconds
+
+    def predicted(self, columns: Columns, flops: Array, traffic: Any, peak: float, device: Any) -> "Predicted":
+        """Return what a series says of shapes on a device.
+
+        Args:
+            flops: useful FLOPs (Q,).
+            traffic: bytes (Q,).
+            peak: of the device [FLOP/s].
+            device: with a memory bandwidth and multiprocessors.
+        """
+        weights, least_s = self._weights(columns, self.fit), ideal_time(flops, traffic, peak, device)
+        counted_s = least_s if weights is _ONCE else ideal_time(flops * weights, traffic, peak, device)
+        ideal_s = counted_s + self.fit.fixed_s
+        seconds = np.maximum(self.ratios(columns, device.multiprocessors) * ideal_s, least_s)
+        return Predicted(seconds, ideal_s, least_s, weights)
 
     def distances(self, columns: Columns) -> Array:
         """Return how far outside the measured sizes shapes (Q,) are, summed over sizes [octaves].
@@ -133,11 +188,6 @@ def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
     """Return the longer of arithmetic at ``peak`` and traffic at the device's memory bandwidth [s]."""
     arithmetic = flops / peak if peak else np.zeros_like(flops)
     return np.maximum(arithmetic, traffic / device.memory_bandwidth_bytes_per_s)
-
-
-def predicted_s(ratios: Array, ideal_s: Array, fixed_s: float) -> Array:
-    """Return times (Q,) of ratios and ideal times: none is below the ideal one, so that no peak is exceeded."""
-    return np.maximum(ratios * (ideal_s + fixed_s), ideal_s)
 
 
 @dataclass(frozen=True)
@@ -189,6 +239,8 @@ class _FitRecord:
     scales: list[float]
     noise: float
     fixed_s: float
+    share: float = 1.0
+    lost: float = 0.0
 
 
 @dataclass(slots=True)
@@ -231,13 +283,19 @@ def _block(series: KernelSeries) -> str:
     head = {
         "kind": series.kind, "precision": series.precision, "source": series.source, "device": asdict(series.device),
         "element_bytes": _short(series.element_bytes), "source_spread": series.source_spread,
-        "held_out": None if series.held_out is None else asdict(series.held_out), "fit": asdict(series.fit),
+        "held_out": None if series.held_out is None else asdict(series.held_out), "fit": _fit_record(series.fit),
         "fields": [*names, "microseconds"],
     } | ({"program": series.program} if series.program else {})  # fmt: skip
     columns = [[_short(value) for value in series.columns[name]] for name in names]
     times = [_short(float(f"{value * 1e6:.4g}")) for value in series.seconds]
     rows = ",\n".join(json.dumps(list(row), separators=(",", ":")) for row in zip(*columns, times, strict=True))
     return json.dumps(head)[:-1] + ', "rows": [\n' + rows + "]}"
+
+
+def _fit_record(fit: Fit) -> dict[str, Any]:
+    """Return a fit as a file holds it: without what is as it mostly is."""
+    plain = Fit(fit.space, fit.scales, fit.noise, fit.fixed_s)
+    return {name: value for name, value in asdict(fit).items() if name in _ALWAYS or value != getattr(plain, name)}
 
 
 def _short(value: float) -> float | int:
@@ -266,7 +324,15 @@ def _series(record: _SeriesRecord, where: str) -> KernelSeries:
         str(record.device["name"]), float(record.device["peak_flops_per_s"]),
         float(record.device["memory_bandwidth_bytes_per_s"]), int(record.device["multiprocessors"]),
     )  # fmt: skip
-    fit = Fit(record.fit.space, tuple(record.fit.scales), record.fit.noise, record.fit.fixed_s)
+    if not 0 < record.fit.share <= 1 or not 0 <= record.fit.lost < math.inf:
+        raise ConfigError(
+            f"{where}: fit.share is {record.fit.share}, fit.lost {record.fit.lost}; a share is above 0 and at most 1, a"
+            " number of steps at least 0"
+        )
+    fit = Fit(
+        record.fit.space, tuple(record.fit.scales), record.fit.noise, record.fit.fixed_s, record.fit.share,
+        record.fit.lost,
+    )  # fmt: skip
     return KernelSeries(
         record.kind, record.precision, record.source, device, record.element_bytes, columns, rows[:, -1] * 1e-6, fit,
         record.source_spread, record.held_out, record.program,

@@ -466,6 +466,8 @@ def test_other_accelerators_table_is_refused(tmp_path):
         (lambda one: one["rows"][0].__setitem__(-1, 0), r"a time of 0"),
         (lambda one: one["fit"].update(space="size"), r"fit.space is 'size'; it must be one of shape, tiles"),
         (lambda one: one["fit"].update(scales=[1.0]), r"needs one above 0 for each coordinate"),
+        (lambda one: one["fit"].update(share=0), r"fit.share is 0.*a share is above 0 and at most 1"),
+        (lambda one: one["fit"].update(lost=-1), r"fit.lost -1.*a number of steps at least 0"),
     ],
 )
 def test_damaged_tables_are_refused(tmp_path, change, message):

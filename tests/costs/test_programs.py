@@ -1,11 +1,14 @@
 """Whose kernels a run calls: which rows answer for each choice, and what answers where they are missing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rostam_py.costs import make_cost_model
 from rostam_py.costs.kernel_kinds import kernel_kind
 from rostam_py.costs.kernel_table import KernelTable, shipped_table
+from rostam_py.costs.limits import Speeds
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, programs_of
 from rostam_py.errors import ConfigError
@@ -138,13 +141,13 @@ def test_engines_times_without_the_cache_are_those_of_kernels_timed_alone(accele
 
 
 def test_key_heads_that_rows_do_not_tell_apart_change_nothing():
-    kind = kernel_kind("attention_forward")
+    kind, table = kernel_kind("attention_forward"), KernelTable.load(shipped_table("h100_80gb"))
+    one = next(it for it in table.series if it.kind == kind.name)
     asked = {name: np.array([value]) for name, value in zip(kind.fields, (1, 2048, 32, 8, 128, 128), strict=True)}
     two = {name: np.array([1.0, 2.0]) for name in kind.fields}
-    assert kind.heard(asked, two | {"kv_heads": np.array([1.0, 1.0]), "heads": np.array([4.0, 8.0])})["kv_heads"] == 1
-    assert kind.heard(asked, two | {"kv_heads": np.array([4.0, 8.0]), "heads": np.array([4.0, 8.0])})["kv_heads"] == 32
-    assert kind.heard(asked, two | {"kv_heads": np.array([4.0, 4.0]), "heads": np.array([4.0, 8.0])})["kv_heads"] == 4
-    assert kind.heard(asked, two | {"kv_heads": np.array([1.0, 8.0]), "heads": np.array([4.0, 8.0])})["kv_heads"] == 8
+    for measured, heard in (([1.0, 1.0], 1), ([4.0, 8.0], 32), ([4.0, 4.0], 4), ([1.0, 8.0], 8)):
+        columns = two | {"kv_heads": np.array(measured), "heads": np.array([4.0, 8.0])}
+        assert replace(one, columns=columns).heard(asked)["kv_heads"] == heard
     # FlashAttention-3's rows all have as many key as query heads: grouped ones are asked for as such.
     grouped, plain = (rate("forward", "cudnn", kv_heads=kv_heads)[0] for kv_heads in (4, 16))
     assert grouped == pytest.approx(plain, rel=1e-6)
@@ -154,3 +157,17 @@ def test_backward_rows_are_lent_by_the_same_generation():
     # GB200's ratio of peak to memory bandwidth is nearer to an H100's, 312 and 295 FLOP/byte, than to a B200's, 281.
     for name in ("gb200_186gb", "gb300_288gb", "b300_288gb"):
         assert "from b200_180gb" in rate("backward", "best", name)[1]
+
+
+def test_short_attention_is_bound_by_the_arithmetic_that_it_reaches():
+    # 32 heads of 64, 512 tokens: 35 us of FLOPs at the peak, 80 us of bytes at the bandwidth, 191 us measured.
+    op = (graph := attention("forward", sequence=512, heads=32, size=64)).ops[0]
+    cost = make_cost_model("calibrated", "h100_80gb", graph=graph, attention="flash2")
+    moved = 2.0 * 16384 * 2048
+    call = KernelCall((op,), op.flops.at(1), 3 * moved, moved, 1, "bf16_mixed")
+    seconds, limits = cost.duration_s(call), cost.limits(call)
+    assert 0.5 * op.flops.at(1) / 989.4e12 < 36e-6 < 80e-6 < 4 * moved / 3350e9
+    assert seconds == pytest.approx(191e-6, rel=0.01)
+    assert limits.duration_s(Speeds()) == pytest.approx(seconds)
+    assert limits.duration_s(Speeds(memory=1.1)) == pytest.approx(seconds)
+    assert limits.duration_s(Speeds(arithmetic=1.1)) < 0.95 * seconds
