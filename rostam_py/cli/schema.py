@@ -292,7 +292,7 @@ class ReproduceConfig:
     unexplained.
 
     folder: holds the experiments, a folder each; null takes experiments/ of rostam's checkout. rerun: compute anew the
-    searches and mixes that an experiment ships as points.json, for all up to 75 CPU minutes and 10 GB of memory; points
+    searches and mixes that an experiment ships as points.json, for all some 50 CPU minutes and 4 GB of memory; points
     are kept as they come.
     out: folder of the ledger, which holds all that is finished there; that is not run again until its files or rostam's
     code change.

@@ -76,8 +76,9 @@ class Precision:
 
     matrix_peak: key of ``Accelerator.peak_flops_per_s`` for matrix products, convolutions, attention.
     product_bytes: bytes of one element that a matrix product reads, as it is kept for backward; sent_bytes: as rows of
-        experts are sent for it. scale_bytes: of product_bytes, those of scales that Transformer Engine's user buffers
-        do not gather; in_user_buffers: they gather what is cast. casts: to it, None where nothing is cast for products.
+        experts may be sent for it (strategy.narrow_dispatch). scale_bytes: of product_bytes, those of scales that
+        Transformer Engine's user buffers do not gather; in_user_buffers: they gather what is cast. casts: to it, None
+        where nothing is cast for products.
     moves_sums: at which stages (GROUPED_STAGES) its products move partial sums to 32 bits as they go, where matrix
         units add them up in fewer (Accelerator.short_fp8_sums).
     others: precision of all ops except matrix products, "" for this one. note: what a reader of a result should know.
@@ -122,7 +123,7 @@ _MXFP8 = 1 + 1 / 32
 _FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
 _GRADIENTS = GROUPED_STAGES[1:]
 _OF_FP8 = (
-    "matrix products of blocks at the fp8 peak, their inputs kept and dispatched in 1 byte, all else as in bf16_mixed,"
+    "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed,"
     " kernels' traffic in 2 bytes"
 )
 AUTO = "auto"  # gradients in the precision's default

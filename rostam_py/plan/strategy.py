@@ -9,7 +9,7 @@ Example:
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from rostam_py.checks import check_booleans, check_integers, check_seed, is_inte
 from rostam_py.costs.numerics import Numerics
 from rostam_py.costs.optimizers import FUSED as FUSED_STEP
 from rostam_py.costs.optimizers import OPTIMIZER_KERNELS, OPTIMIZERS, get_optimizer
-from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, gradient_bytes
+from rostam_py.costs.precision import AUTO, GRADIENT_PRECISIONS, PRECISIONS, Precision, gradient_bytes
 from rostam_py.errors import ConfigError, DegreeError, UnitError
 from rostam_py.graph import OperatorGraph
 from rostam_py.html import html_pairs
@@ -151,6 +151,9 @@ class Strategy:
     narrow_weights: weights that matrix products alone read lie on devices, and are gathered once they are updated, as
         products read them (Transformer Engine's fp8_model_init, Megatron's fp8_param_gather); needs a precision of
         narrow products.
+    narrow_dispatch: rows go to their experts as products read them, as in DeepSeek-V3 (arXiv 2412.19437, section
+        3.3.2); else in 16 bits, as by Megatron-Core's dispatchers (megatron/core/transformer/moe/fused_a2a.py refuses
+        fp8_dispatch). Needs a precision that sends them narrow.
     recompute: none, selective (what recompute_modules lists) or full (every block's forward again before its backward).
     recompute_modules: what selective recomputation replays (default core_attn): kinds of modules, core_attn, layernorm,
         activation, mla_up_proj, every_other_product, or paths of modules such as "blocks.*.mlp".
@@ -234,6 +237,7 @@ class Strategy:
     gradient_buffer: str = field(default=NO_BUFFER, metadata={"choices": GRADIENT_BUFFERS})
     optimizer_kernels: str = field(default=FUSED_STEP, metadata={"choices": OPTIMIZER_KERNELS})
     narrow_weights: bool = False
+    narrow_dispatch: bool = False
     recompute: str = field(default="none", metadata={"choices": RECOMPUTE})
     recompute_modules: list[str] | None = None
     recompute_blocks: int | None = None
@@ -307,19 +311,21 @@ class Strategy:
         if self.precision is not None:
             gradient_bytes(self.precision, self.gradient_precision)
             self._check_user_buffers(self.precision)
-        self._check_narrow_weights()
+        self._check_narrow("narrow_weights", lambda one: one.gathered_weight_bytes > 0)
+        self._check_narrow("narrow_dispatch", lambda one: one.sent_bytes < one.tensor_bytes)
         if self.optimizer is not None:
             get_optimizer(self.optimizer)
         self._check_mapping()
         self._check_quantities()
         self._check_algorithms()
 
-    def _check_narrow_weights(self) -> None:
-        narrow = [name for name, one in PRECISIONS.items() if one.gathered_weight_bytes]
-        if self.narrow_weights and self.precision not in narrow:
+    def _check_narrow(self, key: str, can: Callable[[Precision], bool]) -> None:
+        """Raise ConfigError for a key of narrow products that is true with a precision which cannot have it so."""
+        known = [name for name, one in PRECISIONS.items() if can(one)]
+        if getattr(self, key) and self.precision not in known:
             raise ConfigError(
-                f"strategy.narrow_weights is {self.narrow_weights!r}, which needs strategy.precision to be one of:"
-                f" {', '.join(narrow)}; it is {self.precision!r}"
+                f"strategy.{key} is {getattr(self, key)!r}, which needs strategy.precision to be one of:"
+                f" {', '.join(known)}; it is {self.precision!r}"
             )
 
     def _check_fusion(self) -> None:

@@ -1,4 +1,6 @@
-"""Matrix products of 8 and 4 bits: their peak, what is kept of their inputs, what is sent for them."""
+"""Matrix products of 8 and 4 bits: their peak, what is kept of their inputs, what may be sent for them."""
+
+from collections import Counter
 
 import pytest
 import torch
@@ -270,14 +272,17 @@ def test_a_tensor_that_another_op_reads_too_is_kept_in_both_widths(wide_perceptr
     assert memory[1] - memory[0] == 8 * 2 * 2048
 
 
-def test_rows_are_dispatched_in_one_byte_and_combined_in_two(placed):
+@pytest.mark.parametrize(("is_narrow", "dispatched"), [(False, 2), (True, 1)])
+def test_rows_are_dispatched_in_two_bytes_or_narrow_and_combined_in_two(is_narrow, dispatched, placed):
     config = mixtral.Config(
         num_layers=2, width=512, num_heads=8, num_key_heads=4, head_size=64, hidden=256, num_experts=4, per_token=2,
         vocabulary=512, sequence_length=128,
     )  # fmt: skip
-    plan = placed(trace(mixtral.build("tiny", config)), Strategy(dp=2, ep=2, precision="fp8_mixed"), 2, **H100)
+    strategy = Strategy(dp=2, ep=2, precision="fp8_mixed", narrow_dispatch=is_narrow)
+    plan = placed(trace(mixtral.build("tiny", config)), strategy, 2, **H100)
     rows, weights = 128 * 2 * 512, 2 * 128 * 2  # no product reads the weights: 2 bytes there and back
-    assert {m.num_bytes: m.count for m in plan.messages() if m.group == "ep"} == {rows: 4, 2 * rows: 4, weights: 4}
+    sent = Counter(m.num_bytes for m in plan.messages() if m.group == "ep" for _ in range(m.count))
+    assert sent == Counter([dispatched * rows] * 4) + Counter([2 * rows] * 4 + [weights] * 4)
 
 
 def test_results_say_what_is_cast(gpt, placed):
@@ -365,3 +370,10 @@ def test_narrow_weights_need_narrow_products():
             ConfigError, match=rf"narrow_weights is True, .*one of: fp8_mixed, .*nvfp4_mixed; it is '?{precision}'?"
         ):
             Strategy(precision=precision, narrow_weights=True)
+
+
+@pytest.mark.parametrize("precision", ["bf16_mixed", "fp8_row_mixed", "nvfp4_mixed", None])
+def test_narrow_rows_need_products_that_read_them_so(precision):
+    match = rf"narrow_dispatch is True, .*one of: fp8_mixed, .*mxfp8_mixed; it is '?{precision}'?"
+    with pytest.raises(ConfigError, match=match):
+        Strategy(precision=precision, narrow_dispatch=True)

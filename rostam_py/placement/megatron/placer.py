@@ -354,6 +354,7 @@ class _Job:
             self.strategy.tp_overlap, self.weight_ops, frozenset(late), self.hops,
             gradient_buffer=self.gradient_buffer, overlaps_reductions=self.strategy.overlap_grad_reduce,
             overlaps_messages=self.strategy.overlap_p2p, splits_messages=self.strategy.split_p2p,
+            sends_narrow=self.strategy.narrow_dispatch,
             multiprocessors=self.machine.shared_multiprocessors,
         )  # fmt: skip
 

@@ -59,6 +59,7 @@ class TemplateContext:
     overlaps_reductions: bool = True  # False: gradients are reduced behind a device's last backward
     overlaps_messages: bool = True  # False: a template ends with its last message's delivery
     splits_messages: bool = False  # members of a tp group send shares of what all of them hold
+    sends_narrow: bool = False  # rows go to their experts as products read them
     multiprocessors: int = 0  # of a device, where a collective that runs takes some of them from kernels
     kernels_by_stage: dict[tuple[int, str], list[int]] = field(default_factory=dict)  # filled when first asked for
 
@@ -353,12 +354,13 @@ class TemplateWriter:
         return is_forward and tensor in self.context.builder.experts.multiplied
 
     def _rows_sent(self, tensor: int) -> float:
-        """Return what of a tensor of rows is sent: the busiest rank's, as wide as products read them where they go."""
+        """Return what of a tensor of rows is sent: the busiest rank's, narrow where products read them so."""
         builder = self.context.builder
         experts = builder.experts
         if tensor not in experts.exchanged:
             return 1.0
-        return experts.sent(tensor) * (sent_width(builder.precision) if tensor in experts.multiplied else 1.0)
+        is_narrow = self.context.sends_narrow and tensor in experts.multiplied
+        return experts.sent(tensor) * (sent_width(builder.precision) if is_narrow else 1.0)
 
     def _await(self, tensors: tuple[int, ...], tasks: list[int]) -> None:
         """Open a new segment if a message is needed, for a tensor or as such, that no segment waits for yet."""
