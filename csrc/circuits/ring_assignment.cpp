@@ -43,19 +43,20 @@ class Assignment {
  public:
   // is_swift: one sweep round the ring goes first, which mostly does; see serve_sweep().
   Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool is_swift,
-             const std::vector<WavelengthWord>& held)
+             const std::vector<Word>& held)
       : demand_(demand),
         ring_(ring),
         is_swift_(is_swift),
         held_(held),
         paths_(std::move(paths)),
+        rows_(rows_of(demand, ring, paths_)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
         got_(paths_.size(), 0) {}
 
   OneWay run() {
     assign();
     fill();
-    return {std::move(paths_), std::move(got_), std::move(wanted_), table_->words(), keeps_names_};
+    return {std::move(paths_), std::move(got_), std::move(wanted_), table_->take_words(), keeps_names_};
   }
 
  private:
@@ -71,7 +72,7 @@ class Assignment {
     std::unique_ptr<WavelengthTable> best_table;
     for (int32_t way = first; way < num_ways; ++way) {
       got_.assign(got_.size(), 0);
-      table_ = std::make_unique<WavelengthTable>(demand_, ring_, paths_);
+      table_ = std::make_unique<WavelengthTable>(ring_, paths_, rows_);
       if (way < 0) {
         if (way == kWarm) keep_held();
         serve_sweep();
@@ -93,7 +94,7 @@ class Assignment {
   // Leaves pairs what they have of their least counts: on the fibre that is swept from the top the highest ones.
   void keep_held() {
     for (size_t i = 0; i < got_.size(); ++i) {
-      const WavelengthWord* const own = &held_[i * table_->num_words()];
+      const Word* const own = &held_[i * table_->num_words()];
       got_[i] += table_->give_all_of(static_cast<int32_t>(i), wanted_[i], paths_[i].fibre == 1, own);
     }
   }
@@ -216,36 +217,35 @@ class Assignment {
   }
 
   // Gives free wavelengths in rounds, each lifting the ratio that pairs are to reach: slow pairs take theirs first,
-  // what they held if that is free.
+  // what they held if that is free. Nothing is taken back, so a pair may find more until it has looked through all words.
   void fill() {
-    first_free_.assign(got_.size(), 0);
-    held_left_.assign(got_.size(), nullptr);
-    std::vector<int32_t> open(got_.size());
+    const size_t num_words = table_->num_words();
+    steps_.assign(got_.size(), keeps_names_ ? 0 : num_words);
+    std::vector<int32_t> open(got_.size()), slow(got_.size());
     std::iota(open.begin(), open.end(), 0);
     double level = std::numeric_limits<double>::infinity();
-    for (const int32_t pair : open) {
-      const size_t i = static_cast<size_t>(pair);
-      if (keeps_names_) held_left_[i] = &held_[i * table_->num_words()];
-      level = std::min(level, ratio(pair, std::max(1, got_[i])));
-    }
+    for (const int32_t pair : open) level = std::min(level, ratio(pair, std::max(1, got_[static_cast<size_t>(pair)])));
     for (; !open.empty(); level *= kFillStep) {
-      const auto is_done = [&](int32_t pair) { return !lift(pair, level); };
-      open.erase(std::remove_if(open.begin(), open.end(), is_done), open.end());
+      // Both lists without branches, which would go either way. Only its own lift changes whether a pair is slow.
+      size_t num_open = 0, num_slow = 0;
+      for (const int32_t pair : open) {
+        const auto i = static_cast<size_t>(pair);
+        const bool is_open = steps_[i] < 2 * num_words;
+        open[num_open] = slow[num_slow] = pair;
+        num_open += is_open;
+        num_slow += is_open & (level * demand_.num_bytes[i] > got_[i]);
+      }
+      open.resize(num_open);
+      for (size_t k = 0; k < num_slow; ++k) lift(slow[k], level);
     }
   }
 
-  // Returns whether the pair may find more wavelengths free later on: filling takes nothing back.
-  bool lift(int32_t pair, double level) {
+  void lift(int32_t pair, double level) {
     const size_t i = static_cast<size_t>(pair);
-    const double wanted = level * demand_.num_bytes[i];
-    if (wanted <= got_[i]) return true;
-    const double more = std::min(wanted, ring_.num_wavelengths + 1.0) - got_[i];
+    const double more = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
     const auto whole = static_cast<int32_t>(more);
-    const int32_t missing = whole + (whole < more);
-    bool may_find_more = false;
-    got_[i] +=
-        table_->give_free_from(pair, missing, paths_[i].fibre == 1, first_free_[i], held_left_[i], may_find_more);
-    return may_find_more;
+    const Word* const held = keeps_names_ ? &held_[i * table_->num_words()] : nullptr;
+    got_[i] += table_->give_free_from(pair, whole + (whole < more), paths_[i].fibre == 1, held, steps_[i]);
   }
 
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
@@ -286,13 +286,13 @@ class Assignment {
   const Demand& demand_;
   const Ring& ring_;
   bool is_swift_;
-  const std::vector<WavelengthWord>& held_;
+  const std::vector<Word>& held_;
   std::vector<RingPath> paths_;
+  std::vector<WavelengthRows> rows_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
   std::unique_ptr<WavelengthTable> table_;
-  std::vector<size_t> first_free_;                // of filling, a pair's first word that may have a free one
-  std::vector<const WavelengthWord*> held_left_;  // of filling, what a pair holds while that may be free; or null
+  std::vector<size_t> steps_;  // of filling, of each pair: see WavelengthTable::give_free_from
   std::vector<int32_t> holders_;
   bool keeps_names_ = false;
 };
@@ -304,23 +304,21 @@ std::vector<size_t> admit_in_order(const Demand& demand, const Ring& ring, const
   std::vector<int32_t> load(4 * n, 0);
   std::vector<size_t> admitted;
   for (const size_t i : order) {
-    const WavelengthRows rows(paths[i], demand.src[i], demand.dst[i], n);
+    const WavelengthRows rows(paths[i], demand.src[i], demand.dst[i], ring.num_accelerators);
     bool is_free = true;
-    rows.visit([&](size_t row) { is_free = is_free && load[row] < ring.num_wavelengths; });
+    rows.visit([&](int32_t row) { is_free = is_free && load[row] < ring.num_wavelengths; });
     if (!is_free) continue;
-    rows.visit([&](size_t row) { ++load[row]; });
+    rows.visit([&](int32_t row) { ++load[row]; });
     admitted.push_back(i);
   }
   std::sort(admitted.begin(), admitted.end());
   return admitted;
 }
 
-// Pairs that find a wavelength each, the largest demands first; ascending. Where all do the order does not matter.
+// Pairs that find a wavelength each, the largest demands first; ascending. REQUIRES: not all do.
 std::vector<size_t> admit(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths) {
   std::vector<size_t> order(paths.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::vector<size_t> admitted = admit_in_order(demand, ring, paths, order);
-  if (admitted.size() == paths.size()) return admitted;
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t i, size_t j) { return demand.num_bytes[i] > demand.num_bytes[j]; });
   return admit_in_order(demand, ring, paths, order);
@@ -346,15 +344,15 @@ OneWay among_all(const OneWay& found, const std::vector<size_t>& served, std::ve
 }  // namespace
 
 OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, const OneWayOptions& options,
-                      const std::vector<WavelengthWord>& held) {
-  const std::vector<size_t> admitted = options.may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
-  if (!options.may_leave_out || admitted.size() == paths.size())
+                      const std::vector<Word>& held) {
+  if (!options.may_leave_out || can_all_have_one(demand, ring, paths))
     return Assignment(demand, ring, std::move(paths), options.seed, options.is_swift, held).run();
-  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
+  const std::vector<size_t> admitted = admit(demand, ring, paths);
+  const size_t num_words = num_words_of(ring.num_wavelengths);
   Demand fitting;
   fitting.num_accelerators = demand.num_accelerators;
   std::vector<RingPath> fitting_paths;
-  std::vector<WavelengthWord> fitting_held;
+  std::vector<Word> fitting_held;
   for (const size_t i : admitted) {
     fitting.src.push_back(demand.src[i]);
     fitting.dst.push_back(demand.dst[i]);
@@ -369,20 +367,22 @@ OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPa
 }
 
 void check_one_way(const Demand& demand, const Ring& ring, const OneWay& found) {
-  const auto n = static_cast<size_t>(ring.num_accelerators);
-  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
-  std::vector<WavelengthWord> used(4 * n * num_words, 0);
+  const size_t num_words = num_words_of(ring.num_wavelengths);
+  const size_t num_rows = 4 * static_cast<size_t>(ring.num_accelerators);
+  std::vector<Word> used(num_rows * num_words, 0);
   for (size_t i = 0; i < found.paths.size(); ++i) {
     const RingPath& path = found.paths[i];
-    const WavelengthWord* const own = &found.words[i * num_words];
-    WavelengthWord twice = 0;
-    WavelengthRows(path, demand.src[i], demand.dst[i], n).visit([&](size_t row) {
-      WavelengthWord* const taken = &used[row * num_words];
-      for (size_t word = 0; word < num_words; ++word) {
-        twice |= taken[word] & own[word];
-        taken[word] |= own[word];
-      }
-    });
+    const WavelengthRows rows(path, demand.src[i], demand.dst[i], ring.num_accelerators);
+    Word twice = 0;
+    for (size_t word = 0; word < num_words; ++word) {
+      const Word own = found.words[i * num_words + word];
+      if (own == 0) continue;
+      Word* const taken = &used[word * num_rows];
+      rows.visit([&](int32_t row) {
+        twice |= taken[row] & own;
+        taken[row] |= own;
+      });
+    }
     ROSTAM_CHECK(twice == 0, "pair " << i << " has a wavelength used already");
     ROSTAM_CHECK(path.num_hops() <= ring.reach, "pair " << i << " is " << path.num_hops() << " hops long");
     const bool is_way = accelerator_at(path.start, path.fibre, ring.num_accelerators) == demand.src[i] &&

@@ -63,7 +63,7 @@ struct SharingServers {
 struct SwitchedPairs {
   circuits::PairList pairs;
   std::vector<int32_t> links;
-  circuits::Setting initial;
+  std::vector<circuits::Circuit> initial;
   std::vector<double> iteration_bytes;
   std::vector<SimTime> latency;    // of a circuit of each; empty where all have options' circuit_latency
   std::vector<PairMessage> known;  // messages that are known ahead

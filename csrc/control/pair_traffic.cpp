@@ -135,13 +135,14 @@ std::vector<double> PairTraffic::backlog(const ControlPlane& plane) const {
   return demand;
 }
 
-std::vector<double> PairTraffic::estimate(Estimator by, const ControlPlane& plane, SimTime window) {
+std::vector<double> PairTraffic::estimate(Estimator by, const std::vector<double>& backlog, SimTime now,
+                                          SimTime window) {
   if (by == Estimator::kIteration) return iteration_bytes_;
-  std::vector<double> demand = backlog(plane);
+  std::vector<double> demand = backlog;
   if (by == Estimator::kActive) {
     for (double& bytes : demand) bytes = bytes > 0;
   }
-  if (by == Estimator::kPerfect) add_coming(plane.now(), window, demand);
+  if (by == Estimator::kPerfect) add_coming(now, window, demand);
   if (by == Estimator::kLastWindow || by == Estimator::kBlend) {
     std::swap(demand, left_);  // what is left now is the next window's to begin with
     for (size_t p = 0; p < demand.size(); ++p) demand[p] += std::exchange(offered_[p], 0);
