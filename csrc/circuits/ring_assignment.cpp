@@ -1,6 +1,7 @@
 #include "circuits/ring_assignment.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -60,6 +61,13 @@ class Assignment {
   }
 
  private:
+  // A wavelength that few pairs keep another one from using.
+  struct Candidate {
+    int32_t wavelength = 0;
+    size_t num_holders = 0;
+    std::array<int32_t, kMaxMoved> holders = {};
+  };
+
   // Serves the least counts as far as they fit, with the best of several ways if one leaves the slowest pair short.
   void assign() {
     const int64_t work = int64_t{ring_.num_wavelengths} * (ring_.num_accelerators + static_cast<int64_t>(got_.size()));
@@ -159,6 +167,7 @@ class Assignment {
     }
     RingFlow::Taken taken{std::vector<uint8_t>(n), std::vector<uint8_t>(n)};
     std::vector<int32_t> served;
+    std::vector<Word> words(wanted_.size(), 0);  // of each pair, the wavelengths of the word that is served
     for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
       served.clear();
       std::fill(taken.drives.begin(), taken.drives.end(), uint8_t{0});
@@ -171,7 +180,11 @@ class Assignment {
           taken.receives[static_cast<size_t>(demand_.dst[static_cast<size_t>(pair)])] = 1;
         }
       }
-      for (const int32_t pair : served) give(pair, w);
+      for (const int32_t pair : served) words[static_cast<size_t>(pair)] |= bit_of(w);
+      if ((w + 1) % kWordBits != 0 && w + 1 < ring_.num_wavelengths) continue;
+      for (size_t i = 0; i < words.size(); ++i)
+        got_[i] += table_->give_word(static_cast<int32_t>(i), static_cast<size_t>(w / kWordBits), words[i]);
+      std::fill(words.begin(), words.end(), Word{0});
     }
   }
 
@@ -251,13 +264,35 @@ class Assignment {
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
   // where they stay faster than `pair` is. Returns whether it could.
   bool make_room(int32_t pair) {
-    for (const bool may_give_up : {false, true}) {
-      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
-        table_->holders(pair, w, kMaxMoved, holders_);
-        if (holders_.size() <= kMaxMoved && displace(pair, w, may_give_up)) return true;
-      }
+    const double own = ratio(pair, got_[static_cast<size_t>(pair)]);
+    is_movable_.resize(got_.size());
+    asked_.resize(got_.size());
+    ++num_asked_;
+    candidates_.clear();
+    for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+      table_->holders(pair, w, kMaxMoved, holders_);
+      if (holders_.size() > kMaxMoved) continue;
+      if (may_move(own, false) && displace(pair, w, false)) return true;
+      Candidate one{w, holders_.size(), {}};
+      std::copy(holders_.begin(), holders_.end(), one.holders.begin());
+      candidates_.push_back(one);
+    }
+    for (const Candidate& one : candidates_) {
+      holders_.assign(one.holders.begin(), one.holders.begin() + static_cast<std::ptrdiff_t>(one.num_holders));
+      if (may_move(own, true) && displace(pair, one.wavelength, true)) return true;
     }
     return false;
+  }
+
+  // False where one of the holders would find no other wavelength free, nor may give this one up. What is free for a
+  // pair is as it was when it was first asked for: failing to make room changes nothing.
+  bool may_move(double own, bool may_give_up) {
+    return std::all_of(holders_.begin(), holders_.end(), [&](int32_t other) {
+      const auto i = static_cast<size_t>(other);
+      if (std::exchange(asked_[i], num_asked_) != num_asked_)
+        is_movable_[i] = table_->first_free(other) != WavelengthTable::kNobody;
+      return is_movable_[i] != 0 || (may_give_up && ratio(other, got_[i] - 1) > own);
+    });
   }
 
   bool displace(int32_t pair, int32_t wavelength, bool may_give_up) {
@@ -292,6 +327,10 @@ class Assignment {
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
   std::unique_ptr<WavelengthTable> table_;
+  std::vector<Candidate> candidates_;
+  std::vector<uint8_t> is_movable_;  // of each pair: whether it has another wavelength free, as of when
+  std::vector<int64_t> asked_;       // that was asked for
+  int64_t num_asked_ = 0;
   std::vector<size_t> steps_;  // of filling, of each pair: see WavelengthTable::give_free_from
   std::vector<int32_t> holders_;
   bool keeps_names_ = false;

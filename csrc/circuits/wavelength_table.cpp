@@ -52,12 +52,19 @@ WavelengthTable::WavelengthTable(const Ring& ring, const std::vector<RingPath>& 
   std::fill(drivers, drivers + n_, ~(bit_of(ring.num_wavelengths) - 1));
 }
 
+int32_t WavelengthTable::give_word(int32_t pair, size_t word, Word some) {
+  if (some == 0) return 0;
+  rows_[static_cast<size_t>(pair)].set(&used_[word * num_rows_], some);
+  own_[static_cast<size_t>(pair) * num_words_ + word] |= some;
+  return num_set(some);
+}
+
 void WavelengthTable::give(int32_t pair, int32_t wavelength) {
   const auto word = static_cast<size_t>(wavelength / kWordBits);
   const Word bit = bit_of(wavelength);
   ROSTAM_CHECK((free_in(rows_[static_cast<size_t>(pair)], word) & bit) != 0,
                "pair " << pair << " is given wavelength " << wavelength << " where it is taken");
-  give_some(pair, word, bit);
+  give_word(pair, word, bit);
 }
 
 void WavelengthTable::take_back(int32_t pair, int32_t wavelength) {
@@ -76,18 +83,12 @@ int32_t WavelengthTable::first_free(int32_t pair) const {
   return kNobody;
 }
 
-inline int32_t WavelengthTable::give_some(int32_t pair, size_t word, Word some) {
-  rows_[static_cast<size_t>(pair)].set(&used_[word * num_rows_], some);
-  own_[static_cast<size_t>(pair) * num_words_ + word] |= some;
-  return num_set(some);
-}
-
 int32_t WavelengthTable::give_free(int32_t pair, int32_t count, bool from_top) {
   int32_t given = 0;
   for (size_t k = 0; k < num_words_ && given < count; ++k) {
     const size_t word = from_top ? num_words_ - 1 - k : k;
     const Word free = free_in(rows_[static_cast<size_t>(pair)], word);
-    if (free != 0) given += give_some(pair, word, at_most(free, count - given, from_top));
+    given += give_word(pair, word, at_most(free, count - given, from_top));
   }
   return given;
 }
@@ -96,7 +97,7 @@ int32_t WavelengthTable::give_all_of(int32_t pair, int32_t count, bool from_top,
   int32_t given = 0;
   for (size_t k = 0; k < num_words_ && given < count; ++k) {
     const size_t word = from_top ? num_words_ - 1 - k : k;
-    if (some[word] != 0) given += give_some(pair, word, at_most(some[word], count - given, from_top));
+    given += give_word(pair, word, at_most(some[word], count - given, from_top));
   }
   return given;
 }
@@ -111,14 +112,14 @@ int32_t WavelengthTable::give_free_from(int32_t pair, int32_t count, bool from_t
     if (wanted == 0) continue;
     const Word free = free_in(rows, word) & wanted;
     if (free == 0) continue;
-    given += give_some(pair, word, some_of(free, count - given, from_top));
+    given += give_word(pair, word, some_of(free, count - given, from_top));
     if (given == count) return given;
   }
   for (; steps < 2 * num_words_; ++steps) {
     const size_t word = steps - num_words_;
     const Word free = free_in(rows, word);
     if (free == 0) continue;
-    given += give_some(pair, word, some_of(free, count - given, false));
+    given += give_word(pair, word, some_of(free, count - given, false));
     if (given == count) break;
   }
   return given;

@@ -53,6 +53,9 @@ class WavelengthTable {
   // rows: of each pair. They, and the paths, must outlive the table.
   WavelengthTable(const Ring& ring, const std::vector<RingPath>& paths, const std::vector<WavelengthRows>& rows);
 
+  // Some of a word's wavelengths; returns how many. REQUIRES: they are free for `pair`.
+  int32_t give_word(int32_t pair, size_t word, Word some);
+
   // REQUIRES: `wavelength` is free for `pair`, or is taken back from the pair that holds it.
   void give(int32_t pair, int32_t wavelength);
   void take_back(int32_t pair, int32_t wavelength);
@@ -83,8 +86,6 @@ class WavelengthTable {
   Word free_in(const WavelengthRows& rows, size_t word) const {
     return ~rows.any_of(&used_[word * num_rows_]);
   }
-  // Of one word, free ones; returns how many.
-  int32_t give_some(int32_t pair, size_t word, Word some);
   bool is_used(int32_t row, int32_t wavelength) const {
     const auto word = static_cast<size_t>(wavelength / kWordBits);
     return (used_[word * num_rows_ + static_cast<size_t>(row)] & bit_of(wavelength)) != 0;

@@ -69,6 +69,7 @@ class PairTraffic {
   std::vector<int32_t> src_, dst_;   // of pairs, ascending
   std::vector<int32_t> first_from_;  // the first pair from each, and the end
   std::vector<double> iteration_bytes_;
+  double iteration_sum_;
   std::vector<PairMessage> known_;
   std::vector<double> left_, offered_;  // of the last window
   std::vector<double> recent_;          // of all windows, the later the more
