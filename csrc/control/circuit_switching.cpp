@@ -1,5 +1,7 @@
 #include "control/circuit_switching.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,6 +21,13 @@ constexpr int16_t kNone = INT16_MIN;
 constexpr uint8_t kUnknownWay = 2;
 // Settings that are kept; training has a handful of phases.
 constexpr size_t kMaxKnown = 256;
+
+// That this thread has had of a processor.
+double thread_s() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 std::vector<int16_t> quantise(const std::vector<double>& demand) {
   const double most = *std::max_element(demand.begin(), demand.end());
@@ -93,11 +102,13 @@ void CircuitSwitching::at(SimTime time, ControlPlane& plane, Action action) {
 }
 
 void CircuitSwitching::wake(ControlPlane& plane) {
+  const double begin = options_.is_clocked ? thread_s() : 0;
   while (!agenda_.empty() && agenda_.begin()->first.first <= plane.now()) {
     const Action action = std::move(agenda_.begin()->second);
     agenda_.erase(agenda_.begin());
     action(plane);
   }
+  if (options_.is_clocked) clocked_s_ += thread_s() - begin;
 }
 
 void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
@@ -523,6 +534,7 @@ workload::Report CircuitSwitching::report(SimTime now) const {
       {"end_ps", ends},
       {"changed", changed_},
   };
+  if (options_.is_clocked) said["decisions_cpu_s"] = std::vector<double>{clocked_s_};
   if (options_.is_recorded) {
     said["setting"] = recorded_;
     said["setting_pair"] = recorded_pair_;
