@@ -91,7 +91,9 @@ def _run(*, group: int) -> Callable[[], dict[str, Any]]:
         dp=NUM_ACCELERATORS // group, mp=group, placer="sip_ml", precision="fp32", fusion="producer",
         accumulation="free", algorithms={"all_reduce": "ring"},
     )  # fmt: skip
-    plan = rostam.place(rostam.trace("transformer_350m"), machine, global_batch=1024, strategy=strategy, cost="roofline")
+    plan = rostam.place(
+        rostam.trace("transformer_350m"), machine, global_batch=1024, strategy=strategy, cost="roofline"
+    )
     own, read = module.circuit_controllers, module.reconfigurations_of
 
     def call() -> dict[str, Any]:

@@ -85,7 +85,8 @@ class Used {
     const int32_t at = block * kWordBits - fibre * w_;
     const int32_t word = at >= 0 ? at / kWordBits : -1, shift = at - word * kWordBits;
     if (word >= 0) visit(static_cast<size_t>(word), shift);
-    if (shift > 0 && word + 1 < static_cast<int32_t>(num_words_)) visit(static_cast<size_t>(word + 1), shift - kWordBits);
+    if (shift > 0 && word + 1 < static_cast<int32_t>(num_words_))
+      visit(static_cast<size_t>(word + 1), shift - kWordBits);
   }
 
   int32_t w_;

@@ -78,6 +78,8 @@ class Assignment {
     const int32_t first = !sweeps ? 0 : (held_.empty() ? kSweep : kWarm);
     std::vector<int32_t> best_got;
     std::unique_ptr<WavelengthTable> best_table;
+    const double wanted_ratio = slowest_ratio(wanted_);
+    double best_ratio = 0;
     for (int32_t way = first; way < num_ways; ++way) {
       got_.assign(got_.size(), 0);
       table_ = std::make_unique<WavelengthTable>(ring_, paths_, rows_);
@@ -88,12 +90,14 @@ class Assignment {
         serve_flows(way);
       }
       mend(way < 0 ? kMaxMendedSwift : kMaxMended, is_swift_ ? kMaxFailedSwift : kMaxMended);
-      if (best_table == nullptr || slowest_ratio(got_) > slowest_ratio(best_got)) {
+      const double found_ratio = slowest_ratio(got_);
+      if (best_table == nullptr || found_ratio > best_ratio) {
+        best_ratio = found_ratio;
         best_got = got_;
         best_table = std::move(table_);
         keeps_names_ = way == kWarm;
       }
-      if (slowest_ratio(best_got) >= slowest_ratio(wanted_)) break;
+      if (best_ratio >= wanted_ratio) break;
     }
     got_ = std::move(best_got);
     table_ = std::move(best_table);
@@ -230,7 +234,8 @@ class Assignment {
   }
 
   // Gives free wavelengths in rounds, each lifting the ratio that pairs are to reach: slow pairs take theirs first,
-  // what they held if that is free. Nothing is taken back, so a pair may find more until it has looked through all words.
+  // what they held if that is free. Nothing is taken back, so a pair may find more until it has looked through all
+  // words.
   void fill() {
     const size_t num_words = table_->num_words();
     steps_.assign(got_.size(), keeps_names_ ? 0 : num_words);

@@ -55,7 +55,7 @@ class RingFlow {
   int32_t origin_ = 0;  // place of the cut
   const std::vector<int32_t>& src_;
   const std::vector<int32_t>& dst_;
-  std::vector<Edge> edges_;  // by start, as begin_ says; finished ones are moved to the end of their run
+  std::vector<Edge> edges_;   // by start, as begin_ says; finished ones are moved to the end of their run
   std::vector<int32_t> end_;  // of each edge: place, counted from the cut
   std::vector<int32_t> begin_;
   std::vector<int32_t> num_open_;  // edges with something left, by start

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "sim/errors.h"
+
 namespace rostam::circuits {
 
 namespace {
@@ -55,16 +57,25 @@ std::vector<int32_t> best_names(int32_t num_wavelengths, const WavelengthsOfPair
   for (const int32_t kept : shared) ++first[static_cast<size_t>(most - kept) + 1];
   for (size_t k = 1; k < first.size(); ++k) first[k] += first[k - 1];
   const size_t num_gains = first[static_cast<size_t>(most)];  // of one circuit at least
-  std::vector<uint32_t> gains(shared.size());
-  for (size_t k = 0; k < shared.size(); ++k)
-    gains[first[static_cast<size_t>(most - shared[k])]++] = static_cast<uint32_t>(k);
+  struct Gain {
+    uint16_t from, to;
+  };
+  ROSTAM_CHECK(w <= UINT16_MAX, w << " wavelengths have no names of 16 bits");
+  std::vector<Gain> gains(shared.size());
+  const int32_t* kept = shared.data();
+  for (int32_t from = 0; from < w; ++from) {
+    for (int32_t to = 0; to < w; ++to, ++kept)
+      gains[first[static_cast<size_t>(most - *kept)]++] = {static_cast<uint16_t>(from), static_cast<uint16_t>(to)};
+  }
   std::vector<int32_t> name(static_cast<size_t>(w), -1);
   std::vector<uint8_t> is_taken(static_cast<size_t>(w), 0);
-  for (size_t k = 0; k < num_gains; ++k) {
-    const auto from = static_cast<int32_t>(gains[k]) / w, to = static_cast<int32_t>(gains[k]) % w;
+  int32_t num_named = 0;
+  for (size_t k = 0; k < num_gains && num_named < w; ++k) {
+    const auto [from, to] = gains[k];
     if (name[from] >= 0 || is_taken[to]) continue;
     name[from] = to;
     is_taken[to] = 1;
+    ++num_named;
   }
   int32_t next = 0;
   for (int32_t& one : name) {

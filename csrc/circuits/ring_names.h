@@ -10,8 +10,8 @@ namespace rostam::circuits {
 
 // Rows of bits, num_words_of(W) words one after another, ascending by pair.
 struct WavelengthsOfPairs {
-  std::vector<int32_t> pair;     // of each row
-  const std::vector<Word>& now;  // wavelengths that it is to have on a fibre
+  std::vector<int32_t> pair;      // of each row
+  const std::vector<Word>& now;   // wavelengths that it is to have on a fibre
   const std::vector<Word>& held;  // and those that it has there
 };
 

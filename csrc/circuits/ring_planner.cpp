@@ -60,8 +60,9 @@ class RingPlanner : public CircuitPlanner {
     std::vector<double> change[kNumFibres];
     for (auto& of_fibre : change) of_fibre.assign(2 * n + 1, 0);
     for (const auto& [pair, way] : single_ways_) {
-      change[way.fibre][static_cast<size_t>(way.start)] += num_bytes[pair];
-      change[way.fibre][static_cast<size_t>(way.end)] -= num_bytes[pair];
+      double* const of_fibre = change[way.fibre].data();
+      of_fibre[way.start] += num_bytes[pair];
+      of_fibre[way.end] -= num_bytes[pair];
     }
     for (auto& of_fibre : change) {
       for (size_t place = 1; place < of_fibre.size(); ++place) of_fibre[place] += of_fibre[place - 1];

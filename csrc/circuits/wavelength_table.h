@@ -83,9 +83,7 @@ class WavelengthTable {
   void holders(int32_t pair, int32_t wavelength, size_t limit, std::vector<int32_t>& found);
 
  private:
-  Word free_in(const WavelengthRows& rows, size_t word) const {
-    return ~rows.any_of(&used_[word * num_rows_]);
-  }
+  Word free_in(const WavelengthRows& rows, size_t word) const { return ~rows.any_of(&used_[word * num_rows_]); }
   bool is_used(int32_t row, int32_t wavelength) const {
     const auto word = static_cast<size_t>(wavelength / kWordBits);
     return (used_[word * num_rows_ + static_cast<size_t>(row)] & bit_of(wavelength)) != 0;

@@ -352,7 +352,8 @@ void CircuitSwitching::count_lit() {
   lit_ = count_;
   num_dark_now_ = num_broken_now_ = 0;
   if (is_dark_) {
-    for (const circuits::ChannelBlock& block : changing_.blocks()) lit_[block.pair] -= circuits::num_set(block.channels);
+    for (const circuits::ChannelBlock& block : changing_.blocks())
+      lit_[block.pair] -= circuits::num_set(block.channels);
     num_dark_now_ = changing_.size();
   }
   if (num_failures_.empty()) return;

@@ -5,6 +5,13 @@
 
 namespace rostam::runtime {
 
+namespace {
+
+// Parcels whose memory is fetched before their turn, where all under way are read.
+constexpr size_t kFetchedAhead = 8;
+
+}  // namespace
+
 Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, const routing::RouteTable& routes,
                  EventQueue& queue, std::vector<int64_t> weights, CarrierClient& client)
     : route_table_(routes),
@@ -146,9 +153,15 @@ void Carrier::on_delivered(uint64_t token) {
 }
 
 std::vector<control::Backlog> Carrier::backlogs() const {
-  std::vector<control::Backlog> found;
+  std::vector<int32_t> numbers;
   for (int32_t number = 0; number < static_cast<int32_t>(is_under_way_.size()); ++number) {
-    if (is_under_way_[number] == 0) continue;
+    if (is_under_way_[number] != 0) numbers.push_back(number);
+  }
+  std::vector<control::Backlog> found;
+  found.reserve(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i + kFetchedAhead < numbers.size()) __builtin_prefetch(&client_.parcel(numbers[i + kFetchedAhead]));
+    const int32_t number = numbers[i];
     const Parcel& parcel = client_.parcel(number);
     const bool is_sending = parcel.state == ParcelState::kSending;
     const double left = is_sending && parcel.carried > 0 ? backlog(parcel) / parcel.carried : 1;
