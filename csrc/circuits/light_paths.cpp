@@ -120,20 +120,19 @@ class RingLightPaths : public LightPaths {
   }
 
   // While nothing is lost, by words of bits. Cost: O(pairs x hops x W / 64).
-  Setting undisturbed(const PairList& pairs, const Setting& setting, const Setting& held,
+  Setting undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                       const std::vector<uint8_t>& is_lost) const override {
-    if (!is_lost.empty()) return LightPaths::undisturbed(pairs, setting, held, is_lost);
+    if (!is_lost.empty()) return LightPaths::undisturbed(pairs, added, given_up, is_lost);
     Used used(n_, w_);
-    for (const ChannelBlock& block : setting.blocks()) {
+    for (const ChannelBlock& block : added.blocks()) {
       for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
         if (const Word some = block.channels & used.on_fibre(fibre, block.number); some != 0)
           used.set(fibre, block.number, rows_of(pairs, block.pair, fibre), some);
       }
     }
-    const Setting left = without(held, setting);
     Setting idle;
-    idle.reserve(left.blocks().size());
-    for (const ChannelBlock& block : left.blocks()) {
+    idle.reserve(given_up.blocks().size());
+    for (const ChannelBlock& block : given_up.blocks()) {
       Word taken = 0;
       for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
         if ((block.channels & used.on_fibre(fibre, block.number)) != 0)
@@ -184,14 +183,13 @@ class RingLightPaths : public LightPaths {
 
 }  // namespace
 
-Setting LightPaths::undisturbed(const PairList& pairs, const Setting& setting, const Setting& held,
+Setting LightPaths::undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                                 const std::vector<uint8_t>& is_lost) const {
-  const Setting left = without(held, setting);
-  if (left.empty()) return left;
+  if (given_up.empty()) return given_up;
   std::vector<uint8_t> is_taken = is_lost;
   is_taken.resize(static_cast<size_t>(num_places()), 0);
   std::vector<int32_t> places;
-  for (const Circuit one : setting) {
+  for (const Circuit one : added) {
     find_places(pairs.src[one.pair], pairs.dst[one.pair], one.channel, places);
     for (const int32_t place : places) is_taken[place] = 1;
   }
@@ -200,7 +198,7 @@ Setting LightPaths::undisturbed(const PairList& pairs, const Setting& setting, c
     return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
   };
   Setting idle;
-  for (const Circuit one : left) {
+  for (const Circuit one : given_up) {
     if (!is_needed(one)) idle.add(one);
   }
   return idle;

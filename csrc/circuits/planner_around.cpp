@@ -173,11 +173,12 @@ Setting PlannerAround::working_ring() const {
   return Setting(std::move(ring));
 }
 
-Setting PlannerAround::with_idle(const Setting& setting, const Setting& held) const {
-  Setting idle = paths_->undisturbed(pairs_, setting, held, is_lost_);
-  if (idle.empty()) return setting;
+PlannerAround::Change PlannerAround::change(const Setting& setting, const Setting& held) const {
+  Change made{without(setting, held), {}};
+  Setting idle = paths_->undisturbed(pairs_, made.added, without(held, setting), is_lost_);
   if (mirror_ != Mirror::kNone) keep_mirrored(idle);
-  return together(setting, idle);
+  made.now = idle.empty() ? setting : together(setting, idle);
+  return made;
 }
 
 // Gives up idle circuits that would leave more of one direction than of the other.

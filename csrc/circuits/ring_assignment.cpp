@@ -32,8 +32,8 @@ constexpr int64_t kLeastMeanCount = 2;
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway. Of a setting within
 // a run: 40 in turn for 1,024 accelerators (groups of 8 and 16 and a ring across them, sizes drawn anew, 320
-// wavelengths) take 5.7 and 9.1 ms on average with 128, 5.8 and 9.0 with 4,096 and 7.2 and 10.1 with none, which then
-// leaves it to flows and renames 74 and 80% of the circuits, not 22 and 33%. The slowest pair is as fast with each, and
+// wavelengths) take 4.5 and 7.1 ms on average with 128, 4.4 and 7.3 with 4,096 and 4.7 and 7.4 with none, which then
+// leaves it to flows and changes 79 and 85% of the circuits, not 56 and 53%. The slowest pair is as fast with each, and
 // with 2 to 32 that fail.
 constexpr int32_t kMaxMended = 4096;
 constexpr int32_t kMaxMendedSwift = 128, kMaxFailedSwift = 8;
@@ -418,15 +418,14 @@ void check_one_way(const Demand& demand, const Ring& ring, const OneWay& found) 
     const RingPath& path = found.paths[i];
     const WavelengthRows rows(path, demand.src[i], demand.dst[i], ring.num_accelerators);
     Word twice = 0;
-    for (size_t word = 0; word < num_words; ++word) {
-      const Word own = found.words[i * num_words + word];
-      if (own == 0) continue;
-      Word* const taken = &used[word * num_rows];
-      rows.visit([&](int32_t row) {
-        twice |= taken[row] & own;
-        taken[row] |= own;
-      });
-    }
+    const Word* const own = &found.words[i * num_words];
+    rows.visit([&](int32_t row) {
+      Word* const taken = &used[static_cast<size_t>(row) * num_words];
+      for (size_t word = 0; word < num_words; ++word) {
+        twice |= taken[word] & own[word];
+        taken[word] |= own[word];
+      }
+    });
     ROSTAM_CHECK(twice == 0, "pair " << i << " has a wavelength used already");
     ROSTAM_CHECK(path.num_hops() <= ring.reach, "pair " << i << " is " << path.num_hops() << " hops long");
     const bool is_way = accelerator_at(path.start, path.fibre, ring.num_accelerators) == demand.src[i] &&

@@ -16,8 +16,9 @@ SettingsInTurn settings_in_turn(const PairList& pairs, const Ring& ring,
   Setting before;
   for (const std::vector<double>& demand : num_bytes) {
     Setting planned = planner.plan(demand, before);
-    Setting kept = options.keeps_idle ? planner.with_idle(planned, before) : planned;
-    found.num_changed.push_back(without(kept, before).size());
+    PlannerAround::Change made = planner.change(planned, before);
+    found.num_changed.push_back(made.added.size());
+    Setting kept = options.keeps_idle ? std::move(made.now) : planned;
     if (options.is_listed) {
       found.planned.push_back(std::move(planned));
       found.kept.push_back(kept);

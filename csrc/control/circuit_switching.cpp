@@ -91,7 +91,7 @@ void CircuitSwitching::begin_with_phases() {
   followers_[0].follow(phases, num_active());
   if (phases.size() == 1 && !begins_evenly_) return;
   demand_ = phase_demand();
-  setting_ = planner_->with_idle(setting_for(demand_), setting_);
+  setting_ = planner_->change(setting_for(demand_), setting_).now;
   count_ = circuits::count_circuits(setting_, links_.size());
   count_lit();
 }
@@ -392,8 +392,7 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
 // Nothing changes where what is dark would not be lit again before the end of simulated time.
 bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
   if (options_.delay.ps() > SimTime::never().ps() - plane.now().ps()) return false;
-  circuits::Setting wanted = planner_->with_idle(given, setting_);
-  circuits::Setting added = circuits::without(wanted, setting_);
+  auto [added, wanted] = planner_->change(given, setting_);
   if (added.empty() && wanted.size() == setting_.size()) return false;
   count_time(plane.now());
   setting_ = std::move(wanted);
