@@ -144,8 +144,8 @@ void bind_circuits(py::module_& module) {
   module.def("set_ring_in_turn", &set_ring_in_turn, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
              "num_wavelengths"_a, "reach"_a, "seed"_a = 0, "keeps_idle"_a = true, "is_listed"_a = false,
              "Settings of a ring for one demand (a row of num_bytes) of the same pairs, ordered by (src, dst), after "
-             "another: how many circuits change each time and, listed, turn, pair and channel (fibre x W + wavelength) "
-             "of each circuit, without and with those of before that it leaves alone.");
+             "another: how many circuits change each time (where those of before that it leaves alone are kept) and, "
+             "listed, turn, pair and channel (fibre x W + wavelength) of each circuit, planned and with those kept.");
   module.def("relay_loads", &relay_loads, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "joined_src"_a,
              "joined_dst"_a,
              "Bytes over each pair of accelerators with circuits where every demand takes the fewest of them, in equal "

@@ -16,9 +16,12 @@ SettingsInTurn settings_in_turn(const PairList& pairs, const Ring& ring,
   Setting before;
   for (const std::vector<double>& demand : num_bytes) {
     Setting planned = planner.plan(demand, before);
-    PlannerAround::Change made = planner.change(planned, before);
-    found.num_changed.push_back(made.added.size());
-    Setting kept = options.keeps_idle ? std::move(made.now) : planned;
+    Setting kept = planned;
+    if (options.keeps_idle) {
+      PlannerAround::Change made = planner.change(planned, before);
+      found.num_changed.push_back(made.added.size());
+      kept = std::move(made.now);
+    }
     if (options.is_listed) {
       found.planned.push_back(std::move(planned));
       found.kept.push_back(kept);

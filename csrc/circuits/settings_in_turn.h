@@ -11,12 +11,12 @@ namespace rostam::circuits {
 
 struct TurnOptions {
   uint64_t seed = 0;
-  bool keeps_idle = true;  // circuits that a setting leaves alone stay
+  bool keeps_idle = true;  // circuits that a setting leaves alone stay, and those that change are counted
   bool is_listed = false;  // return settings
 };
 
 struct SettingsInTurn {
-  std::vector<int64_t> num_changed;  // circuits that were not there before, the first time all
+  std::vector<int64_t> num_changed;  // circuits that were not there before, the first time all; if counted
   std::vector<Setting> planned;      // for each demand, if listed
   std::vector<Setting> kept;         // the same and circuits of before that it leaves alone, if these stay
 };
