@@ -10,6 +10,7 @@
 #include "circuits/ocs_circuits.h"
 #include "circuits/relay_loads.h"
 #include "circuits/ring_wavelengths.h"
+#include "circuits/settings_in_turn.h"
 #include "collectives/pair_chunks.h"
 #include "control/circuit_switching.h"
 #include "fabric/circuits.h"
@@ -66,6 +67,34 @@ py::dict set_ring_wavelengths(int32_t num_accelerators, const Ids& src, const Id
                   "circuit_wavelength"_a = as_array(found.circuit_wavelength));
 }
 
+py::dict as_columns(const std::vector<circuits::Setting>& settings) {
+  std::vector<int32_t> turn, pair, channel;
+  for (size_t t = 0; t < settings.size(); ++t) {
+    for (const circuits::Circuit one : settings[t]) {
+      turn.push_back(static_cast<int32_t>(t));
+      pair.push_back(one.pair);
+      channel.push_back(one.channel);
+    }
+  }
+  return py::dict("turn"_a = as_array(turn), "pair"_a = as_array(pair), "channel"_a = as_array(channel));
+}
+
+py::dict set_ring_in_turn(int32_t num_accelerators, const std::vector<int32_t>& src, const std::vector<int32_t>& dst,
+                          const std::vector<std::vector<double>>& num_bytes, int32_t num_wavelengths, int32_t reach,
+                          uint64_t seed, bool keeps_idle, bool is_listed) {
+  const circuits::Ring ring{num_accelerators, num_wavelengths, reach, {}};
+  circuits::SettingsInTurn found;
+  {
+    py::gil_scoped_release release;
+    found = circuits::settings_in_turn({num_accelerators, src, dst}, ring, num_bytes, {seed, keeps_idle, is_listed});
+  }
+  py::dict said("num_changed"_a = as_array(found.num_changed));
+  if (!is_listed) return said;
+  said["planned"] = as_columns(found.planned);
+  said["kept"] = as_columns(found.kept);
+  return said;
+}
+
 py::array_t<double> relay_loads(int32_t num_accelerators, const Ids& src, const Ids& dst, const Numbers& num_bytes,
                                 const Ids& joined_src, const Ids& joined_dst) {
   const circuits::Demand demand = demand_of(num_accelerators, src, dst, num_bytes);
@@ -112,6 +141,11 @@ void bind_circuits(py::module_& module) {
              "may_leave_out"_a = false, "held"_a = std::vector<std::array<int32_t, 3>>(),
              "Wavelengths of a ring's two fibres for a demand: hops and count of each pair, fibre and wavelength of "
              "each circuit. held: pair, fibre and wavelength of circuits that pairs have now, ascending.");
+  module.def("set_ring_in_turn", &set_ring_in_turn, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a,
+             "num_wavelengths"_a, "reach"_a, "seed"_a = 0, "keeps_idle"_a = true, "is_listed"_a = false,
+             "Settings of a ring for one demand (a row of num_bytes) of the same pairs, ordered by (src, dst), after "
+             "another: how many circuits change each time (where those of before that it leaves alone are kept) and, "
+             "listed, turn, pair and channel (fibre x W + wavelength) of each circuit, planned and with those kept.");
   module.def("relay_loads", &relay_loads, "num_accelerators"_a, "src"_a, "dst"_a, "num_bytes"_a, "joined_src"_a,
              "joined_dst"_a,
              "Bytes over each pair of accelerators with circuits where every demand takes the fewest of them, in equal "

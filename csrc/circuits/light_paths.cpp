@@ -1,7 +1,6 @@
 #include "circuits/light_paths.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "circuits/wavelength_table.h"
@@ -47,6 +46,54 @@ class OcsPaths : public LightPaths {
   int32_t n_, q_;
 };
 
+// Wavelengths in use on every row of a ring, asked for by blocks of channels, of which those of fibre 1 need not begin
+// at the beginning of a word.
+class Used {
+ public:
+  Used(int32_t n, int32_t w)
+      : w_(w), num_rows_(4 * static_cast<size_t>(n)), num_words_(num_words_of(w)), words_(num_rows_ * num_words_, 0) {}
+
+  // The channels of a block that are of a fibre.
+  Word on_fibre(int32_t fibre, int32_t block) const {
+    const int32_t first = fibre * w_ - block * kWordBits, end = first + w_;  // within the block
+    return up_to(end) & ~up_to(first);
+  }
+  void set(int32_t fibre, int32_t block, const WavelengthRows& rows, Word channels) {
+    visit(fibre, block, [&](size_t word, int32_t shift) {
+      const Word some = shift >= 0 ? channels << shift : channels >> -shift;
+      if (some != 0) rows.set(&words_[word * num_rows_], some);
+    });
+  }
+  Word any_of(int32_t fibre, int32_t block, const WavelengthRows& rows) const {
+    Word found = 0;
+    visit(fibre, block, [&](size_t word, int32_t shift) {
+      const Word some = rows.any_of(&words_[word * num_rows_]);
+      found |= shift >= 0 ? some >> shift : some << -shift;
+    });
+    return found & on_fibre(fibre, block);
+  }
+
+ private:
+  static Word up_to(int32_t channel) {
+    if (channel <= 0) return 0;
+    return channel >= kWordBits ? ~Word{0} : bit_of(channel) - 1;
+  }
+  // Calls visit(word, shift) for the one or two words of wavelengths that a block is in: its lowest channel is the
+  // word's wavelength `shift`, which may be negative.
+  template <typename Visit>
+  void visit(int32_t fibre, int32_t block, Visit visit) const {
+    const int32_t at = block * kWordBits - fibre * w_;
+    const int32_t word = at >= 0 ? at / kWordBits : -1, shift = at - word * kWordBits;
+    if (word >= 0) visit(static_cast<size_t>(word), shift);
+    if (shift > 0 && word + 1 < static_cast<int32_t>(num_words_))
+      visit(static_cast<size_t>(word + 1), shift - kWordBits);
+  }
+
+  int32_t w_;
+  size_t num_rows_, num_words_;
+  std::vector<Word> words_;
+};
+
 // Places: wavelengths of segments (by cable), of drivers, of receivers.
 class RingLightPaths : public LightPaths {
  public:
@@ -72,49 +119,26 @@ class RingLightPaths : public LightPaths {
     places.push_back((3 * n_ + dst) * w_ + wavelength);
   }
 
-  // While nothing is lost, by rows of bits. Cost: O(circuits + pairs x hops x W / 64).
-  Setting undisturbed(const PairList& pairs, const Setting& setting, const Setting& held,
+  // While nothing is lost, by words of bits. Cost: O(pairs x hops x W / 64).
+  Setting undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                       const std::vector<uint8_t>& is_lost) const override {
-    if (!is_lost.empty()) return LightPaths::undisturbed(pairs, setting, held, is_lost);
-    const size_t num_words = num_wavelength_words(w_);
-    std::vector<WavelengthWord> used(4 * static_cast<size_t>(n_) * num_words, 0), own(kNumFibres * num_words),
-        kept(own);
-    const auto of_pair_on = [&](size_t pair, int32_t fibre) {
-      const int32_t start = place_of(pairs.src[pair], fibre, n_), stop = place_of(pairs.dst[pair], fibre, n_);
-      return WavelengthRows({fibre, start, stop > start ? stop : stop + n_}, pairs.src[pair], pairs.dst[pair],
-                            static_cast<size_t>(n_));
-    };
-    for (size_t next = 0; next < setting.size();) {
-      const auto pair = static_cast<size_t>(setting[next].pair);
-      next = read_pair(setting, next, own);
+    if (!is_lost.empty()) return LightPaths::undisturbed(pairs, added, given_up, is_lost);
+    Used used(n_, w_);
+    for (const ChannelBlock& block : added.blocks()) {
       for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
-        const WavelengthWord* const words = &own[static_cast<size_t>(fibre) * num_words];
-        if (std::all_of(words, words + num_words, [](WavelengthWord word) { return word == 0; })) continue;
-        of_pair_on(pair, fibre).visit([&](size_t row) {
-          for (size_t word = 0; word < num_words; ++word) used[row * num_words + word] |= words[word];
-        });
+        if (const Word some = block.channels & used.on_fibre(fibre, block.number); some != 0)
+          used.set(fibre, block.number, rows_of(pairs, block.pair, fibre), some);
       }
     }
     Setting idle;
-    for (size_t next = 0, at = 0; next < held.size();) {
-      const size_t pair = static_cast<size_t>(held[next].pair);
-      next = read_pair(held, next, own);
-      while (at < setting.size() && setting[at].pair < held[next - 1].pair) ++at;
-      std::fill(kept.begin(), kept.end(), WavelengthWord{0});
-      if (at < setting.size() && setting[at].pair == held[next - 1].pair) at = read_pair(setting, at, kept);
+    idle.reserve(given_up.blocks().size());
+    for (const ChannelBlock& block : given_up.blocks()) {
+      Word taken = 0;
       for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
-        WavelengthWord* const words = &own[static_cast<size_t>(fibre) * num_words];
-        WavelengthWord left = 0;
-        for (size_t word = 0; word < num_words; ++word)
-          left |= words[word] &= ~kept[static_cast<size_t>(fibre) * num_words + word];
-        if (left == 0) continue;
-        of_pair_on(pair, fibre).visit([&](size_t row) {
-          for (size_t word = 0; word < num_words; ++word) words[word] &= ~used[row * num_words + word];
-        });
-        visit_wavelengths(words, num_words, [&](int32_t wavelength) {
-          idle.push_back({static_cast<int32_t>(pair), fibre * w_ + wavelength});
-        });
+        if ((block.channels & used.on_fibre(fibre, block.number)) != 0)
+          taken |= used.any_of(fibre, block.number, rows_of(pairs, block.pair, fibre));
       }
+      idle.add({block.pair, block.number, block.channels & ~taken});
     }
     return idle;
   }
@@ -142,18 +166,10 @@ class RingLightPaths : public LightPaths {
   }
 
  private:
-  // Writes the wavelengths of the pair at `next`, words of fibre 0 and then of fibre 1; returns where the next one is.
-  size_t read_pair(const Setting& setting, size_t next, std::vector<WavelengthWord>& words) const {
-    const size_t num_words = words.size() / kNumFibres;
-    std::fill(words.begin(), words.end(), WavelengthWord{0});
-    const int32_t pair = setting[next].pair;
-    for (; next < setting.size() && setting[next].pair == pair; ++next) {
-      const bool is_second = setting[next].channel >= w_;
-      const auto wavelength = static_cast<size_t>(is_second ? setting[next].channel - w_ : setting[next].channel);
-      words[(is_second ? num_words : 0) + wavelength / kWavelengthsPerWord] |= WavelengthWord{1}
-                                                                               << (wavelength % kWavelengthsPerWord);
-    }
-    return next;
+  WavelengthRows rows_of(const PairList& pairs, int32_t pair, int32_t fibre) const {
+    const int32_t src = pairs.src[pair], dst = pairs.dst[pair];
+    const int32_t start = place_of(src, fibre, n_), stop = place_of(dst, fibre, n_);
+    return WavelengthRows({fibre, start, stop > start ? stop : stop + n_}, src, dst, n_);
   }
 
   // Cables of the segments that light takes next, clockwise from an accelerator and counter-clockwise.
@@ -167,15 +183,13 @@ class RingLightPaths : public LightPaths {
 
 }  // namespace
 
-Setting LightPaths::undisturbed(const PairList& pairs, const Setting& setting, const Setting& held,
+Setting LightPaths::undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                                 const std::vector<uint8_t>& is_lost) const {
-  Setting idle;
-  std::set_difference(held.begin(), held.end(), setting.begin(), setting.end(), std::back_inserter(idle));
-  if (idle.empty()) return idle;
+  if (given_up.empty()) return given_up;
   std::vector<uint8_t> is_taken = is_lost;
   is_taken.resize(static_cast<size_t>(num_places()), 0);
   std::vector<int32_t> places;
-  for (const Circuit& one : setting) {
+  for (const Circuit one : added) {
     find_places(pairs.src[one.pair], pairs.dst[one.pair], one.channel, places);
     for (const int32_t place : places) is_taken[place] = 1;
   }
@@ -183,7 +197,10 @@ Setting LightPaths::undisturbed(const PairList& pairs, const Setting& setting, c
     find_places(pairs.src[one.pair], pairs.dst[one.pair], one.channel, places);
     return std::any_of(places.begin(), places.end(), [&](int32_t place) { return is_taken[place] != 0; });
   };
-  idle.erase(std::remove_if(idle.begin(), idle.end(), is_needed), idle.end());
+  Setting idle;
+  for (const Circuit one : given_up) {
+    if (!is_needed(one)) idle.add(one);
+  }
   return idle;
 }
 

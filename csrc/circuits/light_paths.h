@@ -34,9 +34,9 @@ class LightPaths {
     find_places(src, dst, channel, places);
     return places;
   }
-  // The circuits held that a setting does not have and whose places none of it needs, ascending. is_lost: of every
-  // place, or empty; what is lost lights no circuit.
-  virtual Setting undisturbed(const PairList& pairs, const Setting& setting, const Setting& held,
+  // Of circuits that a setting gives up those whose places none that it adds needs: what it keeps held others before.
+  // is_lost: of every place, or empty; what is lost lights no circuit.
+  virtual Setting undisturbed(const PairList& pairs, const Setting& added, const Setting& given_up,
                               const std::vector<uint8_t>& is_lost) const;
   // That are lost with a part. Throws: ConfigError for a part that the fabric does not have.
   virtual std::vector<int32_t> places_of(const OpticalPart& part) const = 0;

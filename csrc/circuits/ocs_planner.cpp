@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "circuits/planner.h"
@@ -24,8 +23,8 @@ class OcsPlanner : public CircuitPlanner {
       demand.num_bytes.push_back(num_bytes[p]);
     }
     std::vector<OcsCircuit> before;
-    before.reserve(held.size());
-    for (const Circuit& one : held) before.push_back({pairs_.src[one.pair], pairs_.dst[one.pair], one.channel});
+    before.reserve(static_cast<size_t>(held.size()));
+    for (const Circuit one : held) before.push_back({pairs_.src[one.pair], pairs_.dst[one.pair], one.channel});
     const OcsCircuits found = set_ocs_circuits(demand, ports_, before);
     std::vector<int32_t> pair_of;  // of the pairs found
     int32_t p = 0;
@@ -35,13 +34,12 @@ class OcsPlanner : public CircuitPlanner {
                    "a circuit from accelerator " << found.src[i] << " to " << found.dst[i] << " is of no pair");
       pair_of.push_back(p);
     }
-    Setting setting;
-    setting.reserve(found.circuit_pair.size());
+    std::vector<Circuit> circuits;
+    circuits.reserve(found.circuit_pair.size());
     for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
-      setting.push_back({pair_of[found.circuit_pair[c]], found.circuit_ocs[c]});
+      circuits.push_back({pair_of[found.circuit_pair[c]], found.circuit_ocs[c]});
     }
-    std::sort(setting.begin(), setting.end());
-    return setting;
+    return Setting(std::move(circuits));
   }
 
   double most_ratio(const std::vector<double>& num_bytes) const override {

@@ -9,21 +9,9 @@
 
 #include "circuits/ocs_circuits.h"
 #include "circuits/ring_paths.h"
+#include "circuits/setting.h"
 
 namespace rostam::circuits {
-
-// One circuit of a pair. channel: its switch; on a ring fibre x W + wavelength.
-struct Circuit {
-  int32_t pair = 0;
-  int32_t channel = 0;
-  bool operator==(const Circuit& other) const { return pair == other.pair && channel == other.channel; }
-  bool operator<(const Circuit& other) const {
-    return pair != other.pair ? pair < other.pair : channel < other.channel;
-  }
-};
-
-// Ascending, each once.
-using Setting = std::vector<Circuit>;
 
 // Unique pairs of accelerators, ordered by (src, dst).
 struct PairList {

@@ -1,7 +1,6 @@
 #include "circuits/planner_around.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <numeric>
 #include <queue>
@@ -59,6 +58,16 @@ class Occupancy {
   std::vector<int32_t> count_;
 };
 
+// What is left of a setting; asks for its circuits in ascending order.
+template <typename IsOut>
+Setting all_but(const Setting& setting, IsOut is_out) {
+  Setting left;
+  for (const Circuit one : setting) {
+    if (!is_out(one)) left.add(one);
+  }
+  return left;
+}
+
 }  // namespace
 
 PlannerAround::PlannerAround(PairList pairs, std::unique_ptr<LightPaths> paths, Make make, Mirror mirror,
@@ -115,15 +124,16 @@ Setting PlannerAround::plan(const std::vector<double>& num_bytes, const Setting&
   }
   if (!can_relay_ && std::none_of(wanted.begin(), wanted.end(), [](double bytes) { return bytes > 0; })) return {};
   Setting before;
-  for (const Circuit& one : held) {
+  for (const Circuit one : held) {
     const auto found = std::lower_bound(channels_.begin(), channels_.end(), one.channel);
     if (found == channels_.end() || *found != one.channel || places_of(one).empty()) continue;
-    before.push_back({one.pair, static_cast<int32_t>(found - channels_.begin())});
+    before.add(Circuit{one.pair, static_cast<int32_t>(found - channels_.begin())});
   }
   Setting setting;
-  for (const Circuit& one : inner_->plan(wanted, before)) {
+  const Setting planned = inner_->plan(wanted, before);
+  for (const Circuit one : planned) {
     const Circuit named = {one.pair, channels_[one.channel]};
-    if (!places_of(named).empty()) setting.push_back(named);
+    if (!places_of(named).empty()) setting.add(named);
   }
   complete(wanted, setting);
   if (can_relay_ && !reaches_all(pairs_, num_bytes, setting)) {
@@ -143,7 +153,7 @@ void PlannerAround::complete(const std::vector<double>& num_bytes, Setting& sett
 // One circuit of each pair of the ring, on the first channel that is free and works.
 Setting PlannerAround::working_ring() const {
   Occupancy held(pairs_.size(), paths_->num_places());
-  Setting ring;
+  std::vector<Circuit> ring;
   for (const int32_t pair : ring_pairs(pairs_, mirror_ != Mirror::kNone)) {
     const bool is_one = mirror_ == Mirror::kChannels;
     if (is_one && pair > opposite_[pair]) continue;
@@ -160,49 +170,44 @@ Setting PlannerAround::working_ring() const {
       break;
     }
   }
-  std::sort(ring.begin(), ring.end());
-  return ring;
+  return Setting(std::move(ring));
 }
 
-Setting PlannerAround::with_idle(const Setting& setting, const Setting& held) const {
-  Setting idle = paths_->undisturbed(pairs_, setting, held, is_lost_);
-  if (idle.empty()) return setting;
+PlannerAround::Change PlannerAround::change(const Setting& setting, const Setting& held) const {
+  Change made{without(setting, held), {}};
+  Setting idle = paths_->undisturbed(pairs_, made.added, without(held, setting), is_lost_);
   if (mirror_ != Mirror::kNone) keep_mirrored(idle);
-  Setting both;
-  both.reserve(setting.size() + idle.size());
-  std::merge(setting.begin(), setting.end(), idle.begin(), idle.end(), std::back_inserter(both));
-  return both;
+  made.now = idle.empty() ? setting : together(setting, idle);
+  return made;
 }
 
 // Gives up idle circuits that would leave more of one direction than of the other.
 void PlannerAround::keep_mirrored(Setting& idle) const {
   std::vector<int32_t> room(pairs_.size(), 0), count(pairs_.size(), 0);  // the opposite pair's idle ones; own, kept
-  for (const Circuit& one : idle) ++room[opposite_[one.pair]];
-  const std::set<Circuit> all(idle.begin(), idle.end());
+  for (const Circuit one : idle) ++room[opposite_[one.pair]];
   const auto is_alone = [&](const Circuit& one) {
-    if (mirror_ == Mirror::kChannels) return all.count({opposite_[one.pair], one.channel}) == 0;
+    if (mirror_ == Mirror::kChannels) return !idle.has({opposite_[one.pair], one.channel});
     return count[one.pair]++ >= room[one.pair];
   };
-  idle.erase(std::remove_if(idle.begin(), idle.end(), is_alone), idle.end());
+  idle = all_but(idle, is_alone);
 }
 
 // Gives up what the opposite pair has nothing for any more.
 void PlannerAround::balance(Setting& setting) const {
   std::vector<int32_t> count(pairs_.size(), 0), kept(pairs_.size(), 0);
-  const std::set<Circuit> all(setting.begin(), setting.end());
-  for (const Circuit& one : setting) ++count[one.pair];
+  for (const Circuit one : setting) ++count[one.pair];
   const auto is_alone = [&](const Circuit& one) {
     const int32_t other = opposite_[one.pair];
-    if (mirror_ == Mirror::kChannels) return all.count({other, one.channel}) == 0;
+    if (mirror_ == Mirror::kChannels) return !setting.has({other, one.channel});
     return kept[one.pair]++ >= count[other];
   };
-  setting.erase(std::remove_if(setting.begin(), setting.end(), is_alone), setting.end());
+  setting = all_but(setting, is_alone);
 }
 
 void PlannerAround::fill_both(const std::vector<double>& num_bytes, Setting& setting) const {
   Occupancy held(pairs_.size(), paths_->num_places());
   std::set<Circuit> all(setting.begin(), setting.end());
-  for (const Circuit& one : setting) held.give(one, places_of(one));
+  for (const Circuit one : setting) held.give(one, places_of(one));
   const auto give = [&](const Circuit& one) {
     held.give(one, places_of(one));
     all.insert(one);
@@ -261,13 +266,13 @@ void PlannerAround::fill_both(const std::vector<double>& num_bytes, Setting& set
       break;
     }
   }
-  setting.assign(all.begin(), all.end());
+  setting = Setting({all.begin(), all.end()});
 }
 
 void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting) const {
   Occupancy held(pairs_.size(), paths_->num_places());
   std::set<Circuit> all(setting.begin(), setting.end());
-  for (const Circuit& one : setting) held.give(one, places_of(one));
+  for (const Circuit one : setting) held.give(one, places_of(one));
   using Entry = std::tuple<double, int32_t, int32_t>;  // circuits a byte, pair, its next channel
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> slowest;
   for (int32_t p = 0; p < pairs_.size(); ++p) {
@@ -301,7 +306,7 @@ void PlannerAround::fill(const std::vector<double>& num_bytes, Setting& setting)
       break;
     }
   }
-  setting.assign(all.begin(), all.end());
+  setting = Setting({all.begin(), all.end()});
 }
 
 }  // namespace rostam::circuits

@@ -38,9 +38,13 @@ class PlannerAround : public CircuitPlanner {
   void set_lost(const std::vector<OpticalPart>& parts);
   Setting plan(const std::vector<double>& num_bytes, const Setting& held) const override;
   double most_ratio(const std::vector<double>& num_bytes) const override { return inner_->most_ratio(num_bytes); }
-  // The setting, and of the circuits held what it leaves alone: that works, and whose places nothing of it needs.
-  // Mirrored ones stay by as many of both directions, or by both directions on one channel.
-  Setting with_idle(const Setting& setting, const Setting& held) const;
+  // What becomes of the circuits held by a setting: those that it adds, and the setting with those held that it leaves
+  // alone: that work, and whose places nothing of it needs. Mirrored ones stay by as many of both directions, or by
+  // both directions on one channel.
+  struct Change {
+    Setting added, now;
+  };
+  Change change(const Setting& setting, const Setting& held) const;
 
  private:
   std::vector<int32_t> places_of(const Circuit& one) const;  // empty if it does not work

@@ -80,8 +80,7 @@ Relay RelayPaths::find(int32_t pair) {
 }
 
 bool reaches_all(const PairList& pairs, const std::vector<double>& num_bytes, const Setting& setting) {
-  std::vector<int32_t> count(static_cast<size_t>(pairs.size()), 0);
-  for (const Circuit& one : setting) ++count[one.pair];
+  const std::vector<int32_t> count = count_circuits(setting, static_cast<size_t>(pairs.size()));
   RelayPaths paths(pairs, count);
   for (int32_t p = 0; p < pairs.size(); ++p) {
     if (num_bytes[p] > 0 && count[p] == 0 && !paths.reaches(p)) return false;

@@ -1,6 +1,7 @@
 #include "circuits/ring_assignment.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
@@ -31,8 +32,8 @@ constexpr int64_t kLeastMeanCount = 2;
 constexpr size_t kMaxMoved = 3;
 // Pairs for which others are moved, at most: bounds the time on demands that cannot be met anyway. Of a setting within
 // a run: 40 in turn for 1,024 accelerators (groups of 8 and 16 and a ring across them, sizes drawn anew, 320
-// wavelengths) take 5.7 and 9.1 ms on average with 128, 5.8 and 9.0 with 4,096 and 7.2 and 10.1 with none, which then
-// leaves it to flows and renames 74 and 80% of the circuits, not 22 and 33%. The slowest pair is as fast with each, and
+// wavelengths) take 4.5 and 7.1 ms on average with 128, 4.4 and 7.3 with 4,096 and 4.7 and 7.4 with none, which then
+// leaves it to flows and changes 79 and 85% of the circuits, not 56 and 53%. The slowest pair is as fast with each, and
 // with 2 to 32 that fail.
 constexpr int32_t kMaxMended = 4096;
 constexpr int32_t kMaxMendedSwift = 128, kMaxFailedSwift = 8;
@@ -43,22 +44,30 @@ class Assignment {
  public:
   // is_swift: one sweep round the ring goes first, which mostly does; see serve_sweep().
   Assignment(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, uint64_t seed, bool is_swift,
-             const std::vector<WavelengthWord>& held)
+             const std::vector<Word>& held)
       : demand_(demand),
         ring_(ring),
         is_swift_(is_swift),
         held_(held),
         paths_(std::move(paths)),
+        rows_(rows_of(demand, ring, paths_)),
         wanted_(count_wavelengths(demand, ring, paths_, seed)),
         got_(paths_.size(), 0) {}
 
   OneWay run() {
     assign();
     fill();
-    return {std::move(paths_), std::move(got_), std::move(wanted_), table_->words(), keeps_names_};
+    return {std::move(paths_), std::move(got_), std::move(wanted_), table_->take_words(), keeps_names_};
   }
 
  private:
+  // A wavelength that few pairs keep another one from using.
+  struct Candidate {
+    int32_t wavelength = 0;
+    size_t num_holders = 0;
+    std::array<int32_t, kMaxMoved> holders = {};
+  };
+
   // Serves the least counts as far as they fit, with the best of several ways if one leaves the slowest pair short.
   void assign() {
     const int64_t work = int64_t{ring_.num_wavelengths} * (ring_.num_accelerators + static_cast<int64_t>(got_.size()));
@@ -69,9 +78,11 @@ class Assignment {
     const int32_t first = !sweeps ? 0 : (held_.empty() ? kSweep : kWarm);
     std::vector<int32_t> best_got;
     std::unique_ptr<WavelengthTable> best_table;
+    const double wanted_ratio = slowest_ratio(wanted_);
+    double best_ratio = 0;
     for (int32_t way = first; way < num_ways; ++way) {
       got_.assign(got_.size(), 0);
-      table_ = std::make_unique<WavelengthTable>(demand_, ring_, paths_);
+      table_ = std::make_unique<WavelengthTable>(ring_, paths_, rows_);
       if (way < 0) {
         if (way == kWarm) keep_held();
         serve_sweep();
@@ -79,12 +90,14 @@ class Assignment {
         serve_flows(way);
       }
       mend(way < 0 ? kMaxMendedSwift : kMaxMended, is_swift_ ? kMaxFailedSwift : kMaxMended);
-      if (best_table == nullptr || slowest_ratio(got_) > slowest_ratio(best_got)) {
+      const double found_ratio = slowest_ratio(got_);
+      if (best_table == nullptr || found_ratio > best_ratio) {
+        best_ratio = found_ratio;
         best_got = got_;
         best_table = std::move(table_);
         keeps_names_ = way == kWarm;
       }
-      if (slowest_ratio(best_got) >= slowest_ratio(wanted_)) break;
+      if (best_ratio >= wanted_ratio) break;
     }
     got_ = std::move(best_got);
     table_ = std::move(best_table);
@@ -93,7 +106,7 @@ class Assignment {
   // Leaves pairs what they have of their least counts: on the fibre that is swept from the top the highest ones.
   void keep_held() {
     for (size_t i = 0; i < got_.size(); ++i) {
-      const WavelengthWord* const own = &held_[i * table_->num_words()];
+      const Word* const own = &held_[i * table_->num_words()];
       got_[i] += table_->give_all_of(static_cast<int32_t>(i), wanted_[i], paths_[i].fibre == 1, own);
     }
   }
@@ -158,6 +171,7 @@ class Assignment {
     }
     RingFlow::Taken taken{std::vector<uint8_t>(n), std::vector<uint8_t>(n)};
     std::vector<int32_t> served;
+    std::vector<Word> words(wanted_.size(), 0);  // of each pair, the wavelengths of the word that is served
     for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
       served.clear();
       std::fill(taken.drives.begin(), taken.drives.end(), uint8_t{0});
@@ -170,7 +184,11 @@ class Assignment {
           taken.receives[static_cast<size_t>(demand_.dst[static_cast<size_t>(pair)])] = 1;
         }
       }
-      for (const int32_t pair : served) give(pair, w);
+      for (const int32_t pair : served) words[static_cast<size_t>(pair)] |= bit_of(w);
+      if ((w + 1) % kWordBits != 0 && w + 1 < ring_.num_wavelengths) continue;
+      for (size_t i = 0; i < words.size(); ++i)
+        got_[i] += table_->give_word(static_cast<int32_t>(i), static_cast<size_t>(w / kWordBits), words[i]);
+      std::fill(words.begin(), words.end(), Word{0});
     }
   }
 
@@ -216,48 +234,70 @@ class Assignment {
   }
 
   // Gives free wavelengths in rounds, each lifting the ratio that pairs are to reach: slow pairs take theirs first,
-  // what they held if that is free.
+  // what they held if that is free. Nothing is taken back, so a pair may find more until it has looked through all
+  // words.
   void fill() {
-    first_free_.assign(got_.size(), 0);
-    held_left_.assign(got_.size(), nullptr);
-    std::vector<int32_t> open(got_.size());
+    const size_t num_words = table_->num_words();
+    steps_.assign(got_.size(), keeps_names_ ? 0 : num_words);
+    std::vector<int32_t> open(got_.size()), slow(got_.size());
     std::iota(open.begin(), open.end(), 0);
     double level = std::numeric_limits<double>::infinity();
-    for (const int32_t pair : open) {
-      const size_t i = static_cast<size_t>(pair);
-      if (keeps_names_) held_left_[i] = &held_[i * table_->num_words()];
-      level = std::min(level, ratio(pair, std::max(1, got_[i])));
-    }
+    for (const int32_t pair : open) level = std::min(level, ratio(pair, std::max(1, got_[static_cast<size_t>(pair)])));
     for (; !open.empty(); level *= kFillStep) {
-      const auto is_done = [&](int32_t pair) { return !lift(pair, level); };
-      open.erase(std::remove_if(open.begin(), open.end(), is_done), open.end());
+      // Both lists without branches, which would go either way. Only its own lift changes whether a pair is slow.
+      size_t num_open = 0, num_slow = 0;
+      for (const int32_t pair : open) {
+        const auto i = static_cast<size_t>(pair);
+        const bool is_open = steps_[i] < 2 * num_words;
+        open[num_open] = slow[num_slow] = pair;
+        num_open += is_open;
+        num_slow += is_open & (level * demand_.num_bytes[i] > got_[i]);
+      }
+      open.resize(num_open);
+      for (size_t k = 0; k < num_slow; ++k) lift(slow[k], level);
     }
   }
 
-  // Returns whether the pair may find more wavelengths free later on: filling takes nothing back.
-  bool lift(int32_t pair, double level) {
+  void lift(int32_t pair, double level) {
     const size_t i = static_cast<size_t>(pair);
-    const double wanted = level * demand_.num_bytes[i];
-    if (wanted <= got_[i]) return true;
-    const double more = std::min(wanted, ring_.num_wavelengths + 1.0) - got_[i];
+    const double more = std::min(level * demand_.num_bytes[i], ring_.num_wavelengths + 1.0) - got_[i];
     const auto whole = static_cast<int32_t>(more);
-    const int32_t missing = whole + (whole < more);
-    bool may_find_more = false;
-    got_[i] +=
-        table_->give_free_from(pair, missing, paths_[i].fibre == 1, first_free_[i], held_left_[i], may_find_more);
-    return may_find_more;
+    const Word* const held = keeps_names_ ? &held_[i * table_->num_words()] : nullptr;
+    got_[i] += table_->give_free_from(pair, whole + (whole < more), paths_[i].fibre == 1, held, steps_[i]);
   }
 
   // Makes room for `pair` on some wavelength: those that hold it there move to others that are free, or give it up
   // where they stay faster than `pair` is. Returns whether it could.
   bool make_room(int32_t pair) {
-    for (const bool may_give_up : {false, true}) {
-      for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
-        table_->holders(pair, w, kMaxMoved, holders_);
-        if (holders_.size() <= kMaxMoved && displace(pair, w, may_give_up)) return true;
-      }
+    const double own = ratio(pair, got_[static_cast<size_t>(pair)]);
+    is_movable_.resize(got_.size());
+    asked_.resize(got_.size());
+    ++num_asked_;
+    candidates_.clear();
+    for (int32_t w = 0; w < ring_.num_wavelengths; ++w) {
+      table_->holders(pair, w, kMaxMoved, holders_);
+      if (holders_.size() > kMaxMoved) continue;
+      if (may_move(own, false) && displace(pair, w, false)) return true;
+      Candidate one{w, holders_.size(), {}};
+      std::copy(holders_.begin(), holders_.end(), one.holders.begin());
+      candidates_.push_back(one);
+    }
+    for (const Candidate& one : candidates_) {
+      holders_.assign(one.holders.begin(), one.holders.begin() + static_cast<std::ptrdiff_t>(one.num_holders));
+      if (may_move(own, true) && displace(pair, one.wavelength, true)) return true;
     }
     return false;
+  }
+
+  // False where one of the holders would find no other wavelength free, nor may give this one up. What is free for a
+  // pair is as it was when it was first asked for: failing to make room changes nothing.
+  bool may_move(double own, bool may_give_up) {
+    return std::all_of(holders_.begin(), holders_.end(), [&](int32_t other) {
+      const auto i = static_cast<size_t>(other);
+      if (std::exchange(asked_[i], num_asked_) != num_asked_)
+        is_movable_[i] = table_->first_free(other) != WavelengthTable::kNobody;
+      return is_movable_[i] != 0 || (may_give_up && ratio(other, got_[i] - 1) > own);
+    });
   }
 
   bool displace(int32_t pair, int32_t wavelength, bool may_give_up) {
@@ -286,13 +326,17 @@ class Assignment {
   const Demand& demand_;
   const Ring& ring_;
   bool is_swift_;
-  const std::vector<WavelengthWord>& held_;
+  const std::vector<Word>& held_;
   std::vector<RingPath> paths_;
+  std::vector<WavelengthRows> rows_;
   std::vector<int32_t> wanted_;
   std::vector<int32_t> got_;
   std::unique_ptr<WavelengthTable> table_;
-  std::vector<size_t> first_free_;                // of filling, a pair's first word that may have a free one
-  std::vector<const WavelengthWord*> held_left_;  // of filling, what a pair holds while that may be free; or null
+  std::vector<Candidate> candidates_;
+  std::vector<uint8_t> is_movable_;  // of each pair: whether it has another wavelength free, as of when
+  std::vector<int64_t> asked_;       // that was asked for
+  int64_t num_asked_ = 0;
+  std::vector<size_t> steps_;  // of filling, of each pair: see WavelengthTable::give_free_from
   std::vector<int32_t> holders_;
   bool keeps_names_ = false;
 };
@@ -304,23 +348,21 @@ std::vector<size_t> admit_in_order(const Demand& demand, const Ring& ring, const
   std::vector<int32_t> load(4 * n, 0);
   std::vector<size_t> admitted;
   for (const size_t i : order) {
-    const WavelengthRows rows(paths[i], demand.src[i], demand.dst[i], n);
+    const WavelengthRows rows(paths[i], demand.src[i], demand.dst[i], ring.num_accelerators);
     bool is_free = true;
-    rows.visit([&](size_t row) { is_free = is_free && load[row] < ring.num_wavelengths; });
+    rows.visit([&](int32_t row) { is_free = is_free && load[row] < ring.num_wavelengths; });
     if (!is_free) continue;
-    rows.visit([&](size_t row) { ++load[row]; });
+    rows.visit([&](int32_t row) { ++load[row]; });
     admitted.push_back(i);
   }
   std::sort(admitted.begin(), admitted.end());
   return admitted;
 }
 
-// Pairs that find a wavelength each, the largest demands first; ascending. Where all do the order does not matter.
+// Pairs that find a wavelength each, the largest demands first; ascending. REQUIRES: not all do.
 std::vector<size_t> admit(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths) {
   std::vector<size_t> order(paths.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::vector<size_t> admitted = admit_in_order(demand, ring, paths, order);
-  if (admitted.size() == paths.size()) return admitted;
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t i, size_t j) { return demand.num_bytes[i] > demand.num_bytes[j]; });
   return admit_in_order(demand, ring, paths, order);
@@ -346,15 +388,15 @@ OneWay among_all(const OneWay& found, const std::vector<size_t>& served, std::ve
 }  // namespace
 
 OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, const OneWayOptions& options,
-                      const std::vector<WavelengthWord>& held) {
-  const std::vector<size_t> admitted = options.may_leave_out ? admit(demand, ring, paths) : std::vector<size_t>();
-  if (!options.may_leave_out || admitted.size() == paths.size())
+                      const std::vector<Word>& held) {
+  if (!options.may_leave_out || can_all_have_one(demand, ring, paths))
     return Assignment(demand, ring, std::move(paths), options.seed, options.is_swift, held).run();
-  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
+  const std::vector<size_t> admitted = admit(demand, ring, paths);
+  const size_t num_words = num_words_of(ring.num_wavelengths);
   Demand fitting;
   fitting.num_accelerators = demand.num_accelerators;
   std::vector<RingPath> fitting_paths;
-  std::vector<WavelengthWord> fitting_held;
+  std::vector<Word> fitting_held;
   for (const size_t i : admitted) {
     fitting.src.push_back(demand.src[i]);
     fitting.dst.push_back(demand.dst[i]);
@@ -369,15 +411,16 @@ OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPa
 }
 
 void check_one_way(const Demand& demand, const Ring& ring, const OneWay& found) {
-  const auto n = static_cast<size_t>(ring.num_accelerators);
-  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
-  std::vector<WavelengthWord> used(4 * n * num_words, 0);
+  const size_t num_words = num_words_of(ring.num_wavelengths);
+  const size_t num_rows = 4 * static_cast<size_t>(ring.num_accelerators);
+  std::vector<Word> used(num_rows * num_words, 0);
   for (size_t i = 0; i < found.paths.size(); ++i) {
     const RingPath& path = found.paths[i];
-    const WavelengthWord* const own = &found.words[i * num_words];
-    WavelengthWord twice = 0;
-    WavelengthRows(path, demand.src[i], demand.dst[i], n).visit([&](size_t row) {
-      WavelengthWord* const taken = &used[row * num_words];
+    const WavelengthRows rows(path, demand.src[i], demand.dst[i], ring.num_accelerators);
+    Word twice = 0;
+    const Word* const own = &found.words[i * num_words];
+    rows.visit([&](int32_t row) {
+      Word* const taken = &used[static_cast<size_t>(row) * num_words];
       for (size_t word = 0; word < num_words; ++word) {
         twice |= taken[word] & own[word];
         taken[word] |= own[word];

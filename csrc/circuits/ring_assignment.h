@@ -11,13 +11,13 @@
 
 namespace rostam::circuits {
 
-// Entry i is of pair i of a demand; words: the wavelengths that each has, num_wavelength_words() words one after
+// Entry i is of pair i of a demand; words: the wavelengths that each has, num_words_of() words one after
 // another.
 struct OneWay {
   std::vector<RingPath> paths;
   std::vector<int32_t> count;
   std::vector<int32_t> target;  // best whole counts if wavelengths needed no continuity
-  std::vector<WavelengthWord> words;
+  std::vector<Word> words;
   bool keeps_names = false;  // what was held, and stays, has its wavelengths
 };
 
@@ -30,7 +30,7 @@ struct OneWayOptions {
 // held: words of what pairs have now, on the paths given, or empty. Steps, source and cost: set_ring_wavelengths.
 // Throws: ConfigError for more pairs than wavelengths on a segment or at an accelerator, unless may_leave_out.
 OneWay assign_one_way(const Demand& demand, const Ring& ring, std::vector<RingPath> paths, const OneWayOptions& options,
-                      const std::vector<WavelengthWord>& held);
+                      const std::vector<Word>& held);
 
 // Throws: InternalError unless that is what it should be, by the paths and words alone.
 void check_one_way(const Demand& demand, const Ring& ring, const OneWay& found);

@@ -15,7 +15,7 @@ namespace rostam::circuits {
 namespace {
 
 // Halvings of the range of ratios before single steps take over.
-constexpr int32_t kBisections = 8;
+constexpr int32_t kBisections = 5;
 // Of the bound on ratios that the range begins with, if that fits.
 constexpr double kFirstShare = 0.75;
 // Of ratios.
@@ -27,6 +27,11 @@ class Counter {
       : demand_(demand), n_(ring.num_accelerators), room_(ring.num_wavelengths), paths_(paths) {
     counts_.assign(paths.size(), 1);
     for (auto& load : segments_) load.assign(static_cast<size_t>(n_), 0);
+  }
+
+  bool can_all_have_one() {
+    load_with([](size_t) { return 1; });
+    return fits();
   }
 
   std::vector<int32_t> run(uint64_t seed) {
@@ -190,6 +195,10 @@ class Counter {
 };
 
 }  // namespace
+
+bool can_all_have_one(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths) {
+  return Counter(demand, ring, paths).can_all_have_one();
+}
 
 std::vector<int32_t> count_wavelengths(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths,
                                        uint64_t seed) {

@@ -9,6 +9,9 @@
 
 namespace rostam::circuits {
 
+// Whether there are wavelengths for one a pair on every segment, out of and into every accelerator.
+bool can_all_have_one(const Demand& demand, const Ring& ring, const std::vector<RingPath>& paths);
+
 // The least counts that reach the largest minimum of count / bytes, with at least one wavelength a pair, at most W on
 // every segment of a fibre, and at most W out of and into every accelerator. Exact: least counts of a ratio found by
 // bisection grow one by one at the slowest pair, which visits every further ratio until that pair finds no room;

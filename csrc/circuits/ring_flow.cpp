@@ -44,6 +44,7 @@ RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& 
     if (p > 0) load_[p] += load_[p - 1];
   }
   edges_.resize(static_cast<size_t>(begin_[n]));
+  end_.resize(edges_.size());
   num_open_.assign(n, 0);
   for (size_t i = 0; i < paths.size(); ++i) {
     if (paths[i].fibre != fibre) continue;
@@ -51,7 +52,8 @@ RingFlow::RingFlow(const Ring& ring, int32_t fibre, const std::vector<int32_t>& 
     const int32_t end = start + paths[i].num_hops();
     if (end > n_) continue;
     const int32_t at = begin_[static_cast<size_t>(start)] + num_open_[static_cast<size_t>(start)]++;
-    edges_[static_cast<size_t>(at)] = {end, static_cast<int32_t>(i), counts[i]};
+    edges_[static_cast<size_t>(at)] = {static_cast<int32_t>(i), counts[i]};
+    end_[static_cast<size_t>(at)] = end;
   }
   by_edge_.resize(n + 1);
   via_.resize(n + 1);
@@ -112,23 +114,31 @@ void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const T
   Severed* const severed = choose_severed(taken);
   const size_t first = static_cast<size_t>(severed == nullptr ? 0 : severed->end - n_);
   const size_t last = static_cast<size_t>(severed == nullptr ? n_ : severed->start);
-  const auto price_at = [&](int32_t still) { return price[static_cast<size_t>(std::max(num_left - still, 0))]; };
   std::fill(by_edge_.begin() + static_cast<std::ptrdiff_t>(first), by_edge_.end(), kNoWay);
+  const double* const price_of = price.data();
+  const auto price_at = [price_of, num_left](int32_t still) { return price_of[std::max(num_left - still, 0)]; };
+  double* const by_edge = by_edge_.data();
+  int32_t* const via = via_.data();
+  const int32_t* const end_of = end_.data();
+  // Comparisons of worth go either way: they are sums and masks, not branches.
+  const auto mask = [](bool is_set) { return -static_cast<int32_t>(is_set); };
   double by_dummy = 0;  // worth of the best flow that reaches this place over a dummy edge
   for (size_t p = first;; ++p) {
-    const size_t here = static_cast<size_t>(accelerator_[p]);
-    const double arrived = taken.receives[here] ? kNoWay : by_edge_[p] + price_at(receives[here]);
-    if (arrived <= by_dummy) via_[p] = kDummy;
+    const auto here = static_cast<size_t>(accelerator_[p]);
+    const double arrived = taken.receives[here] ? kNoWay : by_edge[p] + price_at(receives[here]);
+    static_assert(kDummy == ~0);
+    via[p] |= mask(arrived <= by_dummy);
     const double worth = std::max(arrived, by_dummy);
     if (p == last) break;
     by_dummy = worth - price_at(load_[p]);
     if (taken.drives[here]) continue;
     const double driven = worth + price_at(sends[here]);
-    for (int32_t e = begin_[p]; e < begin_[p] + num_open_[p]; ++e) {
-      const size_t end = static_cast<size_t>(edges_[static_cast<size_t>(e)].end);
-      if (driven <= by_edge_[end]) continue;
-      by_edge_[end] = driven;
-      via_[end] = e;
+    const int32_t stop = begin_[p] + num_open_[p];
+    for (int32_t e = begin_[p]; e < stop; ++e) {
+      const int32_t end = end_of[e];
+      const int32_t is_better = mask(driven > by_edge[end]);
+      via[end] ^= (via[end] ^ e) & is_better;
+      by_edge[end] = std::max(by_edge[end], driven);
     }
   }
   if (severed != nullptr) {
@@ -145,9 +155,12 @@ void RingFlow::serve(int32_t num_left, const std::vector<double>& price, const T
     const int32_t pair = edge.pair;
     const size_t start =
         static_cast<size_t>((place_of(src_[static_cast<size_t>(pair)], fibre_, n_) - origin_ + n_) % n_);
-    take(static_cast<int32_t>(start), edge.end, pair, sends, receives, served);
+    take(static_cast<int32_t>(start), end_[static_cast<size_t>(e)], pair, sends, receives, served);
     p = start;
-    if (--edge.left == 0) std::swap(edge, edges_[static_cast<size_t>(begin_[start] + --num_open_[start])]);
+    if (--edge.left > 0) continue;
+    const auto last_open = static_cast<size_t>(begin_[start] + --num_open_[start]);
+    std::swap(edge, edges_[last_open]);
+    std::swap(end_[static_cast<size_t>(e)], end_[last_open]);
   }
 }
 

@@ -35,7 +35,6 @@ class RingFlow {
 
  private:
   struct Edge {
-    int32_t end = 0;  // place, counted from the cut
     int32_t pair = 0;
     int32_t left = 0;  // wavelengths still to get
   };
@@ -56,7 +55,8 @@ class RingFlow {
   int32_t origin_ = 0;  // place of the cut
   const std::vector<int32_t>& src_;
   const std::vector<int32_t>& dst_;
-  std::vector<Edge> edges_;  // by start, as begin_ says; finished ones are moved to the end of their run
+  std::vector<Edge> edges_;   // by start, as begin_ says; finished ones are moved to the end of their run
+  std::vector<int32_t> end_;  // of each edge: place, counted from the cut
   std::vector<int32_t> begin_;
   std::vector<int32_t> num_open_;  // edges with something left, by start
   std::vector<Severed> severed_;

@@ -6,13 +6,12 @@
 #include "circuits/planner.h"
 #include "circuits/relays.h"
 #include "circuits/ring_assignment.h"
+#include "circuits/ring_names.h"
 #include "circuits/ring_wavelengths.h"
 
 namespace rostam::circuits {
 
 namespace {
-
-constexpr int64_t kMaxMeetings = 400000;
 
 class RingPlanner : public CircuitPlanner {
  public:
@@ -61,8 +60,9 @@ class RingPlanner : public CircuitPlanner {
     std::vector<double> change[kNumFibres];
     for (auto& of_fibre : change) of_fibre.assign(2 * n + 1, 0);
     for (const auto& [pair, way] : single_ways_) {
-      change[way.fibre][static_cast<size_t>(way.start)] += num_bytes[pair];
-      change[way.fibre][static_cast<size_t>(way.end)] -= num_bytes[pair];
+      double* const of_fibre = change[way.fibre].data();
+      of_fibre[way.start] += num_bytes[pair];
+      of_fibre[way.end] -= num_bytes[pair];
     }
     for (auto& of_fibre : change) {
       for (size_t place = 1; place < of_fibre.size(); ++place) of_fibre[place] += of_fibre[place - 1];
@@ -88,11 +88,12 @@ class RingPlanner : public CircuitPlanner {
     }
     const int32_t first = pairs[1].size() > pairs[0].size() ? 1 : 0;
     num_reserved_ = std::min<int32_t>(kNumFibres, ring_.num_wavelengths);
+    std::vector<Circuit> reserved;
     for (int32_t wavelength = 0; wavelength < num_reserved_; ++wavelength) {
       const int32_t fibre = wavelength == 0 ? first : 1 - first;
-      for (const int32_t p : pairs[fibre]) reserved_.push_back({p, fibre * ring_.num_wavelengths + wavelength});
+      for (const int32_t p : pairs[fibre]) reserved.push_back({p, fibre * ring_.num_wavelengths + wavelength});
     }
-    std::sort(reserved_.begin(), reserved_.end());
+    reserved_ = Setting(std::move(reserved));
     if (ring_.num_wavelengths == num_reserved_) return;
     Ring left = ring_;
     left.num_wavelengths -= num_reserved_;
@@ -104,17 +105,17 @@ class RingPlanner : public CircuitPlanner {
     if (behind_ == nullptr) return reserved_;
     const int32_t left = ring_.num_wavelengths - num_reserved_;
     Setting now;
-    for (const Circuit& one : held) {
+    for (const Circuit one : held) {
       const int32_t wavelength = wavelength_of(one) - num_reserved_;
-      if (wavelength >= 0) now.push_back({one.pair, fibre_of(one) * left + wavelength});
+      if (wavelength >= 0) now.add(Circuit{one.pair, fibre_of(one) * left + wavelength});
     }
-    Setting setting = reserved_;
-    for (const Circuit& one : behind_->plan_direct(num_bytes, now)) {
+    Setting others;
+    const Setting behind = behind_->plan_direct(num_bytes, now);
+    for (const Circuit one : behind) {
       const int32_t fibre = behind_->fibre_of(one), wavelength = behind_->wavelength_of(one) + num_reserved_;
-      setting.push_back({one.pair, fibre * ring_.num_wavelengths + wavelength});
+      others.add(Circuit{one.pair, fibre * ring_.num_wavelengths + wavelength});
     }
-    std::sort(setting.begin(), setting.end());
-    return setting;
+    return together(reserved_, others);
   }
 
   // The same without relays.
@@ -140,120 +141,64 @@ class RingPlanner : public CircuitPlanner {
     std::vector<RingPath> paths;
     paths.reserve(pair_of.size());
     for (const int32_t p : pair_of) paths.push_back(ways_[p].front());
-    const size_t num_words = num_wavelength_words(ring_.num_wavelengths);
-    std::vector<WavelengthWord> words(pair_of.size() * num_words, 0);
+    const int32_t w = ring_.num_wavelengths;
+    const size_t num_words = num_words_of(w);
+    std::vector<Word> words(pair_of.size() * num_words, 0);
     bool is_any_held = false;
-    size_t i = 0;  // of demanded pairs
-    for (const Circuit& one : held) {
-      while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
-      if (i == pair_of.size()) break;
-      if (pair_of[i] != one.pair) continue;
+    PairBlocks now(held);
+    for (size_t i = 0; i < pair_of.size(); ++i) {
+      if (!now.find(pair_of[i])) continue;
       is_any_held = true;
-      if (fibre_of(one) != paths[i].fibre) continue;
-      const auto w = static_cast<size_t>(wavelength_of(one));
-      words[i * num_words + w / kWavelengthsPerWord] |= WavelengthWord{1} << (w % kWavelengthsPerWord);
+      now.read_row(paths[i].fibre * w, w, &words[i * num_words]);
     }
     if (!is_any_held) words.clear();
-    const OneWay found = assign_one_way(demand, ring_, std::move(paths), {seed_, true, true}, words);
+    OneWay found = assign_one_way(demand, ring_, std::move(paths), {seed_, true, true}, words);
     check_one_way(demand, ring_, found);
+    if (!found.keeps_names && is_any_held) rename(w, best_names(w, {pair_of, found.words, words}), found.words);
     Setting setting;
-    setting.reserve(static_cast<size_t>(std::accumulate(found.count.begin(), found.count.end(), int64_t{0})));
-    for (size_t k = 0; k < pair_of.size(); ++k) {
-      const int32_t first = found.paths[k].fibre * ring_.num_wavelengths;
-      visit_wavelengths(&found.words[k * num_words], num_words,
-                        [&](int32_t wavelength) { setting.push_back({pair_of[k], first + wavelength}); });
-    }
-    if (found.keeps_names) return setting;
-    rename(setting, held);
-    sort_channels(setting);
+    setting.reserve(found.words.size());
+    for (size_t i = 0; i < pair_of.size(); ++i)
+      setting.add_row(pair_of[i], found.paths[i].fibre * w, &found.words[i * num_words], num_words);
     return setting;
   }
 
   Setting plan_both_ways(const Demand& demand, const std::vector<int32_t>& pair_of, const Setting& held) const {
     std::vector<RingCircuit> now;
-    now.reserve(held.size());
+    now.reserve(static_cast<size_t>(held.size()));
     size_t i = 0;  // of demanded pairs
-    for (const Circuit& one : held) {
+    for (const Circuit one : held) {
       while (i < pair_of.size() && pair_of[i] < one.pair) ++i;
       if (i == pair_of.size()) break;
       if (pair_of[i] == one.pair) now.push_back({static_cast<int32_t>(i), fibre_of(one), wavelength_of(one)});
     }
     const RingWavelengths found = set_ring_wavelengths(demand, ring_, seed_, true, now);
-    Setting setting;
-    setting.reserve(found.circuit_pair.size());
+    // A row of each fibre for each pair.
+    const int32_t w = ring_.num_wavelengths;
+    const size_t num_words = num_words_of(w);
+    std::vector<int32_t> pair_of_row;
+    std::vector<Word> rows(kNumFibres * pair_of.size() * num_words, 0), held_rows(rows.size(), 0);
     for (size_t c = 0; c < found.circuit_pair.size(); ++c) {
-      setting.push_back({pair_of[found.circuit_pair[c]],
-                         found.circuit_fibre[c] * ring_.num_wavelengths + found.circuit_wavelength[c]});
+      const auto row = static_cast<size_t>(kNumFibres * found.circuit_pair[c] + found.circuit_fibre[c]);
+      const int32_t wavelength = found.circuit_wavelength[c];
+      rows[row * num_words + static_cast<size_t>(wavelength / kWordBits)] |= bit_of(wavelength);
     }
-    if (!found.keeps_names) rename(setting, held);
-    sort_channels(setting);
+    for (const RingCircuit& one : now) {
+      const auto row = static_cast<size_t>(kNumFibres * one.pair + one.fibre);
+      held_rows[row * num_words + static_cast<size_t>(one.wavelength / kWordBits)] |= bit_of(one.wavelength);
+    }
+    for (const int32_t pair : pair_of) pair_of_row.insert(pair_of_row.end(), kNumFibres, pair);
+    if (!found.keeps_names) rename(w, best_names(w, {pair_of_row, rows, held_rows}), rows);
+    Setting setting;
+    for (size_t r = 0; r < pair_of_row.size(); ++r) {
+      const auto fibre = static_cast<int32_t>(r % kNumFibres);
+      setting.add_row(pair_of_row[r], fibre * w, &rows[r * num_words], num_words);
+    }
     return setting;
   }
 
   int32_t fibre_of(const Circuit& one) const { return one.channel >= ring_.num_wavelengths; }
   int32_t wavelength_of(const Circuit& one) const {
     return one.channel >= ring_.num_wavelengths ? one.channel - ring_.num_wavelengths : one.channel;
-  }
-
-  // Of a setting that is ascending by pair.
-  void sort_channels(Setting& setting) const {
-    const size_t num_words = num_wavelength_words(kNumFibres * ring_.num_wavelengths);
-    std::vector<WavelengthWord> channels(num_words);
-    for (size_t first = 0, end = 0; first < setting.size(); first = end) {
-      std::fill(channels.begin(), channels.end(), WavelengthWord{0});
-      for (; end < setting.size() && setting[end].pair == setting[first].pair; ++end) {
-        const auto channel = static_cast<size_t>(setting[end].channel);
-        channels[channel / kWavelengthsPerWord] |= WavelengthWord{1} << (channel % kWavelengthsPerWord);
-      }
-      size_t at = first;
-      visit_wavelengths(channels.data(), num_words, [&](int32_t channel) { setting[at++].channel = channel; });
-    }
-  }
-
-  // Wavelengths are alike: each takes the name, out of all of them, under which most of its circuits are held already,
-  // those with most to gain first.
-  void rename(Setting& setting, const Setting& held) const {
-    const int32_t w = ring_.num_wavelengths;
-    std::vector<int32_t> shared(static_cast<size_t>(w) * static_cast<size_t>(w), 0);
-    std::vector<size_t> begin(static_cast<size_t>(pairs_.size()) + 1, 0);
-    for (const Circuit& one : held) ++begin[static_cast<size_t>(one.pair) + 1];
-    for (size_t p = 1; p < begin.size(); ++p) begin[p] += begin[p - 1];
-    // Of a pair that has k wavelengths, and keeps about as many, each meets k others: pairs are left out of the sums
-    // evenly where these were too many.
-    int64_t num_meetings = 0;
-    for (const Circuit& one : setting) num_meetings += static_cast<int64_t>(begin[one.pair + 1] - begin[one.pair]);
-    const auto every = static_cast<int32_t>(1 + num_meetings / kMaxMeetings);
-    for (const Circuit& one : setting) {
-      if (one.pair % every != 0) continue;
-      for (size_t h = begin[one.pair]; h < begin[static_cast<size_t>(one.pair) + 1]; ++h) {
-        if (fibre_of(held[h]) == fibre_of(one)) ++shared[wavelength_of(one) * w + wavelength_of(held[h])];
-      }
-    }
-    // Wavelengths and their names by the circuits kept, most first; as many by wavelength, then by name.
-    const int32_t most = *std::max_element(shared.begin(), shared.end());
-    std::vector<size_t> first(static_cast<size_t>(most) + 2, 0);
-    for (const int32_t kept : shared) ++first[static_cast<size_t>(most - kept) + 1];
-    for (size_t k = 1; k < first.size(); ++k) first[k] += first[k - 1];
-    const size_t num_gains = first[static_cast<size_t>(most)];  // of one circuit at least
-    std::vector<uint32_t> gains(shared.size());
-    for (size_t k = 0; k < shared.size(); ++k)
-      gains[first[static_cast<size_t>(most - shared[k])]++] = static_cast<uint32_t>(k);
-    std::vector<int32_t> name(static_cast<size_t>(w), -1);
-    std::vector<uint8_t> is_taken(static_cast<size_t>(w), 0);
-    for (size_t k = 0; k < num_gains; ++k) {
-      const auto from = static_cast<int32_t>(gains[k]) / w, to = static_cast<int32_t>(gains[k]) % w;
-      if (name[from] >= 0 || is_taken[to]) continue;
-      name[from] = to;
-      is_taken[to] = 1;
-    }
-    int32_t next = 0;
-    for (int32_t& one : name) {
-      if (one >= 0) continue;
-      while (is_taken[next]) ++next;
-      one = next;
-      is_taken[next] = 1;
-    }
-    for (Circuit& one : setting) one.channel = fibre_of(one) * w + name[wavelength_of(one)];
   }
 
   PairList pairs_;

@@ -21,11 +21,10 @@ constexpr PackingEffort kAgain = {1000000, 1, 2};
 // No wavelength twice on a segment of a fibre; each driven, and received, on one fibre at most; reach kept; paths end
 // where they should. Built anew from the result alone.
 void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& found) {
-  constexpr size_t kWordBits = 64;
   const size_t n = static_cast<size_t>(ring.num_accelerators);
-  const size_t num_words = static_cast<size_t>(ring.num_wavelengths) / kWordBits + 1;
-  std::vector<uint64_t> used(4 * n * num_words, 0);  // rows: segments of both fibres, drivers, receivers
-  std::vector<uint64_t> own(num_words);              // of one pair on one fibre
+  const size_t num_words = num_words_of(ring.num_wavelengths);
+  std::vector<Word> used(4 * n * num_words, 0);  // rows: segments of both fibres, drivers, receivers
+  std::vector<Word> own(num_words);              // of one pair on one fibre
   const auto use = [&](size_t row, size_t pair) {
     for (size_t word = 0; word < num_words; ++word) {
       ROSTAM_CHECK(!(used[row * num_words + word] & own[word]), "pair " << pair << " has a wavelength used already");
@@ -37,13 +36,13 @@ void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& f
     const size_t first = next;
     while (next < found.circuit_pair.size() && found.circuit_pair[next] == static_cast<int32_t>(i)) ++next;
     for (int32_t fibre = 0; fibre < kNumFibres; ++fibre) {
-      std::fill(own.begin(), own.end(), uint64_t{0});
+      std::fill(own.begin(), own.end(), Word{0});
       bool is_taken = false;
       for (size_t c = first; c < next; ++c) {
         if (found.circuit_fibre[c] != fibre) continue;
-        const size_t wavelength = static_cast<size_t>(found.circuit_wavelength[c]);
-        uint64_t& word = own[wavelength / kWordBits];
-        const uint64_t bit = uint64_t{1} << (wavelength % kWordBits);
+        const int32_t wavelength = found.circuit_wavelength[c];
+        Word& word = own[static_cast<size_t>(wavelength / kWordBits)];
+        const Word bit = bit_of(wavelength);
         ROSTAM_CHECK(!(word & bit), "pair " << i << " has wavelength " << wavelength << " twice");
         word |= bit;
         is_taken = true;
@@ -69,12 +68,12 @@ void check_ring(const Demand& demand, const Ring& ring, const RingWavelengths& f
 RingWavelengths one_way(const Demand& demand, const Ring& ring, const OneWayOptions& options,
                         const std::vector<RingCircuit>& held) {
   std::vector<RingPath> paths = choose_paths(demand, ring);
-  const size_t num_words = num_wavelength_words(ring.num_wavelengths);
-  std::vector<WavelengthWord> held_words(held.empty() ? 0 : paths.size() * num_words, 0);
+  const size_t num_words = num_words_of(ring.num_wavelengths);
+  std::vector<Word> held_words(held.empty() ? 0 : paths.size() * num_words, 0);
   for (const RingCircuit& one : held) {
-    const size_t pair = static_cast<size_t>(one.pair), w = static_cast<size_t>(one.wavelength);
+    const auto pair = static_cast<size_t>(one.pair);
     if (one.fibre != paths[pair].fibre) continue;
-    held_words[pair * num_words + w / kWavelengthsPerWord] |= WavelengthWord{1} << (w % kWavelengthsPerWord);
+    held_words[pair * num_words + static_cast<size_t>(one.wavelength / kWordBits)] |= bit_of(one.wavelength);
   }
   const OneWay found = assign_one_way(demand, ring, std::move(paths), options, held_words);
   RingWavelengths result;
@@ -83,7 +82,7 @@ RingWavelengths one_way(const Demand& demand, const Ring& ring, const OneWayOpti
   result.keeps_names = found.keeps_names;
   for (size_t i = 0; i < found.paths.size(); ++i) {
     result.num_hops.push_back(found.paths[i].num_hops());
-    visit_wavelengths(&found.words[i * num_words], num_words, [&](int32_t wavelength) {
+    visit_bits(&found.words[i * num_words], num_words, [&](int32_t wavelength) {
       result.circuit_pair.push_back(static_cast<int32_t>(i));
       result.circuit_fibre.push_back(found.paths[i].fibre);
       result.circuit_wavelength.push_back(wavelength);

@@ -1,8 +1,9 @@
 #include "control/circuit_switching.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "sim/errors.h"
@@ -20,6 +21,13 @@ constexpr int16_t kNone = INT16_MIN;
 constexpr uint8_t kUnknownWay = 2;
 // Settings that are kept; training has a handful of phases.
 constexpr size_t kMaxKnown = 256;
+
+// That this thread has had of a processor.
+double thread_s() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 std::vector<int16_t> quantise(const std::vector<double>& demand) {
   const double most = *std::max_element(demand.begin(), demand.end());
@@ -45,14 +53,12 @@ CircuitSwitching::CircuitSwitching(SwitchedPairs given, const SwitchingOptions& 
       planner_(std::move(planner)),
       traffic_(given.pairs, std::move(given.iteration_bytes), given.known, servers_.size, given.rail_size),
       setting_(std::move(given.initial)),
-      count_(links_.size(), 0),
+      count_(circuits::count_circuits(setting_, links_.size())),
       lit_(links_.size(), 0),
       capacity_of_(links_.size(), -1),
       relays_(links_.size()),
       is_on_network_(links_.size(), kUnknownWay),
       known_(std::move(given.known)) {
-  std::sort(setting_.begin(), setting_.end());
-  for (const circuits::Circuit& one : setting_) ++count_[one.pair];
   once_ = setting_;
   demand_ = traffic_.iteration_bytes();
   if (!options_.failures.empty()) num_failures_.assign(planner_->paths().num_places(), 0);
@@ -85,9 +91,8 @@ void CircuitSwitching::begin_with_phases() {
   followers_[0].follow(phases, num_active());
   if (phases.size() == 1 && !begins_evenly_) return;
   demand_ = phase_demand();
-  setting_ = planner_->with_idle(setting_for(demand_), setting_);
-  std::fill(count_.begin(), count_.end(), 0);
-  for (const circuits::Circuit& one : setting_) ++count_[one.pair];
+  setting_ = planner_->change(setting_for(demand_), setting_).now;
+  count_ = circuits::count_circuits(setting_, links_.size());
   count_lit();
 }
 
@@ -97,11 +102,13 @@ void CircuitSwitching::at(SimTime time, ControlPlane& plane, Action action) {
 }
 
 void CircuitSwitching::wake(ControlPlane& plane) {
+  const double begin = options_.is_clocked ? thread_s() : 0;
   while (!agenda_.empty() && agenda_.begin()->first.first <= plane.now()) {
     const Action action = std::move(agenda_.begin()->second);
     agenda_.erase(agenda_.begin());
     action(plane);
   }
+  if (options_.is_clocked) clocked_s_ += thread_s() - begin;
 }
 
 void CircuitSwitching::on(const Event& event, ControlPlane& plane) {
@@ -153,7 +160,9 @@ void CircuitSwitching::await_snapshot(SimTime earliest, ControlPlane& plane) {
 
 void CircuitSwitching::take_snapshot(ControlPlane& plane) {
   is_snapshot_due_ = false;
-  Demand demand = traffic_.estimate(options_.estimator, plane, options_.period);
+  Demand backlog = traffic_.backlog(plane);
+  Demand demand = traffic_.estimate(options_.estimator, backlog, plane.now(), options_.period);
+  const size_t num_before = begin_ps_.size();
   if (options_.reporting_delay == SimTime::zero()) {
     consider(demand, plane);
   } else {
@@ -162,7 +171,7 @@ void CircuitSwitching::take_snapshot(ControlPlane& plane) {
   }
   if (options_.period == SimTime::zero()) return;
   // Where nothing moves, and all decisions of before are taken, nothing will until a message starts or ends.
-  Demand backlog = traffic_.backlog(plane);
+  if (begin_ps_.size() != num_before) backlog = traffic_.backlog(plane);  // circuits, and routes, are others now
   const bool is_still = traffic_.num_started() == started_at_snapshot_ && backlog == backlog_at_snapshot_ &&
                         num_changed_ == changed_at_snapshot_ && !is_dark_;
   num_still_ = is_still ? num_still_ + 1 : 0;
@@ -294,8 +303,7 @@ void CircuitSwitching::decide(const Demand& demand, ControlPlane& plane, bool ha
   ++num_decisions_;
   demand_ = demand;
   const circuits::Setting& wanted = setting_for(demand);
-  std::vector<int32_t> counts(count_.size(), 0);
-  for (const circuits::Circuit& one : wanted) ++counts[one.pair];
+  const std::vector<int32_t> counts = circuits::count_circuits(wanted, links_.size());
   const double ratio = circuits::slowest_ratio(demand, counts);
   reached_ = ratio / planner_->most_ratio(demand);
   if (!has_to_pay || pays(ratio, demand)) apply(wanted, plane);
@@ -343,16 +351,18 @@ bool CircuitSwitching::is_broken(const circuits::Circuit& one) const {
 void CircuitSwitching::count_lit() {
   lit_ = count_;
   num_dark_now_ = num_broken_now_ = 0;
-  const auto darken = [this](const circuits::Circuit& one) {
-    --lit_[one.pair];
-    ++num_dark_now_;
-  };
-  if (is_dark_) std::for_each(changing_.begin(), changing_.end(), darken);
+  if (is_dark_) {
+    for (const circuits::ChannelBlock& block : changing_.blocks())
+      lit_[block.pair] -= circuits::num_set(block.channels);
+    num_dark_now_ = changing_.size();
+  }
   if (num_failures_.empty()) return;
-  for (const circuits::Circuit& one : setting_) {
+  for (const circuits::Circuit one : setting_) {
     if (!is_broken(one)) continue;
     ++num_broken_now_;
-    if (!is_dark_ || !std::binary_search(changing_.begin(), changing_.end(), one)) darken(one);
+    if (is_dark_ && changing_.has(one)) continue;
+    --lit_[one.pair];
+    ++num_dark_now_;
   }
 }
 
@@ -369,9 +379,12 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
     return found->second;
   }
   if (known_settings_.size() >= kMaxKnown) known_settings_.clear();
+  std::vector<double> share(static_cast<size_t>(kOctaves * kStepsPerOctave) + 1);  // so many steps below the largest
+  for (size_t below = 0; below < share.size(); ++below)
+    share[below] = std::exp2(-static_cast<double>(below) / kStepsPerOctave);
   Demand even(demand.size(), 0);
   for (size_t p = 0; p < demand.size(); ++p) {
-    if (steps[p] != kNone) even[p] = std::exp2(steps[p] / kStepsPerOctave);
+    if (steps[p] != kNone) even[p] = share[static_cast<size_t>(-steps[p])];
   }
   return known_settings_.emplace(std::move(steps), planner_->plan(even, setting_)).first->second;
 }
@@ -379,26 +392,23 @@ const circuits::Setting& CircuitSwitching::setting_for(const Demand& demand) {
 // Nothing changes where what is dark would not be lit again before the end of simulated time.
 bool CircuitSwitching::apply(const circuits::Setting& given, ControlPlane& plane) {
   if (options_.delay.ps() > SimTime::never().ps() - plane.now().ps()) return false;
-  const circuits::Setting wanted = planner_->with_idle(given, setting_);
-  circuits::Setting added;
-  std::set_difference(wanted.begin(), wanted.end(), setting_.begin(), setting_.end(), std::back_inserter(added));
+  auto [added, wanted] = planner_->change(given, setting_);
   if (added.empty() && wanted.size() == setting_.size()) return false;
   count_time(plane.now());
-  setting_ = wanted;
-  std::fill(count_.begin(), count_.end(), 0);
-  for (const circuits::Circuit& one : wanted) ++count_[one.pair];
+  setting_ = std::move(wanted);
+  count_ = circuits::count_circuits(setting_, links_.size());
   set_relays(plane);
   num_served_ = num_starved_ = 0;
   for (int32_t p = 0; p < pairs_.size(); ++p) (has_way(p) ? num_served_ : num_starved_) += traffic_.num_active(p);
-  num_changed_ += static_cast<int64_t>(added.size());
+  num_changed_ += added.size();
   begin_ps_.push_back(plane.now().ps());
-  changed_.push_back(static_cast<int64_t>(added.size()));
+  changed_.push_back(added.size());
   record(added);
   if (options_.delay == SimTime::zero() || added.empty()) {
     light(plane);
   } else {
     is_dark_ = true;
-    changing_ = added;
+    changing_ = std::move(added);
     count_lit();
     set_capacities(plane);
     at(plane.now() + options_.delay, plane, [this](ControlPlane& p) { light(p); });
@@ -488,17 +498,17 @@ void CircuitSwitching::count_time(SimTime now) {
   counted_until_ = now;
   dark_s_ += seconds * static_cast<double>(num_dark_now_);
   failed_s_ += seconds * static_cast<double>(num_broken_now_);
-  lit_s_ += seconds * static_cast<double>(static_cast<int64_t>(setting_.size()) - num_dark_now_);
+  lit_s_ += seconds * static_cast<double>(setting_.size() - num_dark_now_);
 }
 
 void CircuitSwitching::record(const circuits::Setting& changed) {
   if (!options_.is_recorded) return;
   const auto number = static_cast<int64_t>(begin_ps_.size());
-  for (const circuits::Circuit& one : setting_) {
+  for (const circuits::Circuit one : setting_) {
     recorded_.push_back(number);
     recorded_pair_.push_back(one.pair);
     recorded_channel_.push_back(one.channel);
-    recorded_is_changed_.push_back(std::binary_search(changed.begin(), changed.end(), one));
+    recorded_is_changed_.push_back(changed.has(one));
   }
 }
 
@@ -524,6 +534,7 @@ workload::Report CircuitSwitching::report(SimTime now) const {
       {"end_ps", ends},
       {"changed", changed_},
   };
+  if (options_.is_clocked) said["decisions_cpu_s"] = std::vector<double>{clocked_s_};
   if (options_.is_recorded) {
     said["setting"] = recorded_;
     said["setting_pair"] = recorded_pair_;

@@ -44,6 +44,7 @@ struct SwitchingOptions {
   bool enable_relay = false;  // pairs without a circuit send over others' circuits; else they wait
   SimTime circuit_latency;    // of each circuit of a relayed message, unless pairs have their own
   bool is_recorded = false;   // report every setting
+  bool is_clocked = false;    // report what decisions took on this processor, which is not the same in each run
   std::vector<OpticalFailure> failures;
   SimTime reroute;  // from a failure or repair until circuits are planned anew (MODEL F19)
 };
@@ -63,7 +64,7 @@ struct SharingServers {
 struct SwitchedPairs {
   circuits::PairList pairs;
   std::vector<int32_t> links;
-  circuits::Setting initial;
+  std::vector<circuits::Circuit> initial;
   std::vector<double> iteration_bytes;
   std::vector<SimTime> latency;    // of a circuit of each; empty where all have options' circuit_latency
   std::vector<PairMessage> known;  // messages that are known ahead
@@ -157,6 +158,7 @@ class CircuitSwitching : public Controller {
   std::vector<int16_t> last_quantised_;
   double reached_ = 1;  // of the most that a setting could give the slowest pair, by the last one found
 
+  double clocked_s_ = 0;  // of decisions, on this processor
   std::map<std::pair<SimTime, int64_t>, Action> agenda_;
   int64_t num_actions_ = 0;
   bool is_snapshot_due_ = false;

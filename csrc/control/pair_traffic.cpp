@@ -65,6 +65,7 @@ PairTraffic::PairTraffic(const circuits::PairList& pairs, std::vector<double> it
       dst_(pairs.dst),
       first_from_(static_cast<size_t>(pairs.num_accelerators) + 1, 0),
       iteration_bytes_(std::move(iteration_bytes)),
+      iteration_sum_(std::accumulate(iteration_bytes_.begin(), iteration_bytes_.end(), 0.0)),
       known_(std::move(known)),
       left_(src_.size(), 0),
       offered_(src_.size(), 0),
@@ -135,25 +136,23 @@ std::vector<double> PairTraffic::backlog(const ControlPlane& plane) const {
   return demand;
 }
 
-std::vector<double> PairTraffic::estimate(Estimator by, const ControlPlane& plane, SimTime window) {
+std::vector<double> PairTraffic::estimate(Estimator by, const std::vector<double>& backlog, SimTime now,
+                                          SimTime window) {
   if (by == Estimator::kIteration) return iteration_bytes_;
-  std::vector<double> demand = backlog(plane);
+  std::vector<double> demand = backlog;
   if (by == Estimator::kActive) {
     for (double& bytes : demand) bytes = bytes > 0;
   }
-  if (by == Estimator::kPerfect) add_coming(plane.now(), window, demand);
+  if (by == Estimator::kPerfect) add_coming(now, window, demand);
   if (by == Estimator::kLastWindow || by == Estimator::kBlend) {
     std::swap(demand, left_);  // what is left now is the next window's to begin with
     for (size_t p = 0; p < demand.size(); ++p) demand[p] += std::exchange(offered_[p], 0);
   }
   if (by == Estimator::kBlend) {
-    double sum = 0, iteration = 0;
-    for (size_t p = 0; p < demand.size(); ++p) {
-      sum += recent_[p] = demand[p] + kMemory * recent_[p];
-      iteration += iteration_bytes_[p];
-    }
+    double sum = 0;
+    for (size_t p = 0; p < demand.size(); ++p) sum += recent_[p] = demand[p] + kMemory * recent_[p];
     for (size_t p = 0; p < demand.size(); ++p)
-      demand[p] = (1 - kIterationShare) * recent_[p] + kIterationShare * sum * iteration_bytes_[p] / iteration;
+      demand[p] = (1 - kIterationShare) * recent_[p] + kIterationShare * sum * iteration_bytes_[p] / iteration_sum_;
   }
   return demand;
 }

@@ -1,6 +1,6 @@
 // PairTraffic: what every pair of accelerators hands to the network, as a controller of circuits sees it, and estimates
 // of what it will.
-// Example: traffic.on_start(3, 1e6, now); traffic.estimate(Estimator::kBacklog, plane, window)[3].
+// Example: traffic.on_start(3, 1e6, now); traffic.backlog(plane)[3].
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ class PairTraffic {
   int64_t num_started() const { return num_started_; }
 
   std::vector<double> backlog(const ControlPlane& plane) const;
-  // Bytes of every pair. The last window ends, and the next begins, with each call for it.
-  std::vector<double> estimate(Estimator by, const ControlPlane& plane, SimTime window);
+  // Bytes of every pair. backlog: what is left now. The last window ends, and the next begins, with each call for it.
+  std::vector<double> estimate(Estimator by, const std::vector<double>& backlog, SimTime now, SimTime window);
 
  private:
   // Those of the log's messages, which go from it.
@@ -69,6 +69,7 @@ class PairTraffic {
   std::vector<int32_t> src_, dst_;   // of pairs, ascending
   std::vector<int32_t> first_from_;  // the first pair from each, and the end
   std::vector<double> iteration_bytes_;
+  double iteration_sum_;
   std::vector<PairMessage> known_;
   std::vector<double> left_, offered_;  // of the last window
   std::vector<double> recent_;          // of all windows, the later the more

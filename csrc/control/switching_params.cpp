@@ -27,6 +27,7 @@ const std::vector<std::string> kSwitchingKeys = {"num_accelerators",
                                                  "pair_latency_ps",
                                                  "rail_size",
                                                  "record",
+                                                 "clock",
                                                  "part_kind",
                                                  "part_id",
                                                  "part_fail_ps",
@@ -195,6 +196,7 @@ SwitchingOptions switching_options(const ControllerParams& params) {
   options.failures = failures_of(params);
   if (params.has("reroute_ps")) options.reroute = time_of(params, "reroute_ps");
   options.is_recorded = params.has("record") && params.integer("record") != 0;
+  options.is_clocked = params.has("clock") && params.integer("clock") != 0;
   return options;
 }
 

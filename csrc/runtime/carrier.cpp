@@ -5,6 +5,13 @@
 
 namespace rostam::runtime {
 
+namespace {
+
+// Parcels whose memory is fetched before their turn, where all under way are read.
+constexpr size_t kFetchedAhead = 8;
+
+}  // namespace
+
 Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, const routing::RouteTable& routes,
                  EventQueue& queue, std::vector<int64_t> weights, CarrierClient& client)
     : route_table_(routes),
@@ -18,12 +25,14 @@ Carrier::Carrier(const std::string& fidelity, const network::LinkTable& links, c
 void Carrier::send(int32_t number, Parcel& parcel, network::RouteId route) {
   if (route != network::kNoRoute) return start(number, parcel, route);
   parcel.state = ParcelState::kWaiting;
+  note(number, true);
   if (watcher_ != nullptr) watcher_->on_begin(number);
   if (listener_ != nullptr) tell(control::kFlowWait, number, parcel);
 }
 
 void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
   parcel.state = ParcelState::kSending;
+  note(number, true);
   parcel.route = route;
   const int64_t bytes = wire_bytes(parcel.wire_bytes);
   const auto token = static_cast<uint64_t>(number);
@@ -35,6 +44,7 @@ void Carrier::start(int32_t number, Parcel& parcel, network::RouteId route) {
 
 void Carrier::resume(int32_t number, Parcel& parcel, network::RouteId route, SimTime started) {
   parcel.state = ParcelState::kSending;
+  note(number, true);
   parcel.route = route;
   const int64_t bytes = wire_bytes(parcel.wire_bytes);
   const auto token = static_cast<uint64_t>(number);
@@ -63,6 +73,7 @@ void Carrier::tell(control::EventKind kind, int32_t number, const Parcel& parcel
 
 int64_t Carrier::cut(int32_t number) {
   Parcel& parcel = client_.parcel(number);
+  note(number, false);
   if (watcher_ != nullptr) watcher_->on_end(number);
   if (std::exchange(parcel.state, ParcelState::kNone) != ParcelState::kSending) return 0;
   const double crossed = parcel.carried - backlog(parcel);
@@ -122,6 +133,7 @@ void Carrier::on_sent(uint64_t token) {
   const auto number = static_cast<int32_t>(token);
   Parcel& parcel = client_.parcel(number);
   parcel.state = ParcelState::kSent;
+  note(number, false);
   wire_.count(parcel.source, parcel.target, parcel.carried);
   if (watcher_ != nullptr) watcher_->on_end(number);
   if (listener_ != nullptr) tell(control::kFlowEnd, number, parcel);
@@ -141,11 +153,17 @@ void Carrier::on_delivered(uint64_t token) {
 }
 
 std::vector<control::Backlog> Carrier::backlogs() const {
+  std::vector<int32_t> numbers;
+  for (int32_t number = 0; number < static_cast<int32_t>(is_under_way_.size()); ++number) {
+    if (is_under_way_[number] != 0) numbers.push_back(number);
+  }
   std::vector<control::Backlog> found;
-  for (int32_t number = 0; number < client_.num_parcels(); ++number) {
+  found.reserve(numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i + kFetchedAhead < numbers.size()) __builtin_prefetch(&client_.parcel(numbers[i + kFetchedAhead]));
+    const int32_t number = numbers[i];
     const Parcel& parcel = client_.parcel(number);
     const bool is_sending = parcel.state == ParcelState::kSending;
-    if (!is_sending && parcel.state != ParcelState::kWaiting) continue;
     const double left = is_sending && parcel.carried > 0 ? backlog(parcel) / parcel.carried : 1;
     const CarrierClient::Ends ends = client_.ends_of(number);
     found.push_back({ends.src, ends.dst, static_cast<double>(parcel.bytes) * left});

@@ -146,6 +146,10 @@ class Carrier : public network::NetworkClient {
 
  private:
   void start(int32_t number, Parcel& parcel, network::RouteId route);
+  void note(int32_t number, bool is_under_way) {
+    if (number >= static_cast<int32_t>(is_under_way_.size())) is_under_way_.resize(static_cast<size_t>(number) + 1, 0);
+    is_under_way_[number] = is_under_way;
+  }
   void tell(control::EventKind kind, int32_t number, const Parcel& parcel, std::vector<int32_t> links = {},
             std::vector<int32_t> left = {});
 
@@ -157,6 +161,7 @@ class Carrier : public network::NetworkClient {
   StandstillWatcher* watcher_ = nullptr;
   MemberEvent<Carrier> late_arrivals_;
   std::unique_ptr<network::Network> network_;
+  std::vector<uint8_t> is_under_way_;  // of each parcel: whether it waits or is being sent
   WireBytes wire_;
 };
 
