@@ -205,7 +205,7 @@ class MegatronPlacer(Placer):
                 strategy.fused_as, strategy.accumulation,
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
-                strategy.fused_part,
+                strategy.fused_part, machine.device.multiprocessors,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
