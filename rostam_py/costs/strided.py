@@ -5,13 +5,16 @@ vectorized nor linear in memory, and takes as long as its elements over a rate o
 than its traffic takes.
 """
 
-# Elements that one multiprocessor works off in a second. Measured: clamp of one half of rows of 5,760 values of bf16,
-# 65,536 of them, takes 537 us on an H100 of 132 multiprocessors (PyTorch 2.11, CUDA 13.0, torch.profiler), and of 16,384
-# rows 136 us: 2.66e9. In the same run comparisons of such a half took 0.66 of that, torch.where with one 1.30: the
-# middle one stands for all. Taken as it is for other devices, whose clocks are within some 10% of an H100's: unverified.
+# Elements that one multiprocessor works off in a second. Measured by ourselves (one H100 of 132 of them, PyTorch 2.11,
+# CUDA 13.0, torch.profiler): a clamp of half of rows of 5,760 values of bf16 takes 537 us of 65,536 rows and 136 us of
+# 16,384: 2.66e9. In the same runs comparisons of such a half took 0.68 of that, torch.where with one 1.30: the middle
+# one stands for all. Taken as it is for other devices, whose clocks are within some 10%: unverified.
 STRIDED_ELEMENTS_PER_S = 2.66e9
 
 
 def strided_seconds(num_elements: float, multiprocessors: int) -> float:
-    """Return the least time [s] of such a kernel; 0 where no multiprocessors are known, so that traffic alone counts."""
+    """Return the least time [s] of such a kernel; 0 where no multiprocessors are known, so that traffic alone counts.
+
+    Args: multiprocessors: of the device (Accelerator.multiprocessors).
+    """
     return num_elements / (STRIDED_ELEMENTS_PER_S * multiprocessors) if multiprocessors else 0.0

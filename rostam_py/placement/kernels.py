@@ -109,6 +109,7 @@ class KernelBuilder:
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
         fused_part: what fusion reaches (plan.fusion.FUSED_PARTS).
         multiprocessors: the device's, 0 where they are not known.
+        by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
     """
 
     def __init__(
@@ -130,9 +131,11 @@ class KernelBuilder:
         eager_norm: str = "",
         fused_part: str = EVERYWHERE,
         multiprocessors: int = 0,
+        by_sender: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
         self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
+        self.by_sender = by_sender
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -409,12 +412,12 @@ class KernelBuilder:
         return [self._apart(op, "sum", ADD, size, size) for op, size in zip(sums, sizes, strict=True)]
 
     def _clamps(self, ops: tuple[Op, ...]) -> list[KernelTime]:
-        """Return the kernels of clamps of parts of rows, in front of the unit that is one kernel, and of their backward.
+        """Return the kernels of clamps of parts of rows, in front of the unit that is one kernel, and their backward's.
 
-        Model: Megatron-Core clamps both halves of a gated unit's input in eager PyTorch and joins them for its fused unit
-            (weighted_bias_quick_geglu_impl in megatron/core/fusions/fused_bias_geglu.py at 034fd2d3): two clamps and a
-            join forward; comparisons, their conjunction, two selections and a join backward. What reads or makes parts
-            of rows is bound by its elements (costs/strided.py).
+        Model: Megatron-Core clamps both halves of a gated unit's input in eager PyTorch and joins them for its fused
+            unit (weighted_bias_quick_geglu_impl in megatron/core/fusions/fused_bias_geglu.py at 034fd2d3): two clamps
+            and a join forward; comparisons, their conjunction, two selections and a join backward. What reads or makes
+            parts of rows is bound by its elements (costs/strided.py).
         """
         found, joined = [], 0.0
         for op in ops:
@@ -430,6 +433,27 @@ class KernelBuilder:
             if self.graph.tensors[made].dtype != "bool":
                 joined += self.tensor_bytes(made)
         return [*found, self._apart(ops[0], "joined", MAP, joined, joined)] if found else []
+
+    def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the copies of rows that an all-to-all sends to experts or back, as Megatron-Core makes them.
+
+        Model: a device of several experts sorts rows by them, and back (sort_chunks_by_idxs in
+            megatron/core/transformer/moe/token_dispatcher.py at 0014f137). Rows of each expert are padded for narrow
+            products, and what these make is cut (quantization_padding of TEGroupedMLP in experts.py there, as long as
+            the router does not pad); the rows of padding are not counted. Both are counted where rows are sent.
+        """
+        if not self.by_sender:
+            return []
+        copies = ["sorted"] if any(n > self.experts.degree for _, n in self.experts.layers) else []
+        copies += ["padded"] if get_precision(self.precision).casts is not None else []
+        found = []
+        for op in ops:
+            for t in op.outputs:
+                shape = self.graph.tensors[t].shape
+                if t in self.experts.exchanged and len(shape) > 1 and shape[-1].at(1) > 1:  # not the rows' weights
+                    size = self.tensor_bytes(t) * self.experts.sent(t)
+                    found += [self._apart(op, what, MAP, size, size) for what in copies]
+        return found
 
     def _is_part(self, tensor: int) -> bool:
         """Tell whether a tensor is a view of a part of another."""
@@ -470,7 +494,7 @@ class KernelBuilder:
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
-            casts = (*casts, *sums, *self._clamps(ops))
+            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)
