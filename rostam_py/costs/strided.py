@@ -12,6 +12,11 @@ than its traffic takes.
 STRIDED_ELEMENTS_PER_S = 2.66e9
 
 
+def is_clamp(op_type: str) -> bool:
+    """Tell whether an op holds what it reads within bounds."""
+    return op_type.startswith("aten.clamp")
+
+
 def strided_seconds(num_elements: float, multiprocessors: int) -> float:
     """Return the least time [s] of such a kernel; 0 where no multiprocessors are known, so that traffic alone counts.
 

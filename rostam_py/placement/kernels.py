@@ -17,7 +17,7 @@ from rostam_py.costs.precision import (
     op_precision,
     tensor_bytes_factor,
 )
-from rostam_py.costs.strided import strided_seconds
+from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
     Affine,
     Derived,
@@ -422,7 +422,7 @@ class KernelBuilder:
         found, joined = [], 0.0
         for op in ops:
             clamp = op if op.forward_op is None else self.graph.ops[op.forward_op]
-            if not clamp.op_type.startswith("aten.clamp") or not op.inputs or not self._is_part(clamp.inputs[0]):
+            if not is_clamp(clamp.op_type) or not op.inputs or not self._is_part(clamp.inputs[0]):
                 continue
             made = op.outputs[0]
             one = self._apart(op, "alone", MAP, sum(map(self.tensor_bytes, op.inputs)), self.tensor_bytes(made))
