@@ -17,6 +17,7 @@ from rostam_py.costs.precision import (
     op_precision,
     tensor_bytes_factor,
 )
+from rostam_py.costs.strided import is_clamp, strided_seconds
 from rostam_py.graph import (
     Affine,
     Derived,
@@ -107,6 +108,8 @@ class KernelBuilder:
         transposes_fp8: the device's products of 8 bits need transposed copies.
         casts_weights: products that read weights cast them, which no cast of an iteration's first use lasts for.
         fused_part: what fusion reaches (plan.fusion.FUSED_PARTS).
+        multiprocessors: the device's, 0 where they are not known.
+        by_sender: experts' rows arrive by the rank that sent them, a copy to each expert (all-to-alls).
     """
 
     def __init__(
@@ -127,9 +130,12 @@ class KernelBuilder:
         casts_weights: bool = False,
         eager_norm: str = "",
         fused_part: str = EVERYWHERE,
+        multiprocessors: int = 0,
+        by_sender: bool = False,
     ) -> None:
         self.fusion, self.accumulation, self.eager_loss = fusion, accumulation, eager_loss
-        self.eager_norm, self.fused_part = eager_norm, fused_part
+        self.eager_norm, self.fused_part, self.multiprocessors = eager_norm, fused_part, multiprocessors
+        self.by_sender = by_sender
         self.transposes_fp8, self.casts_weights = transposes_fp8, casts_weights
         self.graph, self.sharding, self.cost, self.part = graph, sharding, cost, part
         self.experts = SpreadExperts() if experts is None else experts
@@ -405,6 +411,61 @@ class KernelBuilder:
         sizes = (self.tensor_bytes(op.outputs[0]) for op in sums)
         return [self._apart(op, "sum", ADD, size, size) for op, size in zip(sums, sizes, strict=True)]
 
+    def _clamps(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the kernels of clamps of parts of rows, in front of the unit that is one kernel, and their backward's.
+
+        Model: Megatron-Core clamps both halves of a gated unit's input in eager PyTorch and joins them for its fused
+            unit (weighted_bias_quick_geglu_impl in megatron/core/fusions/fused_bias_geglu.py at 034fd2d3): two clamps
+            and a join forward; comparisons, their conjunction, two selections and a join backward. What reads or makes
+            parts of rows is bound by its elements (costs/strided.py).
+        """
+        found, joined = [], 0.0
+        for op in ops:
+            clamp = op if op.forward_op is None else self.graph.ops[op.forward_op]
+            if not is_clamp(clamp.op_type) or not op.inputs or not self._is_part(clamp.inputs[0]):
+                continue
+            made = op.outputs[0]
+            one = self._apart(op, "alone", MAP, sum(map(self.tensor_bytes, op.inputs)), self.tensor_bytes(made))
+            if self.graph.tensors[op.inputs[0]].dtype != "bool" or len(op.inputs) > 2:  # a conjunction's are whole
+                least = strided_seconds(self._num_elements(made), self.multiprocessors)
+                one = one.stretched(max(1.0, least / one.duration_s))
+            found.append(one)
+            if self.graph.tensors[made].dtype != "bool":
+                joined += self.tensor_bytes(made)
+        return [*found, self._apart(ops[0], "joined", MAP, joined, joined)] if found else []
+
+    def _row_copies(self, ops: tuple[Op, ...]) -> list[KernelTime]:
+        """Return the copies of rows that an all-to-all sends to experts or back, as Megatron-Core makes them.
+
+        Model: a device of several experts sorts rows by them, and back (sort_chunks_by_idxs in
+            megatron/core/transformer/moe/token_dispatcher.py at 0014f137). Rows of each expert are padded for narrow
+            products, and what these make is cut (quantization_padding of TEGroupedMLP in experts.py there, as long as
+            the router does not pad); the rows of padding are not counted. Both are counted where rows are sent.
+        """
+        if not self.by_sender:
+            return []
+        copies = ["sorted"] if any(n > self.experts.degree for _, n in self.experts.layers) else []
+        copies += ["padded"] if get_precision(self.precision).casts is not None else []
+        found = []
+        for op in ops:
+            for t in op.outputs:
+                shape = self.graph.tensors[t].shape
+                if t in self.experts.exchanged and len(shape) > 1 and shape[-1].at(1) > 1:  # not the rows' weights
+                    size = self.tensor_bytes(t) * self.experts.sent(t)
+                    found += [self._apart(op, what, MAP, size, size) for what in copies]
+        return found
+
+    def _is_part(self, tensor: int) -> bool:
+        """Tell whether a tensor is a view of a part of another."""
+        root = self.graph.tensors[self.graph.view_roots[tensor]]
+        return self.graph.tensors[tensor].num_bytes(self.batch) < root.num_bytes(self.batch)
+
+    def _num_elements(self, tensor: int) -> float:
+        """Return one member's elements of a tensor."""
+        t = self.graph.tensors[tensor]
+        share = self.sharding.tensor_fraction(tensor) * self.experts.share(tensor)
+        return t.num_bytes(self.batch) / DTYPE_BYTES[t.dtype] * share
+
     def _view(self, op: int) -> Kernel:
         if op not in self._views:
             self._views[op] = _view(self.graph.ops[op])
@@ -433,7 +494,7 @@ class KernelBuilder:
         casts = (*casts, *self._wide_casts(ops), *self._norm_sums(ops))
         if self.fusion == MODULES:
             sums, read, written = self._gradient_sums(ops, read, written)
-            casts = (*casts, *sums)
+            casts = (*casts, *sums, *self._clamps(ops), *self._row_copies(ops))
         ops = self._main_first(ops)
         time = self._time(ops, flops, read, written)
         outputs = tuple(t for op in ops for t in op.outputs)

@@ -67,7 +67,7 @@ def milliseconds(tasks, fabric):
 @pytest.mark.parametrize("precision", ["bf16_mixed", "fp8_block_mixed"])
 def test_layers_of_experts_take_what_megatron_measures(layers, machine, precision):
     name, graph = layers
-    strategy = rostam.Strategy(dp=8, ep=8, micro_batch=1, precision=precision)
+    strategy = rostam.Strategy(dp=8, ep=8, micro_batch=1, precision=precision, fusion="modules")
     plan = rostam.place(graph, machine, global_batch=16, strategy=strategy, cost_config={"clocks": "burst"})
     templates = plan.stages[0].templates
     found = [milliseconds(templates[phase], machine.fabric) for phase in ("forward", "backward")]

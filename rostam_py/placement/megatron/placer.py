@@ -187,11 +187,12 @@ class MegatronPlacer(Placer):
             )
         numerics = strategy.numerics(graph)
         part = self._part(graph)
+        by_sender = strategy.ep > 1 and strategy.servers_per_token is None
         key = (
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
-            casts_gathered(strategy, numerics.precision),
+            casts_gathered(strategy, numerics.precision), by_sender,
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -205,7 +206,7 @@ class MegatronPlacer(Placer):
                 strategy.fused_as, strategy.accumulation,
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
-                strategy.fused_part,
+                strategy.fused_part, machine.device.multiprocessors, by_sender,
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder

@@ -141,7 +141,7 @@ class _Finder:
                 continue
             if t in kept and t != root:
                 weighs_rows = op is not None and op.role == "gather" and extent(self.graph, read) == 1
-                if op is None or not (op.role == "product" or weighs_rows):
+                if op is None or not (op.role == "product" or weighs_rows or self._is_biased(op)):
                     return set()
                 continue
             if op is None or not op.is_elementwise or op.role == "copy" or len(op.outputs) > 1:
@@ -149,6 +149,13 @@ class _Finder:
             found.add(op.id)
             pending += op.inputs
         return found
+
+    def _is_biased(self, op: Op) -> bool:
+        """Tell whether an op adds experts' biases, a row each of a weight, to what a product makes."""
+        makers = [one for t in op.inputs if (one := self._maker(t)) is not None]
+        gathers = (one for one in makers if one.role == "gather")
+        has_biases = any(any(self._is_weight(self.roots[t]) for t in one.inputs) for one in gathers)
+        return op.role == "sum" and has_biases and any(one.role == "product" for one in makers)
 
     # Latent attention
 
