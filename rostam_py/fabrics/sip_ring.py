@@ -28,6 +28,8 @@ from rostam_py.fabrics.traffic import Traffic
 from rostam_py.units import format_bandwidth, parse_bandwidth, parse_time
 
 _MOST_MICRO_RINGS = 2**31 - 1  # the core numbers them in 32 bits
+# Of those that are set anew: the core names them in 16 bits, and holds a number for each two of them.
+_MOST_WAVELENGTHS = 2**16 - 1
 # A bandwidth that is a whole number of wavelengths except for the rounding of its unit counts as whole.
 _ROUNDING = 1e-9
 
@@ -87,6 +89,13 @@ class SipRingConfig(OpticalConfig):
             raise ConfigError(
                 f"fabric.wavelength_bandwidth is {self.wavelength_bandwidth!r}; it must be <= the fibre's "
                 f"{format_bandwidth(self.link_bandwidth_bytes_per_s)}, so that there is one wavelength"
+            )
+        if self.is_dynamic and self.num_wavelengths > _MOST_WAVELENGTHS:
+            raise ConfigError(
+                f"fabric.wavelength_bandwidth is {self.wavelength_bandwidth!r}, so that a fibre of"
+                f" {format_bandwidth(self.link_bandwidth_bytes_per_s)} has {self.num_wavelengths:,} wavelengths; it"
+                f" must be so wide that there are at most {_MOST_WAVELENGTHS:,} where"
+                f" fabric.control={self.control} sets them anew"
             )
         if 2 * self.num_accelerators * self.num_wavelengths > _MOST_MICRO_RINGS:
             raise ConfigError(

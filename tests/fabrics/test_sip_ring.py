@@ -43,6 +43,8 @@ def test_more_wavelengths_than_the_core_can_number_are_refused():
     assert build(16, f"{25 * (2**26 - 1)} Gb/s").config.num_wavelengths == 2**26 - 1
     with pytest.raises(ConfigError, match=r"fabric.wavelength_bandwidth is '25 Gb/s', .* 2,147,483,648 micro-rings"):
         build(16, f"{25 * 2**26} Gb/s")
+    with pytest.raises(ConfigError, match=r"'25 Gb/s', .* 65,536 wavelengths; .* at most 65,535 where .*periodic sets"):
+        build(16, f"{25 * 2**16} Gb/s", control="periodic")
 
 
 def test_degree_is_bounded_by_reach_and_wavelengths():

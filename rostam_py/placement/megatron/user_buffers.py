@@ -146,9 +146,9 @@ class UserBufferWriter(RingWriter):
         return self._leaving_out(part, _RING_MARGIN if is_scattered else 0)
 
     def _leaving_out(self, part: KernelTime, margin: int) -> KernelTime:
-        """Return a part that is longer by the multiprocessors it leaves out."""
+        """Return a part that is longer by the multiprocessors it leaves out, a tenth of them kept (MODEL B8)."""
         all_of_them = self.context.multiprocessors
-        return part.stretched(all_of_them / (all_of_them - margin)) if all_of_them else part
+        return part.stretched(all_of_them / max(all_of_them - margin, all_of_them / 10)) if all_of_them else part
 
     def _numbered(self, part: KernelTime, number: int, parts: int) -> KernelTime:
         found = super()._numbered(part, number, parts)
