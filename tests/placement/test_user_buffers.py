@@ -153,6 +153,18 @@ def test_ideal_links_leave_no_multiprocessor_out(graph):
     assert parts[0].duration_s == pytest.approx(max(alone_s, whole_s / 4), rel=1e-3)
 
 
+def test_of_few_multiprocessors_a_tenth_stays(graph):
+    machine = rostam.machine("dgx_h100", servers=1)
+    small = replace(machine.accelerator, multiprocessors=16)  # as many as a pipeline leaves out
+    plan = rostam.place(
+        graph, replace(machine, accelerator=small), global_batch=2, strategy=replace(STRATEGY, dp=2, check_memory=False)
+    )
+    parts, _, _ = of_down(plan.stages[0].templates["forward"])
+    whole_s = parts[0].cost.duration_s(replace(parts[0].call, columns=1, flops=4 * parts[0].flops))
+    alone_s = parts[0].cost.duration_s(parts[0].call)
+    assert parts[0].duration_s == pytest.approx(10 * max(alone_s, whole_s / 4), rel=1e-3)
+
+
 @pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed"])
 def test_precisions_that_user_buffers_do_not_take_are_refused(precision):
     with pytest.raises(ConfigError, match=rf"strategy.precision is '{precision}'.*strategy.tp_overlap=false"):
