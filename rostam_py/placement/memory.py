@@ -9,8 +9,8 @@ adds what its chunk keeps of a micro-batch, a backward frees it, except what a w
 reads, which that frees. Full recomputation keeps the inputs of every block and one block's activations; selective
 recomputation drops what only the attention core produces. Ranks that share state (ZeRO) hold their part of it, the
 whole of a unit only while it runs; frozen weights and buffers are whole on every rank. Where backward begins the
-loss's gradients count (megatron/turn_memory.py). Ignores other working buffers (gradient buckets among them),
-fragmentation and the framework's context.
+loss's gradients count (megatron/turn_memory.py), and for an allocator what blocks hand on (megatron/block_memory.py).
+Ignores other working buffers (gradient buckets among them), fragmentation and the framework's context.
 """
 
 from collections.abc import Iterable

@@ -14,7 +14,8 @@ to c / heads ranks.
 torch: PyTorch's context_parallel (torch_context.py).
 
 A causal mask leaves every rank the same work, as it takes blocks i and 2c - 1 - i; FLOPs of attention are counted in
-full, as everywhere. Ignores the reordering of a sequence into those blocks, and working buffers.
+full, as everywhere. Ignores the reordering of a sequence into those blocks, and working buffers but those of torch's
+backward, which count for what an allocator holds (block_memory.py).
 """
 
 import math
@@ -61,6 +62,14 @@ class ContextExchange:
         """Return the steps of a kernel, none if it exchanges nothing over the sequence."""
         attention = self.part.attentions.get(kernel.ops[0])
         return [] if attention is None else self._steps[self.algorithm](kernel, attention)
+
+    def bytes_inside(self, kernel: Kernel) -> float:
+        """Return the most bytes that the steps of a backward by ``torch`` hand to one another, 0 of other kernels."""
+        attention = self.part.attentions.get(kernel.ops[0])
+        if attention is None or self.algorithm != "torch" or not attention.is_backward:
+            return 0.0
+        query, *summed = (rows.tensor for rows in attention.made)
+        return self._torch_steps(kernel, attention).bytes_inside(query, tuple(summed))
 
     def kept_times(self) -> dict[int, float]:
         """Return, for tensors kept for backward in another form than the part's, how many times as many bytes."""
@@ -155,12 +164,15 @@ class ContextExchange:
         return steps
 
     def _torch(self, kernel: Kernel, attention: Attention) -> list[OpStep]:
-        steps = TorchSteps(self.builder, kernel, self.part.graph.ops[attention.op], self.part.degree, GROUP)
+        steps = self._torch_steps(kernel, attention)
         keys = (attention.key.tensor, attention.value.tensor)
         if not attention.is_backward:
             return steps.forward(keys)
         query, *summed = (rows.tensor for rows in attention.made)
         return steps.backward(keys, query, tuple(summed))
+
+    def _torch_steps(self, kernel: Kernel, attention: Attention) -> TorchSteps:
+        return TorchSteps(self.builder, kernel, self.part.graph.ops[attention.op], self.part.degree, GROUP)
 
     # Sizes and times
 

@@ -25,6 +25,7 @@ from rostam_py.placement.megatron.backward_split import (
     read_from_elsewhere,
     weight_gradient_ops,
 )
+from rostam_py.placement.megatron.block_memory import block_bytes
 from rostam_py.placement.megatron.candidates import candidates
 from rostam_py.placement.megatron.context_parallel import BLOCKS, ContextExchange
 from rostam_py.placement.megatron.estimate import MegatronEstimator
@@ -70,7 +71,7 @@ from rostam_py.plan.program import Program
 from rostam_py.plan.ranks import assign_accelerators
 from rostam_py.plan.searched_axes import NO_FACTS, SEARCHED_AXES, ModelFacts, Site, Space, without_axes
 from rostam_py.plan.state_sharding import GATHERED_EXPERTS
-from rostam_py.plan.strategy import EXACT, MCORE, SCHEDULES, Strategy
+from rostam_py.plan.strategy import DTENSOR, EXACT, MCORE, SCHEDULES, Strategy
 from rostam_py.plan.table_groups import REPLICATED, table_groups
 from rostam_py.plan.tasks import KernelTime, MemoryBytes, Stage
 
@@ -311,6 +312,7 @@ class _Job:
         self.activation_changes: list[dict[str, tuple[float, float]]] = []  # by device of the pipeline
         self.gathered: list[GatheredMemory] = []  # the same
         self.slack: list[float] = []  # of every stage, bytes by which it takes more before than with gradients
+        self.passing: list[float] = []  # of every stage, bytes that a block's kernels hand on beyond what counts
         self.expert_parameters = {t.name for t in graph.parameters if t.id in builder.experts.divided}
 
     def groups(self, shape: tuple[int, int, int]) -> tuple[GroupSet, ...]:
@@ -600,7 +602,8 @@ class _Job:
         saved = self._saved_by_stage()
         turns = turn_bytes(self.graph, context.kernels, self.builder, self.assignment, saved, self.derived)
         context.offload = self._offload(saved)
-        changes = self._activation_changes(residents, saved, turns, context.offload.freed_bytes)
+        blocks = self._passing_in_blocks(context, saved)
+        changes = self._activation_changes(residents, saved, turns, blocks, context.offload.freed_bytes)
         gradient_bytes = unit_gradient_bytes(
             self.state, get_precision(self.numerics.precision).tensor_bytes, self.numerics.gradient_bytes
         )
@@ -633,7 +636,8 @@ class _Job:
         if self.strategy.allocator == EXACT:
             return 0
         chunks = self.assignment.chunks(device)
-        found = sum(
+        found = max(self.passing[chunk] for chunk in chunks)
+        found += sum(
             reserved_in_turn(self._logits_bytes(chunk), self.slack[chunk], gradients)
             for chunk, gradients in zip_longest(chunks, self.gathered[-1].gradients, fillvalue=0)
         )
@@ -642,6 +646,17 @@ class _Job:
             found += reserved_for_gathers(context, chunks, ahead)
             found += 0 if self.state.reduces_every_microbatch else num_shared * self.numerics.gradient_bytes
         return math.ceil(found)
+
+    def _passing_in_blocks(self, context: TemplateContext, saved: list[set[int]]) -> list[float]:
+        """Return the most bytes that kernels of a block's backward hand to one another, of every stage."""
+        if self.strategy.allocator == EXACT:
+            return [0.0] * self.assignment.num_stages
+        is_full, exchange = self.strategy.recompute == "full", self.exchange
+        return block_bytes(
+            self.graph, context.kernels, self.builder, self.assignment, saved, self.derived,
+            kept_whole=self._gathered_for_backward(is_full), copies=self.strategy.tp_style == DTENSOR,
+            is_replayed=is_full, inside=None if exchange is None else exchange.bytes_inside,
+        )  # fmt: skip
 
     def _logits_bytes(self, stage: int) -> float:
         """Return the bytes of what an eager loss makes fp32 copies of."""
@@ -693,7 +708,12 @@ class _Job:
         return math.ceil(self._num_cast(stage) * held - 1e-6)
 
     def _activation_changes(
-        self, residents: list[Resident], saved: list[set[int]], turns: list[tuple[float, float]], offloaded: float
+        self,
+        residents: list[Resident],
+        saved: list[set[int]],
+        turns: list[tuple[float, float]],
+        blocks: list[float],
+        offloaded: float,
     ) -> list[dict[str, tuple[float, float]]]:
         """Return what each phase of a stage's micro-batch takes when it begins and when it has ended [bytes].
 
@@ -702,11 +722,12 @@ class _Job:
         Args:
             saved: what every stage keeps.
             turns: passing bytes of every stage between forward and backward, before and with weights' gradients.
+            blocks: passing bytes of every stage in a block's backward, for what an allocator holds.
             offloaded: bytes that lie in the host's memory.
         """
         held = held_for_weights(self.graph, self.weight_ops, self.assignment.op_stages, self.assignment.num_stages)
         found = []
-        self.slack = []
+        self.slack, self.passing = [], []
         roots = self.graph.view_roots
         for s, tensors in enumerate(saved):
             if self.strategy.recompute == "full":
@@ -714,9 +735,11 @@ class _Job:
             else:
                 kept, extra = stored_bytes(self.graph, self.builder, tensors), self._replayed_bytes(s)
             kept += residents[s].inputs - offloaded
+            in_block = extra + blocks[s]
             extra = max(extra, turns[s][1])
             self.slack.append(turns[s][0] - extra)
             extra = max(extra, turns[s][0])
+            self.passing.append(max(0.0, in_block - extra))
             read_later = {source for t in held[s] for source in self.derived.get(roots[t], (t,))}
             later = stored_bytes(self.graph, self.builder, read_later)
             found.append({FORWARD: (kept, 0.0), BACKWARD: (extra, later - kept - extra), WEIGHT: (0.0, -later)})

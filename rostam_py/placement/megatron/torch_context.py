@@ -72,6 +72,18 @@ class TorchSteps:
         self._move("gradients of keys and values", self.wide * pair, pair, after=shift)
         return self._made(self.op.outputs)
 
+    def bytes_inside(self, query: int, summed: tuple[int, ...]) -> float:
+        """Return the most bytes that steps of a backward hand to one another, besides what the op makes.
+
+        Model: all ranks' keys and values; a block's gradients; those of queries so far, in fp32; of keys and values in
+            fp32 what has come, and what it is joined into. Eager code holds keys and values joined as well, and halves
+            joined of their own.
+        Args: query, summed: gradients of queries; of keys and values.
+        """
+        queries, pair = self._bytes((query,)), self._bytes(summed)
+        eager = pair + self.wide * pair if self.is_eager else 0.0
+        return self.degree * pair + queries + pair + self.wide * queries + 2 * self.wide * pair + eager
+
     def _joined(self, pair: float, block: int) -> tuple[float, float]:
         """Return what is read and written to add a block's gradients of keys and values, and to join the two."""
         wide = self.wide * pair
