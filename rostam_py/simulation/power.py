@@ -2,8 +2,9 @@
 
 Model: the devices of a stage all run the same kernels, and each has its own limit. What their kernels draw is averaged
 over an iteration, waits included, as a first simulation at the clocks of short runs has them
-(``costs.power``): a longer stage keeps its waits. Waits of a pipeline and for replicas are left out: they last longer
-than power is averaged over, in the meantime the clock rises and then has to fall again. Messages draw what memory takes
+(``costs.power``): a longer stage keeps its waits. Waits of a pipeline, and for what its first and last micro-batches
+alone exchange (gradients, updated weights), are left out: they last longer than power is averaged over, and the clock
+has to fall again behind them. Messages draw what memory takes
 to move their bytes, beside kernels or while they wait, as much on all devices. Where the mean is beyond the limit even
 so, kernels that draw most last longer, and the job is simulated with those.
 Ignores that waits change where other stages are held as well, the clock of collectives' kernels, and what their
@@ -11,7 +12,7 @@ multiprocessors draw while they poll.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -19,13 +20,13 @@ import numpy as np
 
 from rostam_py.costs.power import PowerModel, level_w, power_model, slowdown
 from rostam_py.plan.machine import Machine
+from rostam_py.plan.phases import is_first, is_last
 from rostam_py.plan.plan import Plan
 from rostam_py.plan.tasks import KernelTime, Stage, Task
 from rostam_py.simulation.graph_job import GraphJob, StageTasks
 from rostam_py.simulation.job_result import JobResult
 
-# Waits at the ends of an iteration or of its micro-batches; the others are those of layers.
-_LONG_WAITS = ("bubble", "dp", "pp", "tied")
+_SHORT = ("compute", "launch", "host")  # of a breakdown: what no group is waited for in
 _MOST_SENT = 2.0  # bytes that a rank sends for each of a collective (MODEL A4): an all-reduce's
 Job = TypeVar("Job", Plan, GraphJob)
 AnyStage = TypeVar("AnyStage", Stage, StageTasks)
@@ -88,12 +89,12 @@ def power_of(machine: Machine) -> PowerModel | None:
 
 
 def _held(job: Job, model: PowerModel, drawn: Sequence[_Drawn], first: JobResult) -> Job:
-    sent = sum(size for kind, size in first.bytes_sent.items() if kind not in _LONG_WAITS) / first.job.num_devices
+    kinds = _kinds_of_layers(first)
+    sent = sum(size for kind, size in first.bytes_sent.items() if kind in kinds) / first.job.num_devices
+    waits_s = [max(0.0, _averaged_s(first, number, kinds) - one.busy_s) for number, one in enumerate(drawn)]
     levels = [
-        level_w(
-            model, one.seconds, one.watts, max(0.0, _averaged_s(first, number) - one.busy_s), model.messages_j(sent)
-        )
-        for number, one in enumerate(drawn)
+        level_w(model, one.seconds, one.watts, idle_s, model.messages_j(sent))
+        for one, idle_s in zip(drawn, waits_s, strict=True)
     ]
     if not any(levels):
         return job
@@ -103,10 +104,23 @@ def _held(job: Job, model: PowerModel, drawn: Sequence[_Drawn], first: JobResult
     return replace(job, stages=stages, notes=(*job.notes, _note(model, drawn, levels)))
 
 
-def _averaged_s(result: JobResult, stage: int) -> float:
-    """Return for how long of an iteration a stage computes, or waits for less than power is averaged over [s]."""
-    kinds = [kind not in _LONG_WAITS for kind in result.breakdown]
-    return float(result.breakdown_by_device[result.job.stage_of == stage][:, kinds].sum(axis=1).mean())
+def _kinds_of_layers(result: JobResult) -> set[str]:
+    """Return the kinds of groups that layers of every micro-batch communicate in, not stages with each other."""
+    labels = {
+        task.group for stage in result.job.stages for name, tasks in stage.templates.items()
+        if not is_first(name) and not is_last(name)
+        for task in tasks if task.group
+    }  # fmt: skip
+    return {result._names.kind_of[result._number, label] for label in labels} - {"pp"}
+
+
+def _averaged_s(result: JobResult, stage: int, kinds: Collection[str]) -> float:
+    """Return for how long of an iteration a stage computes, or waits for less than power is averaged over [s].
+
+    Args: kinds: of groups that layers communicate in.
+    """
+    counted = [kind in kinds or kind in _SHORT for kind in result.breakdown]
+    return float(result.breakdown_by_device[result.job.stage_of == stage][:, counted].sum(axis=1).mean())
 
 
 def _held_stage(stage: AnyStage, model: PowerModel, level: float) -> AnyStage:

@@ -123,7 +123,8 @@ def exchanging(fabric, kind):
     machine = rostam.Machine(
         fabric=fabric, accelerator="h100_80gb", launch_latency=0.0, min_kernel_time=0.0, comm_compute_fraction=0.0
     )
-    stage = Stage(0, {"forward": tasks}, [("forward", 0)], MemoryBytes(), 0)
+    name = {"tp": "forward", "dp": "backward_last"}[kind]
+    stage = Stage(0, {name: tasks}, [(name, 0)], MemoryBytes(), 0)
     strategy = rostam.Strategy(precision="fp32", algorithms={"all_gather": "ring"}, **degrees)
     shape = (degrees.get("dp", 1), 1, degrees.get("tp", 1))
     return Plan.on_grid(
@@ -136,7 +137,7 @@ def test_waits_of_layers_are_averaged_and_those_for_replicas_are_not(free_fabric
     tensor, data = (rostam.simulate(exchanging(free_fabric(2), kind)) for kind in ("tp", "dp"))
     assert not notes_of(tensor)  # 3 ms of waiting at idle, but for what 3 MB that are sent draw
     assert tensor.plan.stages[0].templates["forward"][0].kernels[0].duration_s == 2e-3
-    held = data.plan.stages[0].templates["forward"][0].kernels[0].duration_s
+    held = data.plan.stages[0].templates["backward_last"][0].kernels[0].duration_s
     assert held == pytest.approx(2e-3 * (650 / 578.3) ** H100.exponent, rel=1e-3)
     assert notes_of(data)
 
