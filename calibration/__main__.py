@@ -3,11 +3,12 @@
 import argparse
 from pathlib import Path
 
-from calibration import library, links, recipes, sustained
+from calibration import library, links, power, recipes, sustained
 from calibration.distil import distil, sources, table_path
 from calibration.judge import shipped, table
 from calibration.published import MEASURED
 from rostam_py.costs.kernel_table import TABLES
+from rostam_py.costs.power import POWER
 from rostam_py.costs.recipes import MULTIPLES
 from rostam_py.costs.sustained import RATES
 
@@ -35,6 +36,7 @@ def main() -> None:
     found = sources(data)
     given.out.mkdir(parents=True, exist_ok=True)
     print(sustained.write(given.out / RATES.name), flush=True)
+    print(power.write(given.out / POWER.name), flush=True)
     for accelerator in dict.fromkeys(one.accelerator for one, _ in found):
         path = table_path(accelerator, given.out)
         distil(accelerator, found).save(path)

@@ -18,8 +18,9 @@ tables lack falls back, in this order:
 * a kernel of no measured kind is asked for as the nearest one (``kernel_shapes``), a convolution in its tiles;
 * an accelerator that is no GPU (without multiprocessors) and has no table, and what is left, take the roofline's time,
   with half of causal attention's work.
-No kernel runs faster than its accelerator sustains at its power limit (``sustained``).
-Ignores what runs beside a kernel, caches that an earlier kernel has warmed, power of other kernels than products.
+No product runs faster than its accelerator was seen to sustain between other kernels (``sustained``); what a step's
+kernels draw together slows it further where it is simulated (``power``).
+Ignores what runs beside a kernel, caches that an earlier kernel has warmed.
 """
 
 import math
@@ -48,6 +49,7 @@ from rostam_py.costs.kernel_sources import (
 from rostam_py.costs.kernel_table import KernelSeries, KernelTable
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
+from rostam_py.costs.power import power_model
 from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, of_programs, programs_of
 from rostam_py.costs.recipes import AS_TABLED, RecipeMultiples, recipe_multiples
 from rostam_py.costs.roofline import RooflineCost
@@ -118,7 +120,8 @@ class CalibratedCost:
             fastest that Transformer Engine and inference engines call.
         norms: whose norms by rows: fused (one pass, as Transformer Engine's, Triton's and cuDNN's) or aten (PyTorch's).
         clocks: sustained holds every kernel to the rate that its accelerator sustains at its power limit, as training
-            does; burst leaves kernels as they were timed one by one, as rows of ``table`` always are.
+            does, and a step to that limit; burst leaves kernels as they were timed one by one, as rows of ``table``
+            always are.
         """
 
         table: str = ""
@@ -146,6 +149,10 @@ class CalibratedCost:
         self.config, self.accelerator, self._graph = config, accelerator, graph
         self._floor_s = cost_time(config.min_kernel_time, "min_kernel_time")
         self._own = _own_table(config.table, accelerator)
+        self._power = None if config.clocks == "burst" or config.table else power_model(accelerator)
+        measured_w = 0.0 if self._power is None else self._power.idle_w + self._power.held_w
+        # Under a lower limit it is the step whose kernels are slowed.
+        self._timed = replace(accelerator, watts=max(accelerator.watts, measured_w)) if self._power else accelerator
         self._recipes = recipes or (AS_TABLED if config.table else recipe_multiples())
         self._programs = programs_of(config.attention, config.norms)
         self._sources = KernelSources(accelerator, self._own, self._programs, is_given=bool(config.table))
@@ -200,6 +207,21 @@ class CalibratedCost:
         return KernelLimits(
             family_of(call), arithmetic_s * ratio, memory_s * ratio, fixed_s, fixed_s, self._floor_s,
             basis=answer.how, residual=_residual(answer), is_verified=answer.is_own,
+        )  # fmt: skip
+
+    def watts(self, call: KernelCall) -> float:
+        """Return what the kernel draws above an idle device [W]; 0 where that is not known, and at ``clocks=burst``."""
+        if self._power is None:
+            return 0.0
+        asked, answer = self._asked(call)
+        if asked is None or answer is None:
+            seconds = max(self._roofline.duration_s(call), self._floor_s)
+            return self._power.watts("", "", "", 0.0, call.bytes_read + call.bytes_written, seconds)
+        moved = asked.moves_sums and self.accelerator.short_fp8_sums
+        precision = f"{asked.precision}, sums moved" if moved else asked.precision
+        return self._power.watts(
+            asked.kind, self.config.attention, precision, asked.count * asked.flops, asked.count * asked.traffic,
+            max(answer.seconds, self._floor_s),
         )  # fmt: skip
 
     def _asked(self, call: KernelCall) -> tuple[KernelQuestion | None, _Answer | None]:
@@ -370,7 +392,7 @@ class CalibratedCost:
         """
         if self.config.clocks == "burst" or self.config.table or not asked.flops:
             return 0.0
-        rate = sustained_rates().rate(self.accelerator, asked.precision)
+        rate = sustained_rates().rate(self._timed, asked.precision)
         return asked.flops / rate if rate else 0.0
 
     def _found(self, asked: KernelQuestion, sources: list[Source]) -> list[_Found]:
@@ -420,7 +442,7 @@ class CalibratedCost:
     def _asked_here(self, source: Source, asked: KernelQuestion) -> _Found:
         """Return what a source says of a question on the own accelerator, under its limit of power."""
         is_burst, lender = self.config.clocks == "burst", ACCELERATORS.get(source.lender, self.accelerator)
-        speed = 1.0 if is_burst else sustained_rates().slowed(self.accelerator, lender)
+        speed = 1.0 if is_burst else sustained_rates().slowed(self._timed, lender)
         found = _asked_of(source, asked, self.accelerator, speed)
         if asked.kind != "product" or asked.sizes[-1] < _ADDING_BYTES or np.ptp(source.series.columns["out_bytes"]) > 0:
             return found

@@ -2,10 +2,11 @@
 
 Model: single kernels are timed cool, for milliseconds; training holds a device at its power limit, where its clock
 settles lower. No kernel of a step does more FLOPs per second than the fastest product that was seen to be sustained on
-random numbers, at bf16 or fp16; of fp8, than the share that bf16 keeps of the fastest short run, unverified. Under
-another power limit that rate follows a power of it, as the B200's does under two (``held_exponent``); the arithmetic of
-kernels below it, whose rows an accelerator of equal peaks and a higher limit lends, follows a lesser power, as short
-runs do on two cards of one die.
+random numbers between kernels that draw less, at bf16 or fp16; of fp8, than the share that bf16 keeps of the fastest
+short run, unverified. What a step's mix of kernels makes of that, ``power`` says of the dies that it knows. Of others:
+under another power limit that rate follows a power of it, as the B200's does under two (``held_exponent``); the
+arithmetic of kernels below it, whose rows an accelerator of equal peaks and a higher limit lends, follows a lesser
+power, as short runs do on two cards of one die.
 Ignores sustained rates of NVFP4, fp32 and TF32, which nobody published, and of accelerators whose peak none has.
 """
 

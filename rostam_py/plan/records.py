@@ -27,6 +27,7 @@ _KERNEL_TEXTS, _KERNEL_NUMBERS = ("name", "module", "op_type"), ("duration_s", "
 _ROLE = "role"  # of kernels; files of earlier versions have none
 _HELD = "multiprocessors"  # of tasks; in files where one has some
 _LAUNCHES, _CALL = "launches", "is_call"  # of kernels; earlier versions' files have neither
+_WATTS = "watts"  # of kernels; in files where one is known to draw some
 Templates = Mapping[str, tuple[Task, ...]]
 
 # Writing
@@ -76,6 +77,7 @@ def kernel_records(kernels: Iterable[KernelTime]) -> dict[str, list[Any]]:
         _ROLE: [kernel.role for kernel in listed],
         _LAUNCHES: [kernel.launches for kernel in listed],
         _CALL: [kernel.is_call for kernel in listed],
+        **({_WATTS: [float(kernel.watts) for kernel in listed]} if any(kernel.watts for kernel in listed) else {}),
     }
 
 
@@ -173,10 +175,13 @@ def read_kernels(reader: Reader) -> list[KernelTime]:
     if _LAUNCHES in reader.names() and _CALL in reader.names():
         counts = [one.integer(1) for one in reader.item(_LAUNCHES).entries(length)]
         calls = [one.flag() for one in reader.item(_CALL).entries(length)]
+    watts = [0.0] * length
+    if _WATTS in reader.names():
+        watts = [one.number() for one in reader.item(_WATTS).entries(length)]
     read = [KernelTime(*row) for row in zip(*texts, *numbers, roles, strict=True)]
     return [
-        dataclasses.replace(one, launches=count, is_call=call)
-        for one, count, call in zip(read, counts, calls, strict=True)
+        dataclasses.replace(one, launches=count, is_call=call, watts=drawn)
+        for one, count, call, drawn in zip(read, counts, calls, watts, strict=True)
     ]
 
 

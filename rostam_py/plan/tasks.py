@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from rostam_py.costs.families import is_matrix_product, op_family
 from rostam_py.costs.model import CostModel, KernelCall
+from rostam_py.costs.power import watts_of
 from rostam_py.plan.program import Program
 
 TASK_KINDS = ("compute", "collective", "send", "recv")
@@ -21,7 +22,8 @@ class KernelTime:
     cost model; None for kernels of a plan that was read from a file, and for views. launches: how many kernels stand
     for it in code that launches each expert's product, and each pass of a cast, by itself; is_call: a module is called
     for it, as for a matrix product of forward (machine.host). stretch: its duration over what its cost model says,
-    where it does not have the device by itself.
+    where it does not have the device by itself, or not at the clock that it was timed at. watts: what it draws above an
+    idle device while it runs [W], 0 where nobody knows.
     """
 
     name: str
@@ -35,6 +37,7 @@ class KernelTime:
     launches: int = 1
     is_call: bool = False
     stretch: float = field(default=1.0, compare=False, repr=False)
+    watts: float = 0.0
 
     @classmethod
     def of(cls, cost: CostModel, call: KernelCall, name: str = "", launches: int = 1) -> "KernelTime":
@@ -42,12 +45,19 @@ class KernelTime:
         main, seconds = call.ops[0], cost.duration_s(call)
         is_call = main.phase == "forward" and is_matrix_product(main.op_type, main.role)
         return cls(
-            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, is_call
-        )
+            name or main.name, main.module, main.op_type, seconds, call.flops, main.role, call, cost, launches, is_call,
+            watts=watts_of(cost, call),
+        )  # fmt: skip
 
     def stretched(self, factor: float) -> "KernelTime":
-        """Return the kernel, ``factor`` times as long."""
-        return replace(self, duration_s=self.duration_s * factor, stretch=self.stretch * factor)
+        """Return the kernel, ``factor`` times as long, on the same energy above idle."""
+        return replace(
+            self, duration_s=self.duration_s * factor, stretch=self.stretch * factor, watts=self.watts / factor
+        )
+
+    def lasting(self, seconds: float) -> "KernelTime":
+        """Return the kernel with another duration [s] and the same energy above idle."""
+        return replace(self, duration_s=seconds, watts=self.watts * self.duration_s / seconds if seconds else 0.0)
 
     @property
     def family(self) -> str:

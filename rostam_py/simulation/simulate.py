@@ -1,6 +1,7 @@
 """Simulate plans: placed training jobs in, times and their reasons out."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from rostam_py.simulation.options import takes_options
 from rostam_py.simulation.outage_log import failures_behind, outage_log
 from rostam_py.simulation.packets import check_packet_run, packet_options
 from rostam_py.simulation.picoseconds import PS, seconds_to_ps
+from rostam_py.simulation.power import held_at_power, power_of
 from rostam_py.simulation.reconfigurations import circuit_controllers, reconfigurations_of
 from rostam_py.simulation.restarts import restarts_of
 from rostam_py.simulation.result import RunResult
@@ -40,6 +42,9 @@ STEADY_TOLERANCE = 1e-3  # MODEL B9: 0.1%
 # Forwards and backwards of all stages in one iteration. Each takes about 10 microseconds and 500 bytes, since results
 # hold the critical path whole (measured: ResNet-50, 524,288 of them on one stage): 4 million are a minute and 2 GB.
 MAX_STEPS = 4_000_000
+# Of the simulation that says how long devices wait at the clocks of short runs.
+_FIRST: dict[str, Any] = {"timeline": False, "min_iterations": 1, "variation": None, "watch_stalls": False}
+_BY_FLOWS: dict[str, Any] = {"fidelity": "flow", "packets": None}  # of one by packets: waits are found sooner so
 _UNEXPOSED = ("compute", "launch", "bubble", "host")  # the core's buckets in front of the categories
 
 
@@ -69,10 +74,11 @@ def simulate(
     """Simulate one plan, several that share a fabric, or a task graph, until the iteration time is steady.
 
     Model: MODEL B; streams, launch latency, overlap, and links that messages share max-min, or packet by packet
-        (fidelity="packet", MODEL I25a). Reduction arithmetic costs
-        nothing. Where hosts limit (machine.host), a kernel also waits until its host has launched it.
-        While a device takes part in collectives its kernels run at 1 - comm_compute_fraction, by default what the
-        multiprocessors of their channels leave.
+        (fidelity="packet", MODEL I25a). Reduction arithmetic costs nothing. Kernels that are known to draw more than
+        their accelerator's limit allows on average last as long as they do at it (simulation/power.py). Where hosts
+        limit (machine.host), a kernel also waits until its host has launched it. While a device takes part in
+        collectives its kernels run at 1 - comm_compute_fraction, by default what the multiprocessors of their channels
+        leave.
     Args: fidelity: the engine (rostam list fidelities). routing: "spray" or "hash". seed: of the hash and of
         circuits, 0 to 2^64 - 1.
         fold: simulate devices that must behave alike once; shortcuts (by default as fold): compute rings whose links
@@ -98,6 +104,37 @@ def simulate(
         DeadlockError if nothing can go on.
     Cost: kernels and messages in one iteration x iterations, at about a microsecond each; folding divides it.
     """
+    settings: dict[str, Any] = {
+        "fidelity": fidelity, "routing": routing, "seed": seed, "fold": fold, "shortcuts": shortcuts, "fuse": fuse,
+        "timeline": timeline, "events": events, "recovery": recovery, "controllers": controllers, "park": park,
+        "tolerance": tolerance, "packets": packets, "start_times": start_times, "max_iterations": max_iterations,
+        "min_iterations": min_iterations, "variation": variation, "watch_stalls": watch_stalls,
+    }  # fmt: skip
+    return _simulate(_held(plan, settings), **settings)
+
+
+def _held(plan: Plan | Sequence[Plan] | TaskGraph, settings: dict[str, Any]) -> Plan | Sequence[Plan] | TaskGraph:
+    """Return what is simulated with the kernels that it has at its accelerators' limits of power."""
+
+    def first() -> list[JobResult]:
+        found = _simulate(plan, **settings | _FIRST | (_BY_FLOWS if settings["fidelity"] == "packet" else {}))
+        return found if isinstance(found, list) else [found]
+
+    if isinstance(plan, TaskGraph):
+        return replace(plan, jobs=tuple(held_at_power(plan.jobs, [power_of(plan.machine)] * len(plan.jobs), first)))
+    plans = [plan] if isinstance(plan, Plan) else list(plan)
+    held = held_at_power(plans, [power_of(one.machine) for one in plans], first)
+    return held[0] if isinstance(plan, Plan) else held
+
+
+def _simulate(
+    plan: Plan | Sequence[Plan] | TaskGraph, *, fidelity: str, routing: str, seed: int, fold: bool,
+    shortcuts: bool | None, fuse: bool, timeline: bool | Sequence[int], events: Sequence[Any],
+    recovery: Recovery | None, controllers: Sequence[Any], park: bool, tolerance: float, packets: PacketOptions | None,
+    start_times: Sequence[str | float] | None, max_iterations: int | None, min_iterations: int,
+    variation: KernelVariation | None, watch_stalls: bool,
+) -> Any:  # fmt: skip
+    """Simulate kernels as they are given; see ``simulate``."""
     check_fidelity(fidelity)
     tolerance = check_tolerance(tolerance)
     check_events(events, (LinkBandwidth, Failure), "simulate")

@@ -105,7 +105,7 @@ def _retimed(job: GraphJob, speeds: Speeds) -> GraphJob:
             limits = kernel_limits(kernel)
             efficiency = speeds.families.get(kernel.family, 1.0)
             seconds = kernel.duration_s / efficiency if limits is None else limits.duration_s(speeds)
-            found = known[id(kernel)] = replace(kernel, duration_s=seconds)
+            found = known[id(kernel)] = kernel.lasting(seconds)
         return found
 
     def task_at(task: Task) -> Task:
