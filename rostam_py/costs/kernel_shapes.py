@@ -140,7 +140,7 @@ def _product(call: KernelCall, op: Op, graph: OperatorGraph) -> KernelQuestion |
     is_gradient = op.phase == "backward" and all(not dim.per_sample for dim in graph.tensors[op.outputs[0]].shape)
     element = float(precision.tensor_bytes)
     out_bytes = element * (_WEIGHT_GRADIENT_BYTES if is_gradient else 1)
-    operands, outputs = batch * (m + n) * k * element, batch * m * n
+    operands, outputs = batch * (m + n) * k * precision.product_bytes, batch * m * n
     moved = call.bytes_read + call.bytes_written
     if is_gradient and (moved - operands) / outputs > (_WIDE_GRADIENT_BYTES + out_bytes) / 2:
         out_bytes = _WIDE_GRADIENT_BYTES

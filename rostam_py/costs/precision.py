@@ -122,10 +122,7 @@ _NVFP4 = 0.5 + 1 / 16
 _MXFP8 = 1 + 1 / 32
 _FP8_BLOCK = 1 + 4 / 128  # a weight's 128 x 128 values share a scale: 3% less than counted
 _GRADIENTS = GROUPED_STAGES[1:]
-_OF_FP8 = (
-    "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed,"
-    " kernels' traffic in 2 bytes"
-)
+_OF_FP8 = "matrix products of blocks at the fp8 peak, their inputs kept in 1 byte, all else as in bf16_mixed"
 AUTO = "auto"  # gradients in the precision's default
 _GRADIENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 GRADIENT_PRECISIONS = (AUTO, *_GRADIENT_BYTES)

@@ -43,6 +43,7 @@ from rostam_py.placement.product_inputs import (
     is_narrow,
     kept_widths,
     memory_of,
+    product_width,
 )
 from rostam_py.placement.sharding import Gather, Sharding
 from rostam_py.placement.wide_ops import COMPLEX, WideOps, norm_numbers, wide_ops
@@ -274,8 +275,8 @@ class KernelBuilder:
         Model: what is gathered for the product is cast by those that hold it, before; each transposes all of it then.
         """
         precision = get_precision(self.precision)
-        whole, width = self._read_bytes((op,), tensor), precision.product_bytes / precision.tensor_bytes
-        held = whole
+        held = whole = self._wide_read_bytes((op,), tensor)
+        width = product_width(self.precision)
         if precision.casts is not None and not precision.casts.by_product:
             held *= min(1.0, self.sharding.tensor_fraction(tensor) / (self.read_share(op, tensor) or 1.0))
         traffic = one.traffic(precision, self.transposes_fp8, is_of_norm=is_of_norm, is_gathered=held < whole)
@@ -709,6 +710,11 @@ class KernelBuilder:
         return t.kind == "activation" and t.dtype == "float32" and self._loss_factor(tensor) == 1
 
     def _read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+        """Return the bytes that a kernel reads of a tensor: of what narrow products multiply their copies'."""
+        return self._wide_read_bytes(ops, tensor) * self._read_width(ops, tensor)
+
+    def _wide_read_bytes(self, ops: tuple[Op, ...], tensor: int) -> float:
+        """Return the bytes that a kernel reads of a tensor as other kernels have it."""
         full = self._full_bytes.get(tensor)
         if full is None:
             full, _ = kernel_bytes(self.graph, KernelTraffic((tensor,), ()), self.batch)
@@ -717,10 +723,15 @@ class KernelBuilder:
         is_own = tensor in op.inputs  # else what one of its inputs is computed from again
         share = self.read_share(op, tensor) if is_own else self.sharding.tensor_fraction(tensor, whole=True)
         share *= self.experts.share(tensor) * self.experts.rows_of(op, tensor)
-        return full * share * self._precision_factor(tensor) * self._read_width(ops, tensor)
+        return full * share * self._precision_factor(tensor)
 
     def _read_width(self, ops: tuple[Op, ...], tensor: int) -> float:
-        """Return the bytes that ops read of a tensor over those in the run's precision: fp32 within the loss."""
+        """Return the bytes that ops read of a tensor over those in the run's precision.
+
+        Model: products read what is cast for them, scales included; the loss reads fp32.
+        """
+        if is_narrow(self.graph, ops[0]) and tensor in ops[0].inputs:
+            return product_width(self.precision)
         if self._wide.is_wide(ops[0], tensor):
             return self._wide_factor
         if not any(self._is_loss(op) for op in ops):

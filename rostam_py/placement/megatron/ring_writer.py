@@ -173,5 +173,5 @@ def no_less_than_share(part: KernelTime, whole: KernelTime, parts: int) -> Kerne
 def weight_bytes(call: KernelCall) -> float:
     """Return what a product reads that does not grow with its samples."""
     main = call.ops[0]
-    share = call.flops / main.flops.at(call.batch) * get_precision(call.precision).tensor_bytes / 4
+    share = call.flops / main.flops.at(call.batch) * get_precision(call.precision).product_bytes / 4
     return min(main.bytes_read.constant * share, call.bytes_read)
