@@ -186,11 +186,13 @@ def test_grouped_product_counts_rows_of_each_expert(phase, inputs, output, stage
     for degree, groups in ((1, 8), (2, 4)):
         call = call_of(op, 4, degree=degree, kind="expert" if degree > 1 else "", share=1 / degree)
         asked = question_of(call, op, graph)
-        assert (asked.kind, asked.sizes[:4]) == ("grouped_product", (groups, 64, 512, 256))
+        # Of an input's gradient 256 is what is summed over, the forward product's columns.
+        n, k = (256, 512) if stage == "input_gradient" else (512, 256)
+        assert (asked.kind, asked.sizes[:4]) == ("grouped_product", (groups, 64, n, k))
         assert GROUPED_STAGES[asked.sizes[4]] == stage
     # Spread over 4 ranks of expert parallelism each has 2 of them, with the 64 rows that each of the 4 routes to it.
     asked = question_of(replace(call_of(op, 4), spread=4), op, graph)
-    assert asked.sizes[:4] == (2, 256, 512, 256)
+    assert asked.sizes[:4] == (2, 256, n, k)
 
 
 def grouped(groups, rows, n, k, stage="forward", precision="bf16", width=2.0):

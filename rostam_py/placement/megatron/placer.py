@@ -192,7 +192,7 @@ class MegatronPlacer(Placer):
             strategy.tp, strategy.sequence_parallel, strategy.ep, strategy.has_whole_experts, self._part_key(),
             micro_batch, numerics.precision, numerics.gradient_bytes, machine.min_kernel_s, machine.device.figures,
             strategy.fused_as, strategy.fused_part, strategy.eager_loss, strategy.eager_norm, strategy.accumulation,
-            casts_gathered(strategy, numerics.precision), by_sender,
+            casts_gathered(strategy, numerics.precision), by_sender, self._joins_products(),
             *self._tables_key(),
         )  # fmt: skip
         if key not in self.shared:
@@ -207,9 +207,15 @@ class MegatronPlacer(Placer):
                 strategy.eager_loss if strategy.has_eager_loss else "", machine.device.transposes_fp8,
                 casts_gathered(strategy, numerics.precision), strategy.eager_norm if strategy.has_eager_head else "",
                 strategy.fused_part, machine.device.multiprocessors, by_sender,
+                self._joins_products(),
             )  # fmt: skip
         builder: KernelBuilder = self.shared[key]
         return builder
+
+    def _joins_products(self) -> bool:
+        """Return whether code has one product where the model has several: Megatron-Core's, with its kernels."""
+        strategy = self.strategy
+        return strategy.fused_as == MODULES or (strategy.tp_overlap and strategy.tp_style == MCORE)
 
     def _tables_key(self) -> tuple[object, ...]:
         """Return what the kernels of spread tables depend on besides."""
