@@ -206,7 +206,36 @@ def test_key_heads_that_members_share_stay_products_of_their_own():
     assert found == {"query": 1, "key": 1, "value": 1, "proj": 1, "gate": 2, "down": 1, "head": 1}
 
 
-@pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed"])
+@pytest.mark.parametrize(("style", "program"), [("mcore", "user buffers"), ("dtensor", "symmetric memory")])
+def test_groups_that_span_servers_are_refused(graph, style, program):
+    # Transformer Engine's issue 1071: one node; its pull request 1470: an NVLink domain of several, as racks of 72 are.
+    machine = rostam.machine("dgx_h100", servers=2)
+    strategy = replace(STRATEGY, tp=16, tp_style=style, check_memory=False)
+    with pytest.raises(ConfigError, match=rf"strategy.tp = 16 lies in 2 servers of 8 accelerators.*{program}"):
+        rostam.place(graph, machine, global_batch=1, strategy=strategy)
+    rostam.place(graph, machine, global_batch=1, strategy=replace(strategy, tp_overlap=False))
+    rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8))
+    with pytest.raises(ConfigError, match=r"strategy.tp = 8 lies in 2 servers"):  # every other accelerator
+        rostam.place(graph, machine, global_batch=2, strategy=replace(strategy, dp=2, tp=8, rank_order="dp,tp,pp"))
+    rack = rostam.machine("gb200_nvl72", servers=1)
+    rostam.place(graph, rack, global_batch=1, strategy=replace(strategy, allow_idle=True))
+
+
+@pytest.mark.parametrize("precision", ACCELERATORS)
+def test_memory_has_a_buffer_for_each_overlapped_product(stages, graph, precision):
+    # initialize_ub: six are gathered into, of bytes with products of 8 bits; qkv_wgrad and fc1_wgrad are scattered from
+    # whole, proj_fprop and fc2_fprop whole in a pipeline, in 2 t - 1 of t parts in a ring exchange.
+    elements, is_wide = TOKENS * WIDTH, precision.startswith("bf16")
+    expected = 10 * 2 * elements if is_wide else elements * (6 + 2 * 2 + 2 * 2 * (2 * TP - 1) / TP)
+    memory = stages[precision].memory
+    assert memory.user_buffers == expected
+    machine = rostam.machine(ACCELERATORS[precision], servers=1)
+    strategy = replace(STRATEGY, precision=precision, allow_idle=True, check_memory=False, tp_overlap=False)
+    without = rostam.place(graph, machine, global_batch=1, strategy=strategy).stages[0].memory
+    assert (without.user_buffers, memory.total - without.total) == (0, expected)
+
+
+@pytest.mark.parametrize("precision", ["nvfp4_mixed", "fp8_block_mixed", "fp8_row_mixed"])
 def test_precisions_that_user_buffers_do_not_take_are_refused(precision):
     with pytest.raises(ConfigError, match=rf"strategy.precision is '{precision}'.*strategy.tp_overlap=false"):
         replace(STRATEGY, precision=precision)

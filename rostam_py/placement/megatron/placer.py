@@ -47,6 +47,7 @@ from rostam_py.placement.megatron.resident_memory import Resident, resident_memo
 from rostam_py.placement.megatron.template_writer import TemplateContext
 from rostam_py.placement.megatron.templates import write_stage
 from rostam_py.placement.megatron.turn_memory import turn_bytes
+from rostam_py.placement.megatron.user_buffers import user_buffer_bytes
 from rostam_py.placement.megatron.weight_casts import casts_gathered, updated_casts
 from rostam_py.placement.megatron.weight_gathers import unit_gathers
 from rostam_py.placement.megatron.weight_units import WeightUnits, block_units
@@ -127,7 +128,8 @@ class MegatronPlacer(Placer):
         """Return the plan.
 
         Raises: DegreeError for degrees that do not fit; MemoryCapacityError for a plan that does not; ConfigError for
-            recomputation of a model that checkpoints its own regions.
+            recomputation of a model that checkpoints its own regions, and for products beside collectives of a
+            tensor-parallel group that spans servers.
         Cost: linear in ops, plus pp x candidate cuts^2.
         """
         strategy = self.strategy
@@ -137,6 +139,7 @@ class MegatronPlacer(Placer):
                 " its own regions: they would run again twice"
             )
         accelerators = assign_accelerators(strategy, machine)
+        self._check_reach(machine, accelerators)
         micro_batch, num_microbatches = strategy.batches(global_batch)
         if strategy.ep_overlap and num_microbatches == 1:
             raise ConfigError(
@@ -157,6 +160,26 @@ class MegatronPlacer(Placer):
             precision=job.numerics.precision, optimizer=job.numerics.optimizer,
             max_circuit_degree=strategy.max_circuit_degree,
         )  # fmt: skip
+
+    def _check_reach(self, machine: Machine, accelerators: np.ndarray) -> None:
+        """Refuse products beside copies between members that cannot write into each other's memory.
+
+        Model: what NVLink does not join, servers or racks. Where a fabric has none, all reach each other.
+        Source: NVIDIA/TransformerEngine, issue 1071 (one node) and pull request 1470 (racks joined by NVLink).
+            PyTorch's symmetric memory maps the other members' memory as well (pytorch/pytorch, pull request 128582).
+        """
+        strategy, per_server = self.strategy, machine.fabric.config.accelerators_per_server
+        if not strategy.tp_overlap or per_server <= 1:
+            return
+        servers = accelerators.reshape(-1, accelerators.shape[-1]) // per_server
+        most = max(len(np.unique(members)) for members in servers)
+        if most > 1:
+            program = "Transformer Engine's user buffers" if strategy.tp_style == MCORE else "symmetric memory"
+            raise ConfigError(
+                f"strategy.tp_overlap is true, but a group of strategy.tp = {strategy.tp} lies in {most} servers of"
+                f" {per_server} accelerators: {program} reach members of one server (or NVLink domain) alone. Set"
+                f" strategy.tp_overlap=false, or a strategy.tp of at most {per_server} whose groups lie in one server"
+            )
 
     def _hops(self, builder: KernelBuilder, machine: Machine, accelerators: np.ndarray) -> ExpertHops:
         """Return how rows of experts travel: nothing where one goes to each expert's rank."""
@@ -626,7 +649,7 @@ class _Job:
             result.append(
                 stage_memory(
                     held, most, self.numerics, untrained, gathered, self._added_bytes(s), self._staying(context, s),
-                    self._reserved(context, s, shared),
+                    self._reserved(context, s, shared), user_buffer_bytes(context),
                 )
             )  # fmt: skip
         return result
