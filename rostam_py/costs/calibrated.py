@@ -22,6 +22,7 @@ No kernel runs faster than its accelerator sustains at its power limit (``sustai
 Ignores what runs beside a kernel, caches that an earlier kernel has warmed, power of other kernels than products.
 """
 
+import itertools
 import math
 import statistics
 from collections import Counter
@@ -45,7 +46,7 @@ from rostam_py.costs.kernel_sources import (
     shipped,
     slower,
 )
-from rostam_py.costs.kernel_table import KernelSeries, KernelTable
+from rostam_py.costs.kernel_table import KernelSeries, KernelTable, ideal_time
 from rostam_py.costs.limits import BY_ROOFLINE, ROOFLINE_RESIDUAL, UNVERIFIED, KernelLimits, Residual, family_of
 from rostam_py.costs.model import KernelCall
 from rostam_py.costs.programs import ATTENTION_PROGRAMS, NORM_PROGRAMS, of_programs, programs_of
@@ -56,6 +57,7 @@ from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 
+_TOLERATED = 1.0  # octaves
 _BYTES = 2.0  # of an element in the precisions that others are taken from
 _ADDING_BYTES = 8.0  # of an fp32 output that is read and written
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
@@ -252,6 +254,7 @@ class CalibratedCost:
         nearest = min(one.distance for one in found)
         used = [one for one in found if one.distance <= nearest]
         times = _of_origins(used)
+        log_s = _log_median(found, nearest)
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         is_lent = all(one.source.lender for one in used)
@@ -266,7 +269,7 @@ class CalibratedCost:
         measured = used[0].source.series.precision
         is_slower = measured == slower(asked.kind, asked.precision)
         how += f" as {measured}'s at the peak of {asked.precision}, {UNVERIFIED}" if is_slower else ""
-        seconds, fixed_share = math.exp(statistics.median(map(math.log, times))), [one.fixed_share for one in used]
+        seconds, fixed_share = math.exp(log_s), [one.fixed_share for one in used]
         least_s = self._sustained_s(asked)
         if seconds < least_s:
             seconds, fixed_share, how = least_s, [0.0], f"{how} above the sustained rate"
@@ -381,9 +384,10 @@ class CalibratedCost:
             beside x (their time of the kind / of that kind, from the same file and program). So do all where none has
             measured such sizes, by the nearest measured one: two kinds extrapolated apart would not fit each other.
         """
-        beside, found = kernel_kind(asked.kind).beside, [self._asked_here(one, asked) for one in sources]
+        beside = kernel_kind(asked.kind).beside
+        found = [self._asked_here(one, asked) for one in sources]
         if not beside:
-            return found
+            return self._by_heads(asked, sources, found)
         is_outside = all(one.distance for one in found)
         if is_outside or self._is_relative(sources, self._sources.of(beside, asked.precision)):
             own = self._answer(_beside(asked, beside))
@@ -391,6 +395,39 @@ class CalibratedCost:
             if kept := [one for one in multiples if one is not None]:
                 return kept
         return found
+
+    def _by_heads(self, asked: KernelQuestion, sources: Sequence[Source], found: list[_Found]) -> list[_Found]:
+        """Return what sources say of attention, those told apart by length alone at other numbers of heads.
+
+        Model: their rows have heads enough to fill the device. Fewer leave multiprocessors idle, and under a causal
+            mask wait for the longest block: such a source takes as many times its own time as those take that measured
+            lengths and heads, of whatever program, and is as far from its sizes as they are, by the heads, from theirs.
+        """
+        others = [
+            one for one in self._sources.of_all_programs(asked.kind, asked.precision) if not one.series.is_by_length
+        ]
+        if not others or not any(one.series.is_by_length for one in sources):
+            return found
+        _, sequence, heads, kv_heads, size, _ = asked.sizes
+        result = []
+        for source, one in zip(sources, found, strict=True):
+            batch, full = source.series.filling(sequence, size) if source.series.is_by_length else (0.0, 0.0)
+            share = batch * full / (asked.sizes[0] * heads)
+            if share <= 1:  # others say as much themselves; more heads than fill the device run at the same rate
+                result.append(one)
+                continue
+            whole = replace(
+                asked, sizes=(batch, sequence, full, full * kv_heads / heads, *asked.sizes[4:]),
+                flops=asked.flops * share, traffic=asked.traffic * share,
+            )  # fmt: skip
+            few, many = ([_on_its_device(other.series, which) for other in others] for which in (asked, whole))
+            times = math.exp(statistics.fmean(math.log(a[0] / b[0]) for a, b in zip(few, many, strict=True)))
+            own = self._asked_here(source, whole)
+            further = max(0.0, min(one[1] for one in few) - min(one[1] for one in many))
+            peak = self.accelerator.peak(asked.precision)
+            least_s = float(ideal_time(asked.flops, asked.traffic, peak, self.accelerator))
+            result.append(replace(own, seconds=max(own.seconds * times, least_s), distance=own.distance + further))
+        return result
 
     @staticmethod
     def _is_relative(sources: Sequence[Source], others: Sequence[Source]) -> bool:
@@ -441,12 +478,32 @@ def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
     return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
+def _log_median(found: Sequence[_Found], nearest: float) -> float:
+    """Return the logarithm of the median time over origins, of those no farther outside their sizes than the nearest.
+
+    Model: give or take up to one step of the tables' grids, an octave, all tolerances alike: a source that has just not
+        measured a shape counts for nearly as much as one that just has, and times go on smoothly where one leaves off.
+    """
+    edges = sorted({min(one.distance - nearest, _TOLERATED) for one in found} | {_TOLERATED})
+    total = 0.0
+    for edge, after in itertools.pairwise(edges):
+        times = _of_origins([one for one in found if one.distance - nearest <= edge])
+        total += (after - edge) / _TOLERATED * statistics.median(map(math.log, times))
+    return total
+
+
 def _of_origins(found: Sequence[_Found]) -> list[float]:
     """Return the time by each origin, the mean over the parts of the die that it measured [s]."""
     logs: dict[tuple[str, str], list[float]] = {}
     for one in found:
         logs.setdefault(one.source.origin, []).append(math.log(one.seconds))
     return [math.exp(statistics.fmean(each)) for each in logs.values()]
+
+
+def _on_its_device(series: KernelSeries, asked: KernelQuestion) -> tuple[float, float]:
+    """Return what a series says on the device that it measured [s], and how far a shape is outside [octaves]."""
+    columns = series.heard(asked.columns)
+    return float(series.seconds_of(columns)[0]), float(series.distances(columns)[0])
 
 
 def _asked_of(source: Source, asked: KernelQuestion, device: Accelerator, speed: float = 1.0) -> _Found:

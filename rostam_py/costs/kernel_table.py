@@ -145,7 +145,10 @@ class KernelSeries:
     @cached_property
     def box(self) -> Box:
         """The box of measured sizes."""
-        return Box(self.of_kind.sizes(self.columns))
+        return Box(self._sizes(self.columns))
+
+    def _sizes(self, columns: Columns) -> Array:
+        return self.of_kind.spaces[BY_LENGTH](columns, 0) if self.is_by_length else self.of_kind.sizes(columns)
 
     def ratios(self, columns: Columns, multiprocessors: int) -> Array:
         """Return measured over the fit's ideal time of shapes (Q,) on a device of so many multiprocessors."""
@@ -177,11 +180,24 @@ class KernelSeries:
         Model: rows of attention that are told apart by length alone fill the device; so many octaves as kernels do not,
             with a block of 128 queries of a head on each multiprocessor (FlashAttention-2, 3.3), they are outside.
         """
-        found = self.box.distance(self.of_kind.sizes(columns))
-        if self.fit.space != BY_LENGTH:
+        found = self.box.distance(self._sizes(columns))
+        if not self.is_by_length:
             return found
         blocks = columns["batch"] * columns["heads"] * np.ceil(columns["sequence"] / QUERIES_OF_A_BLOCK)
         return np.asarray(found + np.maximum(0.0, np.log2(self.device.multiprocessors / blocks)))
+
+    @property
+    def is_by_length(self) -> bool:
+        """Whether rows of attention are told apart by length alone, all of as many tokens of one width."""
+        return self.fit.space == BY_LENGTH
+
+    def filling(self, sequence: float, head_size: float) -> tuple[float, float]:
+        """Return the samples and heads that rows told apart by length alone have at a length and size of heads."""
+        tokens, width = (
+            self.columns["batch"] * self.columns["sequence"],
+            self.columns["heads"] * self.columns["head_size"],
+        )
+        return float(tokens[0] / sequence), float(width[0] / head_size)
 
 
 def ideal_time(flops: Any, traffic: Any, peak: float, device: Any) -> Any:
