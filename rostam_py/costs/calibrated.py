@@ -4,8 +4,8 @@ Model: duration = (ideal time + fixed time) x ratio, never less than the ideal t
 at the accelerator's peak and bytes at its memory bandwidth, or as a table's fit counts them (``kernel_surface``); ratio
 and fixed time: interpolated in the kernel tables (``make calibrate``, or one's own). Which series answer is told in
 ``kernel_sources``: those of all parts of one die, else lent ones. A source that measured several parts counts once,
-with its mean; of several sources the median counts, of those that measured around the shape, else of the nearest. What
-tables lack falls back, in this order:
+with its mean; of several sources the median counts, of those that measured around the shape, else of the nearest (of
+attention one that is farther outside counts less and less). What tables lack falls back, in this order:
 * fp16 takes the rows of bf16, mxfp8 those of fp8, times its multiple (``recipes``);
 * a kind that it lacks is lent, backward attention as its multiple of the forward there; element-wise kernels take the
   device's own casts first;
@@ -57,7 +57,6 @@ from rostam_py.costs.times import cost_time
 from rostam_py.errors import ConfigError
 from rostam_py.graph import OperatorGraph
 
-_TOLERATED = 1.0  # octaves
 _BYTES = 2.0  # of an element in the precisions that others are taken from
 _ADDING_BYTES = 8.0  # of an fp32 output that is read and written
 _WIDER = {"fp8": "bf16", "mxfp8": "bf16", "nvfp4": "bf16"}
@@ -254,7 +253,7 @@ class CalibratedCost:
         nearest = min(one.distance for one in found)
         used = [one for one in found if one.distance <= nearest]
         times = _of_origins(used)
-        log_s = _log_median(found, nearest)
+        log_s = _log_median(found, nearest, kernel_kind(asked.kind).tolerance)
         spreads = [max(times) / min(times) - 1] if len(times) > 1 else [one.spread for one in found if one.spread > 0]
         how = "interpolated" if nearest == 0 else "extrapolated"
         is_lent = all(one.source.lender for one in used)
@@ -478,17 +477,17 @@ def _beside(asked: KernelQuestion, kind: str) -> KernelQuestion:
     return replace(asked, kind=kind, flops=asked.flops * flops, traffic=asked.traffic * moved)
 
 
-def _log_median(found: Sequence[_Found], nearest: float) -> float:
+def _log_median(found: Sequence[_Found], nearest: float, tolerance: float) -> float:
     """Return the logarithm of the median time over origins, of those no farther outside their sizes than the nearest.
 
-    Model: give or take up to one step of the tables' grids, an octave, all tolerances alike: a source that has just not
-        measured a shape counts for nearly as much as one that just has, and times go on smoothly where one leaves off.
+    Model: give or take up to a tolerance [octaves], all up to it alike: a source that has just not measured a shape
+        counts for nearly as much as one that just has, and times go on smoothly where one leaves off.
     """
-    edges = sorted({min(one.distance - nearest, _TOLERATED) for one in found} | {_TOLERATED})
+    edges = sorted({min(one.distance - nearest, tolerance) for one in found} | {tolerance})
     total = 0.0
-    for edge, after in itertools.pairwise(edges):
+    for edge, after in itertools.pairwise(edges) if tolerance else ((0.0, 1.0),):
         times = _of_origins([one for one in found if one.distance - nearest <= edge])
-        total += (after - edge) / _TOLERATED * statistics.median(map(math.log, times))
+        total += (after - edge) / (tolerance or 1.0) * statistics.median(map(math.log, times))
     return total
 
 
