@@ -481,7 +481,7 @@ def test_other_accelerators_table_is_refused(tmp_path):
         (lambda one: one["rows"][0].__setitem__(4, 7), r"rows\[0\] has layout 7; it must be 0 to 3 \(unknown, TN"),
         (
             lambda one: one["device"].update(peak_flops_per_s=0),
-            r"device.peak_flops_per_s is 0; it must be a number above",
+            r"device.peak_flops_per_s is 0.0; it must be a number above",
         ),
         (
             lambda one: one["device"].update(memory_bandwidth_bytes_per_s=math.nan),
